@@ -1,0 +1,1 @@
+//! The contract between protocols and transports: endpoints, messages, memory, completions

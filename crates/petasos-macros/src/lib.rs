@@ -1,0 +1,1 @@
+//! Derive macros for encodings and the service attribute

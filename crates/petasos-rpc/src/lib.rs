@@ -1,0 +1,1 @@
+//! Remote procedure calls with bulk data over any fabric

@@ -1,0 +1,1 @@
+//! The fabric inside one process

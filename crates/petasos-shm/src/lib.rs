@@ -1,0 +1,1 @@
+//! The fabric over shared memory of one node

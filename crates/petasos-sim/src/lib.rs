@@ -1,0 +1,1 @@
+//! The fabric over a simulated network: seeded, with faults and virtual time

@@ -1,0 +1,1 @@
+//! Encodings and checked decoding: native and XDR, headers, checksums

@@ -1,0 +1,1 @@
+//! Calls with bulk data between processes: the one crate to depend on
