@@ -1,0 +1,198 @@
+//! What a transport can do: queried, never assumed.
+
+use std::fmt;
+
+/// What an endpoint offers, fixed for its life.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The scheme of its addresses.
+    pub scheme: &'static str,
+    /// Put and get.
+    pub remote_access: Support,
+    /// Atomics.
+    pub atomics: Support,
+    /// Expected messages, matched by tag with an ignore mask and by source.
+    pub tagged: Support,
+    /// `put` that raises an event at the target.
+    pub put_with_event: Support,
+    /// Mapping a peer's memory to read it in place (for memory from [`Endpoint::alloc`]).
+    ///
+    /// [`Endpoint::alloc`]: crate::Endpoint::alloc
+    pub map: Support,
+    /// Put and get on ordinary memory complete though the target never calls `progress`.
+    /// Where this is false, its engine must run.
+    pub passive_target: bool,
+    /// A key may be forwarded, and used by a third process that can reach the owner.
+    pub third_party: bool,
+    /// Remote access between two endpoints is seen in the order in which it was submitted, and
+    /// in order with messages.
+    pub ordered_access: bool,
+    /// Remote atomics are coherent with atomic instructions of the target's own processor.
+    pub processor_atomics: bool,
+    /// Who checks the rights on memory when remote access comes.
+    pub enforcement: Enforcement,
+    /// What a peer must show before data flows.
+    pub credential: Credential,
+    /// The numbers.
+    pub limits: Limits,
+}
+
+impl Capabilities {
+    /// Those of the smallest transport: everything emulated by the layers of this crate, rights
+    /// checked by the owner, no credentials.
+    #[must_use]
+    pub fn emulated(scheme: &'static str, limits: Limits) -> Capabilities {
+        Capabilities {
+            scheme,
+            remote_access: Support::Emulated,
+            atomics: Support::Emulated,
+            tagged: Support::Emulated,
+            put_with_event: Support::Emulated,
+            map: Support::None,
+            passive_target: false,
+            third_party: true,
+            ordered_access: false,
+            processor_atomics: true,
+            enforcement: Enforcement::Owner,
+            credential: Credential::None,
+            limits,
+        }
+    }
+}
+
+/// How a capability comes about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Support {
+    /// Not there: such operations fail with `Unsupported`.
+    None,
+    /// By messages that the other side's engine serves.
+    Emulated,
+    /// By the transport itself.
+    Native,
+}
+
+/// Who keeps remote access within the bounds and rights of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Enforcement {
+    /// The owner of the memory checks each access.
+    Owner,
+    /// The network card does.
+    Device,
+    /// The initiator's side of this library does: good manners between processes of one user,
+    /// who could read each other's memory anyway.
+    Initiator,
+}
+
+/// What a peer must show before anything else of it is parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Credential {
+    /// Nothing: whoever reaches the endpoint may talk to it.
+    None,
+    /// The kernel vouches for the peer's user.
+    PeerCredentials,
+    /// Proof that it knows a shared secret.
+    SharedSecret,
+}
+
+/// The numbers of an endpoint. Bytes unless said otherwise.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The longest message that [`Endpoint::inject`](crate::Endpoint::inject) takes.
+    pub max_inject: usize,
+    /// The longest unexpected message; longer data travels as `SendLong` or by remote access.
+    pub max_message: usize,
+    /// The longest header of a `SendLong`.
+    pub max_header: usize,
+    /// The largest operand of an atomic operation.
+    pub max_atomic: usize,
+    /// The longest put or get in one operation.
+    pub max_transfer: u64,
+    /// Pieces of memory in one operation, on each side.
+    pub max_pieces: usize,
+    /// Regions registered at a time.
+    pub max_regions: usize,
+    /// Peers at a time.
+    pub max_peers: usize,
+    /// Messages received and not yet given back ([`Lease`](crate::Lease)); past it, reception
+    /// pauses and senders feel back-pressure.
+    pub max_leases: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_inject: 4096,
+            max_message: 4096,
+            max_header: 1024,
+            max_atomic: 64,
+            max_transfer: 1 << 46,
+            max_pieces: 1024,
+            max_regions: 65_536,
+            max_peers: 65_536,
+            max_leases: 4096,
+        }
+    }
+}
+
+/// What remote processes may do with a region. A small set of flags.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Access(u8);
+
+impl Access {
+    /// Nothing: registered for local use only.
+    pub const NONE: Access = Access(0);
+    /// Remote get.
+    pub const READ: Access = Access(1);
+    /// Remote put.
+    pub const WRITE: Access = Access(2);
+    /// Remote atomics.
+    pub const ATOMIC: Access = Access(4);
+    /// All of them.
+    pub const ALL: Access = Access(7);
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn with(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+
+    /// Whether all of `other` is in this set.
+    #[must_use]
+    pub const fn allows(self, other: Access) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The flags as they travel.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set with these flags; `None` if one is unknown.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Option<Access> {
+        if bits & !7 == 0 {
+            Some(Access(bits))
+        } else {
+            None
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flag = |set: Access, letter| if self.allows(set) { letter } else { '-' };
+        write!(
+            f,
+            "{}{}{}",
+            flag(Self::READ, 'r'),
+            flag(Self::WRITE, 'w'),
+            flag(Self::ATOMIC, 'a')
+        )
+    }
+}

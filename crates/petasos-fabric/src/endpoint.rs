@@ -1,0 +1,113 @@
+//! The trait that every transport provides.
+
+use crate::{
+    Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, Incarnation,
+    InjectError, Key, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError, Remote,
+    ResolveError, Slice, Time, Token,
+};
+use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
+
+/// One end of the fabric: an address that others reach, driven by one thread at a time.
+///
+/// `Send`, so that the driver can be handed to another thread. Whoever wants to submit from other
+/// threads uses [`Handoff`](crate::Handoff). Dropping an endpoint ends it: peers see it as lost,
+/// operations that are under way end without an event, their memory is let go only when nothing
+/// can reach it any more.
+pub trait Endpoint: Send {
+    /// Where others reach this endpoint: complete, also when it was opened with a wildcard.
+    fn address(&self) -> &Address;
+
+    /// This life of the endpoint.
+    fn incarnation(&self) -> Incarnation;
+
+    /// What this endpoint can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// A handle for the endpoint at `address`; the same one if it is known already and not lost.
+    ///
+    /// Never blocks. The connection is made when needed, by `progress`; a peer that has not
+    /// started yet is tried again, gently, for `patience` (counted from the last `progress`).
+    /// Meanwhile what is submitted waits. `Event::PeerUp` or `Event::PeerLost` tells the outcome.
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError>;
+
+    /// What is known of a peer; `None` for a stale handle.
+    fn peer(&self, peer: Peer) -> Option<PeerInfo>;
+
+    /// Lets a peer go: the connection is closed, what is under way with it fails with
+    /// `PeerLost(Forgotten)`, and the handle is stale from then on. No `Event::PeerLost` is raised.
+    fn forget(&mut self, peer: Peer);
+
+    /// Sends a short unexpected message, the concatenation of `parts`, in one go.
+    ///
+    /// The fast path: the bytes are taken before it returns, there is no completion. The message
+    /// arrives, unless an event says that the peer is lost. At most `limits.max_inject` bytes in
+    /// all. On [`InjectError::Full`] nothing was sent, and one `Event::Writable` follows when
+    /// there is room again.
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError>;
+
+    /// Accepts operations from the front of the queue, in order, until it is empty or this
+    /// endpoint's own queue is full; what stays in it was not accepted. Each accepted operation
+    /// raises exactly one `Event::Done`, never before this call returns.
+    fn submit(&mut self, operations: &mut VecDeque<Operation>);
+
+    /// Asks that the operation with this token end soon. It raises its one `Event::Done` either
+    /// way: with its result if it was too late, with `Cancelled` if not. Unknown tokens are
+    /// ignored. Of two operations with one token either may be meant.
+    fn cancel(&mut self, token: Token);
+
+    /// Moves everything on by a bounded amount (`budget` is about how many events), appends what
+    /// happened to `events`, and says whether anything was done. Never blocks.
+    ///
+    /// `now` must not go backwards; it may be coarse, a millisecond old at most.
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool;
+
+    /// Prepares to sleep.
+    ///
+    /// After [`Sleep::Until`], the descriptor of [`Endpoint::fd`] becomes readable as soon as
+    /// `progress` has something to do, or the notifier is used. After [`Sleep::Busy`], call
+    /// `progress` again instead. Call `progress` after waking, and `arm` before each sleep.
+    fn arm(&mut self, now: Time) -> Sleep;
+
+    /// A descriptor to sleep on (in `poll`, `epoll`, an event loop) once `arm` allowed it: wait
+    /// for readable. `None` where a transport has nothing to wait on, as the simulated network.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// A handle that ends this endpoint's sleep from any thread.
+    fn notifier(&self) -> Notifier;
+
+    /// Memory of the transport's own, zeroed: what peers can map and read in place, where the
+    /// capability says so. Elsewhere ordinary memory.
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        if len == 0 || len > isize::MAX as usize {
+            return Err(AllocError::BadLength(len));
+        }
+        Ok(Region::zeroed(len))
+    }
+
+    /// Opens memory to remote access, as far as `access` says. Local memory of operations need
+    /// not be registered.
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError>;
+
+    /// The key with which others reach a registered region: opaque bytes to send to them.
+    ///
+    /// Ends with the region: deregistering ([`Operation::Deregister`]) makes every key to it
+    /// fail, and completes only when no remote access can land any more.
+    fn export(&self, region: RegionId) -> Result<Key, ExportError>;
+
+    /// Prepares the use of a key that somebody sent; resolves its owner when needed.
+    ///
+    /// The key is checked here, whether its region still lives is found out by the operations.
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError>;
+
+    /// Gives back what `import` gave. Operations under way finish.
+    fn release(&mut self, remote: Remote);
+}
+
+/// What [`Endpoint::arm`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// There is more to do: do not sleep.
+    Busy,
+    /// Sleep until the descriptor is readable, or until this time ([`Time::NEVER`]: for good).
+    Until(Time),
+}

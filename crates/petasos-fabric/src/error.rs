@@ -1,0 +1,274 @@
+//! Errors: one enum per kind of operation, with what a person needs to act.
+
+use crate::{Access, Address, AddressError};
+use std::time::Duration;
+
+/// Why a peer is gone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// It ended, or closed the connection.
+    #[error("it ended or closed the connection")]
+    Closed,
+    /// Nothing was heard of it for so long.
+    #[error("nothing was heard of it for {0:?}")]
+    Silent(Duration),
+    /// It was never reached within the patience given to `resolve`.
+    #[error("it could not be reached within {0:?}: {1}")]
+    Unreachable(Duration, String),
+    /// It, or we, failed to show the credentials.
+    #[error("credentials refused: {0}")]
+    Refused(String),
+    /// It broke the protocol, and was cut off.
+    #[error("it broke the protocol: {0}")]
+    Protocol(String),
+    /// The address is now another incarnation's.
+    #[error("another process has taken its address")]
+    Restarted,
+    /// This endpoint let it go.
+    #[error("this side let it go")]
+    Forgotten,
+    /// The system refused something.
+    #[error("the system said: {0}")]
+    System(String),
+}
+
+/// An operation that failed: why, and with whom.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}: {kind}", .peer.as_ref().map_or("this endpoint", |a| a.as_str()))]
+#[non_exhaustive]
+pub struct OpError {
+    /// Why.
+    pub kind: OpErrorKind,
+    /// The peer's address, where a peer was involved.
+    pub peer: Option<Address>,
+}
+
+impl OpError {
+    /// A failure with the peer at `address`.
+    #[must_use]
+    pub fn with_peer(kind: OpErrorKind, address: &Address) -> OpError {
+        OpError {
+            kind,
+            peer: Some(address.clone()),
+        }
+    }
+
+    /// A failure in which no peer had a part.
+    #[must_use]
+    pub fn local(kind: OpErrorKind) -> OpError {
+        OpError { kind, peer: None }
+    }
+}
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpErrorKind {
+    /// The peer is gone. Final: nothing is retried.
+    #[error("the peer is lost: {0}")]
+    PeerLost(LostReason),
+    /// It was cancelled before it took effect, or with an effect that cannot be known.
+    #[error("cancelled")]
+    Cancelled,
+    /// The peer handle is stale or of another endpoint.
+    #[error("the peer handle is stale")]
+    UnknownPeer,
+    /// The region is not registered here any more, or the remote handle was released.
+    #[error("the memory handle is stale")]
+    UnknownRegion,
+    /// The key's region was deregistered, or belongs to an earlier incarnation.
+    #[error("the remote memory is not registered any more")]
+    StaleKey,
+    /// The key does not give this right.
+    #[error("the key allows {allowed:?}, the operation needs {needed:?}")]
+    Denied {
+        /// What the key allows.
+        allowed: Access,
+        /// What the operation needs.
+        needed: Access,
+    },
+    /// Beyond the end of local or remote memory.
+    #[error("{offset}+{len} is beyond the {bound} bytes of the memory")]
+    OutOfBounds {
+        /// Where the access starts.
+        offset: u64,
+        /// How long it is.
+        len: u64,
+        /// The length of the memory.
+        bound: u64,
+    },
+    /// Local and remote pieces add up to different lengths.
+    #[error("local pieces hold {local} bytes, remote pieces {remote}")]
+    LengthMismatch {
+        /// Local bytes.
+        local: u64,
+        /// Remote bytes.
+        remote: u64,
+    },
+    /// A limit of this endpoint is exceeded.
+    #[error("{what} is {value}, at most {limit} are allowed")]
+    TooLarge {
+        /// Which limit.
+        what: &'static str,
+        /// What was asked for.
+        value: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The message was longer than the posted receive; the first bytes are there.
+    #[error("a message of {sent} bytes came for a receive of {posted}")]
+    Truncated {
+        /// Length of the message.
+        sent: u64,
+        /// Length of the receive.
+        posted: u64,
+    },
+    /// Not aligned to its type.
+    #[error("an atomic at offset {offset} is not aligned to {align}")]
+    Misaligned {
+        /// The offset.
+        offset: u64,
+        /// The alignment it needs.
+        align: usize,
+    },
+    /// The transport does not do this: see its capabilities.
+    #[error("this transport does not support {0}")]
+    Unsupported(&'static str),
+    /// The peer has no room for more of our requests. Try later.
+    #[error("the peer is busy")]
+    Busy,
+    /// The system refused something.
+    #[error("the system said: {0}")]
+    System(String),
+}
+
+/// Why a message was not injected. Nothing of it was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InjectError {
+    /// No room now. `Event::Writable` tells when to try again.
+    #[error("the way to the peer is full")]
+    Full,
+    /// The peer is gone.
+    #[error("the peer is lost")]
+    PeerLost,
+    /// The handle is stale or of another endpoint.
+    #[error("the peer handle is stale")]
+    UnknownPeer,
+    /// Longer than the limit.
+    #[error("a message of {len} bytes is too long to inject: at most {max}")]
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// Why an address could not be resolved.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// Not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Of another transport.
+    #[error("{address} is not for this transport, whose addresses begin with {scheme}://")]
+    WrongScheme {
+        /// What was to be resolved.
+        address: Address,
+        /// What would have been right.
+        scheme: &'static str,
+    },
+    /// The part after the scheme makes no sense to the transport.
+    #[error("{address}: {reason}")]
+    Malformed {
+        /// What was to be resolved.
+        address: Address,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Too many peers.
+    #[error("{limit} peers are the most for this endpoint")]
+    TooManyPeers {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// Why memory was not registered.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Too many regions.
+    #[error("{limit} regions are registered, which is the most for this endpoint")]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+    /// Remote writing was asked for on memory that may only be read.
+    #[error("the memory is read-only")]
+    ReadOnly,
+    /// The system refused.
+    #[error("the system said: {0}")]
+    System(String),
+}
+
+/// Why no key was made.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// Not registered here, or not any more.
+    #[error("the memory handle is stale")]
+    UnknownRegion,
+}
+
+/// Why a key was not imported.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// Not a key, or one cut short or damaged.
+    #[error("not a key: {0}")]
+    Malformed(&'static str),
+    /// Of a format that this version does not know.
+    #[error("the key has format {0}, this version knows 1")]
+    Version(u8),
+    /// No route in it that this endpoint could take.
+    #[error("the key of {owner} has no route for {scheme}")]
+    NoRoute {
+        /// Who owns the memory.
+        owner: Address,
+        /// This endpoint's scheme.
+        scheme: &'static str,
+    },
+    /// The owner's address could not be resolved.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// The owner is known, and by now of another incarnation.
+    #[error("the key is of an earlier life of {0}")]
+    Stale(Address),
+    /// Too many imported keys.
+    #[error("{limit} imported keys are the most for this endpoint")]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// Why the transport gave no memory.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// Zero, or more than an address space holds.
+    #[error("{0} bytes cannot be allocated")]
+    BadLength(usize),
+    /// The system refused.
+    #[error("no memory of {len} bytes: {reason}")]
+    System {
+        /// What was asked for.
+        len: usize,
+        /// What the system said.
+        reason: String,
+    },
+}

@@ -1,0 +1,114 @@
+//! What an endpoint reports.
+
+use crate::{Incarnation, Lease, LostReason, OpError, Peer, Region, RegionId, Token};
+use smallvec::SmallVec;
+
+/// Something that happened, in the order in which it did.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// An unexpected message came.
+    Message {
+        /// From whom.
+        peer: Peer,
+        /// Its bytes. Leases are bounded: use it, drop it, or copy it.
+        message: Lease,
+    },
+    /// The header of a long message came; its body waits at the sender until it is received or
+    /// discarded.
+    LongMessage {
+        /// From whom.
+        peer: Peer,
+        /// The header.
+        header: Lease,
+        /// Names the body.
+        body: Body,
+        /// Length of the body in bytes.
+        len: u64,
+    },
+    /// A put with event is visible in a region of this endpoint.
+    PutArrived {
+        /// From whom.
+        peer: Peer,
+        /// Where.
+        region: RegionId,
+        /// Where in the region it began, in bytes.
+        offset: u64,
+        /// How long it was, in bytes.
+        len: u64,
+        /// What the initiator sent along.
+        data: u64,
+    },
+    /// The one completion of an operation.
+    Done {
+        /// Which.
+        token: Token,
+        /// How it went.
+        result: Result<Done, OpError>,
+    },
+    /// A peer can be talked to; also for peers that came to us. Comes before anything else of it.
+    PeerUp {
+        /// Who.
+        peer: Peer,
+        /// Which life of it.
+        incarnation: Incarnation,
+    },
+    /// A peer is gone. Everything that was under way with it completes, before or after this.
+    /// Its handle stays readable until it is forgotten or, for peers that came to us, reused.
+    PeerLost {
+        /// Who.
+        peer: Peer,
+        /// Why.
+        reason: LostReason,
+    },
+    /// After `InjectError::Full`: there is room again.
+    Writable {
+        /// For whom.
+        peer: Peer,
+    },
+}
+
+/// The body of a long message: a handle, good for one `Receive` or `Discard`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Body {
+    /// Who sent it.
+    pub peer: Peer,
+    /// Its name among the sender's bodies.
+    pub id: u64,
+}
+
+/// The result of an operation that went well.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Done {
+    /// A message reached the wanted level.
+    Sent,
+    /// The body of a long message is in place: so many bytes of it.
+    Received {
+        /// Bytes moved.
+        len: u64,
+    },
+    /// The body was let go.
+    Discarded,
+    /// A posted receive was filled.
+    Tagged {
+        /// By whom.
+        peer: Peer,
+        /// With which tag.
+        tag: u64,
+        /// Bytes that arrived.
+        len: u64,
+    },
+    /// A put reached the wanted level.
+    Put,
+    /// A get's data is in place.
+    Got,
+    /// An atomic took effect.
+    Atomic,
+    /// An atomic took effect; the old values, little-endian.
+    Fetched(SmallVec<[u8; 16]>),
+    /// A peer's memory can be read here.
+    Mapped(Region),
+    /// No remote access can land any more.
+    Deregistered,
+}

@@ -1,0 +1,192 @@
+//! Exported keys: what one process sends to another so that it may reach its memory.
+
+use crate::{Access, Address, ImportError, Incarnation};
+use bytes::{BufMut, Bytes};
+
+/// Leave to reach a region: opaque bytes, at most [`Key::MAX`], made by
+/// [`Endpoint::export`](crate::Endpoint::export).
+///
+/// To users it is bytes to be carried. To transports it is the owner's address and incarnation,
+/// the region's length and rights, and one *route* per way to reach it, whose bytes are the
+/// transport's own. A key that came from outside is only bytes until [`Key::parse`] checked it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key(Bytes);
+
+/// The meaning of a key, checked.
+#[derive(Clone, Debug)]
+pub struct KeyParts {
+    /// Whose memory.
+    pub owner: Address,
+    /// Which life of the owner's.
+    pub incarnation: Incarnation,
+    /// Length of the region in bytes.
+    pub len: u64,
+    /// What the holder may do.
+    pub access: Access,
+    /// Ways to reach it: the kind of route, and its bytes.
+    pub routes: Vec<(u8, Bytes)>,
+}
+
+const FORMAT: u8 = 1;
+const MAX_ROUTES: usize = 8;
+
+impl Key {
+    /// The longest key in bytes.
+    pub const MAX: usize = 512;
+
+    /// Kind of the route through the two-sided engine: see [`crate::two_sided`].
+    pub const ROUTE_TWO_SIDED: u8 = 1;
+    /// Kind of the route by a virtual address in the owner's process.
+    pub const ROUTE_ADDRESS: u8 = 2;
+    /// Kind of the route by a segment that can be mapped.
+    pub const ROUTE_SEGMENT: u8 = 3;
+
+    /// A key that came from outside; checked when it is used.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Key, ImportError> {
+        let bytes = bytes.into();
+        if bytes.len() > Key::MAX {
+            return Err(ImportError::Malformed("longer than a key can be"));
+        }
+        Ok(Key(bytes))
+    }
+
+    /// Its bytes, to be carried.
+    #[must_use]
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Writes the parts down.
+    ///
+    /// # Panics
+    /// If the routes make it longer than [`Key::MAX`], which is a mistake of the transport.
+    #[must_use]
+    pub fn compose(parts: &KeyParts) -> Key {
+        let mut out = Vec::with_capacity(128);
+        out.put_u8(FORMAT);
+        out.put_u8(parts.access.bits());
+        out.put_u8(parts.routes.len() as u8);
+        out.put_u8(parts.owner.as_str().len() as u8);
+        out.put_u64_le(parts.incarnation.get());
+        out.put_u64_le(parts.len);
+        out.put_slice(parts.owner.as_str().as_bytes());
+        for (kind, bytes) in &parts.routes {
+            out.put_u8(*kind);
+            out.put_u8(bytes.len() as u8);
+            out.put_slice(bytes);
+        }
+        assert!(
+            out.len() <= Key::MAX && parts.routes.len() <= MAX_ROUTES,
+            "a key too long"
+        );
+        Key(out.into())
+    }
+
+    /// Checks the bytes and reads the parts.
+    pub fn parse(&self) -> Result<KeyParts, ImportError> {
+        const SHORT: ImportError = ImportError::Malformed("cut short");
+        let mut rest = &self.0[..];
+        let mut take = |count: usize| -> Result<&[u8], ImportError> {
+            let (head, tail) = rest.split_at_checked(count).ok_or(SHORT)?;
+            rest = tail;
+            Ok(head)
+        };
+        let &[format, access, routes, owner_len] = take(4)? else {
+            return Err(SHORT);
+        };
+        if format != FORMAT {
+            return Err(ImportError::Version(format));
+        }
+        let access = Access::from_bits(access).ok_or(ImportError::Malformed("unknown rights"))?;
+        if usize::from(routes) > MAX_ROUTES {
+            return Err(ImportError::Malformed("too many routes"));
+        }
+        let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).map_err(|_| SHORT);
+        let incarnation =
+            Incarnation::new(number(take(8)?)?).ok_or(ImportError::Malformed("no incarnation"))?;
+        let len = number(take(8)?)?;
+        let owner = std::str::from_utf8(take(usize::from(owner_len))?)
+            .ok()
+            .and_then(|text| Address::parse(text).ok())
+            .ok_or(ImportError::Malformed("no address"))?;
+        let mut list = Vec::with_capacity(usize::from(routes));
+        for _ in 0..routes {
+            let &[kind, len] = take(2)? else {
+                return Err(SHORT);
+            };
+            list.push((kind, Bytes::copy_from_slice(take(usize::from(len))?)));
+        }
+        if !rest.is_empty() {
+            return Err(ImportError::Malformed("too long for what it says"));
+        }
+        Ok(KeyParts {
+            owner,
+            incarnation,
+            len,
+            access,
+            routes: list,
+        })
+    }
+}
+
+impl KeyParts {
+    /// The bytes of the route of this kind.
+    #[must_use]
+    pub fn route(&self, kind: u8) -> Option<&Bytes> {
+        self.routes
+            .iter()
+            .find(|(k, _)| *k == kind)
+            .map(|(_, bytes)| bytes)
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Key({} bytes)", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Key {
+        Key::compose(&KeyParts {
+            owner: Address::parse("tcp://127.0.0.1:99").unwrap(),
+            incarnation: Incarnation::new(7).unwrap(),
+            len: 12,
+            access: Access::READ,
+            routes: vec![(1, Bytes::from_static(b"abc")), (9, Bytes::new())],
+        })
+    }
+
+    #[test]
+    fn there_and_back() {
+        let parts = sample().parse().unwrap();
+        assert_eq!(parts.owner.as_str(), "tcp://127.0.0.1:99");
+        assert_eq!(
+            (parts.incarnation.get(), parts.len, parts.access),
+            (7, 12, Access::READ)
+        );
+        assert_eq!(parts.route(1).unwrap(), &Bytes::from_static(b"abc"));
+        assert_eq!(parts.route(9).unwrap().len(), 0);
+        assert!(parts.route(2).is_none());
+    }
+
+    #[test]
+    fn cut_anywhere_it_is_refused() {
+        let bytes = sample().as_bytes().clone();
+        for len in 0..bytes.len() {
+            assert!(
+                Key::from_bytes(bytes.slice(..len))
+                    .unwrap()
+                    .parse()
+                    .is_err(),
+                "cut at {len}"
+            );
+        }
+        let mut longer = bytes.to_vec();
+        longer.push(0);
+        assert!(Key::from_bytes(longer).unwrap().parse().is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! Received messages: bytes on loan from a bounded pool.
+
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// The bytes of a received message.
+///
+/// Short ones lie in the value itself, longer ones in a buffer of the endpoint's [`Pool`] that
+/// goes back when this is dropped. A pool lends a bounded number of buffers, and then the endpoint
+/// stops receiving: do not hoard leases, use [`Lease::to_vec`] for what is to stay.
+pub struct Lease(Repr);
+
+enum Repr {
+    Inline { len: u8, bytes: [u8; Lease::INLINE] },
+    Pooled { buffer: Vec<u8>, pool: Arc<Shared> },
+}
+
+impl Lease {
+    /// Messages up to this length need no buffer.
+    pub const INLINE: usize = 118;
+
+    /// A short message.
+    ///
+    /// # Panics
+    /// If it is longer than [`Lease::INLINE`].
+    #[inline]
+    #[must_use]
+    pub fn inline(message: &[u8]) -> Lease {
+        Lease::inline_with(message.len(), |room| room.copy_from_slice(message))
+    }
+
+    /// A short message that `fill` writes in place.
+    ///
+    /// # Panics
+    /// If `len` is more than [`Lease::INLINE`].
+    #[inline]
+    #[must_use]
+    pub fn inline_with(len: usize, fill: impl FnOnce(&mut [u8])) -> Lease {
+        let mut bytes = [0; Lease::INLINE];
+        fill(&mut bytes[..len]);
+        Lease(Repr::Inline {
+            len: len as u8,
+            bytes,
+        })
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Pooled { buffer, .. } => buffer,
+        }
+    }
+}
+
+impl Drop for Lease {
+    #[inline]
+    fn drop(&mut self) {
+        if let Repr::Pooled { buffer, pool } = &mut self.0 {
+            pool.take_back(std::mem::take(buffer));
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({} bytes)", self.len())
+    }
+}
+
+/// The buffers from which an endpoint lends: at most so many at a time, kept for reuse.
+#[derive(Clone)]
+pub struct Pool(Arc<Shared>);
+
+struct Shared {
+    free: Mutex<Vec<Vec<u8>>>,
+    lent: AtomicUsize,
+    limit: usize,
+    /// Buffers larger than this are not kept.
+    keep: usize,
+}
+
+/// How many free buffers a pool keeps for reuse.
+const KEPT_BUFFERS: usize = 64;
+
+impl Pool {
+    /// A pool that lends at most `limit` buffers, and keeps those of up to `keep` bytes.
+    #[must_use]
+    pub fn new(limit: usize, keep: usize) -> Pool {
+        let free = Mutex::new(Vec::new());
+        Pool(Arc::new(Shared {
+            free,
+            lent: AtomicUsize::new(0),
+            limit,
+            keep,
+        }))
+    }
+
+    /// Whether another buffer can be lent. Inline leases are always to be had.
+    #[inline]
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.0.lent.load(Ordering::Relaxed) < self.0.limit
+    }
+
+    /// Buffers lent now.
+    #[must_use]
+    pub fn lent(&self) -> usize {
+        self.0.lent.load(Ordering::Relaxed)
+    }
+
+    /// A lease of `len` bytes that `fill` writes; `None` when the limit is reached. `fill` sees
+    /// zeroes or bytes of earlier messages of this endpoint, and must write all.
+    #[inline]
+    #[must_use]
+    pub fn lend(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Lease> {
+        if len <= Lease::INLINE {
+            return Some(Lease::inline_with(len, fill));
+        }
+        let mut buffer = self.buffer(len)?;
+        fill(&mut buffer);
+        Some(self.lease(buffer))
+    }
+
+    /// A buffer of `len` bytes to be filled bit by bit, and then made a lease of with
+    /// [`Pool::lease`] or given back with [`Pool::give_back`]. Counts as lent from now on.
+    #[must_use]
+    pub fn buffer(&self, len: usize) -> Option<Vec<u8>> {
+        let shared = &*self.0;
+        if shared.lent.fetch_add(1, Ordering::Relaxed) >= shared.limit {
+            shared.lent.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let mut free = shared.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = free.pop().unwrap_or_default();
+        drop(free);
+        // A shorter length keeps the initialised rest out of sight; growing zeroes the new part.
+        buffer.resize(len, 0);
+        Some(buffer)
+    }
+
+    /// Makes a lease of a buffer from [`Pool::buffer`].
+    #[must_use]
+    pub fn lease(&self, buffer: Vec<u8>) -> Lease {
+        Lease(Repr::Pooled {
+            buffer,
+            pool: Arc::clone(&self.0),
+        })
+    }
+
+    /// Takes back a buffer from [`Pool::buffer`] that did not become a lease.
+    pub fn give_back(&self, buffer: Vec<u8>) {
+        self.0.take_back(buffer);
+    }
+}
+
+impl Shared {
+    fn take_back(&self, buffer: Vec<u8>) {
+        self.lent.fetch_sub(1, Ordering::Relaxed);
+        if buffer.capacity() <= self.keep {
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            if free.len() < KEPT_BUFFERS {
+                free.push(buffer);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({} of {} lent)", self.lent(), self.0.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lends_so_many_and_gets_them_back() {
+        let pool = Pool::new(2, 4096);
+        let first = pool.lend(1000, |b| b.fill(1)).unwrap();
+        let second = pool.lend(2000, |b| b.fill(2)).unwrap();
+        assert!(pool.lend(1000, |_| ()).is_none());
+        assert!(
+            pool.lend(10, |b| b.fill(3)).is_some(),
+            "inline leases need no buffer"
+        );
+        assert!(first.iter().all(|b| *b == 1) && second.len() == 2000);
+        drop(first);
+        assert_eq!(pool.lent(), 1);
+        assert_eq!(pool.lend(3000, |b| b.fill(4)).unwrap().len(), 3000);
+        drop(second);
+        assert_eq!(pool.lent(), 0);
+    }
+}

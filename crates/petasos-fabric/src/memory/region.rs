@@ -1,0 +1,366 @@
+//! A stretch of memory with a count of who holds it.
+
+use super::{Slice, copy_opaque};
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    any::Any,
+    fmt,
+    mem::ManuallyDrop,
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+    sync::Arc,
+};
+
+/// Memory that can be lent to the network: owned, counted, and reached only by copies.
+///
+/// Cloning is cheap and makes another holder. The memory is let go when the last holder is
+/// dropped; operations and registrations hold what they work on.
+#[derive(Clone)]
+pub struct Region(Arc<Inner>);
+
+struct Inner {
+    base: NonNull<u8>,
+    len: usize,
+    writable: bool,
+    /// Whether another process may map this memory: then nobody ever has it for himself.
+    shared: bool,
+    backing: Backing,
+}
+
+enum Backing {
+    /// Allocated here, page-aligned.
+    Heap(Layout),
+    /// The parts of a `Vec<u8>`: its capacity.
+    Vec(usize),
+    /// Somebody else's, kept alive by this value.
+    Foreign(Box<dyn Any + Send + Sync>),
+}
+
+// SAFETY: the memory is owned by this value (or kept alive by the `Foreign` value, which is
+// itself Send and Sync, by the promise of `RegionBuilder::build`), and it is accessed only through
+// opaque copies and atomics, for which concurrent use from several threads is defined.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// Page size assumed for alignment; larger pages only make it less than ideal.
+const PAGE: usize = 4096;
+
+impl Region {
+    /// `len` bytes of zeroes, aligned to a page.
+    ///
+    /// # Panics
+    /// If `len` is larger than `isize::MAX`. Aborts when there is no memory, as `Vec` does.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Region {
+        let layout = Layout::from_size_align(len.max(1), PAGE).expect("a length that can exist");
+        // SAFETY: the layout's size is not zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else {
+            handle_alloc_error(layout)
+        };
+        Region(Arc::new(Inner {
+            base,
+            len,
+            writable: true,
+            shared: false,
+            backing: Backing::Heap(layout),
+        }))
+    }
+
+    /// The memory of a vector, without a copy.
+    #[must_use]
+    pub fn from_vec(vec: Vec<u8>) -> Region {
+        let mut vec = ManuallyDrop::new(vec);
+        let base = NonNull::new(vec.as_mut_ptr()).expect("a vector's pointer is never null");
+        let (len, capacity) = (vec.len(), vec.capacity());
+        let backing = Backing::Vec(capacity);
+        Region(Arc::new(Inner {
+            base,
+            len,
+            writable: true,
+            shared: false,
+            backing,
+        }))
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// Whether it may be written.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.0.writable
+    }
+
+    /// Where it starts. Valid while any holder lives; reading and writing through it is for
+    /// transports, under the rules of [`copy_opaque`].
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.0.base.as_ptr()
+    }
+
+    /// The value that keeps foreign memory alive, if it is a `T`: how a transport recognises
+    /// memory of its own.
+    #[must_use]
+    pub fn backing<T: 'static>(&self) -> Option<&T> {
+        match &self.0.backing {
+            Backing::Foreign(owner) => owner.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn whole(&self) -> Slice {
+        Slice::new(self.clone(), 0, self.len()).expect("the whole is within bounds")
+    }
+
+    /// The part from `offset` of `len` bytes; `None` if that is not within the region.
+    #[must_use]
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Slice> {
+        Slice::new(self.clone(), offset, len)
+    }
+
+    /// Copies bytes out, from `offset` on.
+    ///
+    /// # Panics
+    /// If `offset + into.len()` is beyond the end.
+    pub fn read(&self, offset: usize, into: &mut [u8]) {
+        let from = self.at(offset, into.len());
+        // SAFETY: `at` checked that the range lies in this region, which is mapped while `self`
+        // lives; `into` is exclusive and ordinary memory, so the ranges do not overlap, and there
+        // are no references into a region's memory.
+        unsafe { copy_opaque(from, into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Copies bytes in, at `offset`.
+    ///
+    /// # Panics
+    /// If `offset + from.len()` is beyond the end, or the region is read-only.
+    pub fn write(&self, offset: usize, from: &[u8]) {
+        assert!(self.0.writable, "writing to a read-only region");
+        let to = self.at(offset, from.len());
+        // SAFETY: as in `read`, with the sides swapped; the region is writable.
+        unsafe { copy_opaque(from.as_ptr(), to, from.len()) }
+    }
+
+    /// A copy of all of it.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len()];
+        self.read(0, &mut out);
+        out
+    }
+
+    /// Whether this is the only holder.
+    #[must_use]
+    pub fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// The memory for oneself, as slices: possible when this is the only holder and no other
+    /// process can map it. Else the region comes back.
+    pub fn into_exclusive(self) -> Result<Exclusive, Region> {
+        if self.0.shared {
+            return Err(self);
+        }
+        Arc::try_unwrap(self.0).map(Exclusive).map_err(Region)
+    }
+
+    pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        let end = offset.checked_add(len).filter(|end| *end <= self.0.len);
+        assert!(
+            end.is_some(),
+            "{offset}+{len} is beyond the {} bytes of a region",
+            self.0.len
+        );
+        // SAFETY: `offset <= len` of the region, so the result stays within its allocation.
+        unsafe { self.0.base.as_ptr().add(offset) }
+    }
+}
+
+impl From<Vec<u8>> for Region {
+    fn from(vec: Vec<u8>) -> Region {
+        Region::from_vec(vec)
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({} bytes at {:p})", self.0.len, self.0.base)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        match self.backing {
+            // SAFETY: allocated with this very layout in `zeroed`, freed once.
+            Backing::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
+            // SAFETY: the parts of a vector that `from_vec` took and forgot.
+            Backing::Vec(capacity) => unsafe {
+                drop(Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity));
+            },
+            Backing::Foreign(_) => {}
+        }
+    }
+}
+
+/// A region that nobody else holds: plain memory again.
+pub struct Exclusive(Inner);
+
+impl Exclusive {
+    /// Back to a region, to be lent again.
+    #[must_use]
+    pub fn into_region(self) -> Region {
+        Region(Arc::new(self.0))
+    }
+
+    /// The memory as a vector: without a copy if it came from one.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        let Backing::Vec(capacity) = self.0.backing else {
+            return self.to_vec();
+        };
+        let inner = ManuallyDrop::new(self.0);
+        // SAFETY: the parts of a vector that `from_vec` took; `ManuallyDrop` keeps `Inner` from
+        // freeing them, and `Backing::Vec` owns nothing else.
+        unsafe { Vec::from_raw_parts(inner.base.as_ptr(), inner.len, capacity) }
+    }
+}
+
+impl Deref for Exclusive {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `base` and `len` describe initialised memory that lives as long as `self`;
+        // `into_exclusive` made sure that nobody else holds it, in this process or another.
+        unsafe { std::slice::from_raw_parts(self.0.base.as_ptr(), self.0.len) }
+    }
+}
+
+impl DerefMut for Exclusive {
+    /// # Panics
+    /// If the region is read-only.
+    fn deref_mut(&mut self) -> &mut [u8] {
+        assert!(self.0.writable, "writing to a read-only region");
+        // SAFETY: as in `deref`, and writable.
+        unsafe { std::slice::from_raw_parts_mut(self.0.base.as_ptr(), self.0.len) }
+    }
+}
+
+impl fmt::Debug for Exclusive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Exclusive({} bytes)", self.0.len)
+    }
+}
+
+/// Makes a region of memory that somebody else supplies: a mapping, a guest's memory.
+#[derive(Debug)]
+pub struct RegionBuilder {
+    base: NonNull<u8>,
+    len: usize,
+    writable: bool,
+    shared: bool,
+}
+
+impl RegionBuilder {
+    /// Memory of `len` bytes from `base` on: writable, and shared with other processes, until
+    /// said otherwise.
+    #[must_use]
+    pub fn new(base: NonNull<u8>, len: usize) -> RegionBuilder {
+        RegionBuilder {
+            base,
+            len,
+            writable: true,
+            shared: true,
+        }
+    }
+
+    /// The memory may only be read.
+    #[must_use]
+    pub fn read_only(mut self) -> RegionBuilder {
+        self.writable = false;
+        self
+    }
+
+    /// No other process can map the memory, and all of it is initialised: it may become
+    /// [`Exclusive`].
+    #[must_use]
+    pub fn private(mut self) -> RegionBuilder {
+        self.shared = false;
+        self
+    }
+
+    /// Makes the region; `owner` is dropped when the last holder lets go, and frees the memory.
+    ///
+    /// # Safety
+    /// From `base` on, `len` bytes must be mapped, readable, and writable unless `read_only` was
+    /// said, from now until `owner` is dropped. No references to the memory may be used while the
+    /// region lives. If `private` was said, no other process can reach the memory.
+    #[must_use]
+    pub unsafe fn build(self, owner: Box<dyn Any + Send + Sync>) -> Region {
+        let RegionBuilder {
+            base,
+            len,
+            writable,
+            shared,
+        } = self;
+        Region(Arc::new(Inner {
+            base,
+            len,
+            writable,
+            shared,
+            backing: Backing::Foreign(owner),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vector_goes_in_and_comes_out_without_a_copy() {
+        let vec = vec![1, 2, 3];
+        let at = vec.as_ptr();
+        let region = Region::from_vec(vec);
+        let holder = region.whole();
+        let region = region.into_exclusive().unwrap_err();
+        drop(holder);
+        let mut exclusive = region.into_exclusive().unwrap();
+        exclusive[0] = 9;
+        let vec = exclusive.into_vec();
+        assert_eq!((vec.as_ptr(), &vec[..]), (at, &[9, 2, 3][..]));
+    }
+
+    #[test]
+    fn shared_memory_is_never_exclusive() {
+        let mut memory = vec![0u8; 8].into_boxed_slice();
+        let base = NonNull::new(memory.as_mut_ptr()).unwrap();
+        // SAFETY: the box is kept alive as the owner and not touched otherwise.
+        let region = unsafe { RegionBuilder::new(base, 8).build(Box::new(memory)) };
+        assert!(region.backing::<Box<[u8]>>().is_some());
+        assert!(region.into_exclusive().is_err());
+    }
+
+    #[test]
+    fn copies_are_bounded() {
+        let region = Region::zeroed(10);
+        region.write(7, &[1, 2, 3]);
+        let mut out = [0; 4];
+        region.read(6, &mut out);
+        assert_eq!(out, [0, 1, 2, 3]);
+        assert!(region.slice(8, 3).is_none() && region.slice(usize::MAX, 2).is_none());
+        let beyond = std::panic::AssertUnwindSafe(|| region.read(8, &mut [0; 3]));
+        assert!(std::panic::catch_unwind(beyond).is_err());
+    }
+}

@@ -1,0 +1,334 @@
+//! What can be submitted to an endpoint.
+
+use crate::{Body, Peer, RegionId, Slice};
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+/// The submitter's name for an operation, which comes back in its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// Local pieces of memory, as one.
+pub type Slices = SmallVec<[Slice; 1]>;
+/// Remote pieces of memory, as one.
+pub type Spans = SmallVec<[RemoteSpan; 1]>;
+
+/// An operation. It owns its memory until it completes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Operation {
+    /// An unexpected message of at most `limits.max_message` bytes: `Event::Message` there.
+    Send {
+        /// Its name.
+        token: Token,
+        /// To whom.
+        peer: Peer,
+        /// What.
+        payload: Payload,
+        /// When it counts as complete.
+        level: Level,
+    },
+    /// An unexpected message of any length. The target sees the header first
+    /// (`Event::LongMessage`), and chooses where the body goes with `Receive`, or discards it.
+    /// Completes when the target is done with the body.
+    SendLong {
+        /// Its name.
+        token: Token,
+        /// To whom.
+        peer: Peer,
+        /// At most `limits.max_header` bytes.
+        header: Bytes,
+        /// Stays in place until the target fetched it.
+        body: Slice,
+    },
+    /// Fetches the body of a long message into local memory, the first `into.len()` bytes of it.
+    /// `Done::Received` tells how many were moved.
+    Receive {
+        /// Its name.
+        token: Token,
+        /// Which body. Each is received or discarded once.
+        body: Body,
+        /// Where to.
+        into: Slice,
+    },
+    /// Lets the body of a long message go; completes its sender's operation. `Done::Discarded`.
+    Discard {
+        /// Its name.
+        token: Token,
+        /// Which body.
+        body: Body,
+    },
+    /// An expected message of any length: goes to the receive that the target posted for its tag.
+    SendTagged {
+        /// Its name.
+        token: Token,
+        /// To whom.
+        peer: Peer,
+        /// Matched against the posted receives.
+        tag: u64,
+        /// What.
+        payload: Payload,
+        /// When it counts as complete.
+        level: Level,
+    },
+    /// Posts memory for an expected message. Receives match in the order of posting, messages of
+    /// one sender in the order of sending. Completes with `Done::Tagged`.
+    PostReceive {
+        /// Its name.
+        token: Token,
+        /// From whom; `None` takes any source.
+        source: Option<Peer>,
+        /// The wanted tag.
+        tag: u64,
+        /// Bits of the tag that do not count.
+        ignore: u64,
+        /// Where to.
+        into: Slice,
+    },
+    /// Writes local pieces to remote pieces of one region.
+    Put {
+        /// Its name.
+        token: Token,
+        /// The region, from `import`.
+        remote: Remote,
+        /// From where; in all as long as `spans`.
+        local: Slices,
+        /// Where to.
+        spans: Spans,
+        /// When it counts as complete.
+        level: Level,
+        /// Carried to the target's `Event::PutArrived`, which promises that this put is visible.
+        event: Option<u64>,
+    },
+    /// Reads remote pieces of one region into local pieces. Complete when the data is there.
+    Get {
+        /// Its name.
+        token: Token,
+        /// The region, from `import`.
+        remote: Remote,
+        /// Where to; in all as long as `spans`.
+        local: Slices,
+        /// From where.
+        spans: Spans,
+    },
+    /// Changes remote memory atomically, element by element.
+    Atomic {
+        /// Its name.
+        token: Token,
+        /// The region, from `import`.
+        remote: Remote,
+        /// Where, in bytes; aligned to the type.
+        offset: u64,
+        /// What to do.
+        op: AtomicOp,
+        /// Of which type the elements are.
+        kind: AtomicType,
+        /// One little-endian element or more, at most `limits.max_atomic` bytes.
+        operand: SmallVec<[u8; 16]>,
+        /// For `AtomicOp::CompareSwap`: as many elements, to compare with.
+        compare: SmallVec<[u8; 16]>,
+        /// Whether the old value is wanted (`Done::Fetched`).
+        fetch: bool,
+    },
+    /// Maps a peer's region, where it lies in memory of the transport, to read it in place:
+    /// `Done::Mapped`. The owner may change it at any time.
+    Map {
+        /// Its name.
+        token: Token,
+        /// The region, from `import`.
+        remote: Remote,
+    },
+    /// Closes a region: completes when no remote access to it can land any more.
+    Deregister {
+        /// Its name.
+        token: Token,
+        /// The region.
+        region: RegionId,
+    },
+}
+
+impl Operation {
+    /// The submitter's name for it.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        match *self {
+            Operation::Send { token, .. }
+            | Operation::SendLong { token, .. }
+            | Operation::Receive { token, .. }
+            | Operation::Discard { token, .. }
+            | Operation::SendTagged { token, .. }
+            | Operation::PostReceive { token, .. }
+            | Operation::Put { token, .. }
+            | Operation::Get { token, .. }
+            | Operation::Atomic { token, .. }
+            | Operation::Map { token, .. }
+            | Operation::Deregister { token, .. } => token,
+        }
+    }
+}
+
+/// Data of a message: bytes, or memory of a region.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// Bytes in reference-counted memory.
+    Bytes(Bytes),
+    /// A piece of a region; taken as it is when it is sent, so leave it alone until completion.
+    Memory(Slice),
+}
+
+impl Payload {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Bytes(bytes) => bytes.len(),
+            Payload::Memory(slice) => slice.len(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// When an operation counts as complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The source memory may be used again.
+    Reusable,
+    /// It has arrived at the other side's endpoint.
+    Delivered,
+    /// The target's program, when told, would see it in its memory.
+    Visible,
+}
+
+/// A region of somebody else's, prepared by [`Endpoint::import`](crate::Endpoint::import).
+/// A handle: valid at the endpoint that gave it, until released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Remote {
+    /// Slot in the endpoint's table.
+    pub index: u32,
+    /// How often that slot was used before.
+    pub generation: u32,
+    /// The owner.
+    pub peer: Peer,
+    /// Length of the region in bytes.
+    pub len: u64,
+}
+
+/// A piece of a remote region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteSpan {
+    /// From the start of the region, in bytes.
+    pub offset: u64,
+    /// In bytes.
+    pub len: u64,
+}
+
+/// What an atomic operation does with the old value and the operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum AtomicOp {
+    /// The smaller.
+    Min = 0,
+    /// The larger.
+    Max = 1,
+    /// Their sum, wrapping.
+    Sum = 2,
+    /// Their product, wrapping.
+    Product = 3,
+    /// Bitwise and; integers only, like all bitwise ones.
+    And = 4,
+    /// Bitwise or.
+    Or = 5,
+    /// Bitwise exclusive or.
+    Xor = 6,
+    /// 1 if both are not zero.
+    LogicalAnd = 7,
+    /// 1 if one is not zero.
+    LogicalOr = 8,
+    /// 1 if exactly one is not zero.
+    LogicalXor = 9,
+    /// The operand.
+    Swap = 10,
+    /// The operand, if the old value equals `compare`.
+    CompareSwap = 11,
+    /// Nothing: reads atomically.
+    Read = 12,
+}
+
+/// The type of the elements of an atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum AtomicType {
+    /// 8 bits, signed.
+    I8 = 0,
+    /// 8 bits.
+    U8 = 1,
+    /// 16 bits, signed.
+    I16 = 2,
+    /// 16 bits.
+    U16 = 3,
+    /// 32 bits, signed.
+    I32 = 4,
+    /// 32 bits.
+    U32 = 5,
+    /// 64 bits, signed.
+    I64 = 6,
+    /// 64 bits.
+    U64 = 7,
+    /// IEEE 754 single.
+    F32 = 8,
+    /// IEEE 754 double.
+    F64 = 9,
+}
+
+impl AtomicOp {
+    /// The operation with this number.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<AtomicOp> {
+        use AtomicOp::*;
+        const ALL: [AtomicOp; 13] = [
+            Min,
+            Max,
+            Sum,
+            Product,
+            And,
+            Or,
+            Xor,
+            LogicalAnd,
+            LogicalOr,
+            LogicalXor,
+            Swap,
+            CompareSwap,
+            Read,
+        ];
+        ALL.get(usize::from(number)).copied()
+    }
+}
+
+impl AtomicType {
+    /// The type with this number.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<AtomicType> {
+        use AtomicType::*;
+        const ALL: [AtomicType; 10] = [I8, U8, I16, U16, I32, U32, I64, U64, F32, F64];
+        ALL.get(usize::from(number)).copied()
+    }
+
+    /// Its size and alignment in bytes.
+    #[must_use]
+    pub fn size(self) -> usize {
+        use AtomicType::*;
+        match self {
+            I8 | U8 => 1,
+            I16 | U16 => 2,
+            I32 | U32 | F32 => 4,
+            I64 | U64 | F64 => 8,
+        }
+    }
+}
