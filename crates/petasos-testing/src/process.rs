@@ -1,0 +1,207 @@
+//! Real processes: the test's own binary started again in another role.
+//!
+//! ```no_run
+//! use petasos_testing::{again, role};
+//! fn a_server_dies() {
+//!     if role() == Some("server".into()) {
+//!         return; // what the other process does
+//!     }
+//!     let mut server = again("a_server_dies", "server").start();
+//!     server.kill();
+//! }
+//! ```
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+const ROLE: &str = "PETASOS_TEST_ROLE";
+/// `nobody` and `nogroup`, on Debian and most others.
+const NOBODY: u32 = 65534;
+
+/// The role in which this process was started by [`again`]; `None` in the test itself.
+#[must_use]
+pub fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// Whether this process is root's.
+#[must_use]
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
+
+/// A command that runs the test `name` (its path within the test binary) of this binary again, in
+/// `role`: the test looks at [`role`] first and then does something else.
+#[must_use]
+pub fn again(name: &str, role: &str) -> Starter {
+    let program = std::env::current_exe().expect("a test binary has a path");
+    let mut command = Command::new(program);
+    command
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, role);
+    Starter { command }
+}
+
+/// Like [`again`], as the user `nobody`; `None`, with a word, when this process is not root and
+/// therefore cannot become somebody else.
+#[must_use]
+pub fn again_as_nobody(name: &str, role: &str) -> Option<Starter> {
+    if !is_root() {
+        crate::skip("only root can run a part of this test as another user");
+        return None;
+    }
+    let mut starter = again(name, role);
+    // The build directory may be closed to others: run a copy that they can reach.
+    let program = std::env::current_exe().expect("a test binary has a path");
+    let copy = std::env::temp_dir().join(format!(
+        "petasos-test-{}-{}",
+        std::process::id(),
+        name.replace(':', "_")
+    ));
+    std::fs::copy(program, &copy).expect("the test binary can be copied");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&copy, mode).expect("the copy can be opened to all");
+    let mut command = Command::new(&copy);
+    command.args(starter.command.get_args()).env(ROLE, role);
+    command.current_dir("/").uid(NOBODY).gid(NOBODY);
+    starter.command = command;
+    Some(starter)
+}
+
+/// A process to be started.
+#[derive(Debug)]
+pub struct Starter {
+    command: Command,
+}
+
+impl Starter {
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Starter {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it in an emulated host: a namespace of [`Hosts`](crate::Hosts).
+    #[must_use]
+    pub fn in_host(mut self, namespace: &str) -> Starter {
+        let mut command = crate::in_host(namespace, self.command.get_program().as_ref());
+        command.args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        self.command = command;
+        self
+    }
+
+    /// Starts it, with its standard input and output connected to this process.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn start(mut self) -> Process {
+        let command = self.command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the process starts");
+        let output = BufReader::new(child.stdout.take().expect("a piped output"));
+        Process { child, output }
+    }
+}
+
+/// A process of the test's own: killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Process {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line it prints that begins with `prefix`, without the prefix; others (the test
+    /// harness's) are passed over.
+    ///
+    /// # Panics
+    /// If it ends before printing one.
+    pub fn line(&mut self, prefix: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self
+                .output
+                .read_line(&mut line)
+                .expect("output can be read");
+            assert!(read > 0, "the process ended without a line `{prefix}…`");
+            // The harness prints "test NAME ... " before the first line, without a line break.
+            if let Some(at) = line.find(prefix) {
+                return line[at + prefix.len()..].trim_end().to_owned();
+            }
+        }
+    }
+
+    /// Sends it a line.
+    ///
+    /// # Panics
+    /// If it no longer reads.
+    pub fn tell(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("a piped input");
+        writeln!(input, "{line}").expect("the process reads");
+    }
+
+    /// Closes its standard input.
+    pub fn close_input(&mut self) {
+        self.child.stdin = None;
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits until it ends by itself.
+    ///
+    /// # Panics
+    /// If it does not within `patience`.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        let end = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status;
+            }
+            assert!(
+                Instant::now() < end,
+                "the process did not end within {patience:?}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        // A copy made for another user.
+        let program = std::env::temp_dir().join(format!("petasos-test-{}-", std::process::id()));
+        let prefix = program
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned());
+        for entry in std::fs::read_dir(std::env::temp_dir())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if prefix.as_ref().is_some_and(|p| name.starts_with(p)) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
