@@ -99,15 +99,7 @@ mod tests {
 
     #[test]
     fn what_is_refused() {
-        for bad in [
-            "",
-            "x",
-            "://x",
-            "tcp:/x",
-            "TCP://x",
-            "tcp://a b",
-            "tcp://\u{e9}",
-        ] {
+        for bad in ["", "x", "://x", "tcp:/x", "TCP://x", "tcp://a b", "tcp://\u{e9}"] {
             assert!(Address::parse(bad).is_err(), "{bad:?} was taken");
         }
         assert!(Address::parse(&format!("tcp://{}", "x".repeat(200))).is_err());

@@ -176,23 +176,13 @@ impl Access {
     /// The set with these flags; `None` if one is unknown.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Option<Access> {
-        if bits & !7 == 0 {
-            Some(Access(bits))
-        } else {
-            None
-        }
+        if bits & !7 == 0 { Some(Access(bits)) } else { None }
     }
 }
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flag = |set: Access, letter| if self.allows(set) { letter } else { '-' };
-        write!(
-            f,
-            "{}{}{}",
-            flag(Self::READ, 'r'),
-            flag(Self::WRITE, 'w'),
-            flag(Self::ATOMIC, 'a')
-        )
+        write!(f, "{}{}{}", flag(Self::READ, 'r'), flag(Self::WRITE, 'w'), flag(Self::ATOMIC, 'a'))
     }
 }

@@ -48,10 +48,7 @@ impl OpError {
     /// A failure with the peer at `address`.
     #[must_use]
     pub fn with_peer(kind: OpErrorKind, address: &Address) -> OpError {
-        OpError {
-            kind,
-            peer: Some(address.clone()),
-        }
+        OpError { kind, peer: Some(address.clone()) }
     }
 
     /// A failure in which no peer had a part.

@@ -65,14 +65,8 @@ impl Handoff {
     #[must_use]
     pub fn new(endpoint: &dyn Endpoint) -> Handoff {
         let shared = Arc::new(Shared::default());
-        let submitter = Submitter {
-            shared,
-            notifier: endpoint.notifier(),
-        };
-        Handoff {
-            submitter,
-            waiting: VecDeque::new(),
-        }
+        let submitter = Submitter { shared, notifier: endpoint.notifier() };
+        Handoff { submitter, waiting: VecDeque::new() }
     }
 
     /// A handle for other threads.

@@ -75,10 +75,7 @@ impl Key {
             out.put_u8(bytes.len() as u8);
             out.put_slice(bytes);
         }
-        assert!(
-            out.len() <= Key::MAX && parts.routes.len() <= MAX_ROUTES,
-            "a key too long"
-        );
+        assert!(out.len() <= Key::MAX && parts.routes.len() <= MAX_ROUTES, "a key too long");
         Key(out.into())
     }
 
@@ -119,13 +116,7 @@ impl Key {
         if !rest.is_empty() {
             return Err(ImportError::Malformed("too long for what it says"));
         }
-        Ok(KeyParts {
-            owner,
-            incarnation,
-            len,
-            access,
-            routes: list,
-        })
+        Ok(KeyParts { owner, incarnation, len, access, routes: list })
     }
 }
 
@@ -133,10 +124,7 @@ impl KeyParts {
     /// The bytes of the route of this kind.
     #[must_use]
     pub fn route(&self, kind: u8) -> Option<&Bytes> {
-        self.routes
-            .iter()
-            .find(|(k, _)| *k == kind)
-            .map(|(_, bytes)| bytes)
+        self.routes.iter().find(|(k, _)| *k == kind).map(|(_, bytes)| bytes)
     }
 }
 
@@ -164,10 +152,7 @@ mod tests {
     fn there_and_back() {
         let parts = sample().parse().unwrap();
         assert_eq!(parts.owner.as_str(), "tcp://127.0.0.1:99");
-        assert_eq!(
-            (parts.incarnation.get(), parts.len, parts.access),
-            (7, 12, Access::READ)
-        );
+        assert_eq!((parts.incarnation.get(), parts.len, parts.access), (7, 12, Access::READ));
         assert_eq!(parts.route(1).unwrap(), &Bytes::from_static(b"abc"));
         assert_eq!(parts.route(9).unwrap().len(), 0);
         assert!(parts.route(2).is_none());
@@ -177,13 +162,7 @@ mod tests {
     fn cut_anywhere_it_is_refused() {
         let bytes = sample().as_bytes().clone();
         for len in 0..bytes.len() {
-            assert!(
-                Key::from_bytes(bytes.slice(..len))
-                    .unwrap()
-                    .parse()
-                    .is_err(),
-                "cut at {len}"
-            );
+            assert!(Key::from_bytes(bytes.slice(..len)).unwrap().parse().is_err(), "cut at {len}");
         }
         let mut longer = bytes.to_vec();
         longer.push(0);

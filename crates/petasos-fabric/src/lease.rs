@@ -44,10 +44,7 @@ impl Lease {
     pub fn inline_with(len: usize, fill: impl FnOnce(&mut [u8])) -> Lease {
         let mut bytes = [0; Lease::INLINE];
         fill(&mut bytes[..len]);
-        Lease(Repr::Inline {
-            len: len as u8,
-            bytes,
-        })
+        Lease(Repr::Inline { len: len as u8, bytes })
     }
 }
 
@@ -97,12 +94,7 @@ impl Pool {
     #[must_use]
     pub fn new(limit: usize, keep: usize) -> Pool {
         let free = Mutex::new(Vec::new());
-        Pool(Arc::new(Shared {
-            free,
-            lent: AtomicUsize::new(0),
-            limit,
-            keep,
-        }))
+        Pool(Arc::new(Shared { free, lent: AtomicUsize::new(0), limit, keep }))
     }
 
     /// Whether another buffer can be lent. Inline leases are always to be had.
@@ -151,10 +143,7 @@ impl Pool {
     /// Makes a lease of a buffer from [`Pool::buffer`].
     #[must_use]
     pub fn lease(&self, buffer: Vec<u8>) -> Lease {
-        Lease(Repr::Pooled {
-            buffer,
-            pool: Arc::clone(&self.0),
-        })
+        Lease(Repr::Pooled { buffer, pool: Arc::clone(&self.0) })
     }
 
     /// Takes back a buffer from [`Pool::buffer`] that did not become a lease.
@@ -191,10 +180,7 @@ mod tests {
         let first = pool.lend(1000, |b| b.fill(1)).unwrap();
         let second = pool.lend(2000, |b| b.fill(2)).unwrap();
         assert!(pool.lend(1000, |_| ()).is_none());
-        assert!(
-            pool.lend(10, |b| b.fill(3)).is_some(),
-            "inline leases need no buffer"
-        );
+        assert!(pool.lend(10, |b| b.fill(3)).is_some(), "inline leases need no buffer");
         assert!(first.iter().all(|b| *b == 1) && second.len() == 2000);
         drop(first);
         assert_eq!(pool.lent(), 1);

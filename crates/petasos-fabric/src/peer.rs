@@ -80,11 +80,7 @@ impl PeerInfo {
     /// Puts the parts together.
     #[must_use]
     pub fn new(address: Address, incarnation: Option<Incarnation>, state: PeerState) -> PeerInfo {
-        PeerInfo {
-            address,
-            incarnation,
-            state,
-        }
+        PeerInfo { address, incarnation, state }
     }
 }
 

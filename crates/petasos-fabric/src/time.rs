@@ -42,9 +42,7 @@ impl Clock {
     /// A clock whose origin is now.
     #[must_use]
     pub fn start() -> Clock {
-        Clock {
-            origin: Instant::now(),
-        }
+        Clock { origin: Instant::now() }
     }
 
     /// The time now. Starts a second after the origin, so that protocols may subtract.

@@ -24,9 +24,9 @@ impl Hosts {
             crate::skip("the ip command (package iproute2) is not here");
             return None;
         }
-        let hosts = Hosts {
-            id: std::process::id(),
-        };
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let nth = MADE.fetch_add(1, Ordering::Relaxed);
+        let hosts = Hosts { id: format!("{}-{nth}", std::process::id()) };
         match hosts.wire() {
             Ok(()) => Some(hosts),
             Err(why) => {
@@ -46,9 +46,7 @@ impl Hosts {
             ip(&["netns", "add", &ns])?;
             let ends = ["eth0", "netns", &ns, "type", "veth", "peer", "name", &port];
             ip(&[&["link", "add"], &ends[..], &["netns", &switch]].concat())?;
-            ip(&[
-                "-n", &switch, "link", "set", &port, "master", "switch", "up",
-            ])?;
+            ip(&["-n", &switch, "link", "set", &port, "master", "switch", "up"])?;
             ip(&["-n", &ns, "addr", "add", address, "dev", "eth0"])?;
             ip(&["-n", &ns, "link", "set", "eth0", "up"])?;
             ip(&["-n", &ns, "link", "set", "lo", "up"])?;
@@ -124,13 +122,9 @@ mod tests {
         }
         let Some(hosts) = Hosts::make() else { return };
         let name = "hosts::tests::hosts_reach_each_other_until_the_link_is_cut";
-        let mut server = crate::again(name, "server")
-            .in_host(&hosts.name('a'))
-            .start();
+        let mut server = crate::again(name, "server").in_host(&hosts.name('a')).start();
         server.line("listening");
-        let mut client = crate::again(name, "client")
-            .in_host(&hosts.name('b'))
-            .start();
+        let mut client = crate::again(name, "client").in_host(&hosts.name('b')).start();
         assert_eq!(client.line("got "), "0");
         hosts.cut();
         server.tell("");
@@ -152,9 +146,7 @@ mod tests {
             let mut byte = [0];
             stream.read_exact(&mut byte).unwrap();
             println!("\ngot {}", byte[0]);
-            stream
-                .set_read_timeout(Some(Duration::from_millis(700)))
-                .unwrap();
+            stream.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
             let silent = stream.read_exact(&mut byte).is_err();
             println!("\ngot {}", if silent { "nothing" } else { "something" });
         }

@@ -40,9 +40,7 @@ pub fn is_root() -> bool {
 pub fn again(name: &str, role: &str) -> Starter {
     let program = std::env::current_exe().expect("a test binary has a path");
     let mut command = Command::new(program);
-    command
-        .args([name, "--exact", "--nocapture", "--test-threads=1"])
-        .env(ROLE, role);
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(ROLE, role);
     Starter { command }
 }
 
@@ -134,10 +132,7 @@ impl Process {
         let mut line = String::new();
         loop {
             line.clear();
-            let read = self
-                .output
-                .read_line(&mut line)
-                .expect("output can be read");
+            let read = self.output.read_line(&mut line).expect("output can be read");
             assert!(read > 0, "the process ended without a line `{prefix}…`");
             // The harness prints "test NAME ... " before the first line, without a line break.
             if let Some(at) = line.find(prefix) {
@@ -176,10 +171,7 @@ impl Process {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 return status;
             }
-            assert!(
-                Instant::now() < end,
-                "the process did not end within {patience:?}"
-            );
+            assert!(Instant::now() < end, "the process did not end within {patience:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -190,14 +182,8 @@ impl Drop for Process {
         self.kill();
         // A copy made for another user.
         let program = std::env::temp_dir().join(format!("petasos-test-{}-", std::process::id()));
-        let prefix = program
-            .file_name()
-            .map(|n| n.to_string_lossy().into_owned());
-        for entry in std::fs::read_dir(std::env::temp_dir())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
+        let prefix = program.file_name().map(|n| n.to_string_lossy().into_owned());
+        for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if prefix.as_ref().is_some_and(|p| name.starts_with(p)) {
                 let _ = std::fs::remove_file(entry.path());

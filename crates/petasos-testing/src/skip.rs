@@ -8,10 +8,7 @@ use std::io::Write;
 /// If `PETASOS_NO_SKIP` is set, as it is where every test must run.
 pub fn skip(reason: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
-    assert!(
-        std::env::var_os("PETASOS_NO_SKIP").is_none(),
-        "{name} may not be skipped: {reason}"
-    );
+    assert!(std::env::var_os("PETASOS_NO_SKIP").is_none(), "{name} may not be skipped: {reason}");
     // Not `eprintln`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
 }

@@ -32,24 +32,15 @@ impl Slice {
         }
         let bitwise = matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor);
         if bitwise && matches!(kind, AtomicType::F32 | AtomicType::F64) {
-            return Err(OpErrorKind::Unsupported(
-                "bitwise atomics on floating point",
-            ));
+            return Err(OpErrorKind::Unsupported("bitwise atomics on floating point"));
         }
         let Some(target) = self.part(offset, operand.len()) else {
             let (offset, len) = (offset as u64, operand.len() as u64);
-            return Err(OpErrorKind::OutOfBounds {
-                offset,
-                len,
-                bound: self.len() as u64,
-            });
+            return Err(OpErrorKind::OutOfBounds { offset, len, bound: self.len() as u64 });
         };
         let base = target.as_ptr();
         if !(base as usize).is_multiple_of(size) {
-            return Err(OpErrorKind::Misaligned {
-                offset: offset as u64,
-                align: size,
-            });
+            return Err(OpErrorKind::Misaligned { offset: offset as u64, align: size });
         }
         if !target.region().is_writable() {
             return Err(OpErrorKind::Unsupported("atomics on read-only memory"));
@@ -57,11 +48,7 @@ impl Slice {
         let mut old = SmallVec::with_capacity(operand.len());
         for at in (0..operand.len()).step_by(size) {
             let with = load(&operand[at..at + size]);
-            let expected = if compares {
-                load(&compare[at..at + size])
-            } else {
-                0
-            };
+            let expected = if compares { load(&compare[at..at + size]) } else { 0 };
             // SAFETY: `at + size <= operand.len()`, the length of `target`, whose memory is mapped
             // and writable while `target` lives; its base is aligned to `size`, and `at` is a
             // multiple of it. Nobody has references to it.
@@ -149,13 +136,7 @@ fn combine(op: AtomicOp, kind: AtomicType, old: u64, with: u64, expected: u64) -
     }
     macro_rules! integer {
         ($t:ty) => {
-            number!(
-                $t,
-                |x| x as $t,
-                |x: $t| x as u64,
-                <$t>::wrapping_add,
-                <$t>::wrapping_mul
-            )
+            number!($t, |x| x as $t, |x: $t| x as u64, <$t>::wrapping_add, <$t>::wrapping_mul)
         };
     }
     use std::ops::{Add, Mul};
@@ -188,17 +169,13 @@ mod tests {
     fn sums_and_swaps() {
         let memory = Region::zeroed(64).whole();
         let add = |v: i32| {
-            memory
-                .atomic(4, AtomicOp::Sum, AtomicType::I32, &v.to_le_bytes(), &[])
-                .unwrap()
+            memory.atomic(4, AtomicOp::Sum, AtomicType::I32, &v.to_le_bytes(), &[]).unwrap()
         };
         assert_eq!(&add(-5)[..], 0i32.to_le_bytes());
         assert_eq!(&add(2)[..], (-5i32).to_le_bytes());
         let swap = |expected: i32, new: i32| {
             let (kind, op) = (AtomicType::I32, AtomicOp::CompareSwap);
-            memory
-                .atomic(4, op, kind, &new.to_le_bytes(), &expected.to_le_bytes())
-                .unwrap()
+            memory.atomic(4, op, kind, &new.to_le_bytes(), &expected.to_le_bytes()).unwrap()
         };
         assert_eq!(&swap(7, 1)[..], (-3i32).to_le_bytes());
         assert_eq!(&swap(-3, 1)[..], (-3i32).to_le_bytes());
@@ -209,9 +186,7 @@ mod tests {
     fn floats_and_minima() {
         let memory = Region::zeroed(64).whole();
         let apply = |op, v: f64| {
-            let old = memory
-                .atomic(8, op, AtomicType::F64, &v.to_le_bytes(), &[])
-                .unwrap();
+            let old = memory.atomic(8, op, AtomicType::F64, &v.to_le_bytes(), &[]).unwrap();
             f64::from_le_bytes(old[..].try_into().unwrap())
         };
         apply(AtomicOp::Sum, 1.5);
@@ -225,9 +200,7 @@ mod tests {
     fn what_is_refused() {
         let memory = Region::zeroed(16).whole();
         let op = |offset, kind, bytes: &[u8]| {
-            memory
-                .atomic(offset, AtomicOp::And, kind, bytes, &[])
-                .is_err()
+            memory.atomic(offset, AtomicOp::And, kind, bytes, &[]).is_err()
         };
         assert!(op(4, AtomicType::U64, &[0; 8]), "misaligned");
         assert!(op(16, AtomicType::U64, &[0; 8]), "beyond the end");

@@ -56,9 +56,7 @@ impl Region {
         let layout = Layout::from_size_align(len.max(1), PAGE).expect("a length that can exist");
         // SAFETY: the layout's size is not zero.
         let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else {
-            handle_alloc_error(layout)
-        };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
         Region(Arc::new(Inner {
             base,
             len,
@@ -75,13 +73,7 @@ impl Region {
         let base = NonNull::new(vec.as_mut_ptr()).expect("a vector's pointer is never null");
         let (len, capacity) = (vec.len(), vec.capacity());
         let backing = Backing::Vec(capacity);
-        Region(Arc::new(Inner {
-            base,
-            len,
-            writable: true,
-            shared: false,
-            backing,
-        }))
+        Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }))
     }
 
     /// Its length in bytes.
@@ -179,11 +171,7 @@ impl Region {
 
     pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         let end = offset.checked_add(len).filter(|end| *end <= self.0.len);
-        assert!(
-            end.is_some(),
-            "{offset}+{len} is beyond the {} bytes of a region",
-            self.0.len
-        );
+        assert!(end.is_some(), "{offset}+{len} is beyond the {} bytes of a region", self.0.len);
         // SAFETY: `offset <= len` of the region, so the result stays within its allocation.
         unsafe { self.0.base.as_ptr().add(offset) }
     }
@@ -277,12 +265,7 @@ impl RegionBuilder {
     /// said otherwise.
     #[must_use]
     pub fn new(base: NonNull<u8>, len: usize) -> RegionBuilder {
-        RegionBuilder {
-            base,
-            len,
-            writable: true,
-            shared: true,
-        }
+        RegionBuilder { base, len, writable: true, shared: true }
     }
 
     /// The memory may only be read.
@@ -308,19 +291,8 @@ impl RegionBuilder {
     /// region lives. If `private` was said, no other process can reach the memory.
     #[must_use]
     pub unsafe fn build(self, owner: Box<dyn Any + Send + Sync>) -> Region {
-        let RegionBuilder {
-            base,
-            len,
-            writable,
-            shared,
-        } = self;
-        Region(Arc::new(Inner {
-            base,
-            len,
-            writable,
-            shared,
-            backing: Backing::Foreign(owner),
-        }))
+        let RegionBuilder { base, len, writable, shared } = self;
+        Region(Arc::new(Inner { base, len, writable, shared, backing: Backing::Foreign(owner) }))
     }
 }
 

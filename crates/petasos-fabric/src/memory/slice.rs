@@ -13,11 +13,7 @@ pub struct Slice {
 impl Slice {
     pub(super) fn new(region: Region, offset: usize, len: usize) -> Option<Slice> {
         let end = offset.checked_add(len)?;
-        (end <= region.len()).then_some(Slice {
-            region,
-            offset,
-            len,
-        })
+        (end <= region.len()).then_some(Slice { region, offset, len })
     }
 
     /// Its length in bytes.
@@ -97,10 +93,7 @@ impl Slice {
         let len = self.len.min(to.len);
         let (src, dst) = (self.as_ptr(), to.as_ptr());
         if (src as usize).abs_diff(dst as usize) < len {
-            to.write(
-                0,
-                &self.part(0, len).expect("not longer than itself").to_vec(),
-            );
+            to.write(0, &self.part(0, len).expect("not longer than itself").to_vec());
         } else {
             // SAFETY: both ranges lie in regions that are mapped while the slices live, the target
             // is writable, the distance shows that they do not overlap, and there are no
@@ -112,11 +105,7 @@ impl Slice {
 
     fn check(&self, offset: usize, len: usize) {
         let within = offset.checked_add(len).is_some_and(|end| end <= self.len);
-        assert!(
-            within,
-            "{offset}+{len} is beyond the {} bytes of a slice",
-            self.len
-        );
+        assert!(within, "{offset}+{len} is beyond the {} bytes of a slice", self.len);
     }
 }
 
