@@ -36,6 +36,7 @@ pub mod notify;
 pub mod operation;
 pub mod peer;
 pub mod time;
+pub mod two_sided;
 
 pub use address::{Address, AddressError};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};

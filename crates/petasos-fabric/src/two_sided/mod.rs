@@ -1,0 +1,57 @@
+//! All operations of the contract over a reliable, ordered channel of packets per peer.
+//!
+//! [`Engine`] is a state machine: it opens no socket, reads no clock and blocks nowhere. A
+//! transport that can carry packets (a small header, and a payload that lies in memory or goes
+//! there) gets messages, long messages, expected messages, put, get, atomics, cancellation and the
+//! end of everything when a peer dies. Transports that do some of it themselves give the engine
+//! what is left.
+//!
+//! # What the transport does
+//!
+//! *Peers.* The engine keeps the table: [`Engine::add_peer`] for an address, [`Engine::peer_up`]
+//! when packets may flow, [`Engine::peer_lost`] when they do not any more. [`Peer::index`] is
+//! dense and reused, so it can index the transport's own table.
+//!
+//! *Out.* [`Engine::next_output`] names peers with packets to send, [`Engine::poll_transmit`]
+//! gives the packets one by one, in the order in which they must arrive. When the bytes of the
+//! oldest packet have been taken, so that their memory may change, say [`Engine::sent`]. Each peer
+//! that `next_output` gave is the transport's to serve until `poll_transmit` says `None`; only
+//! then it is named again. With no room in its channel the transport waits for room, and goes on.
+//!
+//! *In.* [`Engine::accept`] takes a header and says where the payload shall go ([`Placement`]);
+//! when all of it is there, [`Engine::landed`] gives the placement back. One packet of a peer at a
+//! time, in order. [`Engine::deliver`] does both for a packet that is in memory already.
+//! [`Placement::Busy`] means: not now; keep the header, read nothing more from this peer, and ask
+//! again later with the same header. A [`Violation`] means that the peer breaks the protocol: close
+//! it, and tell with `peer_lost`.
+//!
+//! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
+//! raised by the engine in any other way. A transport that handles plain messages itself
+//! ([`header::message_header`], [`header::message_len`]) must take the engine's events first
+//! ([`Engine::has_events`]), and may send around the engine only while
+//! [`Engine::messages_queued`] says no; then the order among messages holds.
+//!
+//! # How it works
+//!
+//! Every request that wants an answer costs one of [`MAX_REQUESTS`] credits per peer, which the
+//! answer returns; a peer that overdraws breaks the protocol. So the answers that wait for a slow
+//! peer are bounded, and no one needs to stop reading in order to be safe: two sides that both
+//! have much to send cannot block each other. Remote memory is named by slot, generation and a
+//! random secret, and each fragment is checked by the owner by itself. Long bodies and gets are
+//! pulled in a pipeline of bounded depth; puts are pushed, and each fragment says where it goes.
+//! Short expected messages travel eagerly as long as the target has promised a place for them
+//! ([`EAGER_CREDITS`]), and then as bodies that are pulled once they are matched. What was
+//! cancelled keeps its id until the peer has answered, so that no answer is ever unknown.
+//!
+//! [`Peer::index`]: crate::Peer::index
+
+mod config;
+mod engine;
+pub mod header;
+mod packet;
+mod registry;
+
+pub use config::{Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS};
+pub use engine::Engine;
+pub use packet::{Buffer, Outgoing, Packet, Placement, Violation};
+pub use registry::Imported;

@@ -1,0 +1,164 @@
+//! What goes between the engine and the transport.
+
+use super::header::Encoded;
+use crate::{Pool, Slices};
+use bytes::Bytes;
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+/// A packet to be sent: the header's bytes, then the payload's.
+#[derive(Debug)]
+pub struct Packet {
+    /// The header, which also says how long the payload is.
+    pub header: Encoded,
+    /// The payload.
+    pub payload: Outgoing,
+}
+
+impl Packet {
+    /// Header and payload together, in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.header.len() + self.payload.len()
+    }
+
+    /// Never: a packet has a header.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Copies the whole packet to the end of `out`.
+    pub fn copy_to(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.header);
+        match &self.payload {
+            Outgoing::Nothing => {}
+            Outgoing::Bytes(bytes) => out.extend_from_slice(bytes),
+            Outgoing::Memory(pieces) => {
+                for piece in pieces {
+                    let at = out.len();
+                    out.resize(at + piece.len(), 0);
+                    piece.read(0, &mut out[at..]);
+                }
+            }
+        }
+    }
+}
+
+/// The payload of a packet to be sent.
+#[derive(Clone, Debug)]
+pub enum Outgoing {
+    /// None.
+    Nothing,
+    /// Bytes of the engine's or the user's.
+    Bytes(Bytes),
+    /// Memory of regions, to be sent from where it lies, before [`Engine::sent`] is called.
+    ///
+    /// [`Engine::sent`]: super::Engine::sent
+    Memory(Slices),
+}
+
+impl Outgoing {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Outgoing::Nothing => 0,
+            Outgoing::Bytes(bytes) => bytes.len(),
+            Outgoing::Memory(pieces) => pieces.iter().map(crate::Slice::len).sum(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Where the payload of an incoming packet shall go.
+#[derive(Debug)]
+#[must_use = "the payload follows, and then the placement goes back to the engine"]
+pub enum Placement {
+    /// Not now. Nothing has happened; ask again later with the same header.
+    Busy,
+    /// Nowhere: read it and throw it away. Also when there is no payload.
+    Discard,
+    /// Into this buffer, which is as long as the payload.
+    Buffer(Buffer),
+    /// Straight into memory, all pieces in order; together as long as the payload.
+    Memory(Slices),
+}
+
+/// A buffer to be filled with a payload. Goes back to its pool when dropped.
+pub struct Buffer {
+    bytes: Vec<u8>,
+    pool: Option<Pool>,
+}
+
+impl Buffer {
+    /// A buffer of ordinary memory.
+    pub(super) fn plain(len: usize) -> Buffer {
+        Buffer { bytes: vec![0; len], pool: None }
+    }
+
+    /// A buffer of the pool; `None` if it has none now.
+    pub(super) fn lent(pool: &Pool, len: usize) -> Option<Buffer> {
+        let bytes = pool.buffer(len)?;
+        let pool = Some(pool.clone());
+        Some(Buffer { bytes, pool })
+    }
+
+    /// A lease on its bytes.
+    pub(super) fn into_lease(mut self) -> crate::Lease {
+        match self.pool.take() {
+            Some(pool) => pool.lease(std::mem::take(&mut self.bytes)),
+            None => crate::Lease::inline(&self.bytes),
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.take() {
+            pool.give_back(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len())
+    }
+}
+
+/// How a peer broke the protocol. Close it: `peer_lost(peer, LostReason::Protocol(...))`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} ({value})")]
+pub struct Violation {
+    /// What was wrong.
+    pub what: &'static str,
+    /// The offending value.
+    pub value: u64,
+}
+
+impl Violation {
+    pub(super) fn new(what: &'static str, value: u64) -> Violation {
+        Violation { what, value }
+    }
+}
