@@ -1,0 +1,198 @@
+//! Remote access: executed by the initiator, in pieces, on memory that the owner registered.
+
+use crate::{
+    hub::{Hub, What},
+    regions::Pin,
+};
+use petasos_fabric::{
+    Access as Rights, AtomicOp, AtomicType, Done, Incarnation, OpErrorKind, Region, RegionId,
+    RemoteSpan, Slice, Slices, Spans, Token,
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The most that is copied under one pin.
+const PIECE: u64 = 1 << 20;
+
+/// An imported key: where its region is.
+#[derive(Clone, Copy)]
+pub(crate) struct Route {
+    pub(crate) region: RegionId,
+    pub(crate) owner: Incarnation,
+    /// What the key says; what counts is what the owner registered.
+    pub(crate) rights: Rights,
+}
+
+/// An access that is under way.
+pub(crate) struct Access {
+    pub(crate) token: Token,
+    pub(crate) route: Route,
+    pub(crate) what: Kind,
+}
+
+pub(crate) enum Kind {
+    Put { copy: Copy, event: Option<u64> },
+    Get { copy: Copy },
+    Atomic(Box<Atomic>),
+    Map,
+}
+
+pub(crate) struct Atomic {
+    pub(crate) offset: u64,
+    pub(crate) op: AtomicOp,
+    pub(crate) kind: AtomicType,
+    pub(crate) operand: SmallVec<[u8; 16]>,
+    pub(crate) compare: SmallVec<[u8; 16]>,
+    pub(crate) fetch: bool,
+}
+
+/// Two lists of pieces of the same total length, and how far the copy between them has come.
+pub(crate) struct Copy {
+    local: Slices,
+    spans: Spans,
+    first: u64,
+    total: u64,
+    moved: u64,
+    local_at: (usize, usize),
+    span_at: (usize, u64),
+}
+
+impl Copy {
+    pub(crate) fn new(local: Slices, spans: Spans, total: u64) -> Copy {
+        Copy {
+            first: spans.first().map_or(0, |span| span.offset),
+            local,
+            spans,
+            total,
+            moved: 0,
+            local_at: (0, 0),
+            span_at: (0, 0),
+        }
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.total - self.moved
+    }
+
+    /// The next pair of pieces of equal length, at most `limit` bytes.
+    fn next(&mut self, limit: u64) -> Option<(Slice, RemoteSpan)> {
+        let local = loop {
+            let slice = self.local.get(self.local_at.0)?;
+            if self.local_at.1 < slice.len() {
+                break slice;
+            }
+            self.local_at = (self.local_at.0 + 1, 0);
+        };
+        let span = loop {
+            let span = self.spans.get(self.span_at.0)?;
+            if self.span_at.1 < span.len {
+                break span;
+            }
+            self.span_at = (self.span_at.0 + 1, 0);
+        };
+        let local_rest = local.len() - self.local_at.1;
+        let len = limit.min(local_rest as u64).min(span.len - self.span_at.1);
+        let piece = local.part(self.local_at.1, len as usize)?;
+        let remote = RemoteSpan { offset: span.offset + self.span_at.1, len };
+        self.local_at.1 += len as usize;
+        self.span_at.1 += len;
+        self.moved += len;
+        Some((piece, remote))
+    }
+
+    /// Moves at most `limit` bytes between the local pieces and `memory`.
+    fn step(&mut self, memory: &Slice, limit: u64, put: bool) -> Result<u64, OpErrorKind> {
+        let mut moved = 0;
+        while moved < limit {
+            let Some((local, span)) = self.next(limit - moved) else {
+                break;
+            };
+            let remote = usize::try_from(span.offset)
+                .ok()
+                .and_then(|offset| memory.part(offset, local.len()))
+                .ok_or(OpErrorKind::OutOfBounds {
+                    offset: span.offset,
+                    len: span.len,
+                    bound: memory.len() as u64,
+                })?;
+            if put {
+                local.copy_to(&remote);
+            } else {
+                remote.copy_to(&local);
+            }
+            moved += span.len;
+        }
+        Ok(moved)
+    }
+}
+
+/// How far `Access::step` came.
+pub(crate) enum Step {
+    /// The budget is used up.
+    More,
+    /// The owner's inbox has no room for the event.
+    Blocked,
+    Done(Result<Done, OpErrorKind>),
+}
+
+impl Access {
+    fn needs(&self) -> Rights {
+        match self.what {
+            Kind::Put { .. } => Rights::WRITE,
+            Kind::Get { .. } | Kind::Map => Rights::READ,
+            Kind::Atomic(_) => Rights::ATOMIC,
+        }
+    }
+
+    /// Goes on for at most `budget` bytes, which it counts down.
+    pub(crate) fn step(&mut self, hub: &Arc<Hub>, link: u64, budget: &mut u64) -> Step {
+        if hub.incarnation != self.route.owner {
+            return Step::Done(Err(OpErrorKind::StaleKey));
+        }
+        loop {
+            let Some(pin) = Pin::new(hub, self.route.region) else {
+                return Step::Done(Err(OpErrorKind::StaleKey));
+            };
+            let (allowed, needed) = (pin.access, self.needs());
+            if !allowed.allows(needed) {
+                return Step::Done(Err(OpErrorKind::Denied { allowed, needed }));
+            }
+            let put = matches!(self.what, Kind::Put { .. });
+            match &mut self.what {
+                Kind::Put { copy, .. } | Kind::Get { copy } if copy.left() > 0 => {
+                    if *budget == 0 {
+                        return Step::More;
+                    }
+                    match copy.step(&pin.memory, PIECE.min(*budget), put) {
+                        Ok(moved) => *budget -= moved.min(*budget),
+                        Err(kind) => return Step::Done(Err(kind)),
+                    }
+                }
+                Kind::Get { .. } => return Step::Done(Ok(Done::Got)),
+                Kind::Put { event: None, .. } => return Step::Done(Ok(Done::Put)),
+                Kind::Put { copy, event: Some(data) } => {
+                    let what = What::Arrived {
+                        region: self.route.region,
+                        offset: copy.first,
+                        len: copy.total,
+                        data: *data,
+                    };
+                    return match hub.offer(link, |_| Some(what)) {
+                        Ok(()) => Step::Done(Ok(Done::Put)),
+                        Err(_) => Step::Blocked,
+                    };
+                }
+                Kind::Atomic(atomic) => return Step::Done(atomic.execute(&pin.memory)),
+                Kind::Map => return Step::Done(Ok(Done::Mapped(Region::view(&pin.memory)))),
+            }
+        }
+    }
+}
+
+impl Atomic {
+    fn execute(&self, memory: &Slice) -> Result<Done, OpErrorKind> {
+        let offset = usize::try_from(self.offset).unwrap_or(usize::MAX);
+        let old = memory.atomic(offset, self.op, self.kind, &self.operand, &self.compare)?;
+        Ok(if self.fetch { Done::Fetched(old) } else { Done::Atomic })
+    }
+}

@@ -1,0 +1,312 @@
+//! The contract, on top of the endpoint's state.
+
+use crate::{
+    access::Route,
+    hub::{Refused, What},
+    local::{IMPORT_PATIENCE, Local, MAX_REMOTES, SCHEME},
+    peers::State,
+    registry,
+};
+use bytes::{BufMut, Bytes};
+use petasos_fabric::{
+    Access, Address, Capabilities, Done, Endpoint, Event, ExportError, ImportError, Incarnation,
+    InjectError, Key, LostReason, Notifier, Notify, Operation, Peer, PeerInfo, RegionId,
+    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
+};
+use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc, time::Duration};
+
+/// Bytes that one `progress` copies at most, for each of the two kinds of copies.
+const COPY_BUDGET: usize = 4 << 20;
+
+/// How soon to look again whether a peer's pool has room.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+impl Endpoint for Local {
+    fn address(&self) -> &Address {
+        &self.hub.address
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.hub.incarnation
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        if address.scheme() != SCHEME {
+            return Err(ResolveError::WrongScheme { address: address.clone(), scheme: SCHEME });
+        }
+        if matches!(address.rest(), "" | "*") {
+            return Err(ResolveError::Malformed {
+                address: address.clone(),
+                reason: "a name is needed to reach somebody".to_owned(),
+            });
+        }
+        if let Some(index) = self.peers.by_address(address) {
+            let now = self.now;
+            let entry = self.peers.at(index);
+            entry.resolved = true;
+            let gone = match &mut entry.state {
+                State::Connecting { patience: granted, deadline } => {
+                    *granted = patience.max(*granted);
+                    *deadline = (*deadline).max(now.map(|now| now.after(patience)));
+                    false
+                }
+                State::Up { hub, .. } => hub.is_closed(),
+                State::Lost(_) => true,
+            };
+            if !gone {
+                return Ok(self.peers.handle(index));
+            }
+            self.lose_and_tell(index, LostReason::Closed, None);
+        }
+        let limit = self.capabilities.limits.max_peers;
+        let index = self
+            .peers
+            .add(address.clone(), patience, limit)
+            .ok_or(ResolveError::TooManyPeers { limit })?;
+        let now = self.now;
+        let entry = self.peers.at(index);
+        entry.resolved = true;
+        if let State::Connecting { deadline, .. } = &mut entry.state {
+            *deadline = now.map(|now| now.after(patience));
+        }
+        self.peers.activate(index);
+        self.connect(index);
+        Ok(self.peers.handle(index))
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.peers.info(peer)
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        let Some(entry) = self.peers.get(peer) else {
+            return;
+        };
+        if !matches!(entry.state, State::Lost(_)) {
+            self.lose(peer.index, LostReason::Forgotten, None);
+        }
+        self.peers.forget(peer.index);
+    }
+
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let max = self.capabilities.limits.max_inject;
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > max {
+            return Err(InjectError::TooLong { len, max });
+        }
+        let entry = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
+        let sent = match &entry.state {
+            State::Lost(_) => return Err(InjectError::PeerLost),
+            State::Up { hub, links } if entry.messages.is_empty() => hub.offer(links[0], |hub| {
+                let lease = hub.pool.lend(len, |mut room| {
+                    for part in parts {
+                        room.put_slice(part);
+                    }
+                });
+                lease.map(What::Message)
+            }),
+            _ => Err(Refused::Full),
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(Refused::Closed) => {
+                self.lose_and_tell(peer.index, LostReason::Closed, None);
+                Err(InjectError::PeerLost)
+            }
+            Err(Refused::Full) => {
+                self.peers.at(peer.index).wants_room = true;
+                self.peers.activate(peer.index);
+                Err(InjectError::Full)
+            }
+        }
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        while self.has_room()
+            && let Some(operation) = operations.pop_front()
+        {
+            self.accept(operation);
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        self.cancel_token(token);
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.now = Some(now);
+        if std::mem::take(&mut self.armed) {
+            self.hub.bell.awake();
+        }
+        let budget = budget.max(1);
+        let mut worked = false;
+        let mut mail = std::mem::take(&mut self.mail);
+        self.hub.fetch(budget.saturating_sub(self.ready.len()), &mut mail);
+        while let Some(packet) = mail.pop_front() {
+            self.receive(packet);
+            worked = true;
+        }
+        self.mail = mail;
+        if self.peers.is_active() {
+            let mut bytes = COPY_BUDGET as u64;
+            for index in self.peers.active() {
+                if let State::Connecting { .. } = self.peers.at(index).state {
+                    self.tend_connecting(index, now);
+                }
+                worked |= self.pump_messages(index);
+                worked |= self.pump_accesses(index, &mut bytes);
+                let entry = self.peers.at(index);
+                let room =
+                    entry.messages.is_empty() && entry.up().is_some_and(|(hub, _)| hub.has_room());
+                if entry.wants_room && room {
+                    entry.wants_room = false;
+                    let peer = self.peers.handle(index);
+                    self.ready.push_back(Event::Writable { peer });
+                }
+            }
+        }
+        worked |= self.pump_fetches(&mut { COPY_BUDGET });
+        worked |= self.collect_closed();
+        let count = budget.min(self.ready.len());
+        events.extend(self.ready.drain(..count));
+        worked || count > 0
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        if !self.ready.is_empty() || !self.fetches.is_empty() {
+            return Sleep::Busy;
+        }
+        self.hub.bell.prepare();
+        self.armed = true;
+        // Looked at after `prepare`: what changes from here on rings.
+        if self.hub.bell.take_notice() || self.hub.has_mail() || self.collect_closed() {
+            return Sleep::Busy;
+        }
+        let mut until = Time::NEVER;
+        for index in self.peers.active() {
+            let entry = self.peers.at(index);
+            match &entry.state {
+                State::Connecting { deadline, .. } => {
+                    let there = registry::wait_for(&entry.address, &self.hub);
+                    let Some(deadline) = deadline.filter(|_| there.is_none()) else {
+                        return Sleep::Busy;
+                    };
+                    until = until.min(deadline);
+                }
+                State::Up { hub, .. } => {
+                    let copying = !entry.accesses.is_empty() && !entry.stalled;
+                    if copying || !hub.wait_for_room(&self.hub) {
+                        return Sleep::Busy;
+                    }
+                    until = until.min(now.after(LOOK_AGAIN));
+                }
+                State::Lost(_) => {}
+            }
+        }
+        Sleep::Until(until)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.hub.bell.fd())
+    }
+
+    fn notifier(&self) -> Notifier {
+        let bell: Arc<dyn Notify> = self.hub.bell.clone();
+        Notifier::new(bell)
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
+        if changes && !memory.region().is_writable() {
+            return Err(RegisterError::ReadOnly);
+        }
+        let limit = self.capabilities.limits.max_regions;
+        let added = self.hub.regions.add(memory, access, limit);
+        added.ok_or(RegisterError::TooMany { limit })
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        let (len, access) = self.hub.regions.get(region).ok_or(ExportError::UnknownRegion)?;
+        let mut route = Vec::with_capacity(8);
+        route.put_u32_le(region.index);
+        route.put_u32_le(region.generation);
+        Ok(Key::compose(&KeyParts {
+            owner: self.hub.address.clone(),
+            incarnation: self.hub.incarnation,
+            len,
+            access,
+            routes: vec![(Key::ROUTE_SLOT, Bytes::from(route))],
+        }))
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let Some(route) = parts.route(Key::ROUTE_SLOT).filter(|_| parts.owner.scheme() == SCHEME)
+        else {
+            return Err(ImportError::NoRoute { owner: parts.owner, scheme: SCHEME });
+        };
+        let &[a, b, c, d, e, f, g, h] = &route[..] else {
+            return Err(ImportError::Malformed("a route of the wrong length"));
+        };
+        let route = Route {
+            region: RegionId {
+                index: u32::from_le_bytes([a, b, c, d]),
+                generation: u32::from_le_bytes([e, f, g, h]),
+            },
+            owner: parts.incarnation,
+            rights: parts.access,
+        };
+        let known = self.peers.by_address(&parts.owner);
+        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        if let Some((hub, _)) = self.peers.at(peer.index).up()
+            && hub.incarnation != parts.incarnation
+        {
+            if known.is_none() {
+                self.forget(peer);
+            }
+            return Err(ImportError::Stale(parts.owner));
+        }
+        let index = match self.free_remotes.pop() {
+            Some(index) => index,
+            None if self.remotes.len() < MAX_REMOTES => {
+                self.remotes.push((0, None));
+                self.remotes.len() as u32 - 1
+            }
+            None => return Err(ImportError::TooMany { limit: MAX_REMOTES }),
+        };
+        let slot = &mut self.remotes[index as usize];
+        slot.1 = Some(route);
+        Ok(Remote { index, generation: slot.0, peer, len: parts.len })
+    }
+
+    fn release(&mut self, remote: Remote) {
+        let Some(slot) = self.remotes.get_mut(remote.index as usize) else {
+            return;
+        };
+        if slot.0 == remote.generation && slot.1.take().is_some() {
+            slot.0 = slot.0.wrapping_add(1);
+            self.free_remotes.push(remote.index);
+        }
+    }
+}
+
+impl Local {
+    /// Completes the deregistrations whose last access has ended. True if there were any.
+    fn collect_closed(&mut self) -> bool {
+        let closing = std::mem::take(&mut self.closing);
+        let mut collected = false;
+        for (token, region) in closing {
+            if self.hub.regions.collect(region) {
+                collected = true;
+                self.done(token, Ok(Done::Deregistered));
+            } else {
+                self.closing.push((token, region));
+            }
+        }
+        collected
+    }
+}

@@ -1,0 +1,198 @@
+//! The part of an endpoint that others reach: its inbox, regions and bell.
+
+use crate::{bell::Bell, offer::Offer, regions::Regions};
+use bytes::Bytes;
+use petasos_fabric::{Address, Incarnation, Lease, LostReason, Pool, RegionId};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Messages that an inbox holds before senders have to wait.
+const INBOX: usize = 1024;
+
+pub(crate) struct Hub {
+    pub(crate) address: Address,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) pool: Pool,
+    pub(crate) regions: Regions,
+    pub(crate) bell: Arc<Bell>,
+    /// Tagged messages that came eagerly and have not been matched.
+    eager: AtomicUsize,
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    queue: VecDeque<Packet>,
+    closed: bool,
+    /// Senders that sleep until there is room.
+    waiting: HashMap<Incarnation, Weak<Hub>>,
+}
+
+/// Something for an endpoint, on one of its links.
+pub(crate) struct Packet {
+    pub(crate) link: u64,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    /// A new link, with this endpoint.
+    Hello(Arc<Hub>),
+    /// The link is closed.
+    Bye(LostReason),
+    Message(Lease),
+    Long {
+        header: Lease,
+        offer: Arc<Offer>,
+    },
+    Tagged {
+        tag: u64,
+        data: Tagged,
+    },
+    Arrived {
+        region: RegionId,
+        offset: u64,
+        len: u64,
+        data: u64,
+    },
+    /// The receiver is done with this offer.
+    Finished(u64),
+}
+
+pub(crate) enum Tagged {
+    /// The message itself; its sender is done with it.
+    Eager(Bytes),
+    Offer(Arc<Offer>),
+}
+
+/// Why a packet was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Full,
+    Closed,
+}
+
+impl Hub {
+    pub(crate) fn new(address: Address, bell: Bell, max_leases: usize, max_message: usize) -> Hub {
+        Hub {
+            address,
+            incarnation: Incarnation::random(),
+            pool: Pool::new(max_leases, max_message),
+            regions: Regions::default(),
+            bell: Arc::new(bell),
+            eager: AtomicUsize::new(0),
+            inbox: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts in what there must be room for, as it answers something or comes once for each link.
+    pub(crate) fn push(&self, link: u64, what: What) -> Result<(), Refused> {
+        let mut inbox = self.lock();
+        if inbox.closed {
+            return Err(Refused::Closed);
+        }
+        inbox.queue.push_back(Packet { link, what });
+        drop(inbox);
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// Puts in what `make` gives, if there is room. `make` gives nothing when the pool is empty.
+    pub(crate) fn offer(
+        &self,
+        link: u64,
+        make: impl FnOnce(&Hub) -> Option<What>,
+    ) -> Result<(), Refused> {
+        // The copy is made outside of the lock. Only the sender's own link depends on the order,
+        // and it has one thread; a few messages over the bound do no harm.
+        if self.full() {
+            return Err(self.why());
+        }
+        let what = make(self).ok_or(Refused::Full)?;
+        self.push(link, what)
+    }
+
+    fn full(&self) -> bool {
+        let inbox = self.lock();
+        inbox.closed || inbox.queue.len() >= INBOX
+    }
+
+    fn why(&self) -> Refused {
+        if self.is_closed() { Refused::Closed } else { Refused::Full }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Whether a message of any length would be taken.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.full() && self.pool.has_room()
+    }
+
+    /// Whether a sender may sleep until `who` is rung; false if there is room. True also when
+    /// only the pool is empty: a lease that is dropped rings nobody, so look again soon.
+    pub(crate) fn wait_for_room(&self, who: &Arc<Hub>) -> bool {
+        let mut inbox = self.lock();
+        if inbox.closed || (inbox.queue.len() < INBOX && self.pool.has_room()) {
+            return false;
+        }
+        inbox.waiting.insert(who.incarnation, Arc::downgrade(who));
+        true
+    }
+
+    /// Claims a place for an eager tagged message, of which there are at most `limit`.
+    pub(crate) fn claim_eager(&self, limit: usize) -> bool {
+        let claimed = self.eager.fetch_add(1, Ordering::Relaxed) < limit;
+        if !claimed {
+            self.release_eager();
+        }
+        claimed
+    }
+
+    pub(crate) fn release_eager(&self) {
+        self.eager.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether something came.
+    pub(crate) fn has_mail(&self) -> bool {
+        !self.lock().queue.is_empty()
+    }
+
+    /// Takes at most `count` packets out, and rings whoever waits for room.
+    pub(crate) fn fetch(&self, count: usize, into: &mut VecDeque<Packet>) {
+        let mut inbox = self.lock();
+        let count = count.min(inbox.queue.len());
+        into.extend(inbox.queue.drain(..count));
+        let waiting = if inbox.queue.len() < INBOX && !inbox.waiting.is_empty() {
+            std::mem::take(&mut inbox.waiting)
+        } else {
+            HashMap::new()
+        };
+        drop(inbox);
+        for hub in waiting.values().filter_map(Weak::upgrade) {
+            hub.bell.ring();
+        }
+    }
+
+    /// Takes nothing more, and gives what was in.
+    pub(crate) fn close(&self) -> VecDeque<Packet> {
+        let mut inbox = self.lock();
+        inbox.closed = true;
+        let waiting = std::mem::take(&mut inbox.waiting);
+        let rest = std::mem::take(&mut inbox.queue);
+        drop(inbox);
+        for hub in waiting.values().filter_map(Weak::upgrade) {
+            hub.bell.ring();
+        }
+        rest
+    }
+}

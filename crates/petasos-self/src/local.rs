@@ -1,0 +1,366 @@
+//! The endpoint: its state, and what comes in.
+
+use crate::{
+    access::{Route, Step},
+    bell::Bell,
+    hub::{Hub, Packet, Tagged, What},
+    matching::{Arrived, Fetch, Matching, Posted},
+    offer::Offer,
+    peers::{Peers, State},
+    registry,
+};
+use petasos_fabric::{
+    Address, AddressError, Body, Capabilities, Done, Event, Limits, LostReason, OpError,
+    OpErrorKind, Peer, RegionId, Support, Time, Token,
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// An endpoint of the fabric inside this process.
+pub struct Local {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) capabilities: Capabilities,
+    /// The time of the last `progress`.
+    pub(crate) now: Option<Time>,
+    pub(crate) peers: Peers,
+    pub(crate) matching: Matching,
+    /// Imported keys: generation, and route unless released.
+    pub(crate) remotes: Vec<(u32, Option<Route>)>,
+    pub(crate) free_remotes: Vec<u32>,
+    pub(crate) bodies: HashMap<Body, Arc<Offer>>,
+    /// What others may still take from us.
+    pub(crate) offered: HashMap<u64, Offered>,
+    pub(crate) next_offer: u64,
+    pub(crate) fetches: VecDeque<Fetch>,
+    pub(crate) closing: Vec<(Token, RegionId)>,
+    pub(crate) ready: VecDeque<Event>,
+    pub(crate) mail: VecDeque<Packet>,
+    /// Operations accepted whose completion is not in `ready` yet.
+    pub(crate) outstanding: usize,
+    pub(crate) armed: bool,
+}
+
+/// An operation whose data waits for the other side.
+pub(crate) struct Offered {
+    pub(crate) token: Token,
+    pub(crate) peer: u32,
+    pub(crate) offer: Arc<Offer>,
+}
+
+/// Why an endpoint was not opened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Of another transport, or without a name.
+    #[error("{0} is not for this transport: write self://NAME, or self://* for any name")]
+    NotSelf(Address),
+    /// Somebody in this process has it.
+    #[error("{0} is open already in this process")]
+    Taken(Address),
+    /// The system refused something.
+    #[error("the system said: {0}")]
+    System(String),
+}
+
+/// Imported keys at a time.
+pub(crate) const MAX_REMOTES: usize = 1 << 20;
+
+/// The scheme of the addresses.
+pub(crate) const SCHEME: &str = "self";
+
+/// How long the owner of an imported key is waited for.
+pub(crate) const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Local {
+    /// Opens an endpoint at `self://NAME`, or with a random name at `self://*`.
+    pub fn open(address: &Address) -> Result<Local, OpenError> {
+        if address.scheme() != SCHEME || address.rest().is_empty() {
+            return Err(OpenError::NotSelf(address.clone()));
+        }
+        let address = if address.rest() == "*" {
+            let name = getrandom::u64().map_err(|e| OpenError::System(e.to_string()))?;
+            Address::parse(&format!("{SCHEME}://{name:016x}"))?
+        } else {
+            address.clone()
+        };
+        let mut limits = Limits::default();
+        limits.max_message = 65_536;
+        limits.max_peers = 1 << 20;
+        let mut capabilities = Capabilities::emulated(SCHEME, limits);
+        capabilities.remote_access = Support::Native;
+        capabilities.atomics = Support::Native;
+        capabilities.tagged = Support::Native;
+        capabilities.put_with_event = Support::Native;
+        capabilities.map = Support::Native;
+        capabilities.passive_target = true;
+        let bell = Bell::new().map_err(|e| OpenError::System(e.to_string()))?;
+        let hub = Arc::new(Hub::new(address, bell, limits.max_leases, limits.max_message));
+        if !registry::add(&hub) {
+            return Err(OpenError::Taken(hub.address.clone()));
+        }
+        Ok(Local {
+            hub,
+            capabilities,
+            now: None,
+            peers: Peers::default(),
+            matching: Matching::default(),
+            remotes: Vec::new(),
+            free_remotes: Vec::new(),
+            bodies: HashMap::new(),
+            offered: HashMap::new(),
+            next_offer: 0,
+            fetches: VecDeque::new(),
+            closing: Vec::new(),
+            ready: VecDeque::new(),
+            mail: VecDeque::new(),
+            outstanding: 0,
+            armed: false,
+        })
+    }
+
+    pub(crate) fn done(&mut self, token: Token, result: Result<Done, OpError>) {
+        self.outstanding -= 1;
+        self.ready.push_back(Event::Done { token, result });
+    }
+
+    /// Completes an operation with the peer at `index`.
+    pub(crate) fn done_with(
+        &mut self,
+        index: u32,
+        token: Token,
+        result: Result<Done, OpErrorKind>,
+    ) {
+        let address = &self.peers.at(index).address;
+        let result = result.map_err(|kind| OpError::with_peer(kind, address));
+        self.done(token, result);
+    }
+
+    /// Connects to whoever has the peer's address now.
+    pub(crate) fn connect(&mut self, index: u32) {
+        static LINKS: AtomicU64 = AtomicU64::new(1);
+        let Some(hub) = registry::find(&self.peers.at(index).address) else {
+            return;
+        };
+        let link = LINKS.fetch_add(1, Ordering::Relaxed);
+        if hub.push(link, What::Hello(Arc::clone(&self.hub))).is_ok() {
+            self.up(index, hub, link);
+        }
+    }
+
+    fn up(&mut self, index: u32, hub: Arc<Hub>, link: u64) {
+        let incarnation = hub.incarnation;
+        self.peers.connect(index, hub, link);
+        let peer = self.peers.handle(index);
+        self.ready.push_back(Event::PeerUp { peer, incarnation });
+    }
+
+    /// Ends what there is with a peer. `told` is the link by which the other side knows already.
+    pub(crate) fn lose(&mut self, index: u32, reason: LostReason, told: Option<u64>) {
+        let peer = self.peers.handle(index);
+        let entry = self.peers.at(index);
+        let messages = std::mem::take(&mut entry.messages);
+        let accesses = std::mem::take(&mut entry.accesses);
+        if let Some((hub, links)) = self.peers.lose(index, reason.clone()) {
+            for link in links.into_iter().filter(|link| Some(*link) != told) {
+                // Closed is as good: then it is telling us the same.
+                let _ = hub.push(link, What::Bye(LostReason::Closed));
+            }
+        }
+        let mut tokens: Vec<Token> = messages.iter().map(|message| message.token()).collect();
+        tokens.extend(accesses.iter().map(|access| access.token));
+        let offered = &mut self.offered;
+        let gone: Vec<u64> =
+            (offered.iter().filter(|(_, o)| o.peer == index)).map(|(id, _)| *id).collect();
+        for offered in gone.iter().filter_map(|id| offered.remove(id)) {
+            offered.offer.take();
+            tokens.push(offered.token);
+        }
+        self.fetches.retain(|fetch| {
+            if fetch.peer == peer {
+                tokens.push(fetch.token);
+            }
+            fetch.peer != peer
+        });
+        tokens.extend(self.matching.lose(peer).iter().map(|posted| posted.token));
+        self.bodies.retain(|body, _| body.peer != peer);
+        for token in tokens {
+            let kind = OpErrorKind::PeerLost(reason.clone());
+            self.done_with(index, token, Err(kind));
+        }
+    }
+
+    pub(crate) fn lose_and_tell(&mut self, index: u32, reason: LostReason, told: Option<u64>) {
+        let peer = self.peers.handle(index);
+        self.lose(index, reason.clone(), told);
+        self.ready.push_back(Event::PeerLost { peer, reason });
+    }
+
+    /// Looks after peers that are not there yet.
+    pub(crate) fn tend_connecting(&mut self, index: u32, now: Time) {
+        self.connect(index);
+        let State::Connecting { patience, deadline } = &mut self.peers.at(index).state else {
+            return;
+        };
+        let patience = *patience;
+        let deadline = *deadline.get_or_insert_with(|| now.after(patience));
+        if now >= deadline {
+            let why = "no endpoint of this process has that name".to_owned();
+            self.lose_and_tell(index, LostReason::Unreachable(patience, why), None);
+        }
+    }
+
+    /// Takes in one packet.
+    pub(crate) fn receive(&mut self, packet: Packet) {
+        let Packet { link, what } = packet;
+        if let What::Hello(hub) = what {
+            return self.hello(link, hub);
+        }
+        let Some(index) = self.peers.by_link(link) else {
+            // Of a connection that this side has closed.
+            if let What::Tagged { data: Tagged::Eager(_), .. } = what {
+                self.hub.release_eager();
+            }
+            return;
+        };
+        let peer = self.peers.handle(index);
+        match what {
+            What::Hello(_) => {}
+            What::Bye(reason) => self.lose_and_tell(index, reason, Some(link)),
+            What::Message(message) => self.ready.push_back(Event::Message { peer, message }),
+            What::Long { header, offer } => {
+                let (id, len) = (offer.id, offer.len);
+                let body = Body { peer, id };
+                self.bodies.insert(body, offer);
+                self.ready.push_back(Event::LongMessage { peer, header, body, len });
+            }
+            What::Tagged { tag, data } => {
+                let fetch = self.matching.arrive(&self.hub, Arrived { peer, tag, data });
+                self.fetches.extend(fetch);
+            }
+            What::Arrived { region, offset, len, data } => {
+                self.ready.push_back(Event::PutArrived { peer, region, offset, len, data })
+            }
+            What::Finished(id) => {
+                if let Some(offered) = self.offered.remove(&id) {
+                    self.done(offered.token, Ok(Done::Sent));
+                }
+            }
+        }
+    }
+
+    /// Somebody connected to us.
+    fn hello(&mut self, link: u64, hub: Arc<Hub>) {
+        if let Some(index) = self.peers.by_incarnation(hub.incarnation) {
+            return self.peers.add_link(index, link);
+        }
+        if let Some(index) = self.peers.by_address(&hub.address) {
+            if self.peers.at(index).up().is_none() {
+                return self.up(index, hub, link);
+            }
+            self.lose_and_tell(index, LostReason::Restarted, None);
+        }
+        let limit = self.capabilities.limits.max_peers;
+        match self.peers.add(hub.address.clone(), Duration::ZERO, limit) {
+            Some(index) => self.up(index, hub, link),
+            None => {
+                let why = format!("{} has {limit} peers already", self.hub.address);
+                let _ = hub.push(link, What::Bye(LostReason::Refused(why)));
+            }
+        }
+    }
+
+    /// Goes on with remote access to a peer. True if something was done.
+    pub(crate) fn pump_accesses(&mut self, index: u32, budget: &mut u64) -> bool {
+        let mut worked = false;
+        loop {
+            let entry = self.peers.at(index);
+            let Some((hub, link)) = entry.up() else {
+                return worked;
+            };
+            let Some(access) = entry.accesses.front_mut() else {
+                return worked;
+            };
+            let before = *budget;
+            let step = access.step(&hub, link, budget);
+            entry.stalled = matches!(step, Step::Blocked);
+            match step {
+                Step::More | Step::Blocked => return worked || before != *budget,
+                Step::Done(result) => {
+                    let token = access.token;
+                    entry.accesses.pop_front();
+                    self.done_with(index, token, result);
+                    worked = true;
+                }
+            }
+        }
+    }
+
+    /// Goes on with copies from senders, the oldest first. True if something was done.
+    pub(crate) fn pump_fetches(&mut self, budget: &mut usize) -> bool {
+        let mut worked = false;
+        while let Some(fetch) = self.fetches.front_mut() {
+            let before = *budget;
+            let Some(result) = fetch.step(budget) else {
+                return worked || before != *budget;
+            };
+            worked = true;
+            if let Some(fetch) = self.fetches.pop_front() {
+                self.finish(&fetch);
+                self.done_with(fetch.peer.index, fetch.token, result);
+            }
+        }
+        worked
+    }
+
+    /// Tells the sender that its data is not needed any more.
+    pub(crate) fn finish(&mut self, fetch: &Fetch) {
+        if let Some(id) = fetch.offer {
+            self.release_body(fetch.peer, id);
+        }
+    }
+
+    pub(crate) fn release_body(&self, peer: Peer, id: u64) {
+        if let Some((hub, link)) = self.peers.get(peer).and_then(|entry| entry.up()) {
+            // Closed: then its operations have ended already.
+            let _ = hub.push(link, What::Finished(id));
+        }
+    }
+
+    pub(crate) fn post(&mut self, posted: Posted) {
+        let fetch = self.matching.post(&self.hub, posted);
+        self.fetches.extend(fetch);
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let mut mail = std::mem::take(&mut self.mail);
+        mail.extend(self.hub.close());
+        for offered in self.offered.values() {
+            offered.offer.take();
+        }
+        for packet in mail {
+            if let What::Hello(hub) = packet.what {
+                let _ = hub.push(packet.link, What::Bye(LostReason::Closed));
+            }
+        }
+        for entry in self.peers.iter() {
+            if let State::Up { hub, links } = &entry.state {
+                for link in links {
+                    let _ = hub.push(*link, What::Bye(LostReason::Closed));
+                }
+            }
+        }
+        self.hub.regions.close_all();
+        registry::remove(&self.hub);
+    }
+}

@@ -1,0 +1,372 @@
+//! Operations: checked when they are accepted, messages then sent in order.
+
+use crate::{
+    access::{Access, Atomic, Copy, Kind, Route},
+    hub::{Refused, Tagged, What},
+    local::{Local, Offered},
+    matching::{Fetch, Posted},
+    offer::Offer,
+    peers::State,
+};
+use bytes::Bytes;
+use petasos_fabric::{
+    Access as Rights, Body, Done, Level, LostReason, OpError, OpErrorKind, Operation, Payload,
+    Peer, RegionId, Remote, Slice, Slices, Spans, Token,
+};
+use std::sync::Arc;
+
+/// Operations under way at a time.
+const MAX_OPERATIONS: usize = 1 << 17;
+
+/// Bytes that one `submit` may copy by itself; the rest is for `progress`.
+const AT_ONCE: u64 = 256 << 10;
+
+/// A message on its way into the other inbox.
+pub(crate) enum Outgoing {
+    Send { token: Token, payload: Payload },
+    Long { token: Token, header: Bytes, body: Slice },
+    Tagged { token: Token, tag: u64, payload: Payload, level: Level },
+}
+
+impl Outgoing {
+    pub(crate) fn token(&self) -> Token {
+        match *self {
+            Outgoing::Send { token, .. }
+            | Outgoing::Long { token, .. }
+            | Outgoing::Tagged { token, .. } => token,
+        }
+    }
+}
+
+type Check = Result<(), OpErrorKind>;
+
+fn at_most(what: &'static str, value: u64, limit: u64) -> Check {
+    if value > limit {
+        return Err(OpErrorKind::TooLarge { what, value, limit });
+    }
+    Ok(())
+}
+
+fn writable(slice: &Slice) -> Check {
+    if slice.region().is_writable() || slice.is_empty() {
+        return Ok(());
+    }
+    Err(OpErrorKind::Denied { allowed: Rights::READ, needed: Rights::WRITE })
+}
+
+impl Local {
+    pub(crate) fn has_room(&self) -> bool {
+        self.outstanding < MAX_OPERATIONS
+    }
+
+    pub(crate) fn accept(&mut self, operation: Operation) {
+        self.outstanding += 1;
+        let token = operation.token();
+        let limits = self.capabilities.limits;
+        let result = match operation {
+            Operation::Send { peer, payload, .. } => {
+                let len = payload.len() as u64;
+                at_most("the message", len, limits.max_message as u64)
+                    .map_err(|kind| self.error(peer, kind))
+                    .and_then(|()| self.enqueue(peer, Outgoing::Send { token, payload }))
+            }
+            Operation::SendLong { peer, header, body, .. } => {
+                let len = header.len() as u64;
+                let long = Outgoing::Long { token, header, body };
+                at_most("the header", len, limits.max_header as u64)
+                    .map_err(|kind| self.error(peer, kind))
+                    .and_then(|()| self.enqueue(peer, long))
+            }
+            Operation::SendTagged { peer, tag, payload, level, .. } => {
+                let tagged = Outgoing::Tagged { token, tag, payload, level };
+                self.enqueue(peer, tagged)
+            }
+            Operation::PostReceive { source, tag, ignore, into, .. } => {
+                self.post_checked(Posted { token, source, tag, ignore, into })
+            }
+            Operation::Receive { body, into, .. } => self.fetch(token, body, into),
+            Operation::Discard { body, .. } => self.discard(token, body),
+            Operation::Put { remote, local, spans, event, .. } => {
+                self.transfer(token, remote, local, spans, Rights::WRITE, |copy| Kind::Put {
+                    copy,
+                    event,
+                })
+            }
+            Operation::Get { remote, local, spans, .. } => {
+                self.transfer(token, remote, local, spans, Rights::READ, |copy| Kind::Get { copy })
+            }
+            Operation::Atomic { remote, offset, op, kind, operand, compare, fetch, .. } => {
+                let size = operand.len() as u64;
+                let atomic =
+                    Kind::Atomic(Box::new(Atomic { offset, op, kind, operand, compare, fetch }));
+                at_most("the operand", size, limits.max_atomic as u64)
+                    .map_err(|kind| self.error(remote.peer, kind))
+                    .and_then(|()| self.access(token, remote, Rights::ATOMIC, |_| Ok(atomic)))
+            }
+            Operation::Map { remote, .. } => {
+                self.access(token, remote, Rights::READ, |_| Ok(Kind::Map))
+            }
+            Operation::Deregister { region, .. } => self.deregister(token, region),
+            _ => Err(OpError::local(OpErrorKind::Unsupported("this operation"))),
+        };
+        if let Err(error) = result {
+            self.done(token, Err(error));
+        }
+    }
+
+    /// An error with the peer's address, where the handle is good.
+    fn error(&self, peer: Peer, kind: OpErrorKind) -> OpError {
+        match self.peers.get(peer) {
+            Some(entry) => OpError::with_peer(kind, &entry.address),
+            None => OpError::local(OpErrorKind::UnknownPeer),
+        }
+    }
+
+    /// That the handle is good, and its peer not lost.
+    fn alive(&self, peer: Peer) -> Result<(), OpError> {
+        match self.peers.get(peer).map(|entry| &entry.state) {
+            None => Err(OpError::local(OpErrorKind::UnknownPeer)),
+            Some(State::Lost(reason)) => {
+                Err(self.error(peer, OpErrorKind::PeerLost(reason.clone())))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn enqueue(&mut self, peer: Peer, message: Outgoing) -> Result<(), OpError> {
+        self.alive(peer)?;
+        self.peers.at(peer.index).messages.push_back(message);
+        self.peers.activate(peer.index);
+        self.pump_messages(peer.index);
+        Ok(())
+    }
+
+    /// Sends what there is room for. True if something was sent.
+    pub(crate) fn pump_messages(&mut self, index: u32) -> bool {
+        let mut worked = false;
+        loop {
+            let entry = self.peers.at(index);
+            let Some((hub, link)) = entry.up() else {
+                return worked;
+            };
+            let Some(message) = entry.messages.pop_front() else {
+                return worked;
+            };
+            let (token, offer) = (message.token(), self.next_offer);
+            let eager_len = self.capabilities.limits.max_message;
+            let eager_count = self.capabilities.limits.max_leases;
+            let mut offered = None;
+            let sent = match &message {
+                Outgoing::Send { payload, .. } => hub.offer(link, |hub| {
+                    let lease = hub.pool.lend(payload.len(), |room| match payload {
+                        Payload::Bytes(bytes) => room.copy_from_slice(bytes),
+                        Payload::Memory(slice) => slice.read(0, room),
+                    });
+                    lease.map(What::Message)
+                }),
+                Outgoing::Long { header, body, .. } => hub.offer(link, |hub| {
+                    let body = Arc::new(Offer::new(offer, Payload::Memory(body.clone())));
+                    let lease = hub.pool.lend(header.len(), |room| room.copy_from_slice(header));
+                    offered = Some(Arc::clone(&body));
+                    lease.map(|header| What::Long { header, offer: body })
+                }),
+                Outgoing::Tagged { tag, payload, level, .. } => {
+                    let small = payload.len() <= eager_len && *level < Level::Visible;
+                    let data = if small && hub.claim_eager(eager_count) {
+                        Tagged::Eager(match payload {
+                            Payload::Bytes(bytes) => bytes.clone(),
+                            Payload::Memory(slice) => slice.to_vec().into(),
+                        })
+                    } else {
+                        let payload = Arc::new(Offer::new(offer, payload.clone()));
+                        offered = Some(Arc::clone(&payload));
+                        Tagged::Offer(payload)
+                    };
+                    hub.push(link, What::Tagged { tag: *tag, data })
+                }
+            };
+            match sent {
+                Ok(()) => {}
+                Err(Refused::Full) => {
+                    self.peers.at(index).messages.push_front(message);
+                    return worked;
+                }
+                Err(Refused::Closed) => {
+                    self.peers.at(index).messages.push_front(message);
+                    self.lose_and_tell(index, LostReason::Closed, None);
+                    return true;
+                }
+            }
+            worked = true;
+            match offered {
+                Some(body) => {
+                    self.next_offer += 1;
+                    let waiting = Offered { token, peer: index, offer: body };
+                    self.offered.insert(offer, waiting);
+                }
+                None => self.done(token, Ok(Done::Sent)),
+            }
+        }
+    }
+
+    fn post_checked(&mut self, posted: Posted) -> Result<(), OpError> {
+        writable(&posted.into).map_err(OpError::local)?;
+        let (token, source) = (posted.token, posted.source);
+        if let Some(peer) = source {
+            self.alive(peer).or_else(|error| match error.kind {
+                // What a lost peer sent before may still be received.
+                OpErrorKind::PeerLost(_) => Ok(()),
+                _ => Err(error),
+            })?;
+        }
+        self.post(posted);
+        let Some(peer) = source else {
+            return Ok(());
+        };
+        match self.alive(peer) {
+            Err(error) if self.matching.cancel(token).is_some() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn fetch(&mut self, token: Token, body: Body, into: Slice) -> Result<(), OpError> {
+        let offer = self.take_body(body)?;
+        let refused = match writable(&into) {
+            Err(kind) => kind,
+            Ok(()) => match offer.take() {
+                Some(from) => {
+                    let fetch = Fetch::body(token, body.peer, offer.id, from, into);
+                    self.fetches.push_back(fetch);
+                    return Ok(());
+                }
+                None => return Err(self.error(body.peer, OpErrorKind::Cancelled)),
+            },
+        };
+        self.release_body(body.peer, body.id);
+        Err(self.error(body.peer, refused))
+    }
+
+    fn discard(&mut self, token: Token, body: Body) -> Result<(), OpError> {
+        let offer = self.take_body(body)?;
+        if offer.take().is_some() {
+            self.release_body(body.peer, body.id);
+        }
+        self.done(token, Ok(Done::Discarded));
+        Ok(())
+    }
+
+    fn take_body(&mut self, body: Body) -> Result<Arc<Offer>, OpError> {
+        if let Some(offer) = self.bodies.remove(&body) {
+            return Ok(offer);
+        }
+        self.alive(body.peer)?;
+        Err(self.error(body.peer, OpErrorKind::UnknownRegion))
+    }
+
+    fn transfer(
+        &mut self,
+        token: Token,
+        remote: Remote,
+        local: Slices,
+        spans: Spans,
+        needed: Rights,
+        kind: impl FnOnce(Copy) -> Kind,
+    ) -> Result<(), OpError> {
+        let limits = self.capabilities.limits;
+        self.access(token, remote, needed, |bound| {
+            let pieces = local.len().max(spans.len()) as u64;
+            at_most("the number of pieces", pieces, limits.max_pieces as u64)?;
+            let inside: u64 = local.iter().map(|slice| slice.len() as u64).sum();
+            let mut outside = 0u64;
+            for span in &spans {
+                let end = span.offset.checked_add(span.len);
+                if end.is_none_or(|end| end > bound) {
+                    let (offset, len) = (span.offset, span.len);
+                    return Err(OpErrorKind::OutOfBounds { offset, len, bound });
+                }
+                outside = outside.saturating_add(span.len);
+            }
+            at_most("the transfer", inside, limits.max_transfer)?;
+            if inside != outside {
+                return Err(OpErrorKind::LengthMismatch { local: inside, remote: outside });
+            }
+            if needed == Rights::READ {
+                local.iter().try_for_each(writable)?;
+            }
+            Ok(kind(Copy::new(local, spans, inside)))
+        })
+    }
+
+    /// Checks the handle and the key's rights, and queues what `make` gives for the length of
+    /// the region.
+    fn access(
+        &mut self,
+        token: Token,
+        remote: Remote,
+        needed: Rights,
+        make: impl FnOnce(u64) -> Result<Kind, OpErrorKind>,
+    ) -> Result<(), OpError> {
+        let route = self.route(remote)?;
+        self.alive(remote.peer)?;
+        let allowed = route.rights;
+        let kind = if allowed.allows(needed) {
+            make(remote.len)
+        } else {
+            Err(OpErrorKind::Denied { allowed, needed })
+        };
+        let what = kind.map_err(|kind| self.error(remote.peer, kind))?;
+        let index = remote.peer.index;
+        self.peers.at(index).accesses.push_back(Access { token, route, what });
+        self.peers.activate(index);
+        self.pump_accesses(index, &mut { AT_ONCE });
+        Ok(())
+    }
+
+    fn route(&self, remote: Remote) -> Result<Route, OpError> {
+        let slot = self.remotes.get(remote.index as usize);
+        slot.filter(|(generation, _)| *generation == remote.generation)
+            .and_then(|(_, route)| *route)
+            .ok_or(OpError::local(OpErrorKind::UnknownRegion))
+    }
+
+    fn deregister(&mut self, token: Token, region: RegionId) -> Result<(), OpError> {
+        if !self.hub.regions.close(region) {
+            return Err(OpError::local(OpErrorKind::UnknownRegion));
+        }
+        self.closing.push((token, region));
+        Ok(())
+    }
+
+    /// Ends an operation if it is not too late.
+    pub(crate) fn cancel_token(&mut self, token: Token) {
+        if self.matching.cancel(token).is_some() {
+            return self.done(token, Err(OpError::local(OpErrorKind::Cancelled)));
+        }
+        if let Some(at) = self.fetches.iter().position(|fetch| fetch.token == token)
+            && let Some(fetch) = self.fetches.remove(at)
+        {
+            self.finish(&fetch);
+            return self.done_with(fetch.peer.index, token, Err(OpErrorKind::Cancelled));
+        }
+        let offered = self.offered.iter().find(|(_, o)| o.token == token);
+        if let Some((&id, offered)) = offered
+            && offered.offer.take().is_some()
+        {
+            let index = offered.peer;
+            self.offered.remove(&id);
+            return self.done_with(index, token, Err(OpErrorKind::Cancelled));
+        }
+        for index in self.peers.active() {
+            let entry = self.peers.at(index);
+            let before = entry.messages.len() + entry.accesses.len();
+            if let Some(at) = entry.messages.iter().position(|m| m.token() == token) {
+                entry.messages.remove(at);
+            } else if let Some(at) = entry.accesses.iter().position(|a| a.token == token) {
+                entry.accesses.remove(at);
+            }
+            if entry.messages.len() + entry.accesses.len() < before {
+                return self.done_with(index, token, Err(OpErrorKind::Cancelled));
+            }
+        }
+    }
+}
