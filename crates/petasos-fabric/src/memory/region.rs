@@ -76,6 +76,21 @@ impl Region {
         Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }))
     }
 
+    /// A part of a region as a region of its own, to be read only: how a transport gives out
+    /// memory of this process that was mapped for a peer. Holds the region it is part of, and is
+    /// never exclusive.
+    #[must_use]
+    pub fn view(part: &Slice) -> Region {
+        let base = NonNull::new(part.as_ptr()).expect("memory of a region is never at null");
+        Region(Arc::new(Inner {
+            base,
+            len: part.len(),
+            writable: false,
+            shared: true,
+            backing: Backing::Foreign(Box::new(part.region().clone())),
+        }))
+    }
+
     /// Its length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -322,6 +337,17 @@ mod tests {
         let region = unsafe { RegionBuilder::new(base, 8).build(Box::new(memory)) };
         assert!(region.backing::<Box<[u8]>>().is_some());
         assert!(region.into_exclusive().is_err());
+    }
+
+    #[test]
+    fn a_view_reads_its_part_and_holds_the_whole() {
+        let region = Region::from_vec(vec![1, 2, 3, 4]);
+        let view = Region::view(&region.slice(1, 2).unwrap());
+        region.write(2, &[9]);
+        assert_eq!(view.to_vec(), [2, 9]);
+        assert!(!view.is_writable() && !region.is_unique());
+        assert!(view.into_exclusive().is_err());
+        assert!(region.is_unique());
     }
 
     #[test]
