@@ -26,7 +26,6 @@ mod scalars;
 mod shape;
 mod text;
 
-#[cfg(any())]
 pub mod rpc;
 
 pub use checksum::checksum;
