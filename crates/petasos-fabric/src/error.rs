@@ -132,6 +132,12 @@ pub enum OpErrorKind {
     /// The transport does not do this: see its capabilities.
     #[error("this transport does not support {0}")]
     Unsupported(&'static str),
+    /// The body of a long message was received or discarded before, or there never was one.
+    #[error("the body handle is stale")]
+    UnknownBody,
+    /// The sender of a message cancelled it before its body was fetched.
+    #[error("the sender withdrew the message")]
+    Withdrawn,
     /// The peer has no room for more of our requests. Try later.
     #[error("the peer is busy")]
     Busy,

@@ -1,20 +1,39 @@
 //! The engine as transports see it.
 
-use super::{Config, Counters, Imported, Packet, Placement, Violation};
+use super::{
+    Config, Counters, Imported, Packet, Placement, Violation, header,
+    ledger::Ledger,
+    link::Link,
+    matching::Matching,
+    peers::Peers,
+    registry::{Imports, Regions},
+};
 use crate::{
     Access, Address, Event, ExportError, ImportError, Incarnation, InjectError, Key, LostReason,
-    Operation, Peer, PeerInfo, Pool, RegionId, RegisterError, Remote, ResolveError, Slice, Token,
-    key::KeyParts,
+    OpError, OpErrorKind, Operation, Peer, PeerInfo, PeerState, Pool, RegionId, RegisterError,
+    Remote, ResolveError, Slice, Token, key::KeyParts,
 };
+use bytes::Bytes;
 use std::collections::VecDeque;
 
 /// The state machine: see the [module's documentation](super).
 #[derive(Debug)]
 pub struct Engine {
-    config: Config,
+    address: Address,
+    incarnation: Incarnation,
+    pub(super) config: Config,
+    pub(super) pool: Pool,
+    pub(super) peers: Peers,
+    pub(super) regions: Regions,
+    pub(super) imports: Imports,
+    pub(super) matching: Matching,
+    pub(super) ledger: Ledger,
+    /// The handle of this endpoint itself, once somebody asked for it.
+    pub(super) own: Option<Peer>,
+    /// A packet to this endpoint itself for which there was no room.
+    pub(super) stuck: Option<Packet>,
 }
 
-#[allow(unused_variables, clippy::missing_panics_doc)]
 impl Engine {
     /// An engine for the endpoint at `address`; buffers for messages come from `pool`.
     ///
@@ -22,19 +41,32 @@ impl Engine {
     /// If the numbers of `config` contradict each other.
     #[must_use]
     pub fn new(address: Address, incarnation: Incarnation, config: Config, pool: Pool) -> Engine {
-        todo!()
+        config.check();
+        Engine {
+            address,
+            incarnation,
+            regions: Regions::new(config.limits.max_regions),
+            imports: Imports::new(config.max_imports),
+            config,
+            pool,
+            peers: Peers::default(),
+            matching: Matching::default(),
+            ledger: Ledger::default(),
+            own: None,
+            stuck: None,
+        }
     }
 
     /// The address of this endpoint.
     #[must_use]
     pub fn address(&self) -> &Address {
-        todo!()
+        &self.address
     }
 
     /// This life of it.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        todo!()
+        self.incarnation
     }
 
     /// The engine's numbers.
@@ -46,13 +78,13 @@ impl Engine {
     /// The pool of buffers for messages.
     #[must_use]
     pub fn pool(&self) -> &Pool {
-        todo!()
+        &self.pool
     }
 
     /// What the engine did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        todo!()
+        self.ledger.counters
     }
 
     // Peers.
@@ -62,97 +94,160 @@ impl Engine {
     ///
     /// Makes a new entry even if there is one with this address; see [`Engine::find_peer`].
     pub fn add_peer(&mut self, address: &Address) -> Result<Peer, ResolveError> {
-        todo!()
+        let limit = self.config.limits.max_peers;
+        if self.peers.len() >= limit {
+            return Err(ResolveError::TooManyPeers { limit });
+        }
+        let own = *address == self.address && self.own.is_none();
+        let peer = self.peers.insert(address, own).handle;
+        if own {
+            self.own = Some(peer);
+            self.peer_up(peer, self.incarnation);
+        }
+        Ok(peer)
     }
 
     /// The latest peer with this address that is not lost.
     #[must_use]
     pub fn find_peer(&self, address: &Address) -> Option<Peer> {
-        todo!()
+        self.peers.find(address)
     }
 
     /// The current handle of the peer in a slot of the table.
     #[must_use]
     pub fn peer_at(&self, index: u32) -> Option<Peer> {
-        todo!()
+        self.peers.at(index).map(|link| link.handle)
     }
 
     /// Whether this is the endpoint itself: no channel is needed, `next_output` never names it.
     #[must_use]
     pub fn is_self(&self, peer: Peer) -> bool {
-        todo!()
+        self.own == Some(peer)
     }
 
     /// What is known of a peer; `None` for a stale handle.
     #[must_use]
     pub fn peer_info(&self, peer: Peer) -> Option<PeerInfo> {
-        todo!()
+        let link = self.peers.get(peer)?;
+        let (address, state) = (link.address.clone(), link.state.clone());
+        Some(PeerInfo::new(address, link.incarnation, state))
     }
 
     /// Whether packets flow with this peer.
     #[must_use]
     pub fn is_up(&self, peer: Peer) -> bool {
-        todo!()
+        self.peers.get(peer).is_some_and(|link| link.is_up())
     }
 
     /// Packets may flow. Raises `Event::PeerUp`. Only for a peer that is connecting.
     pub fn peer_up(&mut self, peer: Peer, incarnation: Incarnation) {
-        todo!()
+        let Engine { peers, ledger, .. } = self;
+        if let Some(link) = peers.get_mut(peer)
+            && link.state == PeerState::Connecting
+        {
+            link.state = PeerState::Up;
+            link.incarnation = Some(incarnation);
+            ledger.events.push_back(Event::PeerUp { peer, incarnation });
+            link.wake(ledger);
+        }
     }
 
     /// No packets flow any more: completes all that is under way with the peer, raises
     /// `Event::PeerLost` unless it is lost already. From this call on, the transport touches no
     /// memory of the peer's packets and placements any more.
     pub fn peer_lost(&mut self, peer: Peer, reason: LostReason) {
-        todo!()
+        if self.end(peer, &reason) {
+            let event = Event::PeerLost { peer, reason };
+            self.ledger.events.push_back(event);
+        }
     }
 
     /// Removes a peer from the table; its handle is stale, its slot may be used again. What is
     /// under way fails with `PeerLost(Forgotten)`, without `Event::PeerLost`. The transport has let
     /// go of its packets and placements before.
     pub fn forget(&mut self, peer: Peer) {
-        todo!()
+        self.end(peer, &LostReason::Forgotten);
+        self.matching.drop_messages(peer, true);
+        self.peers.remove(peer);
+        if self.own == Some(peer) {
+            (self.own, self.stuck) = (None, None);
+        }
+    }
+
+    /// Ends all that is under way with a peer; false if it is lost already.
+    fn end(&mut self, peer: Peer, reason: &LostReason) -> bool {
+        let Engine { peers, regions, matching, ledger, .. } = self;
+        let Some(link) = peers.get_mut(peer) else {
+            return false;
+        };
+        if matches!(link.state, PeerState::Lost(_)) {
+            return false;
+        }
+        link.lose(reason, regions, ledger);
+        let address = link.address.clone();
+        peers.unname(&address, peer);
+        matching.drop_messages(peer, false);
+        while let Some(posted) = matching.take_waiting_for(peer) {
+            let kind = OpErrorKind::PeerLost(reason.clone());
+            posted.finish(Err(OpError::with_peer(kind, &address)), ledger);
+        }
+        true
     }
 
     // Memory.
 
     /// Opens memory to the peers.
     pub fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        todo!()
+        self.regions.register(memory, access)
     }
 
     /// The memory behind a region that is registered, and what peers may do with it.
     #[must_use]
     pub fn region(&self, region: RegionId) -> Option<(&Slice, Access)> {
-        todo!()
+        let entry = self.regions.get(region)?;
+        Some((&entry.memory, entry.access))
     }
 
     /// The key of a region with the engine's route alone.
     pub fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        todo!()
+        self.key_parts(region).map(|parts| Key::compose(&parts))
     }
 
     /// The parts of that key, to which a transport adds routes of its own before [`Key::compose`].
     pub fn key_parts(&self, region: RegionId) -> Result<KeyParts, ExportError> {
-        todo!()
+        let entry = self.regions.get(region).zip(self.regions.target(region));
+        let (entry, target) = entry.ok_or(ExportError::UnknownRegion)?;
+        let route = Bytes::copy_from_slice(&target.to_bytes());
+        Ok(KeyParts {
+            owner: self.address.clone(),
+            incarnation: self.incarnation,
+            len: entry.memory.len() as u64,
+            access: entry.access,
+            routes: vec![(Key::ROUTE_TWO_SIDED, route)],
+        })
     }
 
     /// Takes in a key whose owner, `parts.owner`, the transport has resolved to `peer`. A key
     /// without the engine's route is taken, too: the transport has routes of its own, or says
     /// [`ImportError::NoRoute`] itself.
     pub fn import(&mut self, parts: KeyParts, peer: Peer) -> Result<Remote, ImportError> {
-        todo!()
+        let link = self.peers.get(peer).filter(|l| l.address == parts.owner);
+        match link.map(|link| link.incarnation) {
+            Some(known) if known.is_none_or(|known| known == parts.incarnation) => {}
+            _ => return Err(ImportError::Stale(parts.owner)),
+        }
+        self.imports.insert(parts, peer)
     }
 
     /// What was imported; `None` for a stale handle.
     #[must_use]
     pub fn imported(&self, remote: Remote) -> Option<&Imported> {
-        todo!()
+        self.imports.get(remote)
     }
 
     /// Gives back what `import` gave. Operations under way finish.
     pub fn release(&mut self, remote: Remote) {
-        todo!()
+        self.imports.remove(remote);
     }
 
     // Operations.
@@ -160,35 +255,52 @@ impl Engine {
     /// Whether another operation may be submitted now.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        todo!()
+        self.ledger.live < self.config.max_operations
     }
 
     /// Accepts an operation; call only while [`Engine::has_room`]. Exactly one `Event::Done`
     /// follows, never before this returns.
     pub fn submit(&mut self, operation: Operation) {
-        todo!()
+        self.submit_one(operation);
     }
 
     /// Accepts operations from the front of the queue as long as there is room.
     pub fn submit_all(&mut self, operations: &mut VecDeque<Operation>) {
-        todo!()
+        while self.has_room()
+            && let Some(operation) = operations.pop_front()
+        {
+            self.submit(operation);
+        }
     }
 
     /// Asks that an operation end soon; as in the contract.
     pub fn cancel(&mut self, token: Token) {
-        todo!()
+        self.cancel_one(token);
     }
 
     /// Queues a copy of a short message. Raises `Event::Writable` after `InjectError::Full`.
     pub fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        todo!()
+        let link = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
+        if matches!(link.state, PeerState::Lost(_)) {
+            return Err(InjectError::PeerLost);
+        }
+        let max = self.config.limits.max_inject;
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > max {
+            return Err(InjectError::TooLong { len, max });
+        }
+        match self.inject_message(peer, parts, len) {
+            true => Ok(()),
+            false => Err(InjectError::Full),
+        }
     }
 
     /// Whether messages to this peer wait here: then one that is sent around the engine would
     /// overtake them.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
-        todo!()
+        let free = |link: &Link| link.is_up() && !link.own && link.messages.is_empty();
+        !self.peers.get(peer).is_some_and(free)
     }
 
     // Packets that come.
@@ -197,18 +309,38 @@ impl Engine {
     /// Always followed by [`Engine::landed`], also when there is no payload, except after
     /// [`Placement::Busy`] and after the peer is lost.
     pub fn accept(&mut self, peer: Peer, header: &[u8]) -> Result<Placement, Violation> {
-        todo!()
+        let result = self.accept_packet(peer, header);
+        self.ledger.counters.violations += u64::from(result.is_err());
+        result
     }
 
     /// The payload is where the placement said.
     pub fn landed(&mut self, peer: Peer, placement: Placement) -> Result<(), Violation> {
-        todo!()
+        let result = self.land(peer, placement);
+        self.ledger.counters.violations += u64::from(result.is_err());
+        result
     }
 
     /// Takes a whole packet, copying the payload. `false` means busy: nothing has happened, ask
     /// again later with the same packet.
     pub fn deliver(&mut self, peer: Peer, packet: &[u8]) -> Result<bool, Violation> {
-        todo!()
+        let len = packet.len() as u64;
+        let frame = match packet.first_chunk() {
+            Some(prefix) => header::frame(*prefix)?,
+            None => return Err(Violation::new("packet cut short", len)),
+        };
+        if frame.header + frame.payload != packet.len() {
+            return Err(Violation::new("packet of a bad length", len));
+        }
+        let (header, payload) = packet.split_at(frame.header);
+        match self.accept(peer, header)? {
+            Placement::Busy => Ok(false),
+            mut placement => {
+                placement.write(0, payload);
+                self.landed(peer, placement)?;
+                Ok(true)
+            }
+        }
     }
 
     // Packets that go.
@@ -216,25 +348,43 @@ impl Engine {
     /// A peer with packets to send. It is the caller's from now on, until `poll_transmit` says
     /// `None` for it.
     pub fn next_output(&mut self) -> Option<Peer> {
-        todo!()
+        let Engine { peers, ledger, .. } = self;
+        while let Some(index) = ledger.ready.pop_front() {
+            if let Some(link) = peers.at_mut(index)
+                && link.listed
+            {
+                if link.is_up() {
+                    return Some(link.handle);
+                }
+                link.listed = false;
+            }
+        }
+        None
     }
 
     /// Whether `next_output` has a peer to name: then do not sleep.
     #[must_use]
     pub fn has_output(&self) -> bool {
-        todo!()
+        !self.ledger.ready.is_empty()
     }
 
     /// The next packet for a peer. `None` when there is none now, and the peer will be named by
     /// `next_output` when there is.
     pub fn poll_transmit(&mut self, peer: Peer) -> Option<Packet> {
-        todo!()
+        let Engine { config, peers, regions, ledger, .. } = self;
+        let link = peers.get_mut(peer)?;
+        let packet = link.poll(config, regions, ledger);
+        link.listed &= packet.is_some();
+        packet
     }
 
     /// The bytes of the oldest packet to this peer for which this was not said yet have been
     /// taken: its memory may be used again.
     pub fn sent(&mut self, peer: Peer) {
-        todo!()
+        let Engine { peers, regions, ledger, .. } = self;
+        if let Some(link) = peers.get_mut(peer) {
+            link.sent(regions, ledger);
+        }
     }
 
     // Events.
@@ -242,12 +392,15 @@ impl Engine {
     /// Whether there are events to take.
     #[must_use]
     pub fn has_events(&self) -> bool {
-        todo!()
+        !self.ledger.events.is_empty() || self.own_output()
     }
 
     /// Moves up to `budget` events, in order, to `events`; serves what this endpoint sent to
     /// itself. True if there were any.
     pub fn take_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
-        todo!()
+        self.pump(budget);
+        let count = self.ledger.events.len().min(budget);
+        events.extend(self.ledger.events.drain(..count));
+        count > 0
     }
 }

@@ -48,8 +48,17 @@
 mod config;
 mod engine;
 pub mod header;
+mod ledger;
+mod link;
+mod loopback;
+mod matching;
+mod operations;
 mod packet;
+mod peers;
+mod receive;
 mod registry;
+mod submit;
+mod transmit;
 
 pub use config::{Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS};
 pub use engine::Engine;

@@ -92,6 +92,29 @@ pub enum Placement {
     Memory(Slices),
 }
 
+impl Placement {
+    /// Copies bytes of the payload, from `at` in it on, to where they belong.
+    ///
+    /// # Panics
+    /// If they are more than the payload holds.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        match self {
+            Placement::Busy | Placement::Discard => {}
+            Placement::Buffer(buffer) => buffer[at..at + bytes.len()].copy_from_slice(bytes),
+            Placement::Memory(pieces) => {
+                let (mut skip, mut rest) = (at, bytes);
+                for piece in pieces {
+                    let from = skip.min(piece.len());
+                    let (now, later) = rest.split_at(rest.len().min(piece.len() - from));
+                    piece.write(from, now);
+                    (skip, rest) = (skip - from, later);
+                }
+                assert!(rest.is_empty(), "more bytes than the payload holds");
+            }
+        }
+    }
+}
+
 /// A buffer to be filled with a payload. Goes back to its pool when dropped.
 pub struct Buffer {
     bytes: Vec<u8>,

@@ -1,11 +1,9 @@
 //! Registered regions of this endpoint, and imported keys of others'.
 
-use super::header::Target;
+use super::header::{Status, Target};
 use crate::{
-    Access, ExportError, ImportError, Incarnation, Key, Peer, Region, RegionId, RegisterError,
-    Remote, Slice, Token, key::KeyParts,
+    Access, ImportError, Key, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
 };
-use bytes::Bytes;
 
 /// A key that was imported, as a transport with routes of its own needs to see it.
 #[derive(Clone, Debug)]
@@ -18,27 +16,182 @@ pub struct Imported {
     pub(super) target: Option<Target>,
 }
 
-/// The regions that peers may reach.
-#[derive(Debug, Default)]
-pub(super) struct Regions {
-    slots: Vec<Slot>,
+/// A table whose handles are a slot and a generation.
+#[derive(Debug)]
+struct Table<T> {
+    slots: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
     limit: usize,
 }
 
-#[derive(Debug)]
-struct Slot {
-    generation: u32,
-    entry: Option<Registered>,
+impl<T> Table<T> {
+    fn new(limit: usize) -> Table<T> {
+        let (slots, free) = (Vec::new(), Vec::new());
+        Table { slots, free, limit }
+    }
+
+    fn insert(&mut self, value: T) -> Option<(u32, u32)> {
+        if self.slots.len() - self.free.len() >= self.limit {
+            return None;
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.1 = Some(value);
+        Some((index, slot.0))
+    }
+
+    fn get(&self, index: u32, generation: u32) -> Option<&T> {
+        let slot = self.slots.get(index as usize)?;
+        slot.1.as_ref().filter(|_| slot.0 == generation)
+    }
+
+    fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        slot.1.as_mut().filter(|_| slot.0 == generation)
+    }
+
+    fn remove(&mut self, index: u32, generation: u32) -> Option<T> {
+        self.get(index, generation)?;
+        let slot = &mut self.slots[index as usize];
+        slot.0 = slot.0.wrapping_add(1);
+        self.free.push(index);
+        slot.1.take()
+    }
 }
+
+/// The regions that peers may reach.
+#[derive(Debug)]
+pub(super) struct Regions(Table<Registered>);
 
 #[derive(Debug)]
 pub(super) struct Registered {
     pub(super) memory: Slice,
     pub(super) access: Access,
-    pub(super) secret: u64,
-    /// Accesses that are under way.
+    secret: u64,
+    /// Fragments that are being placed in it, or read from it.
     busy: u32,
     /// Set once it is being deregistered: no access begins any more.
     closing: Option<Token>,
+}
+
+impl Regions {
+    pub(super) fn new(limit: usize) -> Regions {
+        Regions(Table::new(limit))
+    }
+
+    pub(super) fn register(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+    ) -> Result<RegionId, RegisterError> {
+        let writes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
+        if writes && !memory.region().is_writable() {
+            return Err(RegisterError::ReadOnly);
+        }
+        let secret = getrandom::u64().map_err(|e| RegisterError::System(e.to_string()))?;
+        let entry = Registered { memory: memory.clone(), access, secret, busy: 0, closing: None };
+        let limit = self.0.limit;
+        let (index, generation) = self.0.insert(entry).ok_or(RegisterError::TooMany { limit })?;
+        Ok(RegionId { index, generation })
+    }
+
+    /// A region that is open.
+    pub(super) fn get(&self, id: RegionId) -> Option<&Registered> {
+        let entry = self.0.get(id.index, id.generation)?;
+        entry.closing.is_none().then_some(entry)
+    }
+
+    /// What a key says of it.
+    pub(super) fn target(&self, id: RegionId) -> Option<Target> {
+        let secret = self.get(id)?.secret;
+        Some(Target { slot: id.index, generation: id.generation, secret })
+    }
+
+    /// Checks an access by a peer, and gives the memory.
+    pub(super) fn check(
+        &self,
+        target: Target,
+        needed: Access,
+        offset: u64,
+        len: u64,
+    ) -> Result<(RegionId, Slice), Status> {
+        let id = RegionId { index: target.slot, generation: target.generation };
+        let entry = self.get(id).ok_or(Status::Stale)?;
+        if entry.secret != target.secret {
+            return Err(Status::Stale);
+        }
+        if !entry.access.allows(needed) {
+            return Err(Status::Denied);
+        }
+        let part = |offset: u64, len: u64| {
+            let (offset, len) = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
+            entry.memory.part(offset, len)
+        };
+        Ok((id, part(offset, len).ok_or(Status::OutOfBounds)?))
+    }
+
+    /// A fragment begins to be placed, or to be read.
+    pub(super) fn hold(&mut self, id: RegionId) {
+        if let Some(entry) = self.0.get_mut(id.index, id.generation) {
+            entry.busy += 1;
+        }
+    }
+
+    /// It ended: the token of the deregistration that this completes, if it does.
+    pub(super) fn unhold(&mut self, id: RegionId) -> Option<Token> {
+        let entry = self.0.get_mut(id.index, id.generation)?;
+        entry.busy -= 1;
+        let token = entry.closing.filter(|_| entry.busy == 0)?;
+        self.0.remove(id.index, id.generation);
+        Some(token)
+    }
+
+    /// Begins to deregister. `None`: no such region is open; `Some(true)`: done at once.
+    pub(super) fn close(&mut self, id: RegionId, token: Token) -> Option<bool> {
+        self.get(id)?;
+        let entry = self.0.get_mut(id.index, id.generation)?;
+        entry.closing = Some(token);
+        let now = entry.busy == 0;
+        if now {
+            self.0.remove(id.index, id.generation);
+        }
+        Some(now)
+    }
+}
+
+/// The keys of others'.
+#[derive(Debug)]
+pub(super) struct Imports(Table<Imported>);
+
+impl Imports {
+    pub(super) fn new(limit: usize) -> Imports {
+        Imports(Table::new(limit))
+    }
+
+    pub(super) fn insert(&mut self, parts: KeyParts, peer: Peer) -> Result<Remote, ImportError> {
+        let target = match parts.route(Key::ROUTE_TWO_SIDED) {
+            None => None,
+            Some(route) => Some(Target::from_bytes(route).ok_or(ImportError::Malformed(
+                "the route through the two-sided engine has another length",
+            ))?),
+        };
+        let (len, limit) = (parts.len, self.0.limit);
+        let entry = Imported { peer, parts, target };
+        let (index, generation) = self.0.insert(entry).ok_or(ImportError::TooMany { limit })?;
+        Ok(Remote { index, generation, peer, len })
+    }
+
+    pub(super) fn get(&self, remote: Remote) -> Option<&Imported> {
+        let entry = self.0.get(remote.index, remote.generation)?;
+        (entry.peer == remote.peer).then_some(entry)
+    }
+
+    pub(super) fn remove(&mut self, remote: Remote) {
+        if self.get(remote).is_some() {
+            self.0.remove(remote.index, remote.generation);
+        }
+    }
 }

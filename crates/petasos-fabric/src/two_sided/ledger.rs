@@ -1,0 +1,79 @@
+//! What is common to all peers: events, the names of operations, counters, and who has output.
+
+use super::Counters;
+use crate::{Done, Event, OpError, RegionId, Token};
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{BuildHasherDefault, Hasher},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) events: VecDeque<Event>,
+    /// Where each operation that can be cancelled is.
+    pub(super) tokens: HashMap<Token, Place, BuildHasherDefault<TokenHasher>>,
+    /// Operations, those included that completed and wait for a late answer.
+    pub(super) live: usize,
+    pub(super) counters: Counters,
+    /// Peers with output that nobody serves.
+    pub(super) ready: VecDeque<u32>,
+}
+
+/// Where an operation is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// With the peer in this slot, under this id.
+    Op { peer: u32, id: u64 },
+    /// Among the posted receives, under this number.
+    Posted(u64),
+}
+
+impl Ledger {
+    /// Raises the one completion of an operation.
+    pub(super) fn finish(
+        &mut self,
+        token: Token,
+        place: Option<Place>,
+        result: Result<Done, OpError>,
+    ) {
+        if let Some(place) = place
+            && self.tokens.get(&token) == Some(&place)
+        {
+            self.tokens.remove(&token);
+        }
+        match result {
+            Ok(_) => self.counters.succeeded += 1,
+            Err(_) => self.counters.failed += 1,
+        }
+        self.events.push_back(Event::Done { token, result });
+    }
+
+    /// An access to a region ended; completes its deregistration if that was the last.
+    pub(super) fn unhold(&mut self, regions: &mut super::registry::Regions, id: RegionId) {
+        if let Some(token) = regions.unhold(id) {
+            self.live -= 1;
+            self.finish(token, None, Ok(Done::Deregistered));
+        }
+    }
+}
+
+/// Tokens are the program's own numbers: a multiplication spreads them well enough.
+#[derive(Default)]
+pub(super) struct TokenHasher(u64);
+
+impl Hasher for TokenHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}

@@ -1,0 +1,70 @@
+//! What an endpoint sends to itself: the same packets, without a channel.
+
+use super::{Engine, Outgoing, Placement};
+use crate::{LostReason, Slice};
+
+impl Engine {
+    /// Whether there is something for this endpoint itself that can be moved on now.
+    pub(super) fn own_output(&self) -> bool {
+        let listed = |peer| self.peers.get(peer).is_some_and(|link| link.listed);
+        match &self.stuck {
+            Some(_) => self.pool.has_room(),
+            None => self.own.is_some_and(listed),
+        }
+    }
+
+    /// Moves up to `budget` packets from this endpoint to itself.
+    pub(super) fn pump(&mut self, budget: usize) {
+        let Some(own) = self.own else { return };
+        for _ in 0..budget {
+            let Some(packet) = self.stuck.take().or_else(|| self.poll_transmit(own)) else {
+                return;
+            };
+            let landed = match self.accept(own, &packet.header) {
+                Ok(Placement::Busy) => {
+                    self.stuck = Some(packet);
+                    return;
+                }
+                Ok(mut placement) => {
+                    transfer(&packet.payload, &mut placement);
+                    self.sent(own);
+                    self.landed(own, placement)
+                }
+                Err(violation) => Err(violation),
+            };
+            if let Err(violation) = landed {
+                self.peer_lost(own, LostReason::Protocol(violation.to_string()));
+            }
+        }
+    }
+}
+
+fn transfer(from: &Outgoing, to: &mut Placement) {
+    match (from, to) {
+        (Outgoing::Nothing, _) | (_, Placement::Busy | Placement::Discard) => {}
+        (Outgoing::Bytes(bytes), to) => to.write(0, bytes),
+        (Outgoing::Memory(pieces), Placement::Buffer(buffer)) => {
+            let mut at = 0;
+            for piece in pieces {
+                piece.read(0, &mut buffer[at..at + piece.len()]);
+                at += piece.len();
+            }
+        }
+        (Outgoing::Memory(pieces), Placement::Memory(targets)) => {
+            let rest = |piece: &Slice, at: usize| piece.part(at, piece.len() - at);
+            let mut targets = targets.iter().cloned();
+            let mut target: Option<Slice> = None;
+            for piece in pieces {
+                let mut at = 0;
+                while let Some(from) = rest(piece, at).filter(|from| !from.is_empty()) {
+                    let Some(to) = target.take().or_else(|| targets.next()) else {
+                        return;
+                    };
+                    let moved = from.copy_to(&to);
+                    at += moved;
+                    target = rest(&to, moved).filter(|left| !left.is_empty());
+                }
+            }
+        }
+    }
+}

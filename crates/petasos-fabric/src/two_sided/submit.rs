@@ -1,0 +1,338 @@
+//! Operations that come from the user: checked, and queued.
+
+use super::{
+    Engine, MAX_EAGER,
+    ledger::Place,
+    operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Source, Then},
+};
+use crate::{
+    Access, AtomicOp, Body, Done, Level, OpError, OpErrorKind, Operation, Payload, Peer, PeerState,
+    Remote, RemoteSpan, Slice, Slices, Token,
+};
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+fn at_most(what: &'static str, value: usize, limit: usize) -> Result<(), OpErrorKind> {
+    let (value, limit) = (value as u64, limit as u64);
+    match value <= limit {
+        true => Ok(()),
+        false => Err(OpErrorKind::TooLarge { what, value, limit }),
+    }
+}
+
+fn writable<'a>(mut pieces: impl Iterator<Item = &'a Slice>) -> Result<(), OpErrorKind> {
+    match pieces.all(|piece| piece.region().is_writable()) {
+        true => Ok(()),
+        false => Err(OpErrorKind::Denied { allowed: Access::READ, needed: Access::WRITE }),
+    }
+}
+
+impl Engine {
+    pub(super) fn submit_one(&mut self, operation: Operation) {
+        self.ledger.live += 1;
+        self.ledger.counters.submitted += 1;
+        let token = operation.token();
+        let peer = self.concerns(&operation);
+        if let Err(kind) = self.try_submit(operation) {
+            self.ledger.live -= 1;
+            let address = peer.and_then(|peer| self.peers.get(peer)).map(|l| l.address.clone());
+            let error = OpError { kind, peer: address };
+            self.ledger.finish(token, None, Err(error));
+        }
+    }
+
+    fn concerns(&self, operation: &Operation) -> Option<Peer> {
+        match operation {
+            Operation::Send { peer, .. }
+            | Operation::SendLong { peer, .. }
+            | Operation::SendTagged { peer, .. } => Some(*peer),
+            Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
+            Operation::PostReceive { source, .. } => *source,
+            Operation::Put { remote, .. }
+            | Operation::Get { remote, .. }
+            | Operation::Atomic { remote, .. }
+            | Operation::Map { remote, .. } => Some(remote.peer),
+            Operation::Deregister { .. } => None,
+        }
+    }
+
+    fn try_submit(&mut self, operation: Operation) -> Result<(), OpErrorKind> {
+        match operation {
+            Operation::Send { token, peer, payload, level } => {
+                self.reachable(peer)?;
+                let max = self.config.limits.max_message;
+                at_most("the length of a message", payload.len(), max)?;
+                let asking = level > Level::Reusable;
+                self.queue(peer, token, Kind::Message { payload, tag: None, asking });
+            }
+            Operation::SendLong { token, peer, header, body, .. } => {
+                self.reachable(peer)?;
+                let max = self.config.limits.max_header;
+                at_most("the length of a header", header.len(), max)?;
+                let (data, announce) = (Payload::Memory(body), Announce::Long(header));
+                self.queue(peer, token, Kind::Body { data, announce, open: false });
+            }
+            Operation::SendTagged { token, peer, tag, payload, level } => {
+                self.reachable(peer)?;
+                let short = payload.len() <= self.config.eager.min(MAX_EAGER);
+                // Only the end of a pull says that the data is where the target wants it.
+                let kind = if short && level < Level::Visible {
+                    let asking = level > Level::Reusable;
+                    Kind::Message { payload, tag: Some(tag), asking }
+                } else {
+                    let announce = Announce::Tagged(tag);
+                    Kind::Body { data: payload, announce, open: false }
+                };
+                self.queue(peer, token, kind);
+            }
+            Operation::PostReceive { token, source, tag, ignore, into } => {
+                self.post_receive(token, source, tag, ignore, into)?;
+            }
+            Operation::Receive { token, body, into } => {
+                writable([&into].into_iter())?;
+                let len = self.take_body(body)?;
+                let Engine { peers, ledger, .. } = self;
+                if let Some(link) = peers.get_mut(body.peer) {
+                    let total = len.min(into.len() as u64);
+                    let into = into.part(0, total as usize).into_iter().collect();
+                    link.pull_body(token, body.id, into, total, Then::Received, ledger);
+                }
+            }
+            Operation::Discard { token, body } => {
+                self.take_body(body)?;
+                let Engine { peers, ledger, .. } = self;
+                if let Some(link) = peers.get_mut(body.peer) {
+                    link.body_done(body.id, ledger);
+                }
+                ledger.live -= 1;
+                ledger.finish(token, None, Ok(Done::Discarded));
+            }
+            Operation::Put { token, remote, local, spans, level, event } => {
+                let route = self.route(remote, Access::WRITE)?;
+                let total = self.pieces(&route, &local, &spans)?;
+                if event.is_some() && total > route.len {
+                    let (offset, len, bound) = (0, total, route.len);
+                    return Err(OpErrorKind::OutOfBounds { offset, len, bound });
+                }
+                let put = Put {
+                    route,
+                    local,
+                    spans: spans.into_iter().filter(|span| span.len > 0).collect(),
+                    total,
+                    event,
+                    level_asks: level > Level::Reusable,
+                    request: None,
+                    handed: 0,
+                    at: (0, 0),
+                    complete: false,
+                };
+                self.queue(remote.peer, token, Kind::Put(put));
+            }
+            Operation::Get { token, remote, local, spans } => {
+                let route = self.route(remote, Access::READ)?;
+                let total = self.pieces(&route, &local, &spans)?;
+                writable(local.iter())?;
+                if total == 0 {
+                    self.ledger.live -= 1;
+                    self.ledger.finish(token, None, Ok(Done::Got));
+                    return Ok(());
+                }
+                let pull = Pull {
+                    source: Source::Region(route),
+                    local,
+                    spans: spans.into_iter().filter(|span| span.len > 0).collect(),
+                    total,
+                    asked: 0,
+                    at: (0, 0),
+                    received: 0,
+                    then: Then::Got,
+                };
+                self.queue(remote.peer, token, Kind::Pull(pull));
+            }
+            Operation::Atomic { token, remote, offset, op, kind, operand, compare, fetch } => {
+                let route = self.route(remote, Access::ATOMIC)?;
+                let max = self.config.limits.max_atomic;
+                at_most("the length of an atomic", operand.len(), max)?;
+                within(&route, offset, operand.len() as u64)?;
+                let mut payload: SmallVec<[u8; 32]> = SmallVec::from_slice(&operand);
+                if op == AtomicOp::CompareSwap {
+                    payload.extend_from_slice(&compare);
+                }
+                let compares = op == AtomicOp::CompareSwap;
+                if operand.is_empty()
+                    || !operand.len().is_multiple_of(kind.size())
+                    || (compares && compare.len() != operand.len())
+                {
+                    return Err(OpErrorKind::LengthMismatch {
+                        local: operand.len() as u64,
+                        remote: if compares { compare.len() } else { kind.size() } as u64,
+                    });
+                }
+                if offset % kind.size() as u64 != 0 {
+                    let align = kind.size();
+                    return Err(OpErrorKind::Misaligned { offset, align });
+                }
+                let operand = operand.len();
+                let atomic = Atomic { route, offset, op, kind, payload, operand, fetch };
+                self.queue(remote.peer, token, Kind::Atomic(atomic));
+            }
+            Operation::Map { .. } => return Err(OpErrorKind::Unsupported("mapping")),
+            Operation::Deregister { token, region } => {
+                let closed = self.regions.close(region, token);
+                if closed.ok_or(OpErrorKind::UnknownRegion)? {
+                    self.ledger.live -= 1;
+                    self.ledger.finish(token, None, Ok(Done::Deregistered));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether operations to this peer make sense.
+    fn reachable(&self, peer: Peer) -> Result<(), OpErrorKind> {
+        let link = self.peers.get(peer).ok_or(OpErrorKind::UnknownPeer)?;
+        match &link.state {
+            PeerState::Lost(reason) => Err(OpErrorKind::PeerLost(reason.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    fn queue(&mut self, peer: Peer, token: Token, kind: Kind) {
+        let Engine { peers, ledger, .. } = self;
+        let Some(link) = peers.get_mut(peer) else {
+            return;
+        };
+        let message = matches!(kind, Kind::Message { .. } | Kind::Body { .. });
+        let id = link.insert(Op::new(token, kind), ledger);
+        match message {
+            true => link.queue_message(id, ledger),
+            false => link.queue_asking(id, ledger),
+        }
+    }
+
+    /// Checks an imported key against what is needed of it.
+    fn route(&self, remote: Remote, needed: Access) -> Result<Route, OpErrorKind> {
+        let imported = self.imports.get(remote).ok_or(OpErrorKind::UnknownRegion)?;
+        self.reachable(remote.peer)?;
+        let allowed = imported.parts.access;
+        if !allowed.allows(needed) {
+            return Err(OpErrorKind::Denied { allowed, needed });
+        }
+        let unsupported = OpErrorKind::Unsupported("remote access with this key");
+        Ok(Route {
+            target: imported.target.ok_or(unsupported)?,
+            incarnation: imported.parts.incarnation,
+            access: allowed,
+            len: imported.parts.len,
+        })
+    }
+
+    /// Checks the pieces of a transfer, and gives its length.
+    fn pieces(
+        &self,
+        route: &Route,
+        local: &Slices,
+        spans: &[RemoteSpan],
+    ) -> Result<u64, OpErrorKind> {
+        let limits = &self.config.limits;
+        at_most("the number of pieces", local.len().max(spans.len()), limits.max_pieces)?;
+        let mut remote = 0u64;
+        for span in spans {
+            within(route, span.offset, span.len)?;
+            remote = remote.saturating_add(span.len);
+        }
+        let local = local.iter().map(|piece| piece.len() as u64).sum();
+        if local != remote {
+            return Err(OpErrorKind::LengthMismatch { local, remote });
+        }
+        match remote <= limits.max_transfer {
+            true => Ok(remote),
+            false => Err(OpErrorKind::TooLarge {
+                what: "the length of a transfer",
+                value: remote,
+                limit: limits.max_transfer,
+            }),
+        }
+    }
+
+    /// A long message's body, to be received or discarded: its length.
+    fn take_body(&mut self, body: Body) -> Result<u64, OpErrorKind> {
+        self.reachable(body.peer)?;
+        let link = self.peers.get_mut(body.peer).ok_or(OpErrorKind::UnknownPeer)?;
+        link.announced.remove(&body.id).ok_or(OpErrorKind::UnknownBody)
+    }
+
+    fn post_receive(
+        &mut self,
+        token: Token,
+        source: Option<Peer>,
+        tag: u64,
+        ignore: u64,
+        into: Slice,
+    ) -> Result<(), OpErrorKind> {
+        writable([&into].into_iter())?;
+        let Engine { peers, matching, ledger, .. } = self;
+        let posted = matching.receive(token, source, tag, ignore, into);
+        if let Some(message) = matching.take_message(&posted) {
+            if let Some(link) = peers.get_mut(message.peer) {
+                link.matched(posted, message, ledger);
+            }
+            return Ok(());
+        }
+        if let Some(source) = source {
+            self.reachable(source)?;
+        }
+        self.matching.post(posted, &mut self.ledger);
+        Ok(())
+    }
+
+    pub(super) fn cancel_one(&mut self, token: Token) {
+        let Engine { peers, matching, ledger, .. } = self;
+        match ledger.tokens.get(&token).copied() {
+            None => {}
+            Some(Place::Posted(number)) => {
+                // One that is being filled right now ends by itself.
+                if let Some(posted) = matching.take_number(number) {
+                    posted.finish(Err(OpError::local(OpErrorKind::Cancelled)), ledger);
+                }
+            }
+            Some(Place::Op { peer, id }) => {
+                let Some(link) = peers.at_mut(peer) else { return };
+                if let Some(op) = link.op(id) {
+                    op.conclude(Err(OpErrorKind::Cancelled));
+                }
+                link.settle(id, ledger);
+            }
+        }
+    }
+}
+
+fn within(route: &Route, offset: u64, len: u64) -> Result<(), OpErrorKind> {
+    match offset.checked_add(len) {
+        Some(end) if end <= route.len => Ok(()),
+        _ => {
+            let bound = route.len;
+            Err(OpErrorKind::OutOfBounds { offset, len, bound })
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn inject_message(&mut self, peer: Peer, parts: &[&[u8]], len: usize) -> bool {
+        let Engine { config, peers, ledger, .. } = self;
+        let Some(link) = peers.get_mut(peer) else {
+            return true;
+        };
+        let cost = len + super::header::PREFIX;
+        if link.injected > 0 && link.injected + cost > config.inject_queue {
+            link.full = true;
+            return false;
+        }
+        link.injected += cost;
+        let mut bytes = Vec::with_capacity(len);
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        link.messages.push_back(super::link::Message::Injected(Bytes::from(bytes)));
+        link.wake(ledger);
+        true
+    }
+}

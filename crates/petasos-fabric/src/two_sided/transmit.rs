@@ -1,0 +1,379 @@
+//! Which packet goes next.
+
+use super::{
+    Config, EAGER_CREDITS, MAX_BODIES, Outgoing, Packet,
+    header::{Header, Status},
+    ledger::Ledger,
+    link::{Bulk, Control, Flight, Link, Message, Serve, Served},
+    operations::{Announce, Kind, Op, Source, first, gather, payload_part},
+    registry::Regions,
+};
+use crate::{Done, OpErrorKind, Payload};
+use bytes::Bytes;
+
+/// So many small packets go before a fragment of bulk data has its turn.
+const BURST: u32 = 16;
+/// Pieces of memory in one packet, so that a vectored write takes it in one go.
+const MAX_PIECES: usize = 64;
+
+impl Link {
+    /// The next packet. Answers, messages and requests take turns; bulk data gets its turn after
+    /// so many of them, and whenever there are none.
+    pub(super) fn poll(
+        &mut self,
+        config: &Config,
+        regions: &mut Regions,
+        ledger: &mut Ledger,
+    ) -> Option<Packet> {
+        if !self.is_up() {
+            return None;
+        }
+        let mut packet = None;
+        if self.burst >= BURST {
+            packet = self.poll_bulk(config, regions, ledger);
+        }
+        if packet.is_some() {
+            self.burst = 0;
+        } else {
+            packet = self.poll_small(config, ledger);
+            self.burst = self.burst.saturating_add(1);
+        }
+        if packet.is_none() {
+            packet = self.poll_bulk(config, regions, ledger);
+            self.burst = 0;
+        }
+        if let Some(packet) = &packet {
+            ledger.counters.packets_out += 1;
+            ledger.counters.bytes_out += packet.payload.len() as u64;
+        }
+        packet
+    }
+
+    fn poll_small(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
+        for class in self.turn..self.turn + 3 {
+            let packet = match class % 3 {
+                0 => self.poll_control(),
+                1 => self.poll_message(config, ledger),
+                _ => self.poll_asking(config, ledger),
+            };
+            if packet.is_some() {
+                self.turn = (class + 1) % 3;
+                return packet;
+            }
+        }
+        None
+    }
+
+    fn packet(&mut self, header: Header, payload: Outgoing, flight: Flight) -> Packet {
+        if let Flight::Op(id) = flight
+            && let Some(op) = self.op(id)
+        {
+            op.flying += 1;
+        }
+        self.flights.push_back(flight);
+        Packet { header: header.encode(payload.len()), payload }
+    }
+
+    fn poll_control(&mut self) -> Option<Packet> {
+        if self.owed >= EAGER_CREDITS / 2 {
+            let count = u64::from(self.owed);
+            self.held -= self.owed;
+            self.owed = 0;
+            let header = Header::Credit { count };
+            return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+        }
+        Some(match self.control.pop_front()? {
+            Control::Reply { id, status, old } => {
+                self.serving -= 1;
+                let header = Header::Reply { id, status };
+                self.packet(header, Outgoing::Bytes(old), Flight::Nothing)
+            }
+            Control::BodyDone { body } => {
+                self.theirs -= 1;
+                let header = Header::BodyDone { body };
+                self.packet(header, Outgoing::Nothing, Flight::Nothing)
+            }
+        })
+    }
+
+    fn poll_message(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
+        loop {
+            let id = match self.messages.front()? {
+                Message::Op(id) => *id,
+                Message::Injected(bytes) => {
+                    let bytes = bytes.clone();
+                    self.messages.pop_front();
+                    self.uninject(bytes.len(), config.inject_queue, ledger);
+                    let payload = Outgoing::Bytes(bytes);
+                    return Some(self.packet(Header::Message, payload, Flight::Nothing));
+                }
+            };
+            let (may_ask, may_announce) = (self.may_ask(), self.bodies < MAX_BODIES);
+            let eager = self.eager > 0;
+            let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
+                self.messages.pop_front();
+                self.unqueue(id, ledger);
+                continue;
+            };
+            if let Kind::Message { payload, tag: Some(tag), .. } = &mut op.kind
+                && !eager
+            {
+                op.kind = Kind::Body {
+                    data: std::mem::replace(payload, Payload::Bytes(Bytes::new())),
+                    announce: Announce::Tagged(*tag),
+                    open: false,
+                };
+            }
+            let packet = match &mut op.kind {
+                Kind::Message { payload, tag, asking } => {
+                    if *asking && !may_ask {
+                        return None;
+                    }
+                    let (tag, asking) = (*tag, *asking);
+                    let payload = payload_part(payload, 0, payload.len());
+                    op.awaiting = asking.into();
+                    let request = if asking { self.ask(id, 0, 0) } else { 0 };
+                    let header = match (tag, asking) {
+                        (None, false) => Header::Message,
+                        (None, true) => Header::MessageAsking { id: request },
+                        (Some(tag), false) => Header::Tagged { tag },
+                        (Some(tag), true) => Header::TaggedAsking { tag, id: request },
+                    };
+                    self.eager -= u32::from(tag.is_some());
+                    self.packet(header, payload, Flight::Op(id))
+                }
+                Kind::Body { data, announce, open } => {
+                    if !may_announce {
+                        return None;
+                    }
+                    *open = true;
+                    let (body, len) = (id, data.len() as u64);
+                    let (header, payload) = match announce {
+                        Announce::Long(bytes) => {
+                            (Header::Long { body, len }, Outgoing::Bytes(std::mem::take(bytes)))
+                        }
+                        Announce::Tagged(tag) => {
+                            let tag = *tag;
+                            (Header::TaggedBody { tag, body, len }, Outgoing::Nothing)
+                        }
+                    };
+                    self.bodies += 1;
+                    self.packet(header, payload, Flight::Nothing)
+                }
+                _ => unreachable!("only messages are in their queue"),
+            };
+            self.messages.pop_front();
+            self.unqueue(id, ledger);
+            return Some(packet);
+        }
+    }
+
+    /// The operation left its queue.
+    fn unqueue(&mut self, id: u64, ledger: &mut Ledger) {
+        if let Some(op) = self.op(id) {
+            op.queued = false;
+            self.settle(id, ledger);
+        }
+    }
+
+    fn poll_asking(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
+        while self.may_ask() {
+            let id = self.asking.pop_front()?;
+            let incarnation = self.incarnation;
+            if let Some(op) = self.op(id)
+                && let Some(route) = op.route()
+                && Some(route.incarnation) != incarnation
+            {
+                op.conclude(Err(OpErrorKind::StaleKey));
+            }
+            let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
+                self.unqueue(id, ledger);
+                continue;
+            };
+            match &mut op.kind {
+                Kind::Put(put) if put.asking() => {
+                    op.awaiting = 1;
+                    let request = self.ask(id, 0, 0);
+                    if let Some(Op { kind: Kind::Put(put), .. }) = self.op(id) {
+                        put.request = Some(request);
+                    }
+                    self.bulk.push_back(Bulk::Put(id));
+                }
+                Kind::Put(_) => self.bulk.push_back(Bulk::Put(id)),
+                Kind::Atomic(atomic) => {
+                    let payload = Outgoing::Bytes(Bytes::copy_from_slice(&atomic.payload));
+                    let mut header = Header::Atomic {
+                        id: 0,
+                        target: atomic.route.target,
+                        offset: atomic.offset,
+                        op: atomic.op,
+                        kind: atomic.kind,
+                        fetch: atomic.fetch,
+                    };
+                    (op.awaiting, op.queued) = (1, false);
+                    let request = self.ask(id, 0, 0);
+                    if let Header::Atomic { id, .. } = &mut header {
+                        *id = request;
+                    }
+                    return Some(self.packet(header, payload, Flight::Nothing));
+                }
+                Kind::Pull(pull) => {
+                    let span = pull.spans[pull.at.0];
+                    let len = (span.len - pull.at.1).min(config.get_chunk as u64);
+                    let (offset, base) = (span.offset + pull.at.1, pull.asked);
+                    let source = pull.source;
+                    pull.asked += len;
+                    pull.at.1 += len;
+                    while pull.spans.get(pull.at.0).is_some_and(|s| s.len == pull.at.1) {
+                        pull.at = (pull.at.0 + 1, 0);
+                    }
+                    op.awaiting += 1;
+                    op.queued = pull.asked < pull.total && op.awaiting < config.get_depth;
+                    if op.queued {
+                        self.asking.push_back(id);
+                    }
+                    let id = self.ask(id, base, len);
+                    let header = match source {
+                        Source::Region(route) => {
+                            let target = route.target;
+                            Header::Get { id, target, offset, len }
+                        }
+                        Source::Body(body) => Header::Pull { id, body, offset, len },
+                    };
+                    return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+                }
+                _ => unreachable!("only remote access is in this queue"),
+            }
+        }
+        None
+    }
+
+    fn poll_bulk(
+        &mut self,
+        config: &Config,
+        regions: &mut Regions,
+        ledger: &mut Ledger,
+    ) -> Option<Packet> {
+        loop {
+            let packet = match self.bulk.pop_front()? {
+                Bulk::Put(id) => self.put_fragment(id, config, ledger),
+                Bulk::Serve(serve) => Some(self.serve_fragment(serve, config, regions, ledger)),
+            };
+            if packet.is_some() {
+                return packet;
+            }
+        }
+    }
+
+    fn put_fragment(&mut self, id: u64, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
+        let op = self.op(id)?;
+        let stopped = op.stopped();
+        let Kind::Put(put) = &mut op.kind else {
+            return None;
+        };
+        let (asking, request) = (put.asking(), put.request.unwrap_or(0));
+        if stopped {
+            let begun = put.handed > 0 && asking;
+            if let Some(request) = put.request.take() {
+                self.answered(request, ledger);
+            }
+            self.unqueue(id, ledger);
+            let abort = Header::PutAbort { id: request };
+            return begun.then(|| self.packet(abort, Outgoing::Nothing, Flight::Nothing));
+        }
+        let target = put.route.target;
+        let span = put.spans.get(put.at.0);
+        let left = span.map_or(0, |span| span.len - put.at.1);
+        let offset = span.map_or(0, |span| span.offset + put.at.1);
+        let most = left.min(config.max_fragment as u64) as usize;
+        let (pieces, len) = gather(&put.local, put.handed, most, MAX_PIECES);
+        put.handed += len as u64;
+        put.at.1 += len as u64;
+        while put.spans.get(put.at.0).is_some_and(|s| s.len == put.at.1) {
+            put.at = (put.at.0 + 1, 0);
+        }
+        let last = put.handed == put.total;
+        put.complete = last;
+        let header = match put.event {
+            Some(data) if last => Header::PutEvent {
+                id: request,
+                target,
+                offset,
+                data,
+                begin: first(&put.spans),
+                total: put.total,
+            },
+            _ => Header::Put { id: request, target, offset, last, asking },
+        };
+        op.queued = !last;
+        if !last {
+            self.bulk.push_back(Bulk::Put(id));
+        }
+        let payload = match pieces.is_empty() {
+            true => Outgoing::Nothing,
+            false => Outgoing::Memory(pieces),
+        };
+        Some(self.packet(header, payload, Flight::Op(id)))
+    }
+
+    fn serve_fragment(
+        &mut self,
+        mut serve: Serve,
+        config: &Config,
+        regions: &mut Regions,
+        ledger: &mut Ledger,
+    ) -> Packet {
+        let (id, offset) = (serve.id, serve.done);
+        let len = (serve.len - serve.done).min(config.max_fragment as u64) as usize;
+        let fragment = match &serve.what {
+            Served::Region { region, memory } if regions.get(*region).is_some() => {
+                regions.hold(*region);
+                let part = memory.part(offset as usize, len);
+                let payload = Outgoing::Memory(part.into_iter().collect());
+                Ok((payload, Flight::Region(*region)))
+            }
+            Served::Region { .. } => Err(Status::Stale),
+            Served::Body { op: id, offset: at } => match self.op(*id) {
+                Some(Op { kind: Kind::Body { data, .. }, done: false, outcome: None, .. }) => {
+                    Ok((payload_part(data, at + offset, len), Flight::Op(*id)))
+                }
+                _ => Err(Status::Withdrawn),
+            },
+        };
+        let (payload, flight) = match fragment {
+            Ok(fragment) => fragment,
+            Err(status) => {
+                self.serving -= 1;
+                ledger.counters.refused += 1;
+                let header = Header::Reply { id, status };
+                return self.packet(header, Outgoing::Nothing, Flight::Nothing);
+            }
+        };
+        serve.done += len as u64;
+        match serve.done == serve.len {
+            true => self.serving -= 1,
+            false => self.bulk.push_back(Bulk::Serve(serve)),
+        }
+        self.packet(Header::Data { id, offset }, payload, flight)
+    }
+
+    /// The oldest packet has left.
+    pub(super) fn sent(&mut self, regions: &mut Regions, ledger: &mut Ledger) {
+        match self.flights.pop_front() {
+            None | Some(Flight::Nothing) => {}
+            Some(Flight::Region(region)) => ledger.unhold(regions, region),
+            Some(Flight::Op(id)) => {
+                let Some(op) = self.op(id) else { return };
+                op.flying -= 1;
+                match &op.kind {
+                    Kind::Message { asking: false, .. } => op.conclude(Ok(Done::Sent)),
+                    Kind::Put(put) if put.complete && !put.level_asks && op.flying == 0 => {
+                        op.conclude(Ok(Done::Put));
+                    }
+                    _ => {}
+                }
+                self.settle(id, ledger);
+            }
+        }
+    }
+}
