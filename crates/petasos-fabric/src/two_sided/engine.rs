@@ -396,11 +396,11 @@ impl Engine {
     }
 
     /// Moves up to `budget` events, in order, to `events`; serves what this endpoint sent to
-    /// itself. True if there were any.
+    /// itself. True if anything was done.
     pub fn take_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
-        self.pump(budget);
+        let moved = self.pump(budget);
         let count = self.ledger.events.len().min(budget);
         events.extend(self.ledger.events.drain(..count));
-        count > 0
+        moved || count > 0
     }
 }

@@ -13,17 +13,17 @@ impl Engine {
         }
     }
 
-    /// Moves up to `budget` packets from this endpoint to itself.
-    pub(super) fn pump(&mut self, budget: usize) {
-        let Some(own) = self.own else { return };
-        for _ in 0..budget {
+    /// Moves up to `budget` packets from this endpoint to itself; true if any.
+    pub(super) fn pump(&mut self, budget: usize) -> bool {
+        let Some(own) = self.own else { return false };
+        for moved in 0..budget {
             let Some(packet) = self.stuck.take().or_else(|| self.poll_transmit(own)) else {
-                return;
+                return moved > 0;
             };
             let landed = match self.accept(own, &packet.header) {
                 Ok(Placement::Busy) => {
                     self.stuck = Some(packet);
-                    return;
+                    return moved > 0;
                 }
                 Ok(mut placement) => {
                     transfer(&packet.payload, &mut placement);
@@ -36,6 +36,7 @@ impl Engine {
                 self.peer_lost(own, LostReason::Protocol(violation.to_string()));
             }
         }
+        true
     }
 }
 

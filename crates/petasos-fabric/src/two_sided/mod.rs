@@ -58,6 +58,8 @@ mod peers;
 mod receive;
 mod registry;
 mod submit;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 pub use config::{Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS};
