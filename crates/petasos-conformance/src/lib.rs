@@ -1,1 +1,155 @@
-//! The conformance suite of the fabric contract
+//! The conformance suite of the fabric contract.
+//!
+//! Whoever writes a transport proves it with this crate: implement [`Fixture`], and name it in a
+//! test file of the transport's crate, which makes one test of each probe.
+//!
+//! ```ignore
+//! //! The contract, kept by this transport.
+//! use petasos_conformance::{Faults, FaultyFixture, Fixture, RealTime, conformance};
+//! use petasos_fabric::{Address, Endpoint, Time};
+//!
+//! #[derive(Default)]
+//! struct Mine(RealTime);
+//!
+//! impl Fixture for Mine {
+//!     fn fresh(&self) -> Address {
+//!         Address::parse(&format!("mine://{}", self.0.name())).unwrap()
+//!     }
+//!     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+//!         Box::new(my_transport::open(at).unwrap())
+//!     }
+//!     fn now(&self) -> Time {
+//!         self.0.now()
+//!     }
+//! }
+//!
+//! conformance!(Mine::default());
+//! conformance!(faulty, Mine::default());
+//! ```
+//!
+//! The first line makes a module `plain` of tests, the second a module `faulty` of the same
+//! probes with [`Faults::GENTLE`] injected under them (those of sleeping, and those that count
+//! what a transport buffers, make no sense there). A transport on virtual time moves its clock in
+//! [`Fixture::pass`]. One that needs more than dropping an endpoint to end it as a crash would
+//! says so in [`Fixture::kill`]. Nothing is left out by hand: a probe asks the capabilities of the
+//! endpoints, and whether there is a descriptor to sleep on.
+//!
+//! A probe gets a [`World`]: endpoints driven in turn from one thread, a [`ledger`] that fails on
+//! a second or a missing completion, and checks on every event (nothing of a peer before
+//! `PeerUp` or after `PeerLost`, each of these once, `Writable` only after `Full`). After the
+//! probe all that is left is cancelled, and must end. What fails, fails with a report of the last
+//! events and of what is open.
+//!
+//! [`Faulty`] by itself is a tool for tests of protocols: wrap the endpoint, give a seed.
+
+#![forbid(unsafe_code)]
+
+pub mod faulty;
+pub mod fixture;
+pub mod ledger;
+pub mod random;
+pub mod world;
+
+pub mod atomics;
+pub mod driving;
+pub mod faults;
+pub mod lifecycle;
+pub mod long;
+pub mod memory;
+pub mod messages;
+pub mod mix;
+pub mod remote_access;
+pub mod tagged;
+
+pub use faulty::{Faults, Faulty};
+pub use fixture::{FaultyFixture, Fixture, RealTime};
+pub use random::Random;
+pub use world::World;
+
+/// Runs a probe in a world of its own.
+pub fn run(fixture: &dyn Fixture, probe: impl FnOnce(&mut World)) {
+    let mut world = World::new(fixture);
+    probe(&mut world);
+    world.end();
+}
+
+/// Makes a test of each probe, for the fixture that the expression gives: see the crate's page.
+#[macro_export]
+macro_rules! conformance {
+    ($fixture:expr) => {
+        /// The transport as it is.
+        mod plain {
+            use super::*;
+            fn fixture() -> impl $crate::Fixture {
+                $fixture
+            }
+            $crate::probes!(everywhere);
+            $crate::probes!(plain_only);
+        }
+    };
+    (faulty, $fixture:expr) => {
+        /// The transport with faults injected.
+        mod faulty {
+            use super::*;
+            fn fixture() -> impl $crate::Fixture {
+                $crate::FaultyFixture::new($fixture, $crate::Faults::GENTLE, 1)
+            }
+            $crate::probes!(everywhere);
+        }
+    };
+}
+
+/// The lists of probes.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! probes {
+    (everywhere) => {
+        $crate::tests! {
+            messages: hello, parts_become_one, empty_messages, longest_messages,
+                levels_and_memory, order_of_mixed_messages, many_peers, to_oneself,
+                unknown_peers, both_connect_at_once;
+            tagged: by_tag, ignore_mask, by_source, order, truncation, lengths,
+                cancelled_receive, unexpected_while_messages_flow;
+            long: whole_bodies, parts_of_bodies, discarded, any_order, headers, only_once,
+                cancelled_by_its_sender, cancelled_by_its_receiver;
+            remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree, rights,
+                garbage_keys, closed_regions, closing_waits_for_access, put_with_event,
+                third_party, passive_target, own_memory, large, ordered, unsupported;
+            atomics: every_operation, what_is_refused, several_at_once;
+            memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
+            lifecycle: late_peer, peer_that_never_comes, one_handle, wrong_scheme, killed_peer,
+                last_words, restart_at_the_same_address, forgotten_peer, many_lives;
+            driving: hand_over, notifier, messages_wake, handoff, loss_wakes, late_peer_wakes;
+            faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
+            mix: random_operations;
+        }
+    };
+    (plain_only) => {
+        mod alone {
+            use super::fixture;
+            $crate::tests! {
+                messages: back_pressure, leases_hoarded;
+                driving: sleeps_soundly;
+                faults: random_losses;
+            }
+        }
+    };
+}
+
+/// One test for each name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tests {
+    ($($group:ident: $($probe:ident),+;)+) => {
+        $(
+            mod $group {
+                $(
+                    #[test]
+                    fn $probe() {
+                        $crate::run(&super::fixture(), $crate::$group::$probe);
+                    }
+                )+
+            }
+        )+
+    };
+}

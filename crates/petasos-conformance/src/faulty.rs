@@ -1,0 +1,278 @@
+//! Faults injected between a protocol and its transport.
+
+use crate::Random;
+use petasos_fabric::{
+    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
+    Incarnation, InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer,
+    PeerInfo, PeerState, Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time,
+    Token,
+};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    os::fd::BorrowedFd,
+    time::Duration,
+};
+
+/// How often what goes wrong, in percent of the occasions.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// An event stays behind, and with it all later ones, until another `progress`.
+    pub delay: u32,
+    /// `inject` is refused with `Full`, or `submit` stops early.
+    pub refuse: u32,
+    /// `progress` gets a budget of one, or does nothing at all.
+    pub partial: u32,
+    /// A peer that is up is lost, in so many of *a thousand* passes.
+    pub lose: u32,
+}
+
+impl Faults {
+    /// Delays, refusals and partial progress, which no protocol may notice in its results.
+    pub const GENTLE: Faults = Faults { delay: 20, refuse: 20, partial: 20, lose: 0 };
+
+    /// As [`Faults::GENTLE`], and now and then a peer is lost.
+    pub const ROUGH: Faults = Faults { lose: 2, ..Faults::GENTLE };
+}
+
+/// An endpoint on which things go wrong, as the contract allows, at random from a seed.
+///
+/// To the layer above it is an endpoint like any other: each promise of the contract holds of it
+/// if it holds of the one below.
+pub struct Faulty {
+    inner: Box<dyn Endpoint>,
+    faults: Faults,
+    random: Random,
+    /// What happened and has not been told.
+    held: VecDeque<Event>,
+    /// Peers that are up below, as far as told.
+    up: Vec<Peer>,
+    /// Peers that were lost here, and forgotten below.
+    lost: HashMap<Peer, PeerInfo>,
+    /// Whom `inject` below called full; it will tell.
+    full: HashSet<Peer>,
+    /// Whom `inject` here called full; the event is in `held`.
+    owed: HashSet<Peer>,
+}
+
+impl Faulty {
+    /// Wraps an endpoint.
+    #[must_use]
+    pub fn new(inner: Box<dyn Endpoint>, faults: Faults, seed: u64) -> Faulty {
+        Faulty {
+            inner,
+            faults,
+            random: Random::new(seed),
+            held: VecDeque::new(),
+            up: Vec::new(),
+            lost: HashMap::new(),
+            full: HashSet::new(),
+            owed: HashSet::new(),
+        }
+    }
+
+    /// Loses a peer now: its operations fail, and `Event::PeerLost` comes.
+    pub fn lose(&mut self, peer: Peer) {
+        let Some(info) = self.inner.peer(peer) else {
+            return;
+        };
+        if matches!(info.state, PeerState::Lost(_)) {
+            return;
+        }
+        let reason = LostReason::Forgotten;
+        let state = PeerState::Lost(reason.clone());
+        let info = PeerInfo::new(info.address, info.incarnation, state);
+        self.lost.insert(peer, info);
+        self.up.retain(|up| *up != peer);
+        self.full.remove(&peer);
+        self.inner.forget(peer);
+        self.held.push_back(Event::PeerLost { peer, reason });
+    }
+
+    /// Keeps the books on an event from below.
+    fn note(&mut self, event: Event) {
+        match &event {
+            // What came in before the peer was lost here.
+            Event::Message { peer, .. }
+            | Event::LongMessage { peer, .. }
+            | Event::PutArrived { peer, .. }
+            | Event::PeerLost { peer, .. }
+            | Event::PeerUp { peer, .. }
+            | Event::Writable { peer }
+                if self.lost.contains_key(peer) =>
+            {
+                return;
+            }
+            Event::PeerUp { peer, .. } => self.up.push(*peer),
+            Event::PeerLost { peer, .. } => {
+                self.up.retain(|up| up != peer);
+                self.full.remove(peer);
+            }
+            // One event for both, if it was refused here, too.
+            Event::Writable { peer } if self.full.remove(peer) && self.owed.contains(peer) => {
+                return;
+            }
+            _ => {}
+        }
+        self.held.push_back(event);
+    }
+}
+
+/// With whom an operation deals.
+fn partner(operation: &Operation) -> Option<Peer> {
+    match operation {
+        Operation::Send { peer, .. }
+        | Operation::SendLong { peer, .. }
+        | Operation::SendTagged { peer, .. } => Some(*peer),
+        Operation::Receive { body, .. } | Operation::Discard { body, .. } => Some(body.peer),
+        Operation::PostReceive { source, .. } => *source,
+        Operation::Put { remote, .. }
+        | Operation::Get { remote, .. }
+        | Operation::Atomic { remote, .. }
+        | Operation::Map { remote, .. } => Some(remote.peer),
+        _ => None,
+    }
+}
+
+impl Endpoint for Faulty {
+    fn address(&self) -> &Address {
+        self.inner.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.inner.incarnation()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        self.inner.resolve(address, patience)
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.lost.get(&peer).cloned().or_else(|| self.inner.peer(peer))
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        self.up.retain(|up| *up != peer);
+        self.full.remove(&peer);
+        if self.lost.remove(&peer).is_none() {
+            self.inner.forget(peer);
+        }
+    }
+
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        if self.lost.contains_key(&peer) {
+            return Err(InjectError::PeerLost);
+        }
+        if self.up.contains(&peer) && self.random.percent(self.faults.refuse) {
+            if !self.full.contains(&peer) && self.owed.insert(peer) {
+                self.held.push_back(Event::Writable { peer });
+            }
+            return Err(InjectError::Full);
+        }
+        let result = self.inner.inject(peer, parts);
+        if result == Err(InjectError::Full) {
+            self.full.insert(peer);
+        }
+        result
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        let mut count = operations.len();
+        if count > 0 && self.random.percent(self.faults.refuse) {
+            count = self.random.below(count);
+        }
+        let mut some = VecDeque::with_capacity(count);
+        for operation in operations.drain(..count) {
+            match partner(&operation).and_then(|peer| self.lost.get(&peer)) {
+                Some(PeerInfo { address, state: PeerState::Lost(reason), .. }) => {
+                    let kind = OpErrorKind::PeerLost(reason.clone());
+                    self.held.push_back(Event::Done {
+                        token: operation.token(),
+                        result: Err(OpError::with_peer(kind, address)),
+                    });
+                }
+                _ => some.push_back(operation),
+            }
+        }
+        self.inner.submit(&mut some);
+        while let Some(refused) = some.pop_back() {
+            operations.push_front(refused);
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        self.inner.cancel(token);
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        let mut budget = budget;
+        if self.random.percent(self.faults.partial) {
+            if self.random.percent(50) {
+                return false;
+            }
+            budget = 1;
+        }
+        if self.random.below(1000) < self.faults.lose as usize && !self.up.is_empty() {
+            let victim = self.up[self.random.below(self.up.len())];
+            self.lose(victim);
+        }
+        let mut new = Vec::new();
+        let worked = self.inner.progress(now, budget, &mut new);
+        for event in new {
+            self.note(event);
+        }
+        let before = events.len();
+        while let Some(event) = self.held.pop_front() {
+            if self.random.percent(self.faults.delay) {
+                self.held.push_front(event);
+                break;
+            }
+            if let Event::Writable { peer } = event
+                && self.owed.remove(&peer)
+                && (self.full.contains(&peer) || !self.up.contains(&peer))
+            {
+                continue;
+            }
+            events.push(event);
+        }
+        worked || events.len() > before
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        if !self.held.is_empty() {
+            return Sleep::Busy;
+        }
+        self.inner.arm(now)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.inner.notifier()
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        self.inner.alloc(len)
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        self.inner.register(memory, access)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        self.inner.export(region)
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        self.inner.import(key)
+    }
+
+    fn release(&mut self, remote: Remote) {
+        self.inner.release(remote);
+    }
+}

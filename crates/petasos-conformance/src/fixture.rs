@@ -1,0 +1,103 @@
+//! What the author of a transport supplies.
+
+use crate::{Faults, Faulty};
+use petasos_fabric::{Address, Clock, Endpoint, Time};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// A transport under test: how its endpoints are opened and ended, and what time it is there.
+///
+/// Shared between threads by the probes of sleeping and waking. What a transport cannot do it
+/// says by its [`Capabilities`](petasos_fabric::Capabilities), and by having no descriptor: the
+/// probes ask there, and leave out what makes no sense; nothing else can be left out.
+pub trait Fixture: Send + Sync {
+    /// An address that nobody has or had, complete enough to be handed to others before it is
+    /// opened (not a wildcard).
+    fn fresh(&self) -> Address;
+
+    /// Opens an endpoint at this address, also at one whose last endpoint was killed.
+    fn open(&self, at: &Address) -> Box<dyn Endpoint>;
+
+    /// The time now.
+    fn now(&self) -> Time;
+
+    /// Lets a little time pass, when nobody had anything to do. Virtual time: to what comes next,
+    /// or by 100 microseconds.
+    fn pass(&self) {
+        std::thread::sleep(Duration::from_micros(20));
+    }
+
+    /// Ends an endpoint without a word, as a crash does.
+    fn kill(&self, endpoint: Box<dyn Endpoint>) {
+        drop(endpoint);
+    }
+
+    /// How long a probe waits for what must happen, before it fails. Longer than a killed peer
+    /// may go unnoticed.
+    fn deadline(&self) -> Duration {
+        Duration::from_secs(20)
+    }
+}
+
+/// A fixture all of whose endpoints are [`Faulty`].
+pub struct FaultyFixture {
+    inner: Box<dyn Fixture>,
+    faults: Faults,
+    seed: AtomicU64,
+}
+
+impl FaultyFixture {
+    /// Injects these faults below; endpoints get seeds from this one on.
+    pub fn new(inner: impl Fixture + 'static, faults: Faults, seed: u64) -> FaultyFixture {
+        FaultyFixture { inner: Box::new(inner), faults, seed: AtomicU64::new(seed) }
+    }
+}
+
+impl Fixture for FaultyFixture {
+    fn fresh(&self) -> Address {
+        self.inner.fresh()
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        let seed = self.seed.fetch_add(1, Ordering::Relaxed);
+        Box::new(Faulty::new(self.inner.open(at), self.faults, seed))
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn pass(&self) {
+        self.inner.pass();
+    }
+
+    fn deadline(&self) -> Duration {
+        self.inner.deadline() * 2
+    }
+}
+
+/// The time of a fixture on real time, and numbers for its fresh addresses.
+#[derive(Debug, Default)]
+pub struct RealTime {
+    clock: Clock,
+    count: AtomicU64,
+}
+
+impl RealTime {
+    /// For [`Fixture::now`].
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// A name that no other test of this machine uses.
+    #[must_use]
+    pub fn name(&self) -> String {
+        static ALL: AtomicU64 = AtomicU64::new(0);
+        let (all, own) =
+            (ALL.fetch_add(1, Ordering::Relaxed), self.count.fetch_add(1, Ordering::Relaxed));
+        format!("conformance-{}-{all}-{own}", std::process::id())
+    }
+}
