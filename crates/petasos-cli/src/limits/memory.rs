@@ -1,0 +1,164 @@
+//! Bulk data through memory: a plain copy, and a copy out of another process.
+
+use std::hint::black_box;
+use std::io::IoSliceMut;
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+
+use super::buffer::{Buffer, last_level_cache};
+use super::helper::{Helper, Request};
+use super::report::Bulk;
+use super::{LimitError, Plan, pin, timing};
+
+pub(super) const MEMCPY: &str = "memcpy";
+pub(super) const VM_READV: &str = "process_vm_readv";
+
+/// The kernel moves at most this many bytes in one call.
+const PIECE: usize = 0x7fff_f000;
+
+/// One thread copies between two page-aligned buffers: the limit of memory mapped by both sides.
+///
+/// The pair is reused, so a pair that fits the cache is copied within it. Once a single buffer does
+/// not fit, enough pairs take turns that none of it is still there from the last time.
+///
+/// # Errors
+///
+/// [`LimitError::OutOfMemory`], or [`LimitError::EmptySize`] for a size of 0.
+pub(crate) fn memcpy(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+    largest(sizes)?;
+    let cache = last_level_cache();
+    let points = on_client_core(plan, || {
+        let measure = |&bytes: &usize| {
+            let count = pairs(bytes, cache);
+            let mut pairs = (0..count)
+                .map(|_| Ok((Buffer::pattern(bytes)?, Buffer::blank(bytes)?)))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut turn = 0;
+            let point = timing::transfers(plan, bytes, || {
+                let (source, target) = &mut pairs[turn % count];
+                target.copy_from_slice(black_box(source));
+                black_box(&mut **target);
+                turn += 1;
+                Ok(())
+            })?;
+            pairs[0].1.check(MEMCPY, bytes)?;
+            Ok(point)
+        };
+        sizes.iter().map(measure).collect()
+    })?;
+    let how = format!(
+        "one thread{}, a fixed pair of page-aligned buffers, or more in turn for sizes past the \
+         cache of {} MiB; median of copies",
+        on_core(plan),
+        cache >> 20,
+    );
+    Ok(Bulk { name: MEMCPY, unit: "GB/s", points, how })
+}
+
+/// One thread reads another process's memory: the limit of bulk between memories of any kind.
+///
+/// One buffer in each process, both reused.
+///
+/// # Errors
+///
+/// [`LimitError::Refused`] where the system does not let it, [`LimitError::Helper`] when the other
+/// process fails, [`LimitError::OutOfMemory`], or [`LimitError::EmptySize`] for a size of 0.
+pub(crate) fn vm_readv(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+    let most = largest(sizes)?;
+    let points = on_client_core(plan, || {
+        let mut helper = Helper::start(plan, Request::Memory { bytes: most })?;
+        let address = helper.number("address")?;
+        let mut target = Buffer::blank(most)?;
+        let measure = |&bytes: &usize| {
+            target.fill(0xff);
+            let into = &mut target[..bytes];
+            let point = timing::transfers(plan, bytes, || read_all(helper.pid(), address, into))?;
+            target.check(VM_READV, bytes)?;
+            Ok(point)
+        };
+        sizes.iter().map(measure).collect()
+    })?;
+    let how = format!(
+        "one thread{} reads a child process, a fixed page-aligned buffer in each, pieces of at \
+         most {PIECE:#x} bytes; median of transfers",
+        on_core(plan),
+    );
+    Ok(Bulk { name: VM_READV, unit: "GB/s", points, how })
+}
+
+/// Fills `into` from the memory of process `pid` at `address`.
+fn read_all(pid: u32, address: usize, into: &mut [u8]) -> Result<(), LimitError> {
+    let mut done = 0;
+    while done < into.len() {
+        let len = (into.len() - done).min(PIECE);
+        let remote = RemoteIoVec { base: address + done, len };
+        let mut local = [IoSliceMut::new(&mut into[done..done + len])];
+        match process_vm_readv(Pid::from_raw(pid as i32), &mut local, &[remote]) {
+            Ok(0) => {
+                let reason = "its memory ended early".into();
+                return Err(LimitError::Helper { pid, reason });
+            }
+            Ok(moved) => done += moved,
+            Err(errno @ (Errno::EPERM | Errno::ENOSYS | Errno::EACCES)) => {
+                return Err(LimitError::Refused { pid, source: errno.into() });
+            }
+            Err(Errno::ESRCH) => {
+                return Err(LimitError::Helper { pid, reason: "it has ended".into() });
+            }
+            Err(errno) => return Err(LimitError::system("process_vm_readv")(errno)),
+        }
+    }
+    Ok(())
+}
+
+/// How many pairs of buffers must take turns so that nothing of a size past the cache stays in it:
+/// four times the cache in all.
+fn pairs(bytes: usize, cache: usize) -> usize {
+    if bytes <= cache { 1 } else { (2 * cache).div_ceil(bytes) }
+}
+
+/// The largest of `sizes`; 1 when there are none.
+pub(super) fn largest(sizes: &[usize]) -> Result<usize, LimitError> {
+    if sizes.contains(&0) {
+        return Err(LimitError::EmptySize);
+    }
+    Ok(sizes.iter().copied().max().unwrap_or(1))
+}
+
+/// Runs `measure` on a thread of its own on the client's core: the caller's stays where it was.
+///
+/// A helper process started there dies with the thread, whatever happens.
+pub(super) fn on_client_core<T: Send>(
+    plan: &Plan,
+    measure: impl FnOnce() -> Result<T, LimitError> + Send,
+) -> Result<T, LimitError> {
+    let run = || {
+        pin(plan.cores.client);
+        measure()
+    };
+    thread::scope(|scope| {
+        scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn on_core(plan: &Plan) -> String {
+    plan.cores.client.map_or(String::new(), |core| format!(" on core {core}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_exceed_the_cache_only_past_it() {
+        let cache = 32 << 20;
+        assert_eq!(pairs(1, cache), 1);
+        assert_eq!(pairs(cache, cache), 1);
+        assert_eq!(pairs(cache + 1, cache), 2);
+        assert_eq!(pairs(2 * cache, cache), 1);
+        assert_eq!(pairs(64 * cache, cache), 1);
+    }
+}

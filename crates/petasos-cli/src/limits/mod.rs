@@ -1,0 +1,90 @@
+//! What this machine can do at best, measured beside our own figures in the same run.
+//!
+//! Absolute times move from machine to machine and from hour to hour; the ratio to a limit taken
+//! a second earlier on the same cores does not. Each function here measures one limit, needs
+//! nothing of Petasos, and takes about as long as its [`Plan`] allows, so that a command can show
+//! its progress between them:
+//!
+//! | limit | of what |
+//! |---|---|
+//! | [`cache_line_round_trip`], [`message_round_trip`] | a call over shared memory, both sides spinning |
+//! | [`eventfd_round_trip`], [`futex_round_trip`] | the same, both sides asleep in between |
+//! | [`tcp_round_trip`] | a call over TCP, spinning or asleep |
+//! | [`memcpy`], [`vm_readv`] | bulk over shared memory: mapped by both, or one copy between processes |
+//! | [`tcp_stream`], [`tcp_fetch`] | bulk over TCP: without a pause, or one request at a time |
+//!
+//! Some need a second process: this executable, started again as [`HELPER_SUBCOMMAND`], for which
+//! `main` calls [`run_helper`] and nothing else.
+
+mod buffer;
+mod cores;
+mod error;
+mod helper;
+mod memory;
+mod report;
+mod spin;
+mod stream;
+mod tcp;
+mod timing;
+mod wake;
+
+pub(crate) use cores::{Cores, pin};
+pub(crate) use error::LimitError;
+pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
+pub(crate) use memory::{memcpy, vm_readv};
+pub(crate) use report::{Bulk, RoundTrip};
+pub(crate) use spin::{cache_line_round_trip, message_round_trip};
+pub(crate) use stream::{tcp_fetch, tcp_stream};
+pub(crate) use tcp::{Waiting, tcp_round_trip};
+pub(crate) use wake::{eventfd_round_trip, futex_round_trip};
+
+use std::time::Duration;
+
+/// Bytes of the small message whose round trips are measured.
+pub(crate) const MESSAGE_BYTES: usize = 64;
+
+/// How much work a measurement may do, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// Time for one measurement; for bulk, for each size. Starting threads, processes and
+    /// touching memory come on top. A measurement too slow for it still takes a few samples.
+    pub(crate) time: Duration,
+    /// Batches of round trips whose median is reported, at most.
+    pub(crate) batches: u32,
+    /// The cores of the two sides.
+    pub(crate) cores: Cores,
+}
+
+impl Default for Plan {
+    /// 0.3 s, 200 batches, on the cores that [`Cores::pick`] finds.
+    fn default() -> Self {
+        Self { time: Duration::from_millis(300), batches: 200, cores: Cores::pick() }
+    }
+}
+
+/// A measurement of a round trip.
+pub(crate) type RoundTripFn = fn(&Plan) -> Result<RoundTrip, LimitError>;
+
+/// A measurement of bulk data, for some sizes in bytes.
+pub(crate) type BulkFn = fn(&Plan, &[usize]) -> Result<Bulk, LimitError>;
+
+/// All round trips, with the names that their results carry.
+pub(crate) const ROUND_TRIPS: [(&str, RoundTripFn); 6] = [
+    (spin::CACHE_LINE, cache_line_round_trip),
+    (spin::MESSAGE, message_round_trip),
+    (wake::EVENTFD, eventfd_round_trip),
+    (wake::FUTEX, futex_round_trip),
+    (tcp::SPINNING, |plan| tcp_round_trip(plan, Waiting::Spinning)),
+    (tcp::SLEEPING, |plan| tcp_round_trip(plan, Waiting::Sleeping)),
+];
+
+/// All bulk measurements, with the names that their results carry.
+pub(crate) const BULKS: [(&str, BulkFn); 4] = [
+    (memory::MEMCPY, memcpy),
+    (memory::VM_READV, vm_readv),
+    (stream::STREAM, tcp_stream),
+    (stream::FETCH, tcp_fetch),
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! What a measurement returns: values with their unit, their number, and how they came about.
+
+use serde::Serialize;
+
+/// There and back of something small, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RoundTrip {
+    /// Which limit; the same words in every run, for scripts.
+    pub(crate) name: &'static str,
+    /// Always `ns`.
+    pub(crate) unit: &'static str,
+    /// Median over short batches of a batch's mean: the figure to compare with.
+    pub(crate) median: f64,
+    /// Median of single round trips.
+    pub(crate) p50: f64,
+    /// 99th percentile of single round trips.
+    pub(crate) p99: f64,
+    /// 99.9th percentile of single round trips.
+    pub(crate) p99_9: f64,
+    /// Batches behind `median`.
+    pub(crate) batches: u64,
+    /// Round trips in each batch.
+    pub(crate) batch: u64,
+    /// Single round trips behind the percentiles.
+    pub(crate) samples: u64,
+    /// How it was measured, in a line.
+    pub(crate) how: String,
+}
+
+/// Bandwidth by size of transfer, in GB/s (10^9 bytes per second).
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Bulk {
+    /// Which limit; the same words in every run, for scripts.
+    pub(crate) name: &'static str,
+    /// Always `GB/s`.
+    pub(crate) unit: &'static str,
+    /// One for each size asked for, in that order.
+    pub(crate) points: Vec<BulkPoint>,
+    /// How it was measured, in a line.
+    pub(crate) how: String,
+}
+
+/// Bandwidth of transfers of one size.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct BulkPoint {
+    /// Size of a transfer in bytes.
+    pub(crate) bytes: usize,
+    /// Median over all samples: the figure to compare with.
+    pub(crate) median: f64,
+    /// The fastest sample.
+    pub(crate) best: f64,
+    /// Samples; small transfers are timed in groups, one sample a group.
+    pub(crate) samples: u64,
+}

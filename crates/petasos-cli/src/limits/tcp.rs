@@ -1,0 +1,123 @@
+//! Small messages over TCP on the loopback interface, between two processes.
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use super::helper::{Helper, Request, hear};
+use super::memory::on_client_core;
+use super::report::RoundTrip;
+use super::{LimitError, MESSAGE_BYTES, Plan, timing};
+
+pub(super) const SPINNING: &str = "tcp_spinning";
+pub(super) const SLEEPING: &str = "tcp_sleeping";
+
+/// How a side waits for the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Reads that do not block, again and again.
+    Spinning,
+    /// Reads that block.
+    Sleeping,
+}
+
+/// A message of 64 bytes over TCP to a child process and back, with `TCP_NODELAY`.
+///
+/// # Errors
+///
+/// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other
+/// process fails.
+pub(crate) fn tcp_round_trip(plan: &Plan, waiting: Waiting) -> Result<RoundTrip, LimitError> {
+    let (name, reads) = match waiting {
+        Waiting::Spinning => (SPINNING, "reads that do not block"),
+        Waiting::Sleeping => (SLEEPING, "reads that block"),
+    };
+    let how = format!(
+        "64 bytes over TCP on 127.0.0.1, no delay, {reads}; {}",
+        plan.cores.describe("processes")
+    );
+    on_client_core(plan, || {
+        let mut helper = Helper::start(plan, Request::Echo { waiting })?;
+        let mut stream = connect(&mut helper)?;
+        let failed = LimitError::system("a message over TCP");
+        stream.set_nonblocking(waiting == Waiting::Spinning).map_err(&failed)?;
+        let (mut message, mut answer) = ([0_u8; MESSAGE_BYTES], [0; MESSAGE_BYTES]);
+        timing::round_trips(plan, name, &how, || {
+            message[0] = message[0].wrapping_add(1);
+            stream.write_all(&message).map_err(&failed)?;
+            receive(&mut stream, &mut answer, plan.cores.alone()).map_err(&failed)?;
+            if answer != message {
+                return Err(LimitError::Corrupt { name, offset: 0, bytes: MESSAGE_BYTES });
+            }
+            Ok(())
+        })
+    })
+}
+
+/// The helper's side of [`tcp_round_trip`].
+pub(super) fn serve(
+    parent: &mut BufReader<UnixStream>,
+    waiting: Waiting,
+    alone: bool,
+) -> io::Result<()> {
+    let mut stream = accept(parent)?;
+    stream.set_nonblocking(waiting == Waiting::Spinning)?;
+    let mut message = [0; MESSAGE_BYTES];
+    loop {
+        match receive(&mut stream, &mut message, alone) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            received => received?,
+        }
+        stream.write_all(&message)?;
+    }
+}
+
+/// Connects to a helper that listens.
+pub(super) fn connect(helper: &mut Helper) -> Result<TcpStream, LimitError> {
+    let port = helper.number("port")?;
+    let port =
+        u16::try_from(port).map_err(|_| helper.failed(format!("{port} is no port number")))?;
+    let failed = LimitError::system("connecting to a helper process over TCP");
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(&failed)?;
+    stream.set_nodelay(true).map_err(&failed)?;
+    let local = stream.local_addr().map_err(&failed)?;
+    helper.say(&local.to_string())?;
+    Ok(stream)
+}
+
+/// Listens for the parent and takes its connection.
+///
+/// The parent says over the private socket which address it comes from: others who find the port
+/// are sent away.
+pub(super) fn accept(parent: &mut BufReader<UnixStream>) -> io::Result<TcpStream> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    writeln!(parent.get_mut(), "port {}", listener.local_addr()?.port())?;
+    let expected: SocketAddr = hear(parent)?.trim_end().parse().map_err(io::Error::other)?;
+    loop {
+        let (stream, from) = listener.accept()?;
+        if from == expected {
+            stream.set_nodelay(true)?;
+            return Ok(stream);
+        }
+    }
+}
+
+/// Fills `into`, spinning where the stream does not block; `alone`: others need the core.
+fn receive(stream: &mut TcpStream, into: &mut [u8], alone: bool) -> io::Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match stream.read(&mut into[done..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if alone {
+                    thread::yield_now();
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
