@@ -407,24 +407,23 @@ impl Engine {
                 }
                 link.land_put(header, region, status, ledger)?;
             }
-            (Landing::Atomic { header }, Placement::Buffer(buffer)) => {
-                if let Header::Atomic { id, target, offset, op, kind, fetch } = header {
-                    let half = buffer.len() / 2;
-                    let compares = op == AtomicOp::CompareSwap;
-                    let split = if compares { half } else { buffer.len() };
-                    let (operand, compare) = buffer.split_at(split);
-                    let checked =
-                        regions.check(target, Access::ATOMIC, offset, operand.len() as u64);
-                    let (status, old) = match checked {
-                        Err(status) => (status, SmallVec::new()),
-                        Ok((_, memory)) => apply(&memory, op, kind, operand, compare),
-                    };
-                    let old = match fetch {
-                        true => Bytes::copy_from_slice(&old),
-                        false => Bytes::new(),
-                    };
-                    link.reply(id, status, old, ledger);
-                }
+            (
+                Landing::Atomic { header: Header::Atomic { id, target, offset, op, kind, fetch } },
+                Placement::Buffer(buffer),
+            ) => {
+                let compares = op == AtomicOp::CompareSwap;
+                let split = if compares { buffer.len() / 2 } else { buffer.len() };
+                let (operand, compare) = buffer.split_at(split);
+                let checked = regions.check(target, Access::ATOMIC, offset, operand.len() as u64);
+                let (status, old) = match checked {
+                    Err(status) => (status, SmallVec::new()),
+                    Ok((_, memory)) => apply(&memory, op, kind, operand, compare),
+                };
+                let old = match fetch {
+                    true => Bytes::copy_from_slice(&old),
+                    false => Bytes::new(),
+                };
+                link.reply(id, status, old, ledger);
             }
             (Landing::Data { id, len, placed }, _) => link.land_data(id, len, placed, ledger),
             (Landing::Reply { id, status }, Placement::Buffer(buffer)) => {

@@ -129,6 +129,22 @@ fn what_the_owner_refuses() {
 }
 
 #[test]
+fn a_put_of_which_a_part_was_refused_fails_as_a_whole() {
+    let mut net = Net::new(2, &small_config());
+    let memory = Region::zeroed(100);
+    let region = net.engines[1].register(&memory.whole(), Access::WRITE).unwrap();
+    let mut parts = net.engines[1].key_parts(region).unwrap();
+    parts.len = 1000;
+    let remote = net.engines[0].import(parts, net.peers[0][1]).unwrap();
+    let local = smallvec![Region::from(bytes(20, 1)).whole()];
+    let spans = smallvec![span(95, 10), span(0, 10)];
+    let done = net.finish(0, put(1, remote, local, spans, Some(1)));
+    assert!(matches!(done, Err(OpErrorKind::OutOfBounds { .. })));
+    assert!(net.events[1].is_empty(), "no event of a put that failed");
+    net.assert_clean();
+}
+
+#[test]
 fn atomics_fetch_and_compare() {
     let mut net = Net::new(2, &small_config());
     let memory = Region::zeroed(64);

@@ -216,6 +216,8 @@ fn expected_messages_without_receives_are_bounded_and_kept_in_order() {
         assert!(matches!(done, Ok(Done::Tagged { len: 8, .. })), "{done:?}");
         assert_eq!(into.to_vec(), i.to_le_bytes(), "out of order");
     }
+    let credit = net.engines[0].peers.get(net.peers[0][1]).unwrap().eager;
+    assert!(credit > crate::two_sided::EAGER_CREDITS / 2, "{credit}");
     net.settle();
     for i in 0..count {
         assert!(matches!(net.done(0, Token(i)), Some(Ok(Done::Sent))));

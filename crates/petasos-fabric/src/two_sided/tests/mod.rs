@@ -5,7 +5,7 @@ mod hostile;
 mod messages;
 mod model;
 
-use super::{Config, Engine, Packet, Placement, Violation};
+use super::{Config, Engine, Packet, Placement};
 use crate::{
     Access, Address, Done, Event, Incarnation, LostReason, OpErrorKind, Operation, Peer, Pool,
     Region, Remote, Token,
@@ -223,8 +223,4 @@ impl Net {
 
 pub(super) fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
-}
-
-pub(super) fn violates(result: Result<bool, Violation>) -> bool {
-    result.is_err()
 }
