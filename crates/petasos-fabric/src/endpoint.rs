@@ -25,9 +25,11 @@ pub trait Endpoint: Send {
 
     /// A handle for the endpoint at `address`; the same one if it is known already and not lost.
     ///
-    /// Never blocks. The connection is made when needed, by `progress`; a peer that has not
-    /// started yet is tried again, gently, for `patience` (counted from the last `progress`).
-    /// Meanwhile what is submitted waits. `Event::PeerUp` or `Event::PeerLost` tells the outcome.
+    /// Never blocks. The connection is made by `progress`, whether or not something is submitted;
+    /// a peer that has not started yet is tried again, gently, for `patience` (counted from the
+    /// last `progress`, or if there was none, from the first). Meanwhile what is submitted waits,
+    /// and `inject` may say `Full`. `Event::PeerUp` or `Event::PeerLost` tells the outcome.
+    /// Resolving again a peer that is being connected extends the patience, and never cuts it.
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError>;
 
     /// What is known of a peer; `None` for a stale handle.
@@ -52,7 +54,9 @@ pub trait Endpoint: Send {
 
     /// Asks that the operation with this token end soon. It raises its one `Event::Done` either
     /// way: with its result if it was too late, with `Cancelled` if not. Unknown tokens are
-    /// ignored. Of two operations with one token either may be meant.
+    /// ignored, as are those of operations that `submit` left in the queue. Of two operations with
+    /// one token either may be meant. Once the completion is out, the operation's memory is
+    /// neither written nor read, whatever the result.
     fn cancel(&mut self, token: Token);
 
     /// Moves everything on by a bounded amount (`budget` is about how many events), appends what
@@ -66,6 +70,9 @@ pub trait Endpoint: Send {
     /// After [`Sleep::Until`], the descriptor of [`Endpoint::fd`] becomes readable as soon as
     /// `progress` has something to do, or the notifier is used. After [`Sleep::Busy`], call
     /// `progress` again instead. Call `progress` after waking, and `arm` before each sleep.
+    /// `progress` does not swallow the notifier: if it was used since the last sleep began, this
+    /// says `Busy` or the descriptor is readable, so that what was handed over between the last
+    /// `progress` and this call is not slept over.
     fn arm(&mut self, now: Time) -> Sleep;
 
     /// A descriptor to sleep on (in `poll`, `epoll`, an event loop) once `arm` allowed it: wait

@@ -53,7 +53,9 @@ pub enum Event {
         /// Which life of it.
         incarnation: Incarnation,
     },
-    /// A peer is gone. Everything that was under way with it completes, before or after this.
+    /// A peer is gone. Everything that was under way with it completes, before or after this; but
+    /// no message, put or `Writable` of it follows, and what had been delivered to this endpoint
+    /// before the peer ended came earlier.
     /// Its handle stays readable until it is forgotten or, for peers that came to us, reused.
     PeerLost {
         /// Who.

@@ -42,7 +42,9 @@ pub enum Operation {
         body: Slice,
     },
     /// Fetches the body of a long message into local memory, the first `into.len()` bytes of it.
-    /// `Done::Received` tells how many were moved.
+    /// `Done::Received` tells how many were moved. A receive that fails or is cancelled lets the
+    /// body go, and completes its sender's operation, as `Discard` does; one whose sender has
+    /// cancelled fails.
     Receive {
         /// Its name.
         token: Token,
@@ -59,6 +61,7 @@ pub enum Operation {
         body: Body,
     },
     /// An expected message of any length: goes to the receive that the target posted for its tag.
+    /// Until there is one it waits, here or there, without holding up messages of other kinds.
     SendTagged {
         /// Its name.
         token: Token,
@@ -85,7 +88,8 @@ pub enum Operation {
         /// Where to.
         into: Slice,
     },
-    /// Writes local pieces to remote pieces of one region.
+    /// Writes local pieces to remote pieces of one region. Pieces, and the whole, may be empty;
+    /// bounds are checked all the same.
     Put {
         /// Its name.
         token: Token,
@@ -131,7 +135,8 @@ pub enum Operation {
         fetch: bool,
     },
     /// Maps a peer's region, where it lies in memory of the transport, to read it in place:
-    /// `Done::Mapped`. The owner may change it at any time.
+    /// `Done::Mapped`. The owner may change it at any time. It stays readable, and holds what it
+    /// maps, for as long as the region is held here, also when the owner closes it or ends.
     Map {
         /// Its name.
         token: Token,
