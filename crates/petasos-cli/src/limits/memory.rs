@@ -37,7 +37,7 @@ pub(crate) fn memcpy(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
                 .map(|_| Ok((Buffer::pattern(bytes)?, Buffer::blank(bytes)?)))
                 .collect::<Result<Vec<_>, _>>()?;
             let mut turn = 0;
-            let point = timing::transfers(plan, bytes, || {
+            let point = timing::transfers(plan, bytes, 0, || {
                 let (source, target) = &mut pairs[turn % count];
                 target.copy_from_slice(black_box(source));
                 black_box(&mut **target);
@@ -75,7 +75,8 @@ pub(crate) fn vm_readv(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError>
         let measure = |&bytes: &usize| {
             target.fill(0xff);
             let into = &mut target[..bytes];
-            let point = timing::transfers(plan, bytes, || read_all(helper.pid(), address, into))?;
+            let point =
+                timing::transfers(plan, bytes, 0, || read_all(helper.pid(), address, into))?;
             target.check(VM_READV, bytes)?;
             Ok(point)
         };

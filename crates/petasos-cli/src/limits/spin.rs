@@ -1,12 +1,13 @@
 //! One cache line between two spinning threads: no call between processes can be faster.
 
+use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use crossbeam_utils::CachePadded;
 
 use super::report::RoundTrip;
-use super::{Cores, LimitError, MESSAGE_BYTES, Plan, pin, timing};
+use super::{LimitError, MESSAGE_BYTES, Plan, pin, timing};
 
 pub(super) const CACHE_LINE: &str = "cache_line";
 pub(super) const MESSAGE: &str = "message_64";
@@ -92,25 +93,53 @@ enum Step {
     Received(u64),
 }
 
+/// Measures with and without a pause instruction in the loop that spins, half the time each, and
+/// returns the faster: which one it is depends on the processor.
 fn bounce(
     plan: &Plan,
     name: &'static str,
     how: &str,
-    client: impl Fn(&Slot, Step) -> Result<(), LimitError> + Send,
-    server: impl Fn(&Slot) + Send,
+    client: impl Fn(&Slot, Step) -> Result<(), LimitError> + Sync,
+    server: impl Fn(&Slot) + Sync,
 ) -> Result<RoundTrip, LimitError> {
-    let slot = CachePadded::new(Slot::default());
-    let stop = CachePadded::new(AtomicBool::new(false));
-    let Cores { client: client_core, server: server_core } = plan.cores;
-    let alone = plan.cores.alone();
-    let how = format!("{how}; {}", plan.cores.describe("spinning threads"));
-    let (slot, stop) = (&*slot, &*stop);
+    let half = Plan { time: plan.time / 2, ..*plan };
+    let place = plan.cores.describe("spinning threads");
+    let measure = |spin, pause| {
+        let how = format!("{how}; {place}, {pause} pause instruction");
+        bounce_with(&half, name, &how, spin, &client, &server)
+    };
+    if plan.cores.alone() {
+        return measure(Spin::Yield, "no");
+    }
+    let (busy, paused) = (measure(Spin::Busy, "no")?, measure(Spin::Pause, "with a")?);
+    Ok(if busy.median < paused.median { busy } else { paused })
+}
+
+/// What is done between two looks at the turn.
+#[derive(Clone, Copy)]
+enum Spin {
+    Busy,
+    Pause,
+    /// For two threads on one core.
+    Yield,
+}
+
+fn bounce_with(
+    plan: &Plan,
+    name: &'static str,
+    how: &str,
+    spin: Spin,
+    client: &(impl Fn(&Slot, Step) -> Result<(), LimitError> + Sync),
+    server: &(impl Fn(&Slot) + Sync),
+) -> Result<RoundTrip, LimitError> {
+    let slot = &*CachePadded::new(Slot::default());
+    let stop = &*CachePadded::new(AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(move || {
             let _stop = StopOnDrop(stop);
-            pin(server_core);
+            pin(plan.cores.server);
             let mut turn = 1;
-            while wait_for(&slot.turn, turn, stop, alone) {
+            while wait_for(&slot.turn, turn, stop, spin) {
                 server(slot);
                 slot.turn.store(turn + 1, Ordering::Release);
                 turn += 2;
@@ -118,12 +147,12 @@ fn bounce(
         });
         let client = scope.spawn(move || {
             let _stop = StopOnDrop(stop);
-            pin(client_core);
+            pin(plan.cores.client);
             let mut turn = 0;
-            timing::round_trips(plan, name, &how, || {
+            timing::round_trips(plan, name, how, || {
                 client(slot, Step::Send(turn))?;
                 slot.turn.store(turn + 1, Ordering::Release);
-                if !wait_for(&slot.turn, turn + 2, stop, alone) {
+                if !wait_for(&slot.turn, turn + 2, stop, spin) {
                     return Err(LimitError::PeerStopped { name });
                 }
                 client(slot, Step::Received(turn))?;
@@ -136,18 +165,46 @@ fn bounce(
 }
 
 /// Spins until it is `turn`; false when the other side has stopped instead.
-///
-/// Without a pause instruction, which costs up to 140 cycles: half of what is measured here.
-fn wait_for(at: &AtomicU64, turn: u64, stop: &AtomicBool, alone: bool) -> bool {
+fn wait_for(at: &AtomicU64, turn: u64, stop: &AtomicBool, spin: Spin) -> bool {
     let mut spins = 0_u32;
     while at.load(Ordering::Acquire) != turn {
-        spins = spins.wrapping_add(1);
-        if alone {
-            thread::yield_now();
+        match spin {
+            Spin::Busy => {}
+            Spin::Pause => hint::spin_loop(),
+            Spin::Yield => thread::yield_now(),
         }
+        spins = spins.wrapping_add(1);
         if spins.is_multiple_of(1024) && stop.load(Ordering::Relaxed) {
             return false;
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quick() -> Plan {
+        Plan { time: std::time::Duration::from_millis(10), ..Plan::default() }
+    }
+
+    #[test]
+    fn nobody_spins_for_a_client_that_failed() {
+        let fails = |_: &Slot, step: Step| match step {
+            Step::Received(turn) if turn > 10 => Err(LimitError::EmptySize),
+            _ => Ok(()),
+        };
+        let result = bounce(&quick(), "test", "", fails, |_| ());
+        assert!(matches!(result, Err(LimitError::EmptySize)));
+    }
+
+    #[test]
+    fn nobody_spins_for_a_server_that_failed() {
+        let panics = std::panic::catch_unwind(|| {
+            bounce(&quick(), "test", "", |_, _| Ok(()), |_| panic!("on purpose"))
+        });
+        // The panic goes on, where a thread that still spins would keep it for ever.
+        assert!(panics.is_err());
+    }
 }

@@ -16,6 +16,10 @@ pub(super) const FETCH: &str = "tcp_fetch";
 /// The sender hands the kernel this many bytes at once.
 const WRITE: usize = 1 << 20;
 
+/// A sample of a stream has at least these bytes: sockets buffer several MiB, so that a shorter
+/// one may find all it asks for there already.
+const SAMPLE: usize = 16 << 20;
+
 /// A TCP stream that never pauses, timed for each transfer's bytes: what a pipeline can reach.
 ///
 /// One buffer in each process, both reused.
@@ -73,7 +77,7 @@ fn one_size(
     for _ in 0..ahead {
         ask(stream, bytes).map_err(&failed)?;
     }
-    let point = timing::transfers(plan, bytes, || {
+    let point = timing::transfers(plan, bytes, SAMPLE * ahead, || {
         ask(stream, bytes).map_err(&failed)?;
         stream.read_exact(&mut target[..bytes]).map_err(&failed)
     })?;

@@ -100,17 +100,21 @@ pub(super) fn round_trips(
     })
 }
 
-/// Times `transfer`, which moves `bytes`, until the plan's time is over.
+/// Times `transfer`, which moves `bytes`, until the plan's time is over; a sample has about
+/// `least` bytes or more.
 pub(super) fn transfers(
     plan: &Plan,
     bytes: usize,
+    least: usize,
     mut transfer: impl FnMut() -> Result<(), LimitError>,
 ) -> Result<BulkPoint, LimitError> {
     // Once uncounted, for page tables, caches and congestion windows; once for the group's size.
     transfer()?;
     let begin = Instant::now();
     transfer()?;
-    let group = (GROUP_TIME.as_nanos() / begin.elapsed().as_nanos().max(1)).clamp(1, LARGEST_GROUP);
+    let group = (GROUP_TIME.as_nanos() / begin.elapsed().as_nanos().max(1))
+        .max((least / bytes) as u128)
+        .clamp(1, LARGEST_GROUP);
     let mut rates = Vec::new();
     while rates.len() < FEWEST_TRANSFERS || begin.elapsed() < plan.time {
         let start = Instant::now();
@@ -175,7 +179,7 @@ mod tests {
     fn the_largest_transfers_are_repeated() {
         let plan = Plan { time: Duration::ZERO, ..Plan::default() };
         let mut calls = 0;
-        let point = transfers(&plan, 1 << 30, || {
+        let point = transfers(&plan, 1 << 30, 0, || {
             calls += 1;
             Ok(())
         })
