@@ -51,6 +51,7 @@ pub mod random;
 pub mod world;
 
 pub mod atomics;
+pub mod concurrent;
 pub mod driving;
 pub mod faults;
 pub mod lifecycle;
@@ -120,6 +121,7 @@ macro_rules! probes {
             lifecycle: late_peer, peer_that_never_comes, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, loss_wakes, late_peer_wakes;
+            concurrent: closing_under_fire, sums_from_threads, messages_from_threads;
             faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
             mix: random_operations;
         }

@@ -141,6 +141,14 @@ pub fn restart_at_the_same_address(w: &mut World) {
     }
     let before = w[b].endpoint().incarnation();
     w.kill(b);
+    // One who takes the old key for good, and waits for its owner.
+    let waiting = w.open();
+    let early = if access {
+        let remote = w.import(waiting, &old_key);
+        Some(w.put(waiting, remote, 0, &memory(&[9; 8])))
+    } else {
+        None
+    };
     let b = w.open_at(&address);
     assert_ne!(w[b].endpoint().incarnation(), before);
     // In the place of the old region, if there is such a thing.
@@ -165,6 +173,9 @@ pub fn restart_at_the_same_address(w: &mut World) {
     if let Ok(remote) = w[a].endpoint().import(&old_key) {
         let put = w.put(a, remote, 0, &memory(&[3; 8]));
         w.fails(a, put, stale);
+    }
+    if let Some(put) = early {
+        w.fails(waiting, put, stale);
     }
     // And by one who never knew the old one.
     let c = w.open();

@@ -122,9 +122,9 @@ pub fn only_once(w: &mut World) {
     received(w, b, first);
     let guard = memory(&[0xEE; 64]);
     let second = receive(w, b, body, &guard);
-    w.failure(b, second);
+    w.fails(b, second, |kind| *kind == OpErrorKind::UnknownBody);
     let third = w.op(b, |token| Operation::Discard { token, body });
-    w.failure(b, third);
+    w.fails(b, third, |kind| *kind == OpErrorKind::UnknownBody);
     assert_eq!(guard.to_vec(), [0xEE; 64]);
     w.ok(a, sent);
 }

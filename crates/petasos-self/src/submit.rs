@@ -260,7 +260,7 @@ impl Local {
             return Ok(offer);
         }
         self.alive(body.peer)?;
-        Err(self.error(body.peer, OpErrorKind::UnknownRegion))
+        Err(self.error(body.peer, OpErrorKind::UnknownBody))
     }
 
     fn transfer(
