@@ -2,19 +2,24 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
-use syn::{Data, DeriveInput, Error, Field, Fields, LitInt, LitStr, Path, Result, parse_quote};
+use syn::{
+    Data, DeriveInput, Error, Field, Fields, LitInt, LitStr, Path, Result, meta::ParseNestedMeta,
+    parse_quote,
+};
+
+use crate::paths;
 
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let krate = crate_path(input)?;
     let body = match &input.data {
         Data::Struct(data) => of_struct(&krate, &data.fields)?,
-        Data::Enum(data) => of_enum(&krate, data)?,
+        Data::Enum(data) => of_enum(&krate, &input.ident, data)?,
         Data::Union(_) => {
             let why = "a union does not say what is in it: use an enum";
             return Err(Error::new_spanned(&input.ident, why));
         }
     };
-    let Body { shape, encode, decode } = body;
+    let Body { shape, encode, decode, hint } = body;
     let kind = if matches!(input.data, Data::Enum(_)) { "enum" } else { "struct" };
     let mut generics = input.generics.clone();
     for parameter in generics.type_params_mut() {
@@ -38,6 +43,9 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             ) -> ::core::result::Result<Self, #krate::DecodeError> {
                 #decode
             }
+            fn encoded_len_hint(&self) -> usize {
+                #hint
+            }
         }
     })
 }
@@ -46,6 +54,7 @@ struct Body {
     shape: TokenStream,
     encode: TokenStream,
     decode: TokenStream,
+    hint: TokenStream,
 }
 
 fn of_struct(krate: &Path, fields: &Fields) -> Result<Body> {
@@ -63,16 +72,24 @@ fn of_struct(krate: &Path, fields: &Fields) -> Result<Body> {
             #takes
             ::core::result::Result::Ok(Self #pattern)
         },
+        hint: quote! {
+            let Self #pattern = self;
+            0 #(+ #krate::Wire::encoded_len_hint(#names))*
+        },
     })
 }
 
-fn of_enum(krate: &Path, data: &syn::DataEnum) -> Result<Body> {
-    let (mut shape, mut encode, mut decode) = (quote!(), quote!(), quote!());
-    let mut next = 0u32;
+fn of_enum(krate: &Path, name: &Ident, data: &syn::DataEnum) -> Result<Body> {
+    let (mut shape, mut encode, mut decode, mut hint) = (quote!(), quote!(), quote!(), quote!());
+    let enum_name = name.to_string();
+    let mut next = Some(0u32);
     let mut seen = std::collections::BTreeSet::new();
     for variant in &data.variants {
-        let tag = tag_of(variant)?.unwrap_or(next);
-        next = tag.wrapping_add(1);
+        let Some(tag) = tag_of(variant)?.or(next) else {
+            let why = "no number is left after the tag of the variant before: give it one";
+            return Err(Error::new_spanned(&variant.ident, why));
+        };
+        next = tag.checked_add(1);
         if !seen.insert(tag) {
             let why = format!("the tag {tag} stands for another variant already");
             return Err(Error::new_spanned(&variant.ident, why));
@@ -94,25 +111,28 @@ fn of_enum(krate: &Path, data: &syn::DataEnum) -> Result<Body> {
             }
         });
         let takes = takes(krate, &variant.fields, &names);
+        hint.extend(quote! {
+            Self::#name #pattern => 4 #(+ #krate::Wire::encoded_len_hint(#names))*,
+        });
         decode.extend(quote! {
             #tag => { #takes ::core::result::Result::Ok(Self::#name #pattern) }
         });
     }
-    if data.variants.is_empty() {
-        encode.extend(quote!(_ => ::core::unreachable!("a value of an empty enum"),));
-    }
+    // A reference to an enum without variants needs an arm, the enum does not.
+    let matched = if data.variants.is_empty() { quote!(*self) } else { quote!(self) };
     Ok(Body {
         shape,
-        encode: quote! { match self { #encode } },
+        encode: quote! { match #matched { #encode } },
         decode: quote! {
-            from.nested(|from| match from.u32()? {
+            match from.u32()? {
                 #decode
                 value => ::core::result::Result::Err(#krate::DecodeError::BadValue {
-                    what: "variant",
+                    what: #enum_name,
                     value: value as u64,
                 }),
-            })
+            }
         },
+        hint: quote! { match #matched { #hint } },
     })
 }
 
@@ -141,7 +161,8 @@ fn construct(fields: &Fields, names: &[Ident]) -> TokenStream {
 
 /// Statements that bring the fields into `shape`.
 fn shape_of(krate: &Path, fields: &Fields) -> Result<TokenStream> {
-    let mut out = quote!();
+    let count = fields.len() as u64;
+    let mut out = quote!(let shape = #krate::shape_join(shape, #count););
     for field in fields {
         if let Some(name) = &field.ident {
             let name = name.to_string();
@@ -158,44 +179,49 @@ fn shape_of(krate: &Path, fields: &Fields) -> Result<TokenStream> {
     Ok(out)
 }
 
+/// Hands each `#[wire(…)]` item of these attributes to `item`.
+fn each_item(
+    attributes: &[syn::Attribute],
+    mut item: impl FnMut(&ParseNestedMeta<'_>) -> Result<()>,
+) -> Result<()> {
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("wire")) {
+        attribute.parse_nested_meta(|meta| item(&meta))?;
+    }
+    Ok(())
+}
+
 fn is_recursive(field: &Field) -> Result<bool> {
     let mut recursive = false;
-    for attribute in field.attrs.iter().filter(|a| a.path().is_ident("wire")) {
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("recursive") {
-                return Err(meta.error("a field knows only #[wire(recursive)]"));
-            }
-            recursive = true;
-            Ok(())
-        })?;
-    }
+    each_item(&field.attrs, |meta| {
+        if !meta.path.is_ident("recursive") {
+            return Err(meta.error("a field knows only #[wire(recursive)]"));
+        }
+        recursive = true;
+        Ok(())
+    })?;
     Ok(recursive)
 }
 
 fn tag_of(variant: &syn::Variant) -> Result<Option<u32>> {
     let mut tag = None;
-    for attribute in variant.attrs.iter().filter(|a| a.path().is_ident("wire")) {
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("tag") {
-                return Err(meta.error("a variant knows only #[wire(tag = NUMBER)]"));
-            }
-            tag = Some(meta.value()?.parse::<LitInt>()?.base10_parse()?);
-            Ok(())
-        })?;
-    }
+    each_item(&variant.attrs, |meta| {
+        if !meta.path.is_ident("tag") {
+            return Err(meta.error("a variant knows only #[wire(tag = NUMBER)]"));
+        }
+        tag = Some(meta.value()?.parse::<LitInt>()?.base10_parse()?);
+        Ok(())
+    })?;
     Ok(tag)
 }
 
 fn crate_path(input: &DeriveInput) -> Result<Path> {
-    let mut path = parse_quote!(::petasos::wire);
-    for attribute in input.attrs.iter().filter(|a| a.path().is_ident("wire")) {
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("crate") {
-                return Err(meta.error("a type knows only #[wire(crate = \"path\")]"));
-            }
-            path = meta.value()?.parse::<LitStr>()?.parse()?;
-            Ok(())
-        })?;
-    }
-    Ok(path)
+    let mut path = None;
+    each_item(&input.attrs, |meta| {
+        if !meta.path.is_ident("crate") {
+            return Err(meta.error("a type knows only #[wire(crate = \"path\")]"));
+        }
+        path = Some(meta.value()?.parse::<LitStr>()?.parse()?);
+        Ok(())
+    })?;
+    path.map_or_else(|| paths::wire(input.ident.span()), Ok)
 }

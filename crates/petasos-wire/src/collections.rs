@@ -1,10 +1,7 @@
-//! Sequences, maps, options, results, tuples.
+//! Sequences, options, results, tuples.
 
 use crate::{DecodeError, Decoder, Encoder, Format, Wire, hash_name, shape_join};
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    hash::{BuildHasher, Hash},
-};
+use std::{collections::VecDeque, marker::PhantomData};
 
 impl<T: Wire> Wire for Vec<T> {
     const SHAPE: u64 = shape_join(hash_name("sequence"), T::SHAPE);
@@ -20,27 +17,34 @@ impl<T: Wire> Wire for Vec<T> {
         let count = from.count()?;
         from.nested(|from| T::decode_all(count, from))
     }
+
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        8 + size_of_val::<[T]>(self)
+    }
 }
 
-/// Like a vector of its elements.
-macro_rules! like_vec {
-    ($($t:ty where $bound:path),*) => {$(
-        impl<T: Wire + $bound> Wire for $t {
-            const SHAPE: u64 = <Vec<T>>::SHAPE;
-            fn encode<F: Format>(&self, out: &mut Encoder<'_, F>) {
-                out.count(self.len());
-                for value in self.iter() {
-                    value.encode(out);
-                }
-            }
-            fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-                Ok(<Vec<T>>::decode(from)?.into_iter().collect())
-            }
+/// As a `Vec`.
+impl<T: Wire> Wire for VecDeque<T> {
+    const SHAPE: u64 = <Vec<T>>::SHAPE;
+
+    fn encode<F: Format>(&self, out: &mut Encoder<'_, F>) {
+        out.count(self.len());
+        for value in self {
+            value.encode(out);
         }
-    )*};
-}
-like_vec!(VecDeque<T> where Sized, BTreeSet<T> where Ord);
+    }
 
+    fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
+        <Vec<T>>::decode(from).map(VecDeque::from)
+    }
+
+    fn encoded_len_hint(&self) -> usize {
+        8 + size_of::<T>().saturating_mul(self.len())
+    }
+}
+
+/// As a `Vec`.
 impl<T: Wire> Wire for Box<[T]> {
     const SHAPE: u64 = <Vec<T>>::SHAPE;
 
@@ -51,6 +55,11 @@ impl<T: Wire> Wire for Box<[T]> {
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
         <Vec<T>>::decode(from).map(Vec::into_boxed_slice)
+    }
+
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        8 + size_of_val::<[T]>(self)
     }
 }
 
@@ -65,9 +74,17 @@ impl<T: Wire, const N: usize> Wire for [T; N] {
 
     #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        let values = from.nested(|from| T::decode_all(N, from))?;
-        let short = DecodeError::Short { wanted: N as u64, left: values.len() as u64 };
-        values.try_into().map_err(|_| short)
+        T::decode_array(from)
+    }
+
+    #[inline]
+    fn encode_all<F: Format>(values: &[Self], out: &mut Encoder<'_, F>) {
+        if F::XDR {
+            // An array of bytes has its padding each.
+            values.iter().for_each(|value| value.encode(out));
+        } else {
+            T::encode_all(values.as_flattened(), out);
+        }
     }
 }
 
@@ -83,6 +100,11 @@ impl<T: Wire> Wire for Box<T> {
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Box<T>, DecodeError> {
         from.charge(1, size_of::<T>())?;
         from.nested(T::decode).map(Box::new)
+    }
+
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        (**self).encoded_len_hint()
     }
 }
 
@@ -100,7 +122,12 @@ impl<T: Wire> Wire for Option<T> {
 
     #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Option<T>, DecodeError> {
-        if bool::decode(from)? { from.nested(T::decode).map(Some) } else { Ok(None) }
+        if bool::decode(from)? { T::decode(from).map(Some) } else { Ok(None) }
+    }
+
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        4 + self.as_ref().map_or(0, T::encoded_len_hint)
     }
 }
 
@@ -119,53 +146,12 @@ impl<T: Wire, E: Wire> Wire for Result<T, E> {
 
     #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        if bool::decode(from)? {
-            from.nested(E::decode).map(Err)
-        } else {
-            from.nested(T::decode).map(Ok)
-        }
-    }
-}
-
-/// The pairs of a map, after their count.
-fn pairs<F: Format, K: Wire, V: Wire>(
-    from: &mut Decoder<'_, F>,
-) -> Result<Vec<(K, V)>, DecodeError> {
-    let count = from.count()?;
-    // Once for the pairs, once for the map that is made of them.
-    from.charge(count, size_of::<(K, V)>())?;
-    from.nested(|from| <(K, V)>::decode_all(count, from))
-}
-
-impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
-    const SHAPE: u64 = shape_join(shape_join(hash_name("map"), K::SHAPE), V::SHAPE);
-
-    fn encode<F: Format>(&self, out: &mut Encoder<'_, F>) {
-        out.count(self.len());
-        for (key, value) in self {
-            key.encode(out);
-            value.encode(out);
-        }
+        if bool::decode(from)? { E::decode(from).map(Err) } else { T::decode(from).map(Ok) }
     }
 
-    fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        Ok(pairs(from)?.into_iter().collect())
-    }
-}
-
-impl<K: Wire + Eq + Hash, V: Wire, S: BuildHasher + Default> Wire for HashMap<K, V, S> {
-    const SHAPE: u64 = shape_join(shape_join(hash_name("map"), K::SHAPE), V::SHAPE);
-
-    fn encode<F: Format>(&self, out: &mut Encoder<'_, F>) {
-        out.count(self.len());
-        for (key, value) in self {
-            key.encode(out);
-            value.encode(out);
-        }
-    }
-
-    fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        Ok(pairs(from)?.into_iter().collect())
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        4 + self.as_ref().map_or_else(E::encoded_len_hint, T::encoded_len_hint)
     }
 }
 
@@ -185,6 +171,10 @@ macro_rules! tuple {
             fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
                 Ok(($($t::decode(from)?,)+))
             }
+            #[inline]
+            fn encoded_len_hint(&self) -> usize {
+                0 $(+ self.$at.encoded_len_hint())+
+            }
         }
     };
 }
@@ -196,3 +186,14 @@ tuple!(A 0, B 1, C 2, D 3, E 4);
 tuple!(A 0, B 1, C 2, D 3, E 4, G 5);
 tuple!(A 0, B 1, C 2, D 3, E 4, G 5, H 6);
 tuple!(A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7);
+
+/// Nothing, whatever the type that it stands for.
+impl<T: ?Sized> Wire for PhantomData<T> {
+    const SHAPE: u64 = <()>::SHAPE;
+    #[inline]
+    fn encode<F: Format>(&self, _: &mut Encoder<'_, F>) {}
+    #[inline]
+    fn decode<F: Format>(_: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
+        Ok(PhantomData)
+    }
+}

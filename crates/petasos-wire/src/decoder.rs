@@ -6,18 +6,18 @@ use std::marker::PhantomData;
 /// How much decoding may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of memory that decoded values may take together.
+    /// Bytes of memory that decoding may allocate, in total.
     pub memory: usize,
-    /// Levels of nesting.
+    /// Levels of vectors, boxes and maps in each other.
     pub depth: u32,
 }
 
 impl Limits {
-    /// The default for an input of so many bytes: 4 KiB and 32 times the input, 64 levels.
+    /// The default for an input of `len` bytes: 64 KiB and 32 times the input, 64 levels.
     #[inline]
     #[must_use]
     pub fn for_input(len: usize) -> Limits {
-        Limits { memory: len.saturating_mul(32).saturating_add(4096), depth: 64 }
+        Limits { memory: len.saturating_mul(32).saturating_add(64 << 10), depth: 64 }
     }
 }
 
@@ -47,10 +47,7 @@ impl<'a, F: Format> Decoder<'a, F> {
     /// Bytes as they are.
     #[inline]
     pub fn raw(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) = self
-            .rest
-            .split_at_checked(len)
-            .ok_or(DecodeError::Short { wanted: len as u64, left: self.rest.len() as u64 })?;
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or_else(|| self.short(len))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -58,10 +55,7 @@ impl<'a, F: Format> Decoder<'a, F> {
     /// Bytes as they are, so many as the array holds.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (taken, rest) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or(DecodeError::Short { wanted: N as u64, left: self.rest.len() as u64 })?;
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| self.short(N))?;
         self.rest = rest;
         Ok(*taken)
     }
@@ -103,6 +97,21 @@ impl<'a, F: Format> Decoder<'a, F> {
         self.opaque_fixed(len)
     }
 
+    /// Makes sure that `count` elements can be in what is left: each takes a byte at least, but
+    /// those that have no size.
+    #[inline]
+    pub fn expect_elements<T>(&self, count: usize) -> Result<(), DecodeError> {
+        if size_of::<T>() > 0 && count > self.rest.len() {
+            return Err(self.short(count));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn short(&self, wanted: usize) -> DecodeError {
+        DecodeError::Short { wanted: wanted as u64, left: self.rest.len() as u64 }
+    }
+
     /// Takes the memory of `count` things of `size` bytes (at least one each) off the limit.
     /// To be called before it is allocated.
     #[inline]
@@ -119,7 +128,8 @@ impl<'a, F: Format> Decoder<'a, F> {
         }
     }
 
-    /// Decodes something nested in a value: one level deeper.
+    /// Decodes what lies behind a pointer in a value: one level deeper. Whatever can contain its
+    /// own type has to come through here, or the bytes decide how deep the stack gets.
     #[inline]
     pub fn nested<T>(
         &mut self,

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// More bytes were wanted than there are.
+    /// More bytes were wanted than there are. For a count of elements: at least so many.
     #[error("{wanted} bytes were wanted, {left} are left")]
     Short {
         /// Bytes wanted.
@@ -23,7 +23,7 @@ pub enum DecodeError {
         /// Bytes of memory still allowed.
         left: u64,
     },
-    /// Nested too deep.
+    /// Vectors, boxes and maps in each other, deeper than [`Limits::depth`](crate::Limits::depth).
     #[error("nested deeper than allowed")]
     TooDeep,
     /// A number that the type does not have.
@@ -34,6 +34,9 @@ pub enum DecodeError {
         /// What it was.
         value: u64,
     },
+    /// A map or a set that has a key twice.
+    #[error("a key comes twice")]
+    DuplicateKey,
     /// Text that is not UTF-8.
     #[error("text is not UTF-8")]
     NotUtf8,

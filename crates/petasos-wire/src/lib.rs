@@ -7,10 +7,24 @@
 //!
 //! `#[derive(Wire)]` (from `petasos-macros`, or the face crate) makes structures and enums travel.
 //!
-//! Bytes from outside are hostile. Decoding never panics, checks every length against what is
-//! left before it allocates, checks padding, UTF-8 and ranges, refuses bytes left over, and keeps
-//! what it allocates within a [`Limits`]: by default 32 bytes of memory for a byte of input, and
-//! 64 levels of nesting.
+//! ```
+//! use petasos_macros::Wire;
+//! use petasos_wire::{Encoding, from_bytes, to_vec};
+//!
+//! #[derive(Wire, Debug, PartialEq)]
+//! struct Particle { id: u64, at: [f64; 3], name: Option<String> }
+//!
+//! let particle = Particle { id: 7, at: [0.0, 1.0, 2.0], name: Some("muon".into()) };
+//! let bytes = to_vec(Encoding::Xdr, &particle);
+//! assert_eq!(from_bytes::<Particle>(Encoding::Xdr, &bytes)?, particle);
+//! # Ok::<(), petasos_wire::DecodeError>(())
+//! ```
+//!
+//! Bytes from outside are hostile. Decoding never panics, checks padding, UTF-8, ranges and
+//! duplicate keys, and refuses bytes left over. A count of elements is checked before anything is
+//! allocated for them: there must be a byte left for each (elements of no size excepted), and
+//! their memory is taken off an allowance, the [`Limits`] of the whole decode. By default that is
+//! 32 bytes for a byte of input and 64 KiB, and 64 levels of vectors, boxes and maps in each other.
 //!
 //! [`Wire::SHAPE`] is a hash of a type's structure, by which two programs notice that they mean
 //! different things by one name.
@@ -22,6 +36,7 @@ mod collections;
 mod decoder;
 mod encoder;
 mod error;
+mod maps;
 mod scalars;
 mod shape;
 mod text;
@@ -35,6 +50,8 @@ pub use error::DecodeError;
 pub use shape::{hash_name, shape_join};
 
 /// A value that can travel.
+///
+/// A type that is not zero-sized takes at least one byte: counts are checked by that.
 pub trait Wire: Sized {
     /// A hash of the type's structure: field names, variant names, types, in order.
     const SHAPE: u64;
@@ -45,8 +62,15 @@ pub trait Wire: Sized {
     /// Takes a value off the front.
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError>;
 
-    /// Appends many values, without their count. Types that are plain bytes do better than one by
-    /// one.
+    /// About how many bytes [`Wire::encode`] will append: only to reserve room for them.
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        size_of::<Self>()
+    }
+
+    /// Appends many values, without their count. Plain numbers do it as one copy.
+    #[doc(hidden)]
+    #[inline]
     fn encode_all<F: Format>(values: &[Self], out: &mut Encoder<'_, F>) {
         for value in values {
             value.encode(out);
@@ -54,16 +78,37 @@ pub trait Wire: Sized {
     }
 
     /// Takes `count` values off the front, a count that nobody checked yet.
+    #[doc(hidden)]
+    #[inline]
     fn decode_all<F: Format>(
         count: usize,
         from: &mut Decoder<'_, F>,
     ) -> Result<Vec<Self>, DecodeError> {
+        from.expect_elements::<Self>(count)?;
         from.charge(count, size_of::<Self>())?;
-        let mut values = Vec::with_capacity(count.min(from.remaining().max(64)));
+        let mut values = Vec::with_capacity(count);
         for _ in 0..count {
             values.push(Self::decode(from)?);
         }
         Ok(values)
+    }
+
+    /// Takes `N` values off the front, without a detour over the heap.
+    #[doc(hidden)]
+    #[inline]
+    fn decode_array<const N: usize, F: Format>(
+        from: &mut Decoder<'_, F>,
+    ) -> Result<[Self; N], DecodeError> {
+        from.expect_elements::<Self>(N)?;
+        let mut failed = None;
+        let values: [Option<Self>; N] = std::array::from_fn(|_| match failed {
+            None => Self::decode(from).map_err(|error| failed = Some(error)).ok(),
+            Some(_) => None,
+        });
+        match failed {
+            None => Ok(values.map(|value| value.expect("nothing failed"))),
+            Some(error) => Err(error),
+        }
     }
 }
 
@@ -104,6 +149,9 @@ pub enum Encoding {
 }
 
 /// The value as bytes.
+///
+/// # Panics
+/// If a sequence or text in it has more than 2^32 - 1 elements or bytes: see [`Encoder::count`].
 #[must_use]
 pub fn to_vec<T: Wire>(encoding: Encoding, value: &T) -> Vec<u8> {
     let mut out = Vec::new();
@@ -111,9 +159,13 @@ pub fn to_vec<T: Wire>(encoding: Encoding, value: &T) -> Vec<u8> {
     out
 }
 
-/// Appends the value to `out`.
+/// Appends the value to `out`, after what is there already, such as a header.
+///
+/// # Panics
+/// As [`to_vec`].
 #[inline]
 pub fn encode_into<T: Wire>(encoding: Encoding, value: &T, out: &mut Vec<u8>) {
+    out.reserve(value.encoded_len_hint());
     match encoding {
         Encoding::Native => value.encode(&mut Encoder::<Native>::new(out)),
         Encoding::Xdr => value.encode(&mut Encoder::<Xdr>::new(out)),

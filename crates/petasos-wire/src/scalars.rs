@@ -1,9 +1,13 @@
 //! Numbers, truth values, units of time.
 
-use crate::{DecodeError, Decoder, Encoder, Format, Wire, hash_name};
+use crate::{DecodeError, Decoder, Encoder, Format, Limits, Wire, hash_name};
 use std::time::Duration;
+use zerocopy::IntoBytes;
 
-/// Numbers of 4 and 8 bytes: the same size in both encodings, so that many are one copy.
+/// How many numbers are converted at a time, in a buffer that stays in the first-level cache.
+const BLOCK: usize = 64;
+
+/// Numbers of 4 and 8 bytes: the same size in both encodings.
 macro_rules! word {
     ($($t:ty),*) => {$(
         impl Wire for $t {
@@ -20,17 +24,41 @@ macro_rules! word {
                 Ok(if F::XDR { <$t>::from_be_bytes(bytes) } else { <$t>::from_le_bytes(bytes) })
             }
 
+            fn encode_all<F: Format>(values: &[Self], out: &mut Encoder<'_, F>) {
+                if !F::XDR && cfg!(target_endian = "little") {
+                    return out.raw(values.as_bytes());
+                }
+                let mut bytes = [[0; size_of::<$t>()]; BLOCK];
+                for block in values.chunks(BLOCK) {
+                    for (to, value) in bytes.iter_mut().zip(block) {
+                        *to = if F::XDR { value.to_be_bytes() } else { value.to_le_bytes() };
+                    }
+                    out.raw(bytes[..block.len()].as_flattened());
+                }
+            }
+
             fn decode_all<F: Format>(
                 count: usize,
                 from: &mut Decoder<'_, F>,
             ) -> Result<Vec<Self>, DecodeError> {
                 let bytes = from.raw(count.saturating_mul(size_of::<Self>()))?;
                 from.charge(count, size_of::<Self>())?;
-                let (chunks, _) = bytes.as_chunks();
-                let value = |c: &[u8; size_of::<$t>()]| {
-                    if F::XDR { <$t>::from_be_bytes(*c) } else { <$t>::from_le_bytes(*c) }
+                let value = |bytes: &[u8; size_of::<$t>()]| {
+                    if F::XDR { <$t>::from_be_bytes(*bytes) } else { <$t>::from_le_bytes(*bytes) }
                 };
-                Ok(chunks.iter().map(value).collect())
+                Ok(bytes.as_chunks().0.iter().map(value).collect())
+            }
+
+            #[inline]
+            fn decode_array<const N: usize, F: Format>(
+                from: &mut Decoder<'_, F>,
+            ) -> Result<[Self; N], DecodeError> {
+                let bytes = from.raw(N * size_of::<Self>())?;
+                let bytes: &[[u8; size_of::<$t>()]; N] =
+                    bytes.as_chunks().0.first_chunk().expect("as long as asked for");
+                Ok(std::array::from_fn(|at| {
+                    if F::XDR { <$t>::from_be_bytes(bytes[at]) } else { <$t>::from_le_bytes(bytes[at]) }
+                }))
             }
         }
     )*};
@@ -58,10 +86,35 @@ macro_rules! small {
                     return Ok(<$t>::from_le_bytes(from.array()?));
                 }
                 let wide = <$wide>::decode(from)?;
-                <$t>::try_from(wide).map_err(|_| DecodeError::BadValue {
-                    what: stringify!($t),
-                    value: wide as u64,
-                })
+                let bad = DecodeError::BadValue { what: stringify!($t), value: wide as u64 };
+                <$t>::try_from(wide).map_err(|_| bad)
+            }
+
+            fn encode_all<F: Format>(values: &[Self], out: &mut Encoder<'_, F>) {
+                if !F::XDR && cfg!(target_endian = "little") {
+                    out.raw(values.as_bytes());
+                } else {
+                    values.iter().for_each(|value| value.encode(out));
+                }
+            }
+
+            fn decode_all<F: Format>(
+                count: usize,
+                from: &mut Decoder<'_, F>,
+            ) -> Result<Vec<Self>, DecodeError> {
+                let wire = if F::XDR { 4 } else { size_of::<Self>() };
+                let bytes = from.raw(count.saturating_mul(wire))?;
+                from.charge(count, size_of::<Self>())?;
+                if F::XDR {
+                    let mut wide = Decoder::<F>::new(bytes, Limits { memory: 0, depth: 0 });
+                    let mut values = Vec::with_capacity(count);
+                    for _ in 0..count {
+                        values.push(<$t>::decode(&mut wide)?);
+                    }
+                    return Ok(values);
+                }
+                let values = bytes.as_chunks().0.iter();
+                Ok(values.map(|bytes| <$t>::from_le_bytes(*bytes)).collect())
             }
         }
     )*};
@@ -100,6 +153,14 @@ impl Wire for u8 {
         let bytes = from.opaque_fixed(count)?;
         from.charge(count, 1)?;
         Ok(bytes.to_vec())
+    }
+
+    #[inline]
+    fn decode_array<const N: usize, F: Format>(
+        from: &mut Decoder<'_, F>,
+    ) -> Result<[u8; N], DecodeError> {
+        let bytes = from.opaque_fixed(N)?;
+        Ok(*bytes.first_chunk().expect("as long as asked for"))
     }
 }
 
@@ -150,7 +211,7 @@ impl Wire for bool {
 
     #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<bool, DecodeError> {
-        match u8::decode(from)? {
+        match if F::XDR { from.u32()? } else { u32::from(u8::decode(from)?) } {
             0 => Ok(false),
             1 => Ok(true),
             value => Err(DecodeError::BadValue { what: "bool", value: u64::from(value) }),

@@ -4,9 +4,11 @@ use crate::{DecodeError, Decoder, Encoder, Format, Wire, hash_name};
 use bytes::Bytes;
 use std::sync::Arc;
 
-fn text<'a, F: Format>(from: &mut Decoder<'a, F>) -> Result<&'a str, DecodeError> {
+/// Text that the caller is about to copy, into an allocation with `overhead` bytes beside it.
+#[inline]
+fn text<'a, F: Format>(from: &mut Decoder<'a, F>, overhead: usize) -> Result<&'a str, DecodeError> {
     let bytes = from.opaque()?;
-    from.charge(bytes.len(), 1)?;
+    from.charge(bytes.len() + overhead, 1)?;
     std::str::from_utf8(bytes).map_err(|_| DecodeError::NotUtf8)
 }
 
@@ -21,7 +23,12 @@ impl Wire for String {
 
     #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<String, DecodeError> {
-        text(from).map(str::to_owned)
+        text(from, 0).map(str::to_owned)
+    }
+
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        8 + self.len()
     }
 }
 
@@ -34,7 +41,13 @@ impl Wire for Arc<str> {
     }
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Arc<str>, DecodeError> {
-        text(from).map(Arc::from)
+        // The two counters.
+        text(from, 2 * size_of::<usize>()).map(Arc::from)
+    }
+
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        8 + self.len()
     }
 }
 
@@ -50,6 +63,11 @@ impl Wire for Bytes {
     #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Bytes, DecodeError> {
         let count = from.count()?;
-        u8::decode_all(count, from).map(Bytes::from)
+        <u8 as Wire>::decode_all(count, from).map(Bytes::from)
+    }
+
+    #[inline]
+    fn encoded_len_hint(&self) -> usize {
+        8 + self.len()
     }
 }

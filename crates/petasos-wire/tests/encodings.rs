@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 const BOTH: [Encoding; 2] = [Encoding::Native, Encoding::Xdr];
 
 #[derive(Wire, Clone, Debug, PartialEq)]
-#[wire(crate = "petasos_wire")]
 struct Animal {
     name: String,
     legs: u8,
@@ -21,7 +20,6 @@ struct Animal {
 }
 
 #[derive(Wire, Clone, Debug, PartialEq)]
-#[wire(crate = "petasos_wire")]
 enum Food {
     Nothing,
     Hay(u32, bool),
@@ -34,7 +32,6 @@ enum Food {
 }
 
 #[derive(Wire, Clone, Debug, PartialEq)]
-#[wire(crate = "petasos_wire")]
 struct Chain<T> {
     link: T,
     #[wire(recursive)]
@@ -42,7 +39,6 @@ struct Chain<T> {
 }
 
 #[derive(Wire, Clone, Debug, PartialEq)]
-#[wire(crate = "petasos_wire")]
 struct Unit;
 
 fn food() -> impl Strategy<Value = Food> {

@@ -1,0 +1,32 @@
+//! Where generated code finds what it calls, in the crate that it is generated for.
+
+use proc_macro_crate::{Error as Missing, FoundCrate, crate_name};
+use proc_macro2::{Ident, Span};
+use syn::{Error, Path, Result, parse_quote};
+
+/// The path of `petasos-wire`: the crate itself, or the module of the face crate, whichever the
+/// user depends on, under whatever name.
+pub(crate) fn wire(used_at: Span) -> Result<Path> {
+    if let Ok(name) = dependency("petasos-wire", used_at) {
+        return Ok(parse_quote!(::#name));
+    }
+    match dependency("petasos", used_at) {
+        Ok(name) => Ok(parse_quote!(::#name::wire)),
+        Err(Missing::CrateNotFound { .. }) => {
+            let why = "neither `petasos` nor `petasos-wire` is a dependency of this crate: \
+                       add one of them, or say where it is with #[wire(crate = \"path\")]";
+            Err(Error::new(used_at, why))
+        }
+        // No manifest that can be read: not built by cargo.
+        Err(_) => Ok(parse_quote!(::petasos_wire)),
+    }
+}
+
+fn dependency(package: &str, used_at: Span) -> std::result::Result<Ident, Missing> {
+    let name = match crate_name(package)? {
+        FoundCrate::Name(name) => name,
+        // In its own tests and examples.
+        FoundCrate::Itself => package.replace('-', "_"),
+    };
+    Ok(Ident::new(&name, used_at))
+}
