@@ -98,7 +98,7 @@ pub fn closing_under_fire(w: &mut World) {
             }
         });
         let mut random = Random::new(8);
-        let mut drive = |owner: &mut dyn Endpoint, micros: usize| {
+        let drive = |owner: &mut dyn Endpoint, micros: usize| {
             let begin = Instant::now();
             while begin.elapsed() < Duration::from_micros(micros as u64) {
                 owner.progress(fixture.now(), 16, &mut Vec::new());

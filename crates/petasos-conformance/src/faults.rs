@@ -234,6 +234,7 @@ pub fn others_are_served(w: &mut World) {
 /// Random operations while peers are lost at random: each completes once.
 pub fn random_losses(w: &mut World) {
     for seed in 0..8 {
+        w.remark(&format!("seed {seed}"));
         let nodes: Vec<Node> = (0..3)
             .map(|i| {
                 let address = w.fixture().fresh();

@@ -276,3 +276,58 @@ impl Endpoint for Faulty {
         self.inner.release(remote);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_fabric::Clock;
+    use petasos_self::Local;
+
+    fn open() -> Box<dyn Endpoint> {
+        let any = Address::parse("self://*").unwrap();
+        Box::new(Local::open(&any).unwrap())
+    }
+
+    /// Refusals, empty passes and late messages of so many rounds.
+    fn outcome(seed: u64) -> (u32, u32, u32) {
+        let clock = Clock::start();
+        let (mut a, mut b) = (Faulty::new(open(), Faults::GENTLE, seed), open());
+        let peer = b.resolve(&a.address().clone(), Duration::from_secs(1)).unwrap();
+        let back = a.resolve(&b.address().clone(), Duration::from_secs(1)).unwrap();
+        let (mut refused, mut empty, mut late) = (0, 0, 0);
+        for _ in 0..200 {
+            b.inject(peer, &[b"x"]).unwrap();
+            let mut events = Vec::new();
+            empty += u32::from(!a.progress(clock.now(), 64, &mut events));
+            late += u32::from(!a.held.is_empty());
+            refused += u32::from(a.inject(back, &[b"y"]) == Err(InjectError::Full));
+        }
+        (refused, empty, late)
+    }
+
+    #[test]
+    fn a_seed_repeats_its_faults() {
+        assert_eq!(outcome(5), outcome(5));
+        assert_ne!(outcome(5), outcome(6));
+        let (refused, empty, late) = outcome(5);
+        assert!(refused > 10 && empty > 5 && late > 10, "{refused} {empty} {late}");
+    }
+
+    #[test]
+    fn a_lost_peer_looks_lost() {
+        let clock = Clock::start();
+        let quiet = Faults { delay: 0, refuse: 0, partial: 0, lose: 0 };
+        let (mut a, b) = (Faulty::new(open(), quiet, 1), open());
+        let peer = a.resolve(&b.address().clone(), Duration::from_secs(1)).unwrap();
+        a.progress(clock.now(), 8, &mut Vec::new());
+        a.lose(peer);
+        let state = a.peer(peer).map(|info| info.state);
+        assert_eq!(state, Some(PeerState::Lost(LostReason::Forgotten)));
+        assert_eq!(a.inject(peer, &[b"x"]), Err(InjectError::PeerLost));
+        let mut events = Vec::new();
+        a.progress(clock.now(), 8, &mut events);
+        assert!(matches!(events[..], [Event::PeerLost { peer: p, .. }] if p == peer), "{events:?}");
+        a.forget(peer);
+        assert!(a.peer(peer).is_none());
+    }
+}

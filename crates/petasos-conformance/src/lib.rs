@@ -44,6 +44,7 @@
 
 #![forbid(unsafe_code)]
 
+mod actions;
 pub mod faulty;
 pub mod fixture;
 pub mod ledger;
@@ -54,6 +55,7 @@ pub mod atomics;
 pub mod concurrent;
 pub mod driving;
 pub mod faults;
+pub mod keys;
 pub mod lifecycle;
 pub mod long;
 pub mod memory;
@@ -113,9 +115,9 @@ macro_rules! probes {
                 cancelled_receive, unexpected_while_messages_flow;
             long: whole_bodies, parts_of_bodies, discarded, any_order, headers, only_once,
                 cancelled_by_its_sender, cancelled_by_its_receiver;
-            remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree, rights,
-                garbage_keys, closed_regions, closing_waits_for_access, put_with_event,
-                third_party, passive_target, own_memory, large, ordered, unsupported;
+            remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,
+                put_with_event, passive_target, own_memory, large, ordered, unsupported;
+            keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             lifecycle: late_peer, peer_that_never_comes, one_handle, wrong_scheme, killed_peer,

@@ -7,6 +7,7 @@ use crate::{
 use petasos_fabric::{
     Done, InjectError, Lease, Level, OpErrorKind, Operation, Payload, Peer, Token,
 };
+use std::time::Duration;
 
 /// One message each way, and the handle that came with it answers.
 pub fn hello(w: &mut World) {
@@ -153,34 +154,42 @@ pub fn many_peers(w: &mut World) {
 }
 
 /// A receiver that does not drive itself makes `inject` say `Full`; then it says when there is
-/// room, and nothing is lost or doubled.
+/// room, and nothing is lost or doubled. With messages that need a buffer, and with short ones.
 pub fn back_pressure(w: &mut World) {
-    let (a, b, ab, _) = w.pair();
-    w[b].frozen = true;
-    let len = w.capabilities(a).limits.max_inject.min(1000);
-    let mut count = 0u32;
-    let mut refused = 0;
-    // Past any transport's buffers: 400 MB.
-    while refused < 3 && count < 400_000 {
-        match w.try_inject(a, ab, &[&numbered(count, len)]) {
-            Ok(()) => count += 1,
-            Err(InjectError::Full) => {
-                w.run_for(std::time::Duration::from_millis(5));
-                refused += 1;
+    let longer = w.open();
+    let longer = w.capabilities(longer).limits.max_inject.min(1000);
+    // Past any transport's buffers.
+    for (len, most) in [(longer, 400_000), (16, 2_000_000)] {
+        let (a, b, ab, _) = w.pair();
+        w[b].frozen = true;
+        let (mut count, mut refused) = (0u32, 0);
+        while refused < 3 && count < most {
+            match w.try_inject(a, ab, &[&numbered(count, len)]) {
+                Ok(()) => count += 1,
+                Err(InjectError::Full) => {
+                    w.run_for(Duration::from_millis(5));
+                    refused += 1;
+                }
+                Err(error) => w.fail(&error.to_string()),
             }
-            Err(error) => w.fail(&error.to_string()),
         }
+        assert!(refused > 0, "{count} messages of {len} bytes are held somewhere");
+        // What is submitted waits, and comes after.
+        let waiting = w.send(a, ab, &numbered(count, len));
+        // Nothing overtakes it: not even when there is room before the sender knows.
+        (w[a].frozen, w[b].frozen) = (true, false);
+        w.run_for(Duration::from_millis(2));
+        if w.try_inject(a, ab, &[&numbered(count + 1, len)]) == Ok(()) {
+            count += 1;
+        }
+        w[a].frozen = false;
+        for i in 0..=count {
+            assert_eq!(number(&w.message(b).1), i);
+        }
+        w.ok(a, waiting);
+        w.inject(a, ab, &numbered(count + 1, len));
+        assert_eq!(number(&w.message(b).1), count + 1);
     }
-    assert!(refused > 0, "{count} messages of {len} bytes are held somewhere");
-    // What is submitted waits, and comes after.
-    let waiting = w.send(a, ab, &numbered(count, len));
-    w[b].frozen = false;
-    for i in 0..=count {
-        assert_eq!(number(&w.message(b).1), i);
-    }
-    w.ok(a, waiting);
-    w.inject(a, ab, &numbered(count + 1, len));
-    assert_eq!(number(&w.message(b).1), count + 1);
 }
 
 /// A receiver that keeps its leases stops receiving, at the limit; and goes on when it lets go.
@@ -196,7 +205,7 @@ pub fn leases_hoarded(w: &mut World) {
     let tokens: Vec<Token> = (0..count).map(|i| w.send(a, ab, &numbered(i, len))).collect();
     let held = |w: &World| w[b].hoard.as_ref().map_or(0, Vec::len);
     w.until("all leases are lent", |w| held(w) >= limits.max_leases);
-    w.run_for(std::time::Duration::from_millis(20));
+    w.run_for(Duration::from_millis(20));
     assert_eq!(held(w), limits.max_leases, "more than max_leases are out");
     let mut seen = 0;
     while seen < count {

@@ -63,6 +63,7 @@ pub struct Mix {
 /// The whole of it: some seeds without losses.
 pub fn random_operations(w: &mut World) {
     for seed in 0..6 {
+        w.remark(&format!("seed {seed}"));
         let nodes: Vec<Node> = (0..3).map(|_| w.open()).collect();
         Mix::new(w, nodes.clone(), seed, false).run(w, 400);
         settle(w, &nodes);
