@@ -1,1 +1,57 @@
-//! Remote procedure calls with bulk data over any fabric
+//! Remote calls with bulk data, over any transport of the fabric.
+//!
+//! An [`Engine`] belongs to one thread and drives one endpoint. It calls ([`Engine::target`],
+//! then [`Target::call`]), it serves ([`Engine::register`]), and it moves large data
+//! ([`Engine::bulk`] at the side that has the memory, [`Engine::open`] at the side that moves).
+//! Services are best written as traits with `#[service]` (the `petasos` crate); what that makes
+//! stands on the layer here, which plug-ins and bindings can use directly.
+//!
+//! * A small call is one message each way. Arguments and results of any size are allowed: what
+//!   does not fit is fetched by the other side, unseen.
+//! * Every call has a deadline, which travels with it; the target drops the handler's future when
+//!   it is over. Dropping a call's future cancels the call, here and there.
+//! * Every call ends exactly once: with its result, or with a [`CallError`] that names the peer
+//!   and the method.
+//! * Memory lent for bulk transfer belongs to the engine until the network has let go of it, also
+//!   when futures are dropped or forgotten.
+//! * Nothing is unbounded: the target says how many calls it takes from a caller at a time, the
+//!   caller queues so many beyond, and then it is `Busy`.
+
+#![forbid(unsafe_code)]
+
+mod bulk;
+mod call;
+mod clock;
+mod config;
+mod context;
+mod engine;
+mod error;
+mod inbound;
+mod inner;
+mod memory;
+mod method;
+mod operation;
+mod overflow;
+mod peers;
+mod stats;
+mod tasks;
+mod thread;
+mod timers;
+mod typed;
+mod wake;
+
+#[cfg(feature = "tokio")]
+pub mod tokio;
+
+pub use bulk::{Block, BlockStream, Bulk, BulkHandle, RemoteBulk, Sink};
+pub use call::{Call, CallOptions, Target};
+pub use config::{EngineConfig, Idle};
+pub use context::{Context, Incoming, Responder};
+pub use engine::Engine;
+pub use error::{BulkError, CallError, Failure};
+pub use inbound::{Handler, HandlerFuture, Reply};
+pub use memory::{Exported, RemoteMemory};
+pub use method::Method;
+pub use stats::{MethodStats, Stats, Usage};
+pub use thread::{EngineHandle, EngineThread, ThreadError};
+pub use typed::{TypedCall, serve};

@@ -114,3 +114,9 @@ impl From<Vec<u8>> for Slice {
         Region::from_vec(vec).whole()
     }
 }
+
+impl From<Region> for Slice {
+    fn from(region: Region) -> Slice {
+        region.whole()
+    }
+}

@@ -1,0 +1,110 @@
+//! The origin's side: memory, and the descriptor of it.
+
+use crate::{BulkError, inner::Inner, memory::Exported};
+use bytes::Bytes;
+use petasos_fabric::{Access, Slice};
+use petasos_macros::Wire;
+use std::rc::Rc;
+
+/// Pieces that one bulk descriptor may have.
+pub(crate) const MAX_PIECES: usize = 64;
+
+/// Local memory, in one piece or several, that others may read or write until this is dropped or
+/// closed. The pieces look contiguous to them.
+///
+/// It must live as long as others are to reach the memory: at least until the call is answered.
+/// When it is dropped, the engine keeps the memory until no access can land any more.
+#[derive(Debug)]
+pub struct Bulk {
+    exported: Vec<Exported>,
+    handle: BulkHandle,
+}
+
+/// A descriptor of bulk memory: an argument or result like others.
+#[derive(Clone, Debug, PartialEq, Eq, Wire)]
+#[wire(crate = "petasos_wire")]
+pub struct BulkHandle {
+    pub(super) pieces: Vec<Piece>,
+    /// The data itself, when it is small and only to be read.
+    pub(super) inline: Option<Bytes>,
+    pub(super) access: u8,
+}
+
+/// One piece of bulk memory.
+#[derive(Clone, Debug, PartialEq, Eq, Wire)]
+#[wire(crate = "petasos_wire")]
+pub(super) struct Piece {
+    pub(super) len: u64,
+    pub(super) key: Bytes,
+}
+
+impl Bulk {
+    pub(crate) fn new(
+        inner: &Rc<Inner>,
+        pieces: &[Slice],
+        access: Access,
+    ) -> Result<Bulk, BulkError> {
+        if pieces.len() > MAX_PIECES {
+            let (len, limit) = (pieces.len() as u64, MAX_PIECES as u64);
+            return Err(BulkError::TooLarge { len, limit });
+        }
+        let total: usize = pieces.iter().map(Slice::len).sum();
+        if access == Access::READ && total <= inner.config.bulk_inline {
+            let inline = pieces.iter().flat_map(Slice::to_vec).collect::<Vec<u8>>();
+            let inline = Some(Bytes::from(inline));
+            let handle = BulkHandle { pieces: Vec::new(), inline, access: access.bits() };
+            return Ok(Bulk { exported: Vec::new(), handle });
+        }
+        let mut handle = BulkHandle { pieces: Vec::new(), inline: None, access: access.bits() };
+        let mut exported = Vec::with_capacity(pieces.len());
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            let export = crate::memory::export(inner, piece, access)?;
+            let key = export.key().as_bytes().clone();
+            handle.pieces.push(Piece { len: piece.len() as u64, key });
+            exported.push(export);
+        }
+        Ok(Bulk { exported, handle })
+    }
+
+    /// What to send to those who shall move the data.
+    #[must_use]
+    pub fn handle(&self) -> BulkHandle {
+        self.handle.clone()
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.handle.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes it, and waits until no access can land any more: then the memory is one's own
+    /// again. Dropping the future leaves that to the engine.
+    pub async fn close(self) -> Result<(), BulkError> {
+        for exported in self.exported {
+            exported.close().await?;
+        }
+        Ok(())
+    }
+}
+
+impl BulkHandle {
+    /// Its length in bytes, as its maker says.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        let inline = self.inline.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        self.pieces.iter().fold(inline, |sum, piece| sum.saturating_add(piece.len))
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

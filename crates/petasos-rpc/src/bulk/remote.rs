@@ -1,0 +1,201 @@
+//! The target's side: moving the data.
+
+use super::{BlockStream, BulkHandle, Sink, descriptor::MAX_PIECES};
+use crate::{BulkError, inner::Inner, memory::Imported, operation::Pending};
+use bytes::Bytes;
+use petasos_fabric::{Access, Key, Level, Operation, Region, RemoteSpan, Slice};
+use smallvec::{SmallVec, smallvec};
+use std::rc::Rc;
+
+/// Somebody's bulk memory, open for transfers. Cheap to clone.
+///
+/// Each transfer owns the local memory that it works on, and gives it back when it is done.
+/// Dropping its future asks for its end; the engine keeps the memory until the network let go.
+#[derive(Clone, Debug)]
+pub struct RemoteBulk {
+    shared: Rc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    inner: Rc<Inner>,
+    pieces: SmallVec<[(u64, Imported); 1]>,
+    inline: Bytes,
+    len: u64,
+    access: Access,
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Pull,
+    Push,
+}
+
+impl RemoteBulk {
+    pub(crate) fn open(inner: &Rc<Inner>, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
+        if handle.pieces.len() > MAX_PIECES {
+            let (len, limit) = (handle.pieces.len() as u64, MAX_PIECES as u64);
+            return Err(BulkError::TooLarge { len, limit });
+        }
+        let mut pieces = SmallVec::new();
+        let mut len = 0u64;
+        for piece in &handle.pieces {
+            let imported = inner.import(&Key::from_bytes(piece.key.clone())?)?;
+            let bound = imported.remote.len;
+            let sum = len.checked_add(piece.len).filter(|_| piece.len <= bound);
+            len = sum.ok_or(BulkError::OutOfBounds { offset: 0, len: piece.len, bound })?;
+            pieces.push((piece.len, imported));
+        }
+        let inline = handle.inline.clone().unwrap_or_default();
+        if !inline.is_empty() {
+            len = inline.len() as u64;
+        }
+        let access = Access::from_bits(handle.access).unwrap_or(Access::NONE);
+        let inner = Rc::clone(inner);
+        Ok(RemoteBulk { shared: Rc::new(Shared { inner, pieces, inline, len, access }) })
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.shared.len
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What may be done with it.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.shared.access
+    }
+
+    /// Pulls `len` bytes from `offset` on into new memory. At most `EngineConfig::max_body`
+    /// bytes: larger data wants [`RemoteBulk::blocks`].
+    pub async fn pull(&self, offset: u64, len: u64) -> Result<Region, BulkError> {
+        let limit = self.shared.inner.config.max_body;
+        if len > limit {
+            return Err(BulkError::TooLarge { len, limit });
+        }
+        self.check(offset, len)?;
+        let region = Region::from_vec(vec![0; len as usize]);
+        self.pull_into(offset, region.whole()).await?;
+        Ok(region)
+    }
+
+    /// Pulls from `offset` on, as much as `into` holds.
+    pub async fn pull_into(&self, offset: u64, into: Slice) -> Result<Slice, BulkError> {
+        self.transfer(Way::Pull, offset, into)?.await
+    }
+
+    /// Pushes all of `from` to `offset`; complete when the origin's program would see it.
+    pub async fn push(&self, offset: u64, from: Slice) -> Result<Slice, BulkError> {
+        self.transfer(Way::Push, offset, from)?.await
+    }
+
+    /// All data in blocks of `block` bytes, `depth` of which are on the way at a time while one is
+    /// worked on. At most `depth + 1` blocks of memory are in use.
+    ///
+    /// # Panics
+    /// If `block` or `depth` is zero.
+    #[must_use]
+    pub fn blocks(&self, block: usize, depth: usize) -> BlockStream {
+        BlockStream::new(self.clone(), block, depth)
+    }
+
+    /// The other way: blocks that are pushed one after the other, `depth` at a time.
+    ///
+    /// # Panics
+    /// If `depth` is zero.
+    #[must_use]
+    pub fn sink(&self, depth: usize) -> Sink {
+        Sink::new(self.clone(), depth)
+    }
+
+    /// Starts a pull; the transfer is under way before the future is polled.
+    pub(super) fn start_pull(&self, offset: u64, into: Slice) -> Result<Transfer, BulkError> {
+        self.transfer(Way::Pull, offset, into)
+    }
+
+    /// Starts a push.
+    pub(super) fn start_push(&self, offset: u64, from: Slice) -> Result<Transfer, BulkError> {
+        self.transfer(Way::Push, offset, from)
+    }
+
+    fn check(&self, offset: u64, len: u64) -> Result<(), BulkError> {
+        let bound = self.shared.len;
+        let within = offset.checked_add(len).is_some_and(|end| end <= bound);
+        if within { Ok(()) } else { Err(BulkError::OutOfBounds { offset, len, bound }) }
+    }
+
+    fn transfer(&self, way: Way, offset: u64, memory: Slice) -> Result<Transfer, BulkError> {
+        self.check(offset, memory.len() as u64)?;
+        let shared = &self.shared;
+        let mut parts = SmallVec::new();
+        if !shared.inline.is_empty() {
+            if way == Way::Push {
+                return Err(BulkError::ReadOnly);
+            }
+            // Checked above: the offset is within data that is in memory.
+            let from = offset as usize;
+            memory.write(0, &shared.inline[from..from + memory.len()]);
+            return Ok(Transfer { parts, memory, next: 0 });
+        }
+        let (mut at, mut done) = (offset, 0);
+        for (len, imported) in &shared.pieces {
+            if at >= *len {
+                at -= *len;
+                continue;
+            }
+            if done == memory.len() {
+                break;
+            }
+            let part = (*len - at).min((memory.len() - done) as u64) as usize;
+            let local = smallvec![memory.part(done, part).expect("a part of the memory")];
+            let spans = smallvec![RemoteSpan { offset: at, len: part as u64 }];
+            let remote = imported.remote;
+            parts.push(shared.inner.operate(|token| match way {
+                Way::Pull => Operation::Get { token, remote, local, spans },
+                Way::Push => {
+                    let level = Level::Visible;
+                    Operation::Put { token, remote, local, spans, level, event: None }
+                }
+            }));
+            done += part;
+            at = 0;
+        }
+        Ok(Transfer { parts, memory, next: 0 })
+    }
+}
+
+/// A transfer under way: one operation a piece. Gives the memory back.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    parts: SmallVec<[Pending; 1]>,
+    memory: Slice,
+    next: usize,
+}
+
+impl Future for Transfer {
+    type Output = Result<Slice, BulkError>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        use std::task::Poll;
+        while self.next < self.parts.len() {
+            let next = self.next;
+            match std::pin::Pin::new(&mut self.parts[next]).poll(context) {
+                Poll::Ready(Ok(_)) => self.next += 1,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(self.memory.clone()))
+    }
+}

@@ -1,0 +1,121 @@
+//! Pipelines: blocks that come while others are worked on.
+
+use super::{RemoteBulk, remote::Transfer};
+use crate::BulkError;
+use petasos_fabric::{Region, Slice};
+use std::{cell::RefCell, collections::VecDeque, ops::Deref, rc::Rc};
+
+/// Blocks of bulk memory, in order, pulled ahead of their use.
+///
+/// Dropping it asks for the end of the pulls under way.
+#[derive(Debug)]
+pub struct BlockStream {
+    bulk: RemoteBulk,
+    block: usize,
+    depth: usize,
+    next: u64,
+    coming: VecDeque<(u64, Transfer)>,
+    spare: Rc<RefCell<Vec<Region>>>,
+}
+
+impl BlockStream {
+    pub(super) fn new(bulk: RemoteBulk, block: usize, depth: usize) -> BlockStream {
+        assert!(block > 0 && depth > 0, "blocks and depth must not be zero");
+        let (coming, spare) = (VecDeque::new(), Rc::default());
+        BlockStream { bulk, block, depth, next: 0, coming, spare }
+    }
+
+    /// The next block; `None` after the last. After an error, nothing more comes.
+    ///
+    /// Dropping the future loses nothing: the block comes with the next call.
+    pub async fn next(&mut self) -> Option<Result<Block, BulkError>> {
+        while self.coming.len() < self.depth && self.next < self.bulk.len() {
+            let len = (self.bulk.len() - self.next).min(self.block as u64) as usize;
+            let spare = self.spare.borrow_mut().pop();
+            let region = spare.unwrap_or_else(|| Region::from_vec(vec![0; self.block]));
+            let into = region.slice(0, len).expect("a block holds a block");
+            match self.bulk.start_pull(self.next, into) {
+                Ok(transfer) => self.coming.push_back((self.next, transfer)),
+                Err(error) => return Some(Err(self.fail(error))),
+            }
+            self.next += len as u64;
+        }
+        let (offset, transfer) = self.coming.front_mut()?;
+        let (offset, result) = (*offset, transfer.await);
+        self.coming.pop_front();
+        Some(match result {
+            Ok(memory) => Ok(Block { offset, memory, spare: Rc::clone(&self.spare) }),
+            Err(error) => Err(self.fail(error)),
+        })
+    }
+
+    fn fail(&mut self, error: BulkError) -> BulkError {
+        self.coming.clear();
+        self.next = self.bulk.len();
+        error
+    }
+}
+
+/// A block that has come. Its memory serves again when it is dropped.
+#[derive(Debug)]
+pub struct Block {
+    /// Where in the bulk memory it begins.
+    pub offset: u64,
+    memory: Slice,
+    spare: Rc<RefCell<Vec<Region>>>,
+}
+
+impl Deref for Block {
+    type Target = Slice;
+    fn deref(&self) -> &Slice {
+        &self.memory
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.spare.borrow_mut().push(self.memory.region().clone());
+    }
+}
+
+/// Blocks pushed into bulk memory, several at a time.
+///
+/// Dropping it asks for the end of the pushes under way: `finish` waits for them.
+#[derive(Debug)]
+pub struct Sink {
+    bulk: RemoteBulk,
+    depth: usize,
+    going: VecDeque<Transfer>,
+}
+
+impl Sink {
+    pub(super) fn new(bulk: RemoteBulk, depth: usize) -> Sink {
+        assert!(depth > 0, "the depth must not be zero");
+        Sink { bulk, depth, going: VecDeque::new() }
+    }
+
+    /// Pushes a block to `offset`. Waits only if `depth` are on the way already, and then gives
+    /// the memory of the oldest back.
+    pub async fn push(&mut self, offset: u64, block: Slice) -> Result<Option<Slice>, BulkError> {
+        let mut back = None;
+        if self.going.len() >= self.depth
+            && let Some(oldest) = self.going.front_mut()
+        {
+            let result = oldest.await;
+            self.going.pop_front();
+            back = Some(result?);
+        }
+        self.going.push_back(self.bulk.start_push(offset, block)?);
+        Ok(back)
+    }
+
+    /// Waits until all is in place.
+    pub async fn finish(mut self) -> Result<(), BulkError> {
+        while let Some(oldest) = self.going.front_mut() {
+            let result = oldest.await;
+            self.going.pop_front();
+            result?;
+        }
+        Ok(())
+    }
+}

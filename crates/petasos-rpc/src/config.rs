@@ -1,0 +1,70 @@
+//! What can be set for an engine.
+
+use std::time::Duration;
+
+/// Settings of an engine; the defaults suit most.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct EngineConfig {
+    /// What to do when there is nothing to do.
+    pub idle: Idle,
+    /// Time limit of calls that set none. Default: 30 s.
+    pub timeout: Duration,
+    /// How long a peer that has not started yet is waited for. Calls end earlier by their own
+    /// deadline. Default: 10 s.
+    pub patience: Duration,
+    /// Calls in progress that this engine takes from one caller; more are refused as busy.
+    /// Callers learn it, and hold back. Default: 256.
+    pub calls_per_peer: u16,
+    /// Calls in progress that this engine takes in all. Default: 65,536.
+    pub calls_in_all: usize,
+    /// Calls that may wait here for their turn with one peer; more fail as busy. Default: 65,536.
+    pub queue_per_peer: usize,
+    /// The largest arguments or result that is taken into memory. Larger data is for bulk
+    /// transfer. Default: 256 MiB.
+    pub max_body: u64,
+    /// What callers are told to wait when this engine is busy. Default: 1 ms.
+    pub retry_after: Duration,
+    /// Read-only bulk data up to so many bytes travels within its descriptor. Default: 256.
+    pub bulk_inline: usize,
+    /// Whether latencies are recorded, per method. Costs two clock reads a call. Default: no.
+    pub measure: bool,
+    /// Events taken in one pass: bounds how long a pass takes. Default: 64.
+    pub budget: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> EngineConfig {
+        EngineConfig {
+            idle: Idle::default(),
+            timeout: Duration::from_secs(30),
+            patience: Duration::from_secs(10),
+            calls_per_peer: 256,
+            calls_in_all: 65_536,
+            queue_per_peer: 65_536,
+            max_body: 256 << 20,
+            retry_after: Duration::from_millis(1),
+            bulk_inline: 256,
+            measure: false,
+            budget: 64,
+        }
+    }
+}
+
+/// What an engine does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Idle {
+    /// Look again at once: the lowest latency, a whole core.
+    Spin,
+    /// Look again for so long, then sleep until something comes.
+    Adaptive(Duration),
+    /// Sleep at once.
+    Sleep,
+}
+
+impl Default for Idle {
+    fn default() -> Idle {
+        Idle::Adaptive(Duration::from_micros(50))
+    }
+}

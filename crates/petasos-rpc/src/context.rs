@@ -1,0 +1,176 @@
+//! What a handler knows of the call that it serves.
+
+use crate::{
+    Engine, Failure, Method, Reply,
+    inner::{Body, Inner},
+};
+use futures_channel::oneshot;
+use petasos_fabric::{Address, Peer};
+use petasos_wire::{
+    DecodeError, Encoding, Wire, encode_into, from_bytes,
+    rpc::{Request, Trace},
+};
+use std::{cell::Cell, fmt, ops::Deref, rc::Rc, time::Duration};
+
+/// The call being served: who calls, how, and whether anybody still waits.
+#[derive(Clone)]
+pub struct Context {
+    inner: Rc<Inner>,
+    peer: Peer,
+    method: Method,
+    provider: u16,
+    encoding: Encoding,
+    left_us: u32,
+    trace: Option<Trace>,
+    cancelled: Rc<Cell<bool>>,
+}
+
+impl Context {
+    pub(crate) fn new(
+        inner: Rc<Inner>,
+        peer: Peer,
+        request: &Request,
+        method: Method,
+        cancelled: Rc<Cell<bool>>,
+    ) -> Context {
+        Context {
+            inner,
+            peer,
+            method,
+            provider: request.provider,
+            encoding: request.encoding,
+            left_us: request.left_us,
+            trace: request.trace,
+            cancelled,
+        }
+    }
+
+    /// Where the call came from.
+    #[must_use]
+    pub fn peer(&self) -> Address {
+        self.inner.address_of(self.peer)
+    }
+
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// The provider that was called.
+    #[must_use]
+    pub fn provider(&self) -> u16 {
+        self.provider
+    }
+
+    /// How the arguments are encoded, and the result is to be.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// The time that the caller gave for the call, counted from its arrival.
+    #[must_use]
+    pub fn time_limit(&self) -> Option<Duration> {
+        (self.left_us > 0).then(|| Duration::from_micros(self.left_us.into()))
+    }
+
+    /// Whether nobody waits for the answer any more: cancelled, too late, or the caller is gone.
+    /// The handler's future is dropped soon; code that does not wait can look here.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.get()
+    }
+
+    /// The trace that the call belongs to: hand it on to calls made on its behalf.
+    #[must_use]
+    pub fn trace(&self) -> Option<Trace> {
+        self.trace
+    }
+
+    /// The engine that serves the call: to open bulk memory, and to call others.
+    #[must_use]
+    pub fn engine(&self) -> Engine {
+        Engine::borrowed(Rc::clone(&self.inner))
+    }
+
+    /// A result, encoded as the caller wants it.
+    ///
+    /// # Errors
+    /// None; a `Result` because handlers give one.
+    pub fn reply<R: Wire>(&self, result: &R) -> Reply {
+        let mut buffer = self.inner.buffer();
+        encode_into(self.encoding, result, &mut buffer);
+        Ok(buffer)
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "call of {} by {}", self.method.name, self.peer())
+    }
+}
+
+/// A call that arrived: its context, and the bytes of the arguments.
+#[derive(Debug)]
+pub struct Incoming {
+    context: Context,
+    body: Body,
+}
+
+impl Incoming {
+    pub(crate) fn new(context: Context, body: Body) -> Incoming {
+        Incoming { context, body }
+    }
+
+    /// Who calls, and how.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Takes the call apart, with its arguments decoded.
+    pub fn decode<A: Wire>(self) -> Result<(Context, A), DecodeError> {
+        let arguments = from_bytes(self.context.encoding, &self.body)?;
+        Ok((self.context, arguments))
+    }
+
+    /// Makes a handler that answers later, perhaps from another thread: `serve` gets the call and
+    /// a [`Responder`], and returns at once.
+    #[must_use]
+    pub fn later(self, serve: impl FnOnce(Incoming, Responder)) -> crate::HandlerFuture {
+        let (sender, receiver) = oneshot::channel();
+        serve(self, Responder { sender });
+        Box::pin(async {
+            let gone = || Err(Failure::Failed("the handler dropped the call".to_owned()));
+            receiver.await.unwrap_or_else(|_| gone())
+        })
+    }
+}
+
+impl Deref for Incoming {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// The means to answer one call, from any thread, at any time. Dropped without an answer, it
+/// tells the caller that the handler failed.
+#[derive(Debug)]
+pub struct Responder {
+    sender: oneshot::Sender<Reply>,
+}
+
+impl Responder {
+    /// Answers. Too late for a call that was cancelled: then the answer is dropped.
+    pub fn respond(self, reply: Reply) {
+        let _ = self.sender.send(reply);
+    }
+
+    /// Whether nobody waits for the answer any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.sender.is_canceled()
+    }
+}

@@ -1,0 +1,288 @@
+//! The engine: a thread's own, drives one endpoint.
+
+use crate::{
+    Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Idle, Method,
+    RemoteBulk, RemoteMemory, Stats, Target, Usage, clock::EngineClock, inner::Inner,
+};
+use futures_util::task::{WakerRef, waker_ref};
+use petasos_fabric::{
+    Access, Address, AllocError, Capabilities, Endpoint, Key, Region, Sleep, Slice, Time,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    os::fd::OwnedFd,
+    rc::Rc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+/// Calls and serves over one endpoint. Belongs to one thread; cheap to clone.
+///
+/// Nothing happens unless the engine is driven, in one of three ways:
+///
+/// * [`Engine::block_on`] drives it until a future is ready;
+/// * in an event loop of one's own: call [`Engine::turn`] until it says that there was nothing to
+///   do, then [`Engine::arm`]; if that allows sleep, wait until [`Engine::fd`] is readable, and
+///   begin again;
+/// * [`EngineThread`](crate::EngineThread) gives it a thread.
+///
+/// When the last clone is dropped, the engine ends: calls under way fail, handlers are dropped.
+/// A handler that holds a clone keeps it from ending; [`Engine::shut_down`] ends it nevertheless.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    inner: Rc<Inner>,
+    /// Ends the engine with its last owner; engines lent to handlers own nothing.
+    _owner: Option<Rc<Owner>>,
+}
+
+#[derive(Debug)]
+struct Owner(Rc<Inner>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.shut_down();
+    }
+}
+
+impl Engine {
+    /// An engine for this endpoint.
+    #[must_use]
+    pub fn new(endpoint: Box<dyn Endpoint>, config: EngineConfig) -> Engine {
+        Engine::owning(Inner::new(endpoint, config, EngineClock::machine()))
+    }
+
+    /// An engine whose time is told with [`Engine::set_time`], as on the simulated network.
+    #[must_use]
+    pub fn with_given_time(endpoint: Box<dyn Endpoint>, config: EngineConfig, now: Time) -> Engine {
+        Engine::owning(Inner::new(endpoint, config, EngineClock::given(now)))
+    }
+
+    fn owning(inner: Rc<Inner>) -> Engine {
+        let owner = Some(Rc::new(Owner(Rc::clone(&inner))));
+        Engine { inner, _owner: owner }
+    }
+
+    pub(crate) fn borrowed(inner: Rc<Inner>) -> Engine {
+        Engine { inner, _owner: None }
+    }
+
+    /// Where others reach this engine.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.inner.address
+    }
+
+    /// What the endpoint can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.endpoint.borrow().capabilities().clone()
+    }
+
+    /// Somebody to call. The connection is made with the first call.
+    #[must_use]
+    pub fn target(&self, address: &Address) -> Target {
+        Target::new(Rc::clone(&self.inner), address.clone())
+    }
+
+    /// Serves a method under a provider id. False if it is served already, or if another method
+    /// has the same id.
+    pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
+        self.inner.served.borrow_mut().add(method, provider, Rc::new(handler))
+    }
+
+    /// Serves a method no longer; calls in progress finish.
+    pub fn unregister(&self, method: Method, provider: u16) {
+        self.inner.served.borrow_mut().remove(method, provider);
+    }
+
+    /// Runs a future beside others, as long as the engine is driven.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        self.inner.tasks.spawn(Box::pin(future));
+        self.inner.waker.ring();
+    }
+
+    /// Memory of the transport's own: what others can map, where the transport can do that.
+    pub fn alloc(&self, len: usize) -> Result<Region, AllocError> {
+        self.inner.endpoint.borrow_mut().alloc(len)
+    }
+
+    /// Describes memory for others to read or write, as bulk data of a call.
+    pub fn bulk(&self, memory: impl Into<Slice>, access: Access) -> Result<Bulk, BulkError> {
+        Bulk::new(&self.inner, &[memory.into()], access)
+    }
+
+    /// Describes memory in several pieces, which look contiguous to others. At most 64.
+    pub fn bulk_of(&self, pieces: &[Slice], access: Access) -> Result<Bulk, BulkError> {
+        Bulk::new(&self.inner, pieces, access)
+    }
+
+    /// Opens bulk memory that somebody described.
+    pub fn open(&self, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
+        RemoteBulk::open(&self.inner, handle)
+    }
+
+    /// Opens memory to put, get and atomics of others.
+    pub fn export(&self, memory: impl Into<Slice>, access: Access) -> Result<Exported, BulkError> {
+        crate::memory::export(&self.inner, &memory.into(), access)
+    }
+
+    /// Prepares the use of memory that somebody exported.
+    pub fn import(&self, key: &Key) -> Result<RemoteMemory, BulkError> {
+        RemoteMemory::new(Rc::clone(&self.inner), key)
+    }
+
+    /// A handle for other threads.
+    #[must_use]
+    pub fn handle(&self) -> EngineHandle {
+        EngineHandle::new(&self.inner)
+    }
+
+    /// One pass: everything moves on by a bounded amount, without blocking. False if there was
+    /// nothing to do.
+    pub fn turn(&self) -> bool {
+        self.inner.turn()
+    }
+
+    /// Tells the time, for engines made with [`Engine::with_given_time`].
+    pub fn set_time(&self, now: Time) {
+        self.inner.clock.set(now);
+    }
+
+    /// Prepares to sleep on [`Engine::fd`]: gives the longest time to do so, or `None` if there
+    /// is something to do. Call [`Engine::awake`] afterwards.
+    #[must_use]
+    pub fn arm(&self) -> Option<Duration> {
+        let inner = &self.inner;
+        if inner.tasks.has_fresh() || !inner.waker.fall_asleep() {
+            return None;
+        }
+        inner.tick();
+        let now = inner.clock.coarse();
+        // What ended just now may have woken somebody.
+        if inner.waker.is_set() {
+            inner.waker.awake();
+            return None;
+        }
+        match inner.endpoint.borrow_mut().arm(now) {
+            Sleep::Busy => {
+                inner.waker.awake();
+                None
+            }
+            Sleep::Until(until) => Some(until.min(inner.timers.borrow().next(now)).since(now)),
+        }
+    }
+
+    /// To be called after sleep.
+    pub fn awake(&self) {
+        self.inner.waker.awake();
+        self.inner.tick();
+    }
+
+    /// A descriptor to sleep on, one's own to close, if the transport has one: wait for readable.
+    #[must_use]
+    pub fn fd(&self) -> Option<OwnedFd> {
+        self.inner.endpoint.borrow().fd()?.try_clone_to_owned().ok()
+    }
+
+    /// Drives the engine until `future` is ready, as `EngineConfig::idle` says.
+    ///
+    /// # Panics
+    /// If it is called within a handler or a task of the same engine.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let inner = &self.inner;
+        let main = &inner.main;
+        let waker: WakerRef<'_> = waker_ref(main);
+        let mut context = Context::from_waker(&waker);
+        let mut future = std::pin::pin!(future);
+        let mut idle_since = None;
+        main.set();
+        loop {
+            if main.take() {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return output;
+                }
+                idle_since = None;
+            }
+            if self.turn() {
+                idle_since = None;
+            } else {
+                self.rest(&mut idle_since);
+            }
+        }
+    }
+
+    /// What to do after a pass in which there was nothing to do.
+    fn rest(&self, idle_since: &mut Option<(Instant, u32)>) {
+        /// Idle passes between two looks at the clock.
+        const PASSES: u32 = 32;
+        let spin = match self.inner.config.idle {
+            Idle::Spin => return std::hint::spin_loop(),
+            Idle::Adaptive(spin) => spin,
+            Idle::Sleep => Duration::ZERO,
+        };
+        if !spin.is_zero() {
+            match idle_since {
+                None => {
+                    *idle_since = Some((Instant::now(), 0));
+                    return;
+                }
+                Some((since, passes)) => {
+                    *passes += 1;
+                    if *passes % PASSES != 0 || since.elapsed() < spin {
+                        return std::hint::spin_loop();
+                    }
+                }
+            }
+        }
+        *idle_since = None;
+        self.sleep();
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&self) {
+        let Some(longest) = self.arm() else { return };
+        let timeout = Timespec::try_from(longest).ok();
+        let endpoint = self.inner.endpoint.borrow();
+        if let Some(fd) = endpoint.fd() {
+            // An interrupted or failed wait only means to look again.
+            let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
+        } else {
+            std::thread::yield_now();
+        }
+        drop(endpoint);
+        self.awake();
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.inner.stats.borrow().clone()
+    }
+
+    /// What is under way now.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.inner.usage()
+    }
+
+    /// Ends the engine, also if others hold it: calls under way fail, handlers are dropped.
+    pub fn shut_down(&self) {
+        self.inner.shut_down();
+    }
+}
+
+impl Inner {
+    pub(crate) fn usage(&self) -> Usage {
+        let peers = self.peers.borrow();
+        Usage {
+            calls: self.calls.borrow().len(),
+            credit: peers.iter().map(|r| r.outstanding as usize).sum(),
+            waiting: peers.iter().map(|r| r.waiting.len()).sum(),
+            serving: peers.iter().map(|r| r.serving as usize).sum(),
+            lent_results: peers.iter().map(|r| r.lent.len()).sum(),
+            parked: peers.iter().map(|r| r.parked.len()).sum(),
+            operations: self.operations.borrow().len(),
+            tasks: self.tasks.len(),
+        }
+    }
+}

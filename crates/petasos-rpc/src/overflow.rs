@@ -1,0 +1,84 @@
+//! Arguments and results that do not fit a message: lent by the one, fetched by the other.
+
+use crate::{
+    BulkError, CallError, Failure, Method,
+    inner::{Body, Inner},
+};
+use petasos_fabric::{Access, Key, Operation, Peer, Region, RegionId, RemoteSpan, Slice};
+use petasos_wire::rpc::{self, CallId, Remote};
+use smallvec::smallvec;
+use std::rc::Rc;
+
+impl Inner {
+    /// Opens memory to others, and makes the key to it.
+    pub(crate) fn lend(
+        &self,
+        memory: &Slice,
+        access: Access,
+    ) -> Result<(RegionId, Key), BulkError> {
+        let mut endpoint = self.endpoint.borrow_mut();
+        let region = endpoint.register(memory, access)?;
+        Ok((region, endpoint.export(region)?))
+    }
+
+    /// Fetches what `remote` says.
+    async fn fetch(self: &Rc<Self>, remote: &[u8]) -> Result<Body, BulkError> {
+        let (len, key) = {
+            let remote =
+                Remote::decode(remote).map_err(|error| BulkError::Import(error.to_string()))?;
+            (remote.len, Key::from_bytes(remote.key.to_vec())?)
+        };
+        let limit = self.config.max_body;
+        if len > limit {
+            return Err(BulkError::TooLarge { len, limit });
+        }
+        let imported = self.import(&key)?;
+        if len > imported.remote.len {
+            return Err(BulkError::OutOfBounds { offset: 0, len, bound: imported.remote.len });
+        }
+        let into = Region::from_vec(vec![0; len as usize]);
+        let local = smallvec![into.whole()];
+        let spans = smallvec![RemoteSpan { offset: 0, len }];
+        let remote = imported.remote;
+        self.operate(|token| Operation::Get { token, remote, local, spans }).await?;
+        // The endpoint has let go of it, so this takes no copy.
+        Ok(Body::owned(match into.into_exclusive() {
+            Ok(exclusive) => exclusive.into_vec(),
+            Err(region) => region.to_vec(),
+        }))
+    }
+
+    pub(crate) async fn fetch_arguments(self: &Rc<Self>, remote: &[u8]) -> Result<Body, Failure> {
+        self.fetch(remote).await.map_err(|error| match error {
+            BulkError::TooLarge { .. } => {
+                Failure::TooLarge(format!("{error}; use bulk memory for such data"))
+            }
+            error => Failure::Failed(format!("the arguments could not be fetched: {error}")),
+        })
+    }
+
+    /// Fetches the result of a call, and lets the target know when it is done.
+    pub(crate) fn fetch_result(
+        self: &Rc<Self>,
+        peer: Peer,
+        id: CallId,
+        method: Method,
+        body: Body,
+    ) {
+        let inner = Rc::clone(self);
+        self.tasks.spawn(Box::pin(async move {
+            let fetched = inner.fetch(&body).await;
+            inner.send_frame(peer, &[&rpc::release(id)]);
+            let outcome = fetched.map_err(|error| {
+                let (peer, method) = (inner.address_of(peer), method.name);
+                match error {
+                    BulkError::TooLarge { .. } => {
+                        CallError::TooLarge { peer, method, reason: error.to_string() }
+                    }
+                    error => CallError::Transfer { peer, method, reason: error.to_string() },
+                }
+            });
+            inner.finish_call(id, outcome);
+        }));
+    }
+}

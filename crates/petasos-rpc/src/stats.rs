@@ -1,0 +1,115 @@
+//! Seeing inside: counters, latencies, traces.
+
+use hdrhistogram::Histogram;
+use petasos_wire::rpc::Trace;
+use serde::Serialize;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Counters of an engine since its start, and latencies per method where they are measured.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Calls made.
+    pub calls_made: u64,
+    /// Calls of ours that were dropped before they were answered.
+    pub calls_cancelled: u64,
+    /// One-way calls made.
+    pub one_way_made: u64,
+    /// Calls answered, one-way ones included.
+    pub calls_served: u64,
+    /// Of these, those whose handler failed.
+    pub calls_failed: u64,
+    /// Handlers stopped because the caller cancelled.
+    pub cancelled_by_caller: u64,
+    /// Handlers stopped because their time was over.
+    pub served_too_late: u64,
+    /// One-way calls that could not be done.
+    pub one_way_dropped: u64,
+    /// Frames that meant nothing: garbage, or answers to calls that are long over.
+    pub garbage: u64,
+    /// Peers that were lost.
+    pub peers_lost: u64,
+    latencies: BTreeMap<&'static str, Histogram<u64>>,
+}
+
+/// Latencies of one method, made or served, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct MethodStats {
+    /// The method.
+    pub method: &'static str,
+    /// How many calls were measured.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// Half are faster.
+    pub p50_ns: u64,
+    /// 99 of 100 are faster.
+    pub p99_ns: u64,
+    /// 999 of 1,000 are faster.
+    pub p999_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// What an engine holds now. All zero when nothing is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Calls of ours that are not over, or whose answer is owed.
+    pub calls: usize,
+    /// Credit in use with others.
+    pub credit: usize,
+    /// Calls waiting for credit.
+    pub waiting: usize,
+    /// Calls of others whose handlers are at work.
+    pub serving: usize,
+    /// Results lent to callers until they have fetched them.
+    pub lent_results: usize,
+    /// Frames that wait for the transport.
+    pub parked: usize,
+    /// Operations of the transport under way.
+    pub operations: usize,
+    /// Tasks.
+    pub tasks: usize,
+}
+
+impl Stats {
+    pub(crate) fn record(&mut self, method: &'static str, took: Duration) {
+        let histogram = self.latencies.entry(method).or_insert_with(|| {
+            // 1 ns to 10 minutes, 1 % exact.
+            Histogram::new_with_bounds(1, 600_000_000_000, 2).expect("bounds that exist")
+        });
+        histogram.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Latencies per method; empty unless `EngineConfig::measure` is set.
+    #[must_use]
+    pub fn methods(&self) -> Vec<MethodStats> {
+        let of = |(method, h): (&&'static str, &Histogram<u64>)| MethodStats {
+            method,
+            count: h.len(),
+            mean_ns: h.mean(),
+            p50_ns: h.value_at_quantile(0.5),
+            p99_ns: h.value_at_quantile(0.99),
+            p999_ns: h.value_at_quantile(0.999),
+            max_ns: h.max(),
+        };
+        self.latencies.iter().map(of).collect()
+    }
+}
+
+/// The context of a new trace, if somebody listens to traces; free otherwise.
+#[inline]
+pub(crate) fn begin_trace() -> Option<Trace> {
+    if !tracing::enabled!(target: "petasos::call", tracing::Level::DEBUG) {
+        return None;
+    }
+    Some(fresh_trace())
+}
+
+#[cold]
+fn fresh_trace() -> Trace {
+    let draw = || petasos_fabric::Incarnation::random().get();
+    Trace { trace: u128::from(draw()) << 64 | u128::from(draw()), span: draw() }
+}

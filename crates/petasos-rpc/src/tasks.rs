@@ -1,0 +1,70 @@
+//! Futures that the engine polls: handlers that wait, transfers, what users spawn.
+
+use crate::wake::EngineWaker;
+use futures_util::{
+    Stream,
+    stream::FuturesUnordered,
+    task::{WakerRef, waker_ref},
+};
+use std::{
+    cell::RefCell,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+#[derive(Default)]
+pub(crate) struct Tasks {
+    running: RefCell<FuturesUnordered<Task>>,
+    /// Spawned while others run.
+    fresh: RefCell<Vec<Task>>,
+}
+
+impl Tasks {
+    pub(crate) fn spawn(&self, task: Task) {
+        self.fresh.borrow_mut().push(task);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.running.try_borrow().map_or(1, |running| running.len()) + self.fresh.borrow().len()
+    }
+
+    /// Whether tasks were spawned and not yet polled.
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.fresh.borrow().is_empty()
+    }
+
+    /// Polls what is ready, about `budget` times at most; false if there was nothing. What is
+    /// left makes the engine wake again.
+    pub(crate) fn run(&self, waker: &Arc<EngineWaker>, budget: usize) -> bool {
+        // Not to be entered by a task that turns the engine.
+        let Ok(mut running) = self.running.try_borrow_mut() else { return false };
+        let mut fresh = self.fresh.borrow_mut();
+        if fresh.is_empty() && !waker.take() {
+            return false;
+        }
+        running.extend(fresh.drain(..));
+        drop(fresh);
+        let task_waker: WakerRef<'_> = waker_ref(waker);
+        let mut context = Context::from_waker(&task_waker);
+        for _ in 0..budget {
+            match Pin::new(&mut *running).poll_next(&mut context) {
+                Poll::Ready(Some(())) => {}
+                Poll::Ready(None) | Poll::Pending => return true,
+            }
+            running.extend(self.fresh.borrow_mut().drain(..));
+        }
+        waker.ring();
+        true
+    }
+
+    /// Drops all tasks.
+    pub(crate) fn clear(&self) {
+        self.fresh.borrow_mut().clear();
+        if let Ok(mut running) = self.running.try_borrow_mut() {
+            running.clear();
+        }
+    }
+}

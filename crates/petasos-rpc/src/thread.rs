@@ -1,0 +1,176 @@
+//! Engines with a thread of their own, and handles for other threads.
+
+use crate::{
+    Engine, EngineConfig,
+    inner::{Commands, Inner},
+};
+use futures_channel::oneshot;
+use petasos_fabric::{Address, Endpoint};
+use std::{
+    fmt,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, PoisonError},
+    task::{Context, Poll},
+    thread::JoinHandle,
+};
+
+/// A handle to an engine of another thread. Cheap to clone.
+#[derive(Clone)]
+pub struct EngineHandle {
+    commands: Arc<Commands>,
+    address: Address,
+}
+
+/// Why there is no answer from an engine's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThreadError {
+    /// The engine has ended, before or during the work.
+    #[error("the engine has ended")]
+    Gone,
+}
+
+impl EngineHandle {
+    pub(crate) fn new(inner: &Rc<Inner>) -> EngineHandle {
+        let commands = Arc::clone(&inner.commands);
+        EngineHandle { commands, address: inner.address.clone() }
+    }
+
+    /// Where others reach the engine.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Runs `work` on the engine's thread: it gets the engine, and makes a future that the engine
+    /// drives. Gives a future of its output, for any executor, or to wait for with
+    /// [`Running::wait`]. Dropping that does not end the work.
+    pub fn run<F, W, T>(&self, work: F) -> Running<T>
+    where
+        F: FnOnce(Engine) -> W + Send + 'static,
+        W: Future<Output = T> + 'static,
+        T: Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        self.command(Box::new(move |inner: &Rc<Inner>| {
+            let work = work(Engine::borrowed(Rc::clone(inner)));
+            inner.tasks.spawn(Box::pin(async move {
+                let _ = sender.send(work.await);
+            }));
+        }));
+        Running { receiver }
+    }
+
+    /// Asks the engine to end.
+    pub fn shut_down(&self) {
+        self.command(Box::new(|inner| inner.shut_down()));
+    }
+
+    fn command(&self, command: crate::inner::Command) {
+        let mut queue = self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // An ended engine: the command is dropped, and with it the sender of its answer.
+        let Some(commands) = queue.as_mut() else { return };
+        commands.push(command);
+        drop(queue);
+        self.commands.waker.ring();
+    }
+
+    fn is_gone(&self) -> bool {
+        self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+impl fmt::Debug for EngineHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EngineHandle({})", self.address)
+    }
+}
+
+/// Work on an engine's thread: a future of its output, or of an error if the engine ended.
+#[derive(Debug)]
+#[must_use]
+pub struct Running<T> {
+    receiver: oneshot::Receiver<T>,
+}
+
+impl<T> Running<T> {
+    /// Blocks this thread until the work is done. Not to be called on an engine's thread.
+    pub fn wait(self) -> Result<T, ThreadError> {
+        struct Unpark(std::thread::Thread);
+        impl std::task::Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Arc::new(Unpark(std::thread::current())).into();
+        let mut context = Context::from_waker(&waker);
+        let mut this = self;
+        loop {
+            match Pin::new(&mut this).poll(&mut context) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+}
+
+impl<T> Future for Running<T> {
+    type Output = Result<T, ThreadError>;
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.receiver).poll(context).map_err(|_| ThreadError::Gone)
+    }
+}
+
+/// An engine with a thread of its own, which spins a while and then sleeps. Dropping it ends the
+/// engine and waits for the thread.
+#[derive(Debug)]
+pub struct EngineThread {
+    handle: EngineHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EngineThread {
+    /// Starts the thread; `set_up` runs on it first, to register what is served.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(
+        endpoint: Box<dyn Endpoint>,
+        config: EngineConfig,
+        set_up: impl FnOnce(&Engine) + Send + 'static,
+    ) -> std::io::Result<EngineThread> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let serve = move || {
+            let engine = Engine::new(endpoint, config);
+            set_up(&engine);
+            let handle = engine.handle();
+            let ended = handle.clone();
+            if sender.send(handle).is_ok() {
+                // The end of the engine has this polled.
+                engine.block_on(std::future::poll_fn(|_| {
+                    if ended.is_gone() { Poll::Ready(()) } else { Poll::Pending }
+                }));
+            }
+        };
+        let thread = std::thread::Builder::new().name("petasos-engine".to_owned()).spawn(serve)?;
+        let handle = receiver.recv().map_err(|_| std::io::Error::other("the set-up panicked"))?;
+        Ok(EngineThread { handle, thread: Some(thread) })
+    }
+
+    /// A handle for any thread.
+    #[must_use]
+    pub fn handle(&self) -> &EngineHandle {
+        &self.handle
+    }
+}
+
+impl Drop for EngineThread {
+    fn drop(&mut self) {
+        self.handle.shut_down();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported by itself.
+            let _ = thread.join();
+        }
+    }
+}
