@@ -179,6 +179,9 @@ pub fn loss_of_a_sender(w: &mut World) {
         let body = memory(&vec![1; LONG]);
         w.op(a, |token| Operation::SendLong { token, peer: ab, header: Bytes::new(), body });
         let (_, _, body, _) = w.long(b);
+        let other = memory(&[1; 64]);
+        w.op(a, |token| Operation::SendLong { token, peer: ab, header: Bytes::new(), body: other });
+        let (_, _, left, _) = w.long(b);
         let into = memory(&vec![0xEE; LONG]);
         let target = into.clone();
         let token = w.op(b, |token| Operation::Receive { token, body, into: target });
@@ -195,9 +198,14 @@ pub fn loss_of_a_sender(w: &mut World) {
             }
         }
         w.until("the loss is seen", |w| w[b].lost.iter().any(|(p, _)| *p == ba));
-        // A body of a lost peer is gone.
-        let token = w.op(b, |token| Operation::Receive { token, body, into: room(8) });
-        w.failure(b, token);
+        // The bodies of a lost peer are gone.
+        for body in [body, left] {
+            let token = w.op(b, |token| Operation::Receive { token, body, into: room(8) });
+            w.fails(b, token, |kind| {
+                use OpErrorKind::{PeerLost, UnknownBody, UnknownPeer};
+                matches!(kind, PeerLost(_) | UnknownBody | UnknownPeer)
+            });
+        }
         w.kill(b);
     }
 }

@@ -144,6 +144,15 @@ impl Local {
         self.done(token, result);
     }
 
+    /// Completes an operation with a peer that may be gone, and its slot another's.
+    pub(crate) fn done_by(&mut self, peer: Peer, token: Token, result: Result<Done, OpErrorKind>) {
+        let result = result.map_err(|kind| match self.peers.get(peer) {
+            Some(entry) => OpError::with_peer(kind, &entry.address),
+            None => OpError::local(kind),
+        });
+        self.done(token, result);
+    }
+
     /// Connects to whoever has the peer's address now.
     pub(crate) fn connect(&mut self, index: u32) {
         static LINKS: AtomicU64 = AtomicU64::new(1);
@@ -315,7 +324,7 @@ impl Local {
             worked = true;
             if let Some(fetch) = self.fetches.pop_front() {
                 self.finish(&fetch);
-                self.done_with(fetch.peer.index, fetch.token, result);
+                self.done_by(fetch.peer, fetch.token, result);
             }
         }
         worked

@@ -346,7 +346,7 @@ impl Local {
             && let Some(fetch) = self.fetches.remove(at)
         {
             self.finish(&fetch);
-            return self.done_with(fetch.peer.index, token, Err(OpErrorKind::Cancelled));
+            return self.done_by(fetch.peer, token, Err(OpErrorKind::Cancelled));
         }
         let offered = self.offered.iter().find(|(_, o)| o.token == token);
         if let Some((&id, offered)) = offered
