@@ -3,8 +3,8 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::{
-    Data, DeriveInput, Error, Field, Fields, LitInt, LitStr, Path, Result, meta::ParseNestedMeta,
-    parse_quote,
+    Data, DeriveInput, Error, Field, Fields, LitInt, LitStr, Path, Result, ext::IdentExt,
+    meta::ParseNestedMeta, parse_quote,
 };
 
 use crate::paths;
@@ -81,7 +81,7 @@ fn of_struct(krate: &Path, fields: &Fields) -> Result<Body> {
 
 fn of_enum(krate: &Path, name: &Ident, data: &syn::DataEnum) -> Result<Body> {
     let (mut shape, mut encode, mut decode, mut hint) = (quote!(), quote!(), quote!(), quote!());
-    let enum_name = name.to_string();
+    let enum_name = name.unraw().to_string();
     let mut next = Some(0u32);
     let mut seen = std::collections::BTreeSet::new();
     for variant in &data.variants {
@@ -95,7 +95,7 @@ fn of_enum(krate: &Path, name: &Ident, data: &syn::DataEnum) -> Result<Body> {
             return Err(Error::new_spanned(&variant.ident, why));
         }
         let name = &variant.ident;
-        let text = name.to_string();
+        let text = name.unraw().to_string();
         let inner = shape_of(krate, &variant.fields)?;
         shape.extend(quote! {
             let shape = #krate::shape_join(shape, #krate::hash_name(#text));
@@ -165,7 +165,7 @@ fn shape_of(krate: &Path, fields: &Fields) -> Result<TokenStream> {
     let mut out = quote!(let shape = #krate::shape_join(shape, #count););
     for field in fields {
         if let Some(name) = &field.ident {
-            let name = name.to_string();
+            let name = name.unraw().to_string();
             out.extend(quote!(let shape = #krate::shape_join(shape, #krate::hash_name(#name));));
         }
         let ty = &field.ty;
@@ -224,4 +224,74 @@ fn crate_path(input: &DeriveInput) -> Result<Path> {
         Ok(())
     })?;
     path.map_or_else(|| paths::wire(input.ident.span()), Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the user is told, or nothing.
+    fn complaint(input: DeriveInput) -> String {
+        derive(&input).map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        let union: DeriveInput = parse_quote!(#[wire(crate = "w")] union Either { a: u8, b: i8 });
+        assert!(complaint(union).starts_with("a union does not say"));
+        let twice = parse_quote!(
+            #[wire(crate = "w")]
+            enum E {
+                A,
+                #[wire(tag = 0)]
+                B,
+            }
+        );
+        assert_eq!(complaint(twice), "the tag 0 stands for another variant already");
+        let last = parse_quote!(
+            #[wire(crate = "w")]
+            enum E {
+                #[wire(tag = 0xffff_ffff)]
+                A,
+                B,
+            }
+        );
+        assert!(complaint(last).starts_with("no number is left"));
+        let large = parse_quote!(
+            #[wire(crate = "w")]
+            enum E {
+                #[wire(tag = 0x1_0000_0000)]
+                A,
+            }
+        );
+        assert!(!complaint(large).is_empty());
+        let field = parse_quote!(
+            #[wire(crate = "w")]
+            struct S {
+                #[wire(tag = 1)]
+                a: u8,
+            }
+        );
+        assert_eq!(complaint(field), "a field knows only #[wire(recursive)]");
+        let variant = parse_quote!(
+            #[wire(crate = "w")]
+            enum E {
+                #[wire(recursive)]
+                A,
+            }
+        );
+        assert_eq!(complaint(variant), "a variant knows only #[wire(tag = NUMBER)]");
+        let ty = parse_quote!(
+            #[wire(crates = "w")]
+            struct S;
+        );
+        assert_eq!(complaint(ty), "a type knows only #[wire(crate = \"path\")]");
+        assert_eq!(
+            complaint(parse_quote!(
+                #[wire(crate = "w")]
+                struct S(u8);
+            )),
+            ""
+        );
+    }
 }

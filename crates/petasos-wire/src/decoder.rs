@@ -13,11 +13,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The default for an input of `len` bytes: 64 KiB and 32 times the input, 64 levels.
+    /// The default for an input of `len` bytes: 64 KiB and 64 times the input, 64 levels.
     #[inline]
     #[must_use]
     pub fn for_input(len: usize) -> Limits {
-        Limits { memory: len.saturating_mul(32).saturating_add(64 << 10), depth: 64 }
+        Limits { memory: len.saturating_mul(64).saturating_add(64 << 10), depth: 64 }
     }
 }
 

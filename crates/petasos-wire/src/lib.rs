@@ -24,7 +24,7 @@
 //! duplicate keys, and refuses bytes left over. A count of elements is checked before anything is
 //! allocated for them: there must be a byte left for each (elements of no size excepted), and
 //! their memory is taken off an allowance, the [`Limits`] of the whole decode. By default that is
-//! 32 bytes for a byte of input and 64 KiB, and 64 levels of vectors, boxes and maps in each other.
+//! 64 bytes for a byte of input and 64 KiB, and 64 levels of vectors, boxes and maps in each other.
 //!
 //! [`Wire::SHAPE`] is a hash of a type's structure, by which two programs notice that they mean
 //! different things by one name.

@@ -7,16 +7,29 @@ use std::{
     hash::{BuildHasher, Hash},
 };
 
-/// The count of entries of type `E`, checked, and their memory charged: at most three places for
-/// an entry in a half empty table or tree, a first node of eleven, and a word of overhead each.
-fn count<E, F: Format>(from: &mut Decoder<'_, F>) -> Result<usize, DecodeError> {
+/// The count of entries of type `E`, checked, and their memory charged: the `slots` that so many
+/// entries take, and two words of overhead for each.
+fn count<E, F: Format>(
+    from: &mut Decoder<'_, F>,
+    slots: fn(usize) -> usize,
+) -> Result<usize, DecodeError> {
     let count = from.count()?;
     from.expect_elements::<E>(count)?;
     if count > 0 {
-        from.charge(count.saturating_mul(3).saturating_add(11), size_of::<E>())?;
-        from.charge(count.saturating_add(4), 8)?;
+        from.charge(slots(count), size_of::<E>())?;
+        from.charge(count.saturating_add(1), 16)?;
     }
     Ok(count)
+}
+
+/// A tree has nodes of 11 slots, and more than two are empty for one that is used only in the first.
+fn tree_slots(count: usize) -> usize {
+    count.saturating_mul(3).max(11)
+}
+
+/// A table has a power of two of slots, and an eighth of them empty at least.
+fn table_slots(count: usize) -> usize {
+    count.saturating_add(count / 7 + 1).checked_next_power_of_two().unwrap_or(usize::MAX).max(4)
 }
 
 /// Decodes each of `count` entries by `insert`, which says whether the key is new.
@@ -47,7 +60,7 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
     }
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        let count = count::<(K, V), F>(from)?;
+        let count = count::<(K, V), F>(from, tree_slots)?;
         let mut entries = BTreeMap::new();
         fill(from, count, |from| Ok(entries.insert(K::decode(from)?, V::decode(from)?).is_none()))?;
         Ok(entries)
@@ -70,7 +83,7 @@ impl<K: Wire + Eq + Hash, V: Wire, S: BuildHasher + Default> Wire for HashMap<K,
     }
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        let count = count::<(K, V), F>(from)?;
+        let count = count::<(K, V), F>(from, table_slots)?;
         let mut entries = HashMap::with_capacity_and_hasher(count, S::default());
         fill(from, count, |from| Ok(entries.insert(K::decode(from)?, V::decode(from)?).is_none()))?;
         Ok(entries)
@@ -93,7 +106,7 @@ impl<K: Wire + Ord> Wire for BTreeSet<K> {
     }
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        let count = count::<K, F>(from)?;
+        let count = count::<K, F>(from, tree_slots)?;
         let mut entries = BTreeSet::new();
         fill(from, count, |from| Ok(entries.insert(K::decode(from)?)))?;
         Ok(entries)
@@ -116,7 +129,7 @@ impl<K: Wire + Eq + Hash, S: BuildHasher + Default> Wire for HashSet<K, S> {
     }
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-        let count = count::<K, F>(from)?;
+        let count = count::<K, F>(from, table_slots)?;
         let mut entries = HashSet::with_capacity_and_hasher(count, S::default());
         fill(from, count, |from| Ok(entries.insert(K::decode(from)?)))?;
         Ok(entries)
