@@ -1,0 +1,66 @@
+//! Two or more engines on one thread, over the fabric inside this process.
+
+#![allow(dead_code)]
+
+use futures_util::future::FutureExt;
+use petasos_rpc::{Engine, EngineConfig, Idle};
+use std::{
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+
+/// An engine under a random name.
+pub(crate) fn engine() -> Engine {
+    engine_with(EngineConfig::default())
+}
+
+pub(crate) fn engine_with(mut config: EngineConfig) -> Engine {
+    config.idle = Idle::Spin;
+    let endpoint =
+        petasos_self::Local::open(&"self://*".parse().unwrap()).expect("an endpoint opens");
+    Engine::new(Box::new(endpoint), config)
+}
+
+/// Turns all engines until the future is ready.
+///
+/// # Panics
+/// If that takes ten seconds.
+pub(crate) fn run<F: Future>(engines: &[&Engine], future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        for engine in engines {
+            engine.turn();
+        }
+        if let std::task::Poll::Ready(output) = future.poll_unpin(&mut context) {
+            return output;
+        }
+        assert!(Instant::now() < end, "nothing came of it in ten seconds");
+    }
+}
+
+/// Turns all engines for a while.
+pub(crate) fn turn_for(engines: &[&Engine], time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        engines.iter().for_each(|engine| {
+            engine.turn();
+        });
+    }
+}
+
+/// Turns all engines until none of them holds anything.
+pub(crate) fn settle(engines: &[&Engine]) {
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        for engine in engines {
+            engine.turn();
+        }
+        let usage: Vec<_> = engines.iter().map(|engine| engine.usage()).collect();
+        if usage.iter().all(|usage| *usage == petasos_rpc::Usage::default()) {
+            return;
+        }
+        assert!(Instant::now() < end, "something stays: {usage:?}");
+    }
+}
