@@ -1,7 +1,7 @@
 //! `#[derive(Wire)]`.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote};
 use syn::{
     Data, DeriveInput, Error, Field, Fields, LitInt, LitStr, Path, Result, ext::IdentExt,
     meta::ParseNestedMeta, parse_quote,
@@ -12,7 +12,7 @@ use crate::paths;
 pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let krate = crate_path(input)?;
     let body = match &input.data {
-        Data::Struct(data) => of_struct(&krate, &data.fields)?,
+        Data::Struct(data) => of_struct(&krate, &input.ident, &data.fields)?,
         Data::Enum(data) => of_enum(&krate, &input.ident, data)?,
         Data::Union(_) => {
             let why = "a union does not say what is in it: use an enum";
@@ -57,16 +57,16 @@ struct Body {
     hint: TokenStream,
 }
 
-fn of_struct(krate: &Path, fields: &Fields) -> Result<Body> {
-    let shape = shape_of(krate, fields)?;
-    let names = bindings(fields);
+fn of_struct(krate: &Path, name: &Ident, fields: &Fields) -> Result<Body> {
+    let shape = shape_of(krate, name, fields)?;
+    let (names, types) = (bindings(fields), types(fields));
     let pattern = construct(fields, &names);
     let takes = takes(krate, fields, &names);
     Ok(Body {
         shape,
         encode: quote! {
             let Self #pattern = self;
-            #(#krate::Wire::encode(#names, out);)*
+            #(<#types as #krate::Wire>::encode(#names, out);)*
         },
         decode: quote! {
             #takes
@@ -74,14 +74,14 @@ fn of_struct(krate: &Path, fields: &Fields) -> Result<Body> {
         },
         hint: quote! {
             let Self #pattern = self;
-            0 #(+ #krate::Wire::encoded_len_hint(#names))*
+            0 #(+ <#types as #krate::Wire>::encoded_len_hint(#names))*
         },
     })
 }
 
-fn of_enum(krate: &Path, name: &Ident, data: &syn::DataEnum) -> Result<Body> {
+fn of_enum(krate: &Path, this: &Ident, data: &syn::DataEnum) -> Result<Body> {
     let (mut shape, mut encode, mut decode, mut hint) = (quote!(), quote!(), quote!(), quote!());
-    let enum_name = name.unraw().to_string();
+    let enum_name = this.unraw().to_string();
     let mut next = Some(0u32);
     let mut seen = std::collections::BTreeSet::new();
     for variant in &data.variants {
@@ -96,23 +96,23 @@ fn of_enum(krate: &Path, name: &Ident, data: &syn::DataEnum) -> Result<Body> {
         }
         let name = &variant.ident;
         let text = name.unraw().to_string();
-        let inner = shape_of(krate, &variant.fields)?;
+        let inner = shape_of(krate, this, &variant.fields)?;
         shape.extend(quote! {
             let shape = #krate::shape_join(shape, #krate::hash_name(#text));
             let shape = #krate::shape_join(shape, #tag as u64);
             #inner
         });
-        let names = bindings(&variant.fields);
+        let (names, types) = (bindings(&variant.fields), types(&variant.fields));
         let pattern = construct(&variant.fields, &names);
         encode.extend(quote! {
             Self::#name #pattern => {
                 out.u32(#tag);
-                #(#krate::Wire::encode(#names, out);)*
+                #(<#types as #krate::Wire>::encode(#names, out);)*
             }
         });
         let takes = takes(krate, &variant.fields, &names);
         hint.extend(quote! {
-            Self::#name #pattern => 4 #(+ #krate::Wire::encoded_len_hint(#names))*,
+            Self::#name #pattern => 4 #(+ <#types as #krate::Wire>::encoded_len_hint(#names))*,
         });
         decode.extend(quote! {
             #tag => { #takes ::core::result::Result::Ok(Self::#name #pattern) }
@@ -138,8 +138,12 @@ fn of_enum(krate: &Path, name: &Ident, data: &syn::DataEnum) -> Result<Body> {
 
 /// Statements that decode each field into its binding.
 fn takes(krate: &Path, fields: &Fields, names: &[Ident]) -> TokenStream {
-    let types = fields.iter().map(|field| &field.ty);
+    let types = types(fields);
     quote!(#(let #names = <#types as #krate::Wire>::decode(from)?;)*)
+}
+
+fn types(fields: &Fields) -> Vec<&syn::Type> {
+    fields.iter().map(|field| &field.ty).collect()
 }
 
 /// One binding a field.
@@ -160,7 +164,7 @@ fn construct(fields: &Fields, names: &[Ident]) -> TokenStream {
 }
 
 /// Statements that bring the fields into `shape`.
-fn shape_of(krate: &Path, fields: &Fields) -> Result<TokenStream> {
+fn shape_of(krate: &Path, this: &Ident, fields: &Fields) -> Result<TokenStream> {
     let count = fields.len() as u64;
     let mut out = quote!(let shape = #krate::shape_join(shape, #count););
     for field in fields {
@@ -171,12 +175,30 @@ fn shape_of(krate: &Path, fields: &Fields) -> Result<TokenStream> {
         let ty = &field.ty;
         let part = if is_recursive(field)? {
             quote!(#krate::hash_name("recursive"))
+        } else if mentions(ty.to_token_stream(), this) {
+            let why = "the hash of a structure cannot contain itself: mark this field with \
+                       #[wire(recursive)]";
+            return Err(Error::new_spanned(ty, why));
         } else {
             quote!(<#ty as #krate::Wire>::SHAPE)
         };
         out.extend(quote!(let shape = #krate::shape_join(shape, #part);));
     }
     Ok(out)
+}
+
+/// Whether these tokens name the type `this`, and not one of another module.
+fn mentions(tokens: TokenStream, this: &Ident) -> bool {
+    let mut in_path = false;
+    tokens.into_iter().any(|token| {
+        let found = match &token {
+            TokenTree::Ident(ident) => !in_path && (ident == this || ident == "Self"),
+            TokenTree::Group(group) => mentions(group.stream(), this),
+            _ => false,
+        };
+        in_path = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ':');
+        found
+    })
 }
 
 /// Hands each `#[wire(…)]` item of these attributes to `item`.

@@ -22,7 +22,7 @@ fn count<E, F: Format>(
     Ok(count)
 }
 
-/// A tree has nodes of 11 slots, and more than two are empty for one that is used only in the first.
+/// A tree has nodes of 11 slots, of which the first may hold one entry, the others five at least.
 fn tree_slots(count: usize) -> usize {
     count.saturating_mul(3).max(11)
 }
