@@ -29,6 +29,8 @@ pub(super) struct Link {
 
     /// Named by `next_output`, or going to be, or being served.
     pub(super) listed: bool,
+    /// Something changed that may let a packet go.
+    pub(super) stirred: bool,
     /// Answers, and other packets that are never held back.
     pub(super) control: VecDeque<Control>,
     /// Messages, in the order in which they must arrive.
@@ -167,6 +169,7 @@ impl Link {
             ops: Slab::new(),
             serials: 0,
             listed: false,
+            stirred: false,
             control: VecDeque::new(),
             messages: VecDeque::new(),
             asking: VecDeque::new(),
@@ -195,6 +198,7 @@ impl Link {
 
     /// There may be something to send.
     pub(super) fn wake(&mut self, ledger: &mut Ledger) {
+        self.stirred = true;
         if !self.listed && self.is_up() {
             self.listed = true;
             if !self.own {

@@ -96,6 +96,8 @@ pub(super) struct Put {
     pub(super) route: Route,
     pub(super) local: Slices,
     pub(super) spans: Spans,
+    /// Where the first span begins, also if all are empty.
+    pub(super) begin: u64,
     pub(super) total: u64,
     pub(super) event: Option<u64>,
     /// Whether completion waits for the answer.
@@ -185,7 +187,7 @@ impl Op {
     /// What a refusal by the peer means.
     pub(super) fn refusal(&self, status: Status) -> OpErrorKind {
         let (offset, len, needed) = match &self.kind {
-            Kind::Put(put) => (first(&put.spans), put.total, Access::WRITE),
+            Kind::Put(put) => (put.begin, put.total, Access::WRITE),
             Kind::Pull(pull) => (first(&pull.spans), pull.total, Access::READ),
             Kind::Atomic(atomic) => (atomic.offset, atomic.operand as u64, Access::ATOMIC),
             _ => (0, 0, Access::NONE),

@@ -3,7 +3,7 @@
 use super::{
     Engine, MAX_EAGER,
     ledger::Place,
-    operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Source, Then},
+    operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Source, Then, first},
 };
 use crate::{
     Access, AtomicOp, Body, Done, Level, OpError, OpErrorKind, Operation, Payload, Peer, PeerState,
@@ -117,6 +117,7 @@ impl Engine {
                 let put = Put {
                     route,
                     local,
+                    begin: first(&spans),
                     spans: spans.into_iter().filter(|span| span.len > 0).collect(),
                     total,
                     event,

@@ -5,7 +5,7 @@ use super::{
     header::{Header, Status},
     ledger::Ledger,
     link::{Bulk, Control, Flight, Link, Message, Serve, Served},
-    operations::{Announce, Kind, Op, Source, first, gather, payload_part},
+    operations::{Announce, Kind, Op, Source, gather, payload_part},
     registry::Regions,
 };
 use crate::{Done, OpErrorKind, Payload};
@@ -28,25 +28,39 @@ impl Link {
         if !self.is_up() {
             return None;
         }
-        let mut packet = None;
-        if self.burst >= BURST {
-            packet = self.poll_bulk(config, regions, ledger);
-        }
-        if packet.is_some() {
-            self.burst = 0;
-        } else {
-            packet = self.poll_small(config, ledger);
-            self.burst = self.burst.saturating_add(1);
-        }
-        if packet.is_none() {
-            packet = self.poll_bulk(config, regions, ledger);
-            self.burst = 0;
-        }
+        let packet = loop {
+            self.stirred = false;
+            let packet = self.pick(config, regions, ledger);
+            // What was looked at and dropped may have made room for what was passed over.
+            if packet.is_some() || !self.stirred {
+                break packet;
+            }
+        };
         if let Some(packet) = &packet {
             ledger.counters.packets_out += 1;
             ledger.counters.bytes_out += packet.payload.len() as u64;
         }
         packet
+    }
+
+    fn pick(
+        &mut self,
+        config: &Config,
+        regions: &mut Regions,
+        ledger: &mut Ledger,
+    ) -> Option<Packet> {
+        if self.burst >= BURST
+            && let Some(packet) = self.poll_bulk(config, regions, ledger)
+        {
+            self.burst = 0;
+            return Some(packet);
+        }
+        self.burst = self.burst.saturating_add(1);
+        if let Some(packet) = self.poll_small(config, ledger) {
+            return Some(packet);
+        }
+        self.burst = 0;
+        self.poll_bulk(config, regions, ledger)
     }
 
     fn poll_small(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
@@ -284,7 +298,7 @@ impl Link {
         let target = put.route.target;
         let span = put.spans.get(put.at.0);
         let left = span.map_or(0, |span| span.len - put.at.1);
-        let offset = span.map_or(0, |span| span.offset + put.at.1);
+        let offset = span.map_or(put.begin, |span| span.offset + put.at.1);
         let most = left.min(config.max_fragment as u64) as usize;
         let (pieces, len) = gather(&put.local, put.handed, most, MAX_PIECES);
         put.handed += len as u64;
@@ -300,7 +314,7 @@ impl Link {
                 target,
                 offset,
                 data,
-                begin: first(&put.spans),
+                begin: put.begin,
                 total: put.total,
             },
             _ => Header::Put { id: request, target, offset, last, asking },

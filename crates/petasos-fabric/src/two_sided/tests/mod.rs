@@ -25,6 +25,8 @@ pub(super) struct Net {
 #[derive(Default)]
 struct Line {
     cut: bool,
+    /// The engine named the peer, and has not said that there is nothing more.
+    named: bool,
     /// A packet that the engine handed out, and that was not read from memory yet.
     out: Option<Packet>,
     wire: VecDeque<Vec<u8>>,
@@ -90,15 +92,20 @@ impl Net {
 
     /// One step of one channel; false if there was nothing to do.
     pub(super) fn step(&mut self, a: usize, b: usize, step: Step, amount: usize) -> bool {
+        while let Some(named) = self.engines[a].next_output() {
+            let at = self.peers[a].iter().position(|peer| *peer == named);
+            self.lines[a][at.unwrap()].named = true;
+        }
         let (to, from) = (self.peers[a][b], self.peers[b][a]);
         let line = &mut self.lines[a][b];
         if a == b || line.cut {
             return false;
         }
         match step {
-            Step::Poll if line.out.is_none() => {
+            Step::Poll if line.named && line.out.is_none() => {
                 line.out = self.engines[a].poll_transmit(to);
-                line.out.is_some()
+                line.named = line.out.is_some();
+                line.named
             }
             Step::Send if line.out.is_some() => {
                 let mut bytes = Vec::new();

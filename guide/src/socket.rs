@@ -1,0 +1,121 @@
+//! Sockets that keep packets apart, and one descriptor to wait for all of them.
+
+use rustix::{
+    event::{EventfdFlags, epoll, eventfd},
+    io::Errno,
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
+        bind, connect, listen, recv, send, socket_with,
+    },
+};
+use std::{io, os::fd::OwnedFd, time::Duration};
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+fn socket() -> rustix::io::Result<OwnedFd> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
+}
+
+/// Takes the path. A file that nobody answers at is a dead endpoint's, and goes.
+pub fn listen_at(path: &str) -> io::Result<OwnedFd> {
+    let (listener, address) = (socket()?, SocketAddrUnix::new(path)?);
+    if bind(&listener, &address) == Err(Errno::ADDRINUSE) {
+        if connect(socket()?, &address) != Err(Errno::CONNREFUSED) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        std::fs::remove_file(path)?;
+        bind(&listener, &address)?;
+    }
+    listen(&listener, 128)?;
+    Ok(listener)
+}
+
+/// A connection to the endpoint at this path, if there is one.
+pub fn connect_to(path: &str) -> rustix::io::Result<OwnedFd> {
+    let connection = socket()?;
+    connect(&connection, &SocketAddrUnix::new(path)?)?;
+    Ok(connection)
+}
+
+/// Somebody who connected.
+pub fn stranger(listener: &OwnedFd) -> Option<OwnedFd> {
+    accept_with(listener, FLAGS).ok()
+}
+
+/// What came of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Io {
+    /// So many bytes.
+    Moved(usize),
+    /// Nothing can be moved now.
+    Later,
+    /// Nothing will be moved any more.
+    Closed,
+}
+
+/// Sends one packet, all of it or nothing.
+pub fn send_packet(to: &OwnedFd, packet: &[u8]) -> Io {
+    match send(to, packet, SendFlags::NOSIGNAL) {
+        Ok(len) => Io::Moved(len),
+        Err(Errno::AGAIN | Errno::INTR) => Io::Later,
+        Err(_) => Io::Closed,
+    }
+}
+
+/// Receives one packet, or only looks whether there is one.
+pub fn receive(from: &OwnedFd, into: &mut [u8], look: bool) -> Io {
+    let flags = if look { RecvFlags::PEEK } else { RecvFlags::empty() };
+    loop {
+        return match recv(from, &mut *into, flags) {
+            Ok((0, _)) => Io::Closed,
+            Ok((len, _)) => Io::Moved(len),
+            Err(Errno::AGAIN) => Io::Later,
+            // Told once when the other side closed with bytes unread; what it sent still comes.
+            Err(Errno::CONNRESET | Errno::INTR) => continue,
+            Err(_) => Io::Closed,
+        };
+    }
+}
+
+/// Waits for many descriptors at a time, without a list that is walked.
+pub struct Poller {
+    pub fd: OwnedFd,
+}
+
+impl Poller {
+    pub fn new() -> io::Result<Poller> {
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Poller { fd })
+    }
+
+    /// Names a descriptor, to be told when it is readable. Forgotten when it is closed.
+    pub fn add(&self, fd: &OwnedFd, name: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(name);
+        Ok(epoll::add(&self.fd, fd, data, epoll::EventFlags::IN)?)
+    }
+
+    /// Says what shall be told of it.
+    pub fn want(&self, fd: &OwnedFd, name: u64, readable: bool, writable: bool) {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, readable);
+        flags.set(epoll::EventFlags::OUT, writable);
+        // It fails only for a descriptor that is not there, which has nothing to tell.
+        epoll::modify(&self.fd, fd, epoll::EventData::new_u64(name), flags).ok();
+    }
+
+    /// The names of those with something to tell.
+    pub fn ready(&self, names: &mut Vec<u64>) {
+        let mut events = Vec::with_capacity(64);
+        let zero = Duration::ZERO.try_into().expect("zero is a time");
+        names.clear();
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        if epoll::wait(&self.fd, spare, Some(&zero)).is_ok() {
+            names.extend(events.iter().map(|event| event.data.u64()));
+        }
+    }
+}
+
+/// A counter that makes the poller ready when it is not zero.
+pub fn bell() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
+}

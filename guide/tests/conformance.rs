@@ -1,0 +1,34 @@
+//! The contract, kept by the guide's transport.
+
+use petasos_conformance::{Fixture, RealTime, conformance};
+use petasos_fabric::{Address, Endpoint, Time};
+use petasos_guide::SeqEndpoint;
+
+struct Sockets {
+    directory: tempfile::TempDir,
+    time: RealTime,
+}
+
+impl Default for Sockets {
+    fn default() -> Sockets {
+        Sockets { directory: tempfile::tempdir().unwrap(), time: RealTime::default() }
+    }
+}
+
+impl Fixture for Sockets {
+    fn fresh(&self) -> Address {
+        let path = self.directory.path().join(self.time.name());
+        Address::parse(&format!("seq://{}", path.display())).unwrap()
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        Box::new(SeqEndpoint::open(at).unwrap())
+    }
+
+    fn now(&self) -> Time {
+        self.time.now()
+    }
+}
+
+conformance!(Sockets::default());
+conformance!(faulty, Sockets::default());
