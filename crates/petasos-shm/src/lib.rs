@@ -1,1 +1,3 @@
-//! The fabric over shared memory of one node
+//! The fabric over shared memory of one node.
+mod ring;
+mod sync;

@@ -1,0 +1,87 @@
+//! A queue of packets in shared memory, with one sender and one receiver who do not trust each
+//! other: the short-packet channel of a pair of endpoints.
+//!
+//! The ring is cut into cells of one cache line. A message takes consecutive cells and never
+//! wraps: a pad skips to the first cell. The first eight bytes of its first cell are the header
+//! word, `lap << 32 | kind << 24 | length`, which is written last, with release, and publishes the
+//! message; the receiver polls this word of the next cell. So a message of up to 56 bytes is one
+//! cache line that moves from one processor to the other, and a sender that dies in the middle of
+//! writing has never published.
+//!
+//! The lap in the word (from 1 on, new each time around) tells a new message from an old one,
+//! unless payload of the lap before lies where a header is expected. The sender therefore knows
+//! which cells hold payload at their beginning, and clears such a cell before it publishes the
+//! message in front of it. No cell is ever cleared for messages of one cell.
+//!
+//! The receiver reports how many cells it has consumed every quarter of the ring, in a word that
+//! the sender reads only when its last knowledge says that there is no room. The longest message
+//! and its pad are at most half of the ring, so a sender that waits is always told.
+//!
+//! Whatever either side reads is read once and checked, and memory is reached only through
+//! [`Memory`], by atomics and opaque copies. A word of the wrong lap is no message; a wrong length
+//! or kind in one of the right lap is a [`RingError`].
+
+mod consumer;
+mod memory;
+mod producer;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use consumer::{Consumer, Incoming};
+#[cfg(test)]
+pub(crate) use memory::Heap;
+pub(crate) use memory::{Memory, Shared};
+pub(crate) use producer::Producer;
+
+use crate::sync::AtomicU64;
+
+/// Bytes of a cell: a cache line.
+pub(crate) const CELL: usize = 64;
+/// Bytes of the header word.
+pub(crate) const HEADER: usize = 8;
+/// Payload bytes that fit into the first cell.
+pub(crate) const FIRST: usize = CELL - HEADER;
+const WORDS: usize = CELL / 8;
+
+/// The kind of a pad. All other kinds but zero are for the users of the ring.
+const PAD: u8 = 255;
+
+/// How the other side broke the rules of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RingError {
+    #[error("a packet of {len} bytes at cell {cell} of a ring of {cells} cells, {max} at most")]
+    Length { len: usize, cell: usize, cells: usize, max: usize },
+    #[error("a packet without a kind at cell {0}")]
+    Kind(usize),
+    #[error("a pad where none belongs, at cell {0}")]
+    Pad(usize),
+    #[error("{reported} cells reported as consumed, of {sent} sent")]
+    Consumed { reported: u64, sent: u64 },
+}
+
+/// The words beside the cells, written by the receiver.
+#[derive(Clone, Copy)]
+pub(crate) struct Report<'a> {
+    /// Cells consumed since the beginning.
+    pub(crate) consumed: &'a AtomicU64,
+}
+
+/// Cells that a message of this length takes.
+fn cells_for(len: usize) -> usize {
+    (HEADER + len).div_ceil(CELL)
+}
+
+/// The number of a lap as it stands in headers: never zero.
+fn lap_of(position: u64, cells: u64) -> u32 {
+    ((position / cells) % u64::from(u32::MAX)) as u32 + 1
+}
+
+fn header(lap: u32, kind: u8, len: usize) -> u64 {
+    u64::from(lap) << 32 | u64::from(kind) << 24 | len as u64
+}
+
+/// The most cells of a message that a ring of this size can take: half of the ring, less a report's
+/// worth, holds it with the pad in front of it.
+pub(crate) const fn max_packet(cells: usize) -> usize {
+    cells / 4 * CELL - HEADER
+}
