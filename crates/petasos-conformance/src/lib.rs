@@ -3,20 +3,21 @@
 //! Whoever writes a transport proves it with this crate: implement [`Fixture`], and name it in a
 //! test file of the transport's crate, which makes one test of each probe.
 //!
-//! ```ignore
+//! ```
 //! //! The contract, kept by this transport.
-//! use petasos_conformance::{Faults, FaultyFixture, Fixture, RealTime, conformance};
+//! use petasos_conformance::{Fixture, RealTime, conformance};
 //! use petasos_fabric::{Address, Endpoint, Time};
+//! use petasos_self::Local;
 //!
 //! #[derive(Default)]
 //! struct Mine(RealTime);
 //!
 //! impl Fixture for Mine {
 //!     fn fresh(&self) -> Address {
-//!         Address::parse(&format!("mine://{}", self.0.name())).unwrap()
+//!         Address::parse(&format!("self://{}", self.0.name())).unwrap()
 //!     }
 //!     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-//!         Box::new(my_transport::open(at).unwrap())
+//!         Box::new(Local::open(at).unwrap())
 //!     }
 //!     fn now(&self) -> Time {
 //!         self.0.now()
@@ -25,14 +26,16 @@
 //!
 //! conformance!(Mine::default());
 //! conformance!(faulty, Mine::default());
+//! # fn main() {}
 //! ```
 //!
 //! The first line makes a module `plain` of tests, the second a module `faulty` of the same
-//! probes with [`Faults::GENTLE`] injected under them (those of sleeping, and those that count
-//! what a transport buffers, make no sense there). A transport on virtual time moves its clock in
+//! probes with [`Faults::GENTLE`] injected under them (without the few that count what a transport
+//! buffers, or how often it wakes). A transport on virtual time moves its clock in
 //! [`Fixture::pass`]. One that needs more than dropping an endpoint to end it as a crash would
 //! says so in [`Fixture::kill`]. Nothing is left out by hand: a probe asks the capabilities of the
-//! endpoints, and whether there is a descriptor to sleep on.
+//! endpoints, and whether there is a descriptor to sleep on; the probes with threads, in
+//! [`driving`] and [`concurrent`], need one.
 //!
 //! A probe gets a [`World`]: endpoints driven in turn from one thread, a [`ledger`] that fails on
 //! a second or a missing completion, and checks on every event (nothing of a peer before
