@@ -41,8 +41,8 @@ impl Wire for Arc<str> {
     }
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Arc<str>, DecodeError> {
-        // The two counters.
-        text(from, 2 * size_of::<usize>()).map(Arc::from)
+        // The two counters, and what the length is rounded up by.
+        text(from, 3 * size_of::<usize>()).map(Arc::from)
     }
 
     #[inline]

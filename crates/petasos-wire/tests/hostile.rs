@@ -141,6 +141,28 @@ fn refusals_name_what_is_wrong() {
 }
 
 proptest! {
+    #[test]
+    fn what_is_allocated_is_charged(zoo in zoo()) {
+        for encoding in BOTH {
+            let bytes = to_vec(encoding, &zoo);
+            let decode = |memory| {
+                stays_within::<Zoo>(encoding, &bytes, Limits { memory, depth: 64 })
+            };
+            // The least that suffices: the heap must not have taken more there, either.
+            let (mut too_little, mut enough) = (0, Limits::for_input(bytes.len()).memory);
+            while enough - too_little > 1 {
+                let middle = too_little.midpoint(enough);
+                match decode(middle) {
+                    Ok(_) => enough = middle,
+                    Err(_) => too_little = middle,
+                }
+            }
+            prop_assert_eq!(decode(enough), Ok(zoo.clone()));
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
