@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod paths;
+mod service;
 mod wire;
 
 use proc_macro::TokenStream;
@@ -22,4 +23,41 @@ use proc_macro::TokenStream;
 pub fn derive_wire(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     wire::derive(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes an interface of a trait: the trait to implement, a client, and the ids of its methods.
+///
+/// ```ignore
+/// #[petasos::service]
+/// pub trait Store {
+///     /// Arguments travel by value; the result is any type that travels.
+///     async fn get(&self, key: String) -> Option<Vec<u8>>;
+///     /// A parameter of type `Context` does not travel: the target is told about the call.
+///     async fn whoami(&self, context: Context) -> String;
+///     /// Nobody waits for an answer.
+///     #[one_way]
+///     async fn log(&self, line: String);
+///     /// Large data: the caller lends memory, the target gets what is in it.
+///     async fn write(&self, key: String, #[bulk(pull)] data: Region) -> u64;
+///     /// Large data, the other way: what the target writes to `into` goes to the caller's memory.
+///     async fn read(&self, key: String, #[bulk(push)] into: Region) -> u64;
+/// }
+/// ```
+///
+/// From the trait `Store` come
+///
+/// * the trait, to be implemented with `async fn`s; `store.serve(&engine, provider)` registers an
+///   implementation;
+/// * `StoreClient`, with a method for each: a call that is under way at once, and whose future
+///   gives `Result<T, CallError>`. Memory for `#[bulk]` parameters is anything that is
+///   `Into<Slice>`.
+///
+/// For full control over transfers, take a `BulkHandle` as an ordinary argument, and open it.
+///
+/// `#[service(name = "NAME")]` sets the name on the wire (else the trait's), `#[service(crate =
+/// "path")]` the crate where the generated code finds Petasos.
+#[proc_macro_attribute]
+pub fn service(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let item = syn::parse_macro_input!(item as syn::ItemTrait);
+    service::expand(arguments.into(), item).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -30,3 +30,19 @@ fn dependency(package: &str, used_at: Span) -> std::result::Result<Ident, Missin
     };
     Ok(Ident::new(&name, used_at))
 }
+
+/// The path of the face crate, or of `petasos-rpc`, which has the same names for what `#[service]`
+/// needs.
+pub(crate) fn rpc(used_at: Span) -> Result<Path> {
+    for package in ["petasos", "petasos-rpc"] {
+        match dependency(package, used_at) {
+            Ok(name) => return Ok(parse_quote!(::#name)),
+            Err(Missing::CrateNotFound { .. }) => {}
+            // No manifest that can be read: not built by cargo.
+            Err(_) => return Ok(parse_quote!(::petasos)),
+        }
+    }
+    let why = "`petasos` is no dependency of this crate: add it, or say where it is with \
+               #[service(crate = \"path\")]";
+    Err(Error::new(used_at, why))
+}

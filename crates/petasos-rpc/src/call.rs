@@ -1,12 +1,12 @@
 //! Calls to others: slots, credit, the answer.
 
 use crate::{
-    CallError, Method,
+    Bulk, CallError, Method,
     inner::{Body, Inner},
     peers::SELF,
     timers::Due,
 };
-use petasos_fabric::{Access, Address, LostReason, Peer, Region, RegionId};
+use petasos_fabric::{Access, Address, LostReason, Peer, Region, RegionId, Slice};
 use petasos_wire::{
     Encoding,
     rpc::{self, CallId, Remote, Request, Response, Status, Trace},
@@ -128,6 +128,15 @@ impl Target {
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Result<(), CallError> {
         self.inner.tell(self, method, options, arguments)
+    }
+
+    /// Lends memory to a call of `method`.
+    pub fn lend(&self, method: Method, memory: Slice, access: Access) -> Result<Bulk, CallError> {
+        Bulk::new(&self.inner, &[memory], access).map_err(|error| CallError::Transfer {
+            peer: self.shared.address.clone(),
+            method: method.name,
+            reason: error.to_string(),
+        })
     }
 
     fn peer(&self, method: &Method) -> Result<Peer, CallError> {

@@ -2,7 +2,7 @@
 
 use crate::{
     Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Idle, Method,
-    RemoteBulk, RemoteMemory, Stats, Target, Usage, clock::EngineClock, inner::Inner,
+    RemoteBulk, RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
 };
 use futures_util::task::{WakerRef, waker_ref};
 use petasos_fabric::{
@@ -88,6 +88,15 @@ impl Engine {
     /// has the same id.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
         self.inner.served.borrow_mut().add(method, provider, Rc::new(handler))
+    }
+
+    /// Makes sure that these methods can be registered.
+    pub fn check_free(&self, methods: &[Method], provider: u16) -> Result<(), ServeError> {
+        let served = self.inner.served.borrow();
+        match methods.iter().find(|method| !served.is_free(method, provider)) {
+            Some(method) => Err(ServeError { method: method.name, provider }),
+            None => Ok(()),
+        }
     }
 
     /// Serves a method no longer; calls in progress finish.

@@ -237,3 +237,14 @@ impl From<ResolveError> for BulkError {
         BulkError::Import(error.to_string())
     }
 }
+
+/// Why a service was not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error("{method} is served already under provider {provider}, or another method has its id")]
+pub struct ServeError {
+    /// The method in the way.
+    pub method: &'static str,
+    /// The provider.
+    pub provider: u16,
+}

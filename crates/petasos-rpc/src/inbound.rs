@@ -103,13 +103,19 @@ impl Served {
     /// Adds a handler; false if the method has one under this provider, or if another method has
     /// the same id.
     pub(crate) fn add(&mut self, method: Method, provider: u16, handler: Rc<dyn Handler>) -> bool {
-        let entry = self.methods.entry(method.id);
-        let entry = entry.or_insert_with(|| Entry { method, providers: Vec::new() });
-        if entry.method != method || entry.providers.iter().any(|(id, _)| *id == provider) {
-            return false;
+        let free = self.is_free(&method, provider);
+        if free {
+            let entry = self.methods.entry(method.id);
+            let entry = entry.or_insert_with(|| Entry { method, providers: Vec::new() });
+            entry.providers.push((provider, handler));
         }
-        entry.providers.push((provider, handler));
-        true
+        free
+    }
+
+    pub(crate) fn is_free(&self, method: &Method, provider: u16) -> bool {
+        self.methods.get(&method.id).is_none_or(|entry| {
+            entry.method == *method && entry.providers.iter().all(|(id, _)| *id != provider)
+        })
     }
 
     pub(crate) fn remove(&mut self, method: Method, provider: u16) {

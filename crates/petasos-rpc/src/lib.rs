@@ -43,12 +43,16 @@ mod wake;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+pub use petasos_fabric as fabric;
+pub use petasos_macros::{Wire, service};
+pub use petasos_wire as wire;
+
 pub use bulk::{Block, BlockStream, Bulk, BulkHandle, RemoteBulk, Sink};
 pub use call::{Call, CallOptions, Target};
 pub use config::{EngineConfig, Idle};
 pub use context::{Context, Incoming, Responder};
 pub use engine::Engine;
-pub use error::{BulkError, CallError, Failure};
+pub use error::{BulkError, CallError, Failure, ServeError};
 pub use inbound::{Handler, HandlerFuture, Reply};
 pub use memory::{Exported, RemoteMemory};
 pub use method::Method;

@@ -97,6 +97,16 @@ impl RemoteBulk {
         self.transfer(Way::Push, offset, from)?.await
     }
 
+    /// Local memory of the same length, zeroed, to be filled and pushed. At most
+    /// `EngineConfig::max_body` bytes.
+    pub fn local(&self) -> Result<Region, BulkError> {
+        let (len, limit) = (self.len(), self.shared.inner.config.max_body);
+        if len > limit {
+            return Err(BulkError::TooLarge { len, limit });
+        }
+        Ok(Region::from_vec(vec![0; len as usize]))
+    }
+
     /// All data in blocks of `block` bytes, `depth` of which are on the way at a time while one is
     /// worked on. At most `depth + 1` blocks of memory are in use.
     ///

@@ -1,0 +1,268 @@
+//! The trait, its client, and what registers an implementation.
+
+use super::{Method, Parameter, Role, Service};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+
+pub(super) fn service(service: &Service) -> TokenStream {
+    let the_trait = emit_trait(service);
+    let client = emit_client(service);
+    quote!(#the_trait #client)
+}
+
+/// The constant of the client that names a method.
+fn constant(method: &Method) -> Ident {
+    Ident::new(&method.function.sig.ident.to_string().to_uppercase(), Span::call_site())
+}
+
+fn client_name(service: &Service) -> Ident {
+    format_ident!("{}Client", service.item.ident)
+}
+
+/// The type that a parameter has on the wire.
+fn wire_type(service: &Service, parameter: &Parameter) -> TokenStream {
+    let (krate, ty) = (&service.krate, &parameter.ty);
+    match parameter.role {
+        Role::Pull | Role::Push => quote!(#krate::BulkHandle),
+        _ => quote!(#ty),
+    }
+}
+
+fn travelling(method: &Method) -> impl Iterator<Item = &Parameter> {
+    method.parameters.iter().filter(|parameter| parameter.role != Role::Context)
+}
+
+fn emit_trait(service: &Service) -> TokenStream {
+    let Service { item, krate, methods, .. } = service;
+    let (attributes, visibility, name) = (&item.attrs, &item.vis, &item.ident);
+    let supertraits = &item.supertraits;
+    let plus = if supertraits.is_empty() { quote!() } else { quote!(+) };
+    let client = client_name(service);
+    let functions = methods.iter().map(|method| {
+        let mut function = method.function.clone();
+        let output = &method.output;
+        function.sig.asyncness = None;
+        function.sig.output = syn::parse_quote!(-> impl ::core::future::Future<Output = #output>);
+        quote!(#function)
+    });
+    let registrations = methods.iter().map(|method| emit_registration(service, method));
+    let constants = methods.iter().map(constant);
+    quote! {
+        #(#attributes)*
+        #visibility trait #name: #supertraits #plus 'static {
+            #(#functions)*
+
+            /// Serves this at an engine, under a provider id. Fails if one of the methods is
+            /// served there already; then nothing is registered.
+            fn serve(
+                self,
+                engine: &#krate::Engine,
+                provider: u16,
+            ) -> ::core::result::Result<(), #krate::ServeError>
+            where
+                Self: ::core::marker::Sized,
+            {
+                let service = ::std::rc::Rc::new(self);
+                let methods = [#(#client::#constants),*];
+                engine.check_free(&methods, provider)?;
+                #(#registrations)*
+                ::core::result::Result::Ok(())
+            }
+        }
+    }
+}
+
+/// The statement that registers one method.
+fn emit_registration(service: &Service, method: &Method) -> TokenStream {
+    let krate = &service.krate;
+    let (name, client, constant) =
+        (&method.function.sig.ident, client_name(service), constant(method));
+    let names: Vec<_> = travelling(method).map(|parameter| &parameter.name).collect();
+    let types: Vec<_> = travelling(method).map(|p| wire_type(service, p)).collect();
+    let before = method.parameters.iter().map(|parameter| {
+        let name = &parameter.name;
+        let remote = format_ident!("remote_{name}");
+        match parameter.role {
+            Role::Argument | Role::Context => quote!(),
+            Role::Pull => quote! {
+                let #name = context.engine().open(&#name)?;
+                let #name = #name.pull(0, #name.len()).await?;
+            },
+            Role::Push => quote! {
+                let #remote = context.engine().open(&#name)?;
+                let #name = #remote.local()?;
+            },
+        }
+    });
+    let hands = method.parameters.iter().map(|parameter| {
+        let name = &parameter.name;
+        match parameter.role {
+            Role::Context => quote!(::core::clone::Clone::clone(&context)),
+            Role::Push => quote!(::core::clone::Clone::clone(&#name)),
+            Role::Argument | Role::Pull => quote!(#name),
+        }
+    });
+    let after = method.parameters.iter().filter(|p| p.role == Role::Push).map(|parameter| {
+        let name = &parameter.name;
+        let remote = format_ident!("remote_{name}");
+        quote!(#remote.push(0, ::core::convert::Into::into(#name)).await?;)
+    });
+    quote! {
+        let this = ::std::rc::Rc::clone(&service);
+        engine.register(
+            #client::#constant,
+            provider,
+            move |incoming: #krate::Incoming| -> #krate::HandlerFuture {
+                let this = ::std::rc::Rc::clone(&this);
+                match incoming.decode::<(#(#types,)*)>() {
+                    ::core::result::Result::Ok((context, (#(#names,)*))) => {
+                        ::std::boxed::Box::pin(async move {
+                            #(#before)*
+                            let result = this.#name(#(#hands),*).await;
+                            #(#after)*
+                            context.reply(&result)
+                        })
+                    }
+                    ::core::result::Result::Err(error) => ::std::boxed::Box::pin(
+                        ::core::future::ready(::core::result::Result::Err(
+                            ::core::convert::From::from(error),
+                        )),
+                    ),
+                }
+            },
+        );
+    }
+}
+
+fn emit_client(service: &Service) -> TokenStream {
+    let Service { item, krate, methods, .. } = service;
+    let (visibility, trait_name, client) = (&item.vis, &item.ident, client_name(service));
+    let constants = methods.iter().map(|method| emit_constant(service, method));
+    let functions = methods.iter().map(|method| emit_call(service, method));
+    let about = format!("Calls [`{trait_name}`] at a target. Cheap to clone.");
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Debug)]
+        #visibility struct #client {
+            target: #krate::Target,
+            options: #krate::CallOptions,
+        }
+
+        #[allow(dead_code, reason = "a program may use a part of an interface")]
+        impl #client {
+            #(#constants)*
+
+            /// A client for the service at `address`.
+            #visibility fn new(engine: &#krate::Engine, address: &#krate::fabric::Address) -> Self {
+                Self::at(engine.target(address))
+            }
+
+            /// A client for the service at a target.
+            #visibility fn at(target: #krate::Target) -> Self {
+                Self { target, options: ::core::default::Default::default() }
+            }
+
+            /// The same client, that calls with other options.
+            #[must_use]
+            #visibility fn with(&self, options: #krate::CallOptions) -> Self {
+                Self { target: ::core::clone::Clone::clone(&self.target), options }
+            }
+
+            #(#functions)*
+        }
+    }
+}
+
+fn emit_constant(service: &Service, method: &Method) -> TokenStream {
+    let krate = &service.krate;
+    let constant = constant(method);
+    let visibility = &service.item.vis;
+    let name = format!("{}::{}", service.name, method.function.sig.ident);
+    let types = travelling(method).map(|parameter| wire_type(service, parameter));
+    let output = &method.output;
+    let about = format!("The method `{name}`.");
+    quote! {
+        #[doc = #about]
+        #visibility const #constant: #krate::Method = #krate::Method::typed(
+            #name,
+            <(#(#types,)*) as #krate::wire::Wire>::SHAPE,
+            <#output as #krate::wire::Wire>::SHAPE,
+        );
+    }
+}
+
+fn emit_call(service: &Service, method: &Method) -> TokenStream {
+    let krate = &service.krate;
+    let (constant, output) = (constant(method), &method.output);
+    let (name, visibility) = (&method.function.sig.ident, &service.item.vis);
+    let documents: Vec<_> =
+        method.function.attrs.iter().filter(|a| a.path().is_ident("doc")).collect();
+    let names: Vec<_> = travelling(method).map(|parameter| &parameter.name).collect();
+    let parameters = travelling(method).map(|parameter| {
+        let (name, ty) = (&parameter.name, &parameter.ty);
+        match parameter.role {
+            Role::Pull | Role::Push => {
+                quote!(#name: impl ::core::convert::Into<#krate::fabric::Slice>)
+            }
+            _ => quote!(#name: #ty),
+        }
+    });
+    let lent: Vec<_> = travelling(method).filter(|p| p.role != Role::Argument).collect();
+    if method.one_way {
+        return quote! {
+            #(#documents)*
+            #visibility fn #name(
+                &self, #(#parameters),*
+            ) -> ::core::result::Result<(), #krate::CallError> {
+                self.target.notify(Self::#constant, &self.options, &(#(#names,)*))
+            }
+        };
+    }
+    if lent.is_empty() {
+        return quote! {
+            #(#documents)*
+            #visibility fn #name(&self, #(#parameters),*) -> #krate::TypedCall<#output> {
+                self.target.call(Self::#constant, &self.options, &(#(#names,)*))
+            }
+        };
+    }
+    let lend = lent.iter().map(|parameter| {
+        let name = &parameter.name;
+        let access = match parameter.role {
+            Role::Pull => quote!(READ),
+            _ => quote!(WRITE),
+        };
+        quote! {
+            let #name = self.target.lend(
+                Self::#constant, #name.into(), #krate::fabric::Access::#access,
+            );
+        }
+    });
+    let lent: Vec<_> = lent.iter().map(|parameter| &parameter.name).collect();
+    let arguments = travelling(method).map(|parameter| {
+        let name = &parameter.name;
+        if parameter.role == Role::Argument { quote!(#name) } else { quote!(#name.handle()) }
+    });
+    quote! {
+        #(#documents)*
+        ///
+        /// The memory lent to the call is one's own again when the future is ready. When it is
+        /// dropped before, the engine keeps the memory until the network has let go.
+        #visibility fn #name(
+            &self, #(#parameters),*
+        ) -> ::core::pin::Pin<::std::boxed::Box<dyn ::core::future::Future<
+            Output = ::core::result::Result<#output, #krate::CallError>,
+        >>> {
+            #(#lend)*
+            let this = ::core::clone::Clone::clone(self);
+            ::std::boxed::Box::pin(async move {
+                #(let #lent = #lent?;)*
+                let call: #krate::TypedCall<#output> =
+                    this.target.call(Self::#constant, &this.options, &(#(#arguments,)*));
+                let result = call.await;
+                #(let _ = #lent.close().await;)*
+                result
+            })
+        }
+    }
+}
