@@ -4,8 +4,9 @@ use crate::Limits;
 
 /// Requests to one peer that may be without an answer at a time. Part of the protocol.
 pub const MAX_REQUESTS: u32 = 256;
-/// Bodies (long or expected messages) announced to one peer and not yet done with. Part of the
-/// protocol; what is sent beyond waits at the sender, and what comes after it, too.
+/// Bodies of long messages, and as many of expected ones, announced to one peer and not yet done
+/// with. Part of the protocol; what is sent beyond waits at the sender, and so do messages of the
+/// same kind behind it.
 pub const MAX_BODIES: u32 = 1024;
 /// Expected messages to one peer that may be sent with their data before a receive for them is
 /// known. Part of the protocol.

@@ -5,7 +5,7 @@ use super::{
     header::{Header, Status},
     ledger::{Ledger, Place},
     matching::Posted,
-    operations::{Kind, Op, Pull, Source},
+    operations::{Kind, Op, Pull, Sort, Source, Then},
     registry::Regions,
 };
 use crate::{
@@ -33,21 +33,23 @@ pub(super) struct Link {
     pub(super) stirred: bool,
     /// Answers, and other packets that are never held back.
     pub(super) control: VecDeque<Control>,
-    /// Messages, in the order in which they must arrive.
+    /// Unexpected messages, in the order in which they must arrive.
     pub(super) messages: VecDeque<Message>,
+    /// Expected ones.
+    pub(super) tagged: VecDeque<u64>,
     /// Operations whose next packet needs a request.
     pub(super) asking: VecDeque<u64>,
     /// Data in fragments, taken in turns.
     pub(super) bulk: VecDeque<Bulk>,
     /// Packets that the transport has, oldest first.
     pub(super) flights: VecDeque<Flight>,
-    /// Whose turn it is among the first three queues, and for how long bulk has waited.
+    /// Whose turn it is among the first four queues, and for how long bulk has waited.
     pub(super) turn: usize,
     pub(super) burst: u32,
     /// Our requests without an answer.
     pub(super) requests: Slab<Request>,
     /// Our bodies that it is not done with.
-    pub(super) bodies: u32,
+    pub(super) bodies: [u32; 2],
     /// Eager messages that we may send.
     pub(super) eager: u32,
     /// Injected bytes in `messages`, with headers; and whether somebody was told that it is full.
@@ -63,7 +65,7 @@ pub(super) struct Link {
     /// Long messages of its that nobody has received yet: the lengths of the bodies, by its ids.
     pub(super) announced: HashMap<u64, u64>,
     /// Bodies of its that we have not said we are done with.
-    pub(super) theirs: u32,
+    pub(super) theirs: [u32; 2],
     /// Eager messages of its for which it has not got the credit back, and credit to be given.
     pub(super) held: u32,
     pub(super) owed: u32,
@@ -72,7 +74,7 @@ pub(super) struct Link {
 #[derive(Debug)]
 pub(super) enum Control {
     Reply { id: u64, status: Status, old: Bytes },
-    BodyDone { body: u64 },
+    BodyDone { body: u64, sort: Sort },
 }
 
 #[derive(Debug)]
@@ -172,13 +174,14 @@ impl Link {
             stirred: false,
             control: VecDeque::new(),
             messages: VecDeque::new(),
+            tagged: VecDeque::new(),
             asking: VecDeque::new(),
             bulk: VecDeque::new(),
             flights: VecDeque::new(),
             turn: 0,
             burst: 0,
             requests: Slab::new(),
-            bodies: 0,
+            bodies: [0; 2],
             eager: super::EAGER_CREDITS,
             injected: 0,
             full: false,
@@ -186,7 +189,7 @@ impl Link {
             serving: 0,
             failed: HashMap::new(),
             announced: HashMap::new(),
-            theirs: 0,
+            theirs: [0; 2],
             held: 0,
             owed: 0,
         }
@@ -229,13 +232,20 @@ impl Link {
         (u64::from(op.serial) == id >> 32).then_some(op)
     }
 
-    /// Queues a message, or what must arrive in order with them.
+    /// Queues a message.
     pub(super) fn queue_message(&mut self, id: u64, ledger: &mut Ledger) {
-        if let Some(op) = self.op(id) {
-            op.queued = true;
-            self.messages.push_back(Message::Op(id));
-            self.wake(ledger);
+        let Some(op) = self.op(id) else { return };
+        op.queued = true;
+        let tagged = match &op.kind {
+            Kind::Message { tag, .. } => tag.is_some(),
+            Kind::Body { announce, .. } => announce.sort() == Sort::Tagged,
+            _ => false,
+        };
+        match tagged {
+            true => self.tagged.push_back(id),
+            false => self.messages.push_back(Message::Op(id)),
         }
+        self.wake(ledger);
     }
 
     /// Queues an operation that needs a request.
@@ -266,15 +276,19 @@ impl Link {
         if op.done && op.awaiting == 0 && !op.queued && !op.is_open() {
             let op = self.ops.remove(id as u32 as usize);
             ledger.live -= 1;
-            if let Kind::Pull(Pull { source: Source::Body(body), .. }) = op.kind {
-                self.body_done(body, ledger);
+            if let Kind::Pull(Pull { source: Source::Body(body), then, .. }) = op.kind {
+                let sort = match then {
+                    Then::Tagged { .. } => Sort::Tagged,
+                    _ => Sort::Long,
+                };
+                self.body_done(body, sort, ledger);
             }
         }
     }
 
     /// Tells the peer that its body is not needed any more.
-    pub(super) fn body_done(&mut self, body: u64, ledger: &mut Ledger) {
-        self.control.push_back(Control::BodyDone { body });
+    pub(super) fn body_done(&mut self, body: u64, sort: Sort, ledger: &mut Ledger) {
+        self.control.push_back(Control::BodyDone { body, sort });
         self.wake(ledger);
     }
 

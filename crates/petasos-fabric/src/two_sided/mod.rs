@@ -26,7 +26,8 @@
 //! it, and tell with `peer_lost`.
 //!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
-//! raised by the engine in any other way. A transport that handles plain messages itself
+//! raised by the engine in any other way. Take them before reading packets, and read none while
+//! they are more than the budget: then what waits here stays bounded. A transport that handles plain messages itself
 //! ([`header::message_header`], [`header::message_len`]) must take the engine's events first
 //! ([`Engine::has_events`]), and may send around the engine only while
 //! [`Engine::messages_queued`] says no; then the order among messages holds.

@@ -52,6 +52,22 @@ pub(super) enum Announce {
     Tagged(u64),
 }
 
+/// Bodies are counted by sort, so that neither holds up the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Long = 0,
+    Tagged = 1,
+}
+
+impl Announce {
+    pub(super) fn sort(&self) -> Sort {
+        match self {
+            Announce::Long(_) => Sort::Long,
+            Announce::Tagged(_) => Sort::Tagged,
+        }
+    }
+}
+
 /// Data that is fetched: by a get, or from the body of a message.
 #[derive(Debug)]
 pub(super) struct Pull {

@@ -6,7 +6,7 @@ use super::{
     ledger::Ledger,
     link::{Bulk, Landing, Link, Serve, Served},
     matching::{Posted, Unexpected, Waiting},
-    operations::{Kind, Op, Pull, Source, Then, gather},
+    operations::{Kind, Op, Pull, Sort, Source, Then, gather},
 };
 use crate::{
     Access, AtomicOp, Body, Done, Event, Lease, OpError, OpErrorKind, Peer, Pool, RegionId,
@@ -45,11 +45,12 @@ impl Link {
     }
 
     /// Another body of the peer's is announced.
-    fn announce(&mut self) -> Result<(), Violation> {
-        if self.theirs >= MAX_BODIES {
-            return broken("more bodies than allowed", self.theirs.into());
+    fn announce(&mut self, sort: Sort) -> Result<(), Violation> {
+        let theirs = &mut self.theirs[sort as usize];
+        if *theirs >= MAX_BODIES {
+            return broken("more bodies than allowed", (*theirs).into());
         }
-        self.theirs += 1;
+        *theirs += 1;
         Ok(())
     }
 
@@ -180,7 +181,7 @@ impl Engine {
                 let Some(buffer) = buffer(pool, len) else {
                     return busy();
                 };
-                link.announce()?;
+                link.announce(Sort::Long)?;
                 let landing = Landing::Long { body, len: long };
                 (landing, Placement::Buffer(buffer))
             }
@@ -276,7 +277,7 @@ impl Engine {
         };
         match header {
             Header::TaggedBody { tag, body, len } => {
-                link.announce()?;
+                link.announce(Sort::Tagged)?;
                 let data = Waiting::Body { body, len };
                 let message = Unexpected { peer, tag, data };
                 match matching.take_posted(peer, tag) {
@@ -332,12 +333,15 @@ impl Engine {
                 let Some(op) = link.op(body) else {
                     return broken("done with no body", body);
                 };
-                match &mut op.kind {
-                    Kind::Body { open, .. } if *open => *open = false,
+                let sort = match &mut op.kind {
+                    Kind::Body { open, announce, .. } if *open => {
+                        *open = false;
+                        announce.sort()
+                    }
                     _ => return broken("done with no body", body),
-                }
+                };
                 op.conclude(Ok(Done::Sent));
-                link.bodies -= 1;
+                link.bodies[sort as usize] -= 1;
                 link.settle(body, ledger);
                 link.wake(ledger);
             }

@@ -3,7 +3,7 @@
 use super::{
     Engine, MAX_EAGER,
     ledger::Place,
-    operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Source, Then, first},
+    operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Sort, Source, Then, first},
 };
 use crate::{
     Access, AtomicOp, Body, Done, Level, OpError, OpErrorKind, Operation, Payload, Peer, PeerState,
@@ -102,7 +102,7 @@ impl Engine {
                 self.take_body(body)?;
                 let Engine { peers, ledger, .. } = self;
                 if let Some(link) = peers.get_mut(body.peer) {
-                    link.body_done(body.id, ledger);
+                    link.body_done(body.id, Sort::Long, ledger);
                 }
                 ledger.live -= 1;
                 ledger.finish(token, None, Ok(Done::Discarded));

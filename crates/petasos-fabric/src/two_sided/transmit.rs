@@ -16,6 +16,15 @@ const BURST: u32 = 16;
 /// Pieces of memory in one packet, so that a vectored write takes it in one go.
 const MAX_PIECES: usize = 64;
 
+/// What came of looking at the first message of a queue.
+enum Next {
+    /// It must wait.
+    Blocked,
+    /// It was cancelled.
+    Gone,
+    Packet(Packet),
+}
+
 impl Link {
     /// The next packet. Answers, messages and requests take turns; bulk data gets its turn after
     /// so many of them, and whenever there are none.
@@ -64,14 +73,15 @@ impl Link {
     }
 
     fn poll_small(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
-        for class in self.turn..self.turn + 3 {
-            let packet = match class % 3 {
+        for class in self.turn..self.turn + 4 {
+            let packet = match class % 4 {
                 0 => self.poll_control(),
                 1 => self.poll_message(config, ledger),
+                2 => self.poll_tagged(ledger),
                 _ => self.poll_asking(config, ledger),
             };
             if packet.is_some() {
-                self.turn = (class + 1) % 3;
+                self.turn = (class + 1) % 4;
                 return packet;
             }
         }
@@ -102,84 +112,114 @@ impl Link {
                 let header = Header::Reply { id, status };
                 self.packet(header, Outgoing::Bytes(old), Flight::Nothing)
             }
-            Control::BodyDone { body } => {
-                self.theirs -= 1;
+            Control::BodyDone { body, sort } => {
+                self.theirs[sort as usize] -= 1;
                 let header = Header::BodyDone { body };
                 self.packet(header, Outgoing::Nothing, Flight::Nothing)
             }
         })
     }
 
+    /// The next unexpected message.
     fn poll_message(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
         loop {
-            let id = match self.messages.front()? {
-                Message::Op(id) => *id,
+            let next = match self.messages.front()? {
+                Message::Op(id) => {
+                    let id = *id;
+                    self.message_packet(id, ledger)
+                }
                 Message::Injected(bytes) => {
                     let bytes = bytes.clone();
-                    self.messages.pop_front();
                     self.uninject(bytes.len(), config.inject_queue, ledger);
                     let payload = Outgoing::Bytes(bytes);
-                    return Some(self.packet(Header::Message, payload, Flight::Nothing));
+                    Next::Packet(self.packet(Header::Message, payload, Flight::Nothing))
                 }
             };
-            let (may_ask, may_announce) = (self.may_ask(), self.bodies < MAX_BODIES);
-            let eager = self.eager > 0;
-            let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
-                self.messages.pop_front();
-                self.unqueue(id, ledger);
-                continue;
-            };
-            if let Kind::Message { payload, tag: Some(tag), .. } = &mut op.kind
-                && !eager
-            {
-                op.kind = Kind::Body {
-                    data: std::mem::replace(payload, Payload::Bytes(Bytes::new())),
-                    announce: Announce::Tagged(*tag),
-                    open: false,
-                };
-            }
-            let packet = match &mut op.kind {
-                Kind::Message { payload, tag, asking } => {
-                    if *asking && !may_ask {
-                        return None;
-                    }
-                    let (tag, asking) = (*tag, *asking);
-                    let payload = payload_part(payload, 0, payload.len());
-                    op.awaiting = asking.into();
-                    let request = if asking { self.ask(id, 0, 0) } else { 0 };
-                    let header = match (tag, asking) {
-                        (None, false) => Header::Message,
-                        (None, true) => Header::MessageAsking { id: request },
-                        (Some(tag), false) => Header::Tagged { tag },
-                        (Some(tag), true) => Header::TaggedAsking { tag, id: request },
-                    };
-                    self.eager -= u32::from(tag.is_some());
-                    self.packet(header, payload, Flight::Op(id))
+            match next {
+                Next::Blocked => return None,
+                Next::Gone => self.messages.pop_front(),
+                Next::Packet(packet) => {
+                    self.messages.pop_front();
+                    return Some(packet);
                 }
-                Kind::Body { data, announce, open } => {
-                    if !may_announce {
-                        return None;
-                    }
-                    *open = true;
-                    let (body, len) = (id, data.len() as u64);
-                    let (header, payload) = match announce {
-                        Announce::Long(bytes) => {
-                            (Header::Long { body, len }, Outgoing::Bytes(std::mem::take(bytes)))
-                        }
-                        Announce::Tagged(tag) => {
-                            let tag = *tag;
-                            (Header::TaggedBody { tag, body, len }, Outgoing::Nothing)
-                        }
-                    };
-                    self.bodies += 1;
-                    self.packet(header, payload, Flight::Nothing)
-                }
-                _ => unreachable!("only messages are in their queue"),
             };
-            self.messages.pop_front();
-            self.unqueue(id, ledger);
-            return Some(packet);
         }
+    }
+
+    /// The next expected message. They wait by themselves, so that one for which nobody has posted
+    /// a receive holds up no other kind.
+    fn poll_tagged(&mut self, ledger: &mut Ledger) -> Option<Packet> {
+        loop {
+            let id = *self.tagged.front()?;
+            match self.message_packet(id, ledger) {
+                Next::Blocked => return None,
+                Next::Gone => self.tagged.pop_front(),
+                Next::Packet(packet) => {
+                    self.tagged.pop_front();
+                    return Some(packet);
+                }
+            };
+        }
+    }
+
+    fn message_packet(&mut self, id: u64, ledger: &mut Ledger) -> Next {
+        let (may_ask, eager) = (self.may_ask(), self.eager > 0);
+        let may_announce = self.bodies.map(|bodies| bodies < MAX_BODIES);
+        let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
+            self.unqueue(id, ledger);
+            return Next::Gone;
+        };
+        if let Kind::Message { payload, tag: Some(tag), .. } = &mut op.kind
+            && !eager
+        {
+            op.kind = Kind::Body {
+                data: std::mem::replace(payload, Payload::Bytes(Bytes::new())),
+                announce: Announce::Tagged(*tag),
+                open: false,
+            };
+        }
+        let packet = match &mut op.kind {
+            Kind::Message { payload, tag, asking } => {
+                if *asking && !may_ask {
+                    return Next::Blocked;
+                }
+                let (tag, asking) = (*tag, *asking);
+                let payload = payload_part(payload, 0, payload.len());
+                op.awaiting = asking.into();
+                let request = if asking { self.ask(id, 0, 0) } else { 0 };
+                let header = match (tag, asking) {
+                    (None, false) => Header::Message,
+                    (None, true) => Header::MessageAsking { id: request },
+                    (Some(tag), false) => Header::Tagged { tag },
+                    (Some(tag), true) => Header::TaggedAsking { tag, id: request },
+                };
+                self.eager -= u32::from(tag.is_some());
+                self.packet(header, payload, Flight::Op(id))
+            }
+            Kind::Body { data, announce, open } => {
+                let sort = announce.sort();
+                if !may_announce[sort as usize] {
+                    return Next::Blocked;
+                }
+                *open = true;
+                let (body, len) = (id, data.len() as u64);
+                let (header, payload) = match announce {
+                    Announce::Long(bytes) => {
+                        let bytes = std::mem::take(bytes);
+                        (Header::Long { body, len }, Outgoing::Bytes(bytes))
+                    }
+                    Announce::Tagged(tag) => {
+                        let tag = *tag;
+                        (Header::TaggedBody { tag, body, len }, Outgoing::Nothing)
+                    }
+                };
+                self.bodies[sort as usize] += 1;
+                self.packet(header, payload, Flight::Nothing)
+            }
+            _ => unreachable!("only messages are in their queues"),
+        };
+        self.unqueue(id, ledger);
+        Next::Packet(packet)
     }
 
     /// The operation left its queue.

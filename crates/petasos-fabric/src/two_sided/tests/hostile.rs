@@ -305,7 +305,8 @@ proptest! {
             }
             let link = victim.engine.peers.get(victim.peer).unwrap();
             prop_assert!(link.serving <= MAX_REQUESTS && link.held <= EAGER_CREDITS);
-            prop_assert!(link.theirs <= MAX_BODIES && link.bulk.len() <= MAX_REQUESTS as usize);
+            prop_assert!(link.theirs.iter().all(|theirs| *theirs <= MAX_BODIES));
+            prop_assert!(link.bulk.len() <= MAX_REQUESTS as usize);
             prop_assert!(victim.engine.pool().lent() <= 16);
             victim.engine.take_events(1000, &mut events);
             events.clear();

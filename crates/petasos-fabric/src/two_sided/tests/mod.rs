@@ -220,8 +220,8 @@ impl Net {
             assert!(engine.ledger.tokens.is_empty(), "tokens are left");
             for index in 0..engine.peers.len() as u32 {
                 let link = engine.peers.at(index).unwrap();
-                assert!(link.requests.is_empty() && link.serving == 0 && link.bodies == 0);
-                assert!(link.theirs == 0 && link.failed.is_empty() && link.flights.is_empty());
+                assert!(link.requests.is_empty() && link.serving == 0 && link.bodies == [0; 2]);
+                assert!(link.theirs == [0; 2] && link.failed.is_empty() && link.flights.is_empty());
                 assert!(link.bulk.is_empty() && link.ops.is_empty());
             }
         }
