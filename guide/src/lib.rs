@@ -208,9 +208,14 @@ impl SeqEndpoint {
             return;
         }
         let mut known = self.engine.find_peer(&address);
-        if let Some(peer) = known.filter(|peer| self.link(*peer).inward.is_some()) {
-            // It came back, and its earlier life ended without our noticing yet.
-            self.lose(peer, LostReason::Restarted);
+        if let Some(peer) = known.filter(|peer| self.engine.is_up(*peer)) {
+            // It came again, and we have not noticed yet how the earlier connection ended.
+            let info = self.engine.peer_info(peer);
+            let reason = match info.and_then(|info| info.incarnation) == Some(incarnation) {
+                true => LostReason::Closed,
+                false => LostReason::Restarted,
+            };
+            self.lose(peer, reason);
             known = None;
         }
         let Some(peer) = known.or_else(|| self.add(&address, None).ok()) else {
@@ -373,9 +378,15 @@ fn name(peer: Peer, which: u64) -> u64 {
 impl Endpoint for SeqEndpoint {
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
+        // What is here comes first: nothing more is read while it fills the budget.
+        let before = events.len();
+        let mut busy = self.engine.take_events(budget, events);
+        if events.len() - before >= budget {
+            return true;
+        }
         let mut names = std::mem::take(&mut self.names);
         self.poller.ready(&mut names);
-        let mut busy = names.iter().any(|name| *name != BELL);
+        busy |= names.iter().any(|name| *name != BELL);
         for name in &names {
             match *name {
                 LISTENER => {
@@ -410,7 +421,8 @@ impl Endpoint for SeqEndpoint {
             self.write(peer);
             busy = true;
         }
-        self.engine.take_events(budget, events) || busy
+        let left = budget - (events.len() - before);
+        self.engine.take_events(left, events) || busy
     }
 
     fn arm(&mut self, now: Time) -> Sleep {
@@ -440,7 +452,10 @@ impl Endpoint for SeqEndpoint {
             return Err(ResolveError::WrongScheme { address, scheme });
         }
         if let Some(peer) = self.engine.find_peer(address) {
-            self.link(peer).patience.get_or_insert(patience);
+            let until = self.now.after(patience);
+            let link = self.link(peer);
+            link.patience = link.patience.max(Some(patience));
+            link.deadline = link.deadline.map(|deadline| deadline.max(until));
             return Ok(peer);
         }
         self.add(address, Some(patience))
