@@ -46,9 +46,11 @@
 //!
 //! [`Peer::index`]: crate::Peer::index
 
+mod accept;
 mod config;
 mod engine;
 pub mod header;
+mod land;
 mod ledger;
 mod link;
 mod loopback;
@@ -56,7 +58,6 @@ mod matching;
 mod operations;
 mod packet;
 mod peers;
-mod receive;
 mod registry;
 mod submit;
 #[cfg(test)]

@@ -1,0 +1,296 @@
+//! What comes in, first half: each header is checked, and its payload gets a place.
+
+use super::{
+    Buffer, EAGER_CREDITS, Engine, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, Placement, Violation,
+    header::{Header, Status},
+    ledger::Ledger,
+    link::{Bulk, Landing, Link, Serve, Served},
+    matching::{Unexpected, Waiting},
+    operations::{Kind, Op, Sort, gather},
+};
+use crate::{Access, AtomicOp, Done, Lease, Peer, Pool};
+use bytes::Bytes;
+use smallvec::smallvec;
+
+pub(super) fn broken<T>(what: &'static str, value: u64) -> Result<T, Violation> {
+    Err(Violation::new(what, value))
+}
+
+pub(super) fn at_most(what: &'static str, value: usize, limit: usize) -> Result<(), Violation> {
+    match value <= limit {
+        true => Ok(()),
+        false => broken(what, value as u64),
+    }
+}
+
+/// A buffer for a message: of the pool, unless it is short.
+fn buffer(pool: &Pool, len: usize) -> Option<Buffer> {
+    match len <= Lease::INLINE {
+        true => Some(Buffer::plain(len)),
+        false => Buffer::lent(pool, len),
+    }
+}
+
+impl Link {
+    /// Another request of the peer's waits for an answer.
+    fn serve(&mut self) -> Result<(), Violation> {
+        if self.serving >= MAX_REQUESTS {
+            return broken("more requests than allowed", self.serving.into());
+        }
+        self.serving += 1;
+        Ok(())
+    }
+
+    /// Another body of the peer's is announced.
+    fn announce(&mut self, sort: Sort) -> Result<(), Violation> {
+        let theirs = &mut self.theirs[sort as usize];
+        if *theirs >= MAX_BODIES {
+            return broken("more bodies than allowed", (*theirs).into());
+        }
+        *theirs += 1;
+        Ok(())
+    }
+
+    /// A fragment of an answer to a get or a pull.
+    fn accept_data(
+        &mut self,
+        id: u64,
+        offset: u64,
+        len: u64,
+        ledger: &mut Ledger,
+    ) -> Result<(Landing, Placement), Violation> {
+        let Some(request) = self.request(id) else {
+            return broken("data for nothing", id);
+        };
+        if offset != request.got || len == 0 || len > request.len - request.got {
+            return broken("data out of place", offset);
+        }
+        let (op, base) = (request.op, request.base + request.got);
+        let Some(op) = self.op(op) else {
+            return broken("data for nothing", id);
+        };
+        let stopped = op.stopped();
+        let Kind::Pull(pull) = &op.kind else {
+            return broken("data for what is no get", id);
+        };
+        if stopped {
+            ledger.counters.discarded += len;
+            return Ok((Landing::Data { id, len, placed: false }, Placement::Discard));
+        }
+        let (pieces, found) = gather(&pull.local, base, len as usize, usize::MAX);
+        debug_assert_eq!(found as u64, len, "a pull asks for what it has room for");
+        op.placing = true;
+        let landing = Landing::Data { id, len, placed: true };
+        Ok((landing, Placement::Memory(pieces)))
+    }
+}
+
+impl Engine {
+    pub(super) fn accept_packet(
+        &mut self,
+        peer: Peer,
+        header: &[u8],
+    ) -> Result<Placement, Violation> {
+        let (header, len) = Header::decode(header)?;
+        let Engine { config, pool, peers, regions, matching, ledger, .. } = self;
+        let Some(link) = peers.get_mut(peer).filter(|link| link.is_up()) else {
+            return broken("a packet of a peer that is not up", 0);
+        };
+        if link.landing.is_some() {
+            return broken("a packet within a packet", 0);
+        }
+        let mut busy = || {
+            ledger.counters.busy += 1;
+            Ok(Placement::Busy)
+        };
+        let limits = &config.limits;
+        let (landing, placement) = match header {
+            Header::Message | Header::MessageAsking { .. } => {
+                at_most("a message too long", len, limits.max_message)?;
+                let Some(buffer) = buffer(pool, len) else {
+                    return busy();
+                };
+                let mut wanted = None;
+                if let Header::MessageAsking { id } = header {
+                    link.serve()?;
+                    wanted = Some(id);
+                }
+                (Landing::Message { id: wanted }, Placement::Buffer(buffer))
+            }
+            Header::Long { body, len: long } => {
+                at_most("a header too long", len, limits.max_header)?;
+                if link.announced.contains_key(&body) {
+                    return broken("a body announced twice", body);
+                }
+                let Some(buffer) = buffer(pool, len) else {
+                    return busy();
+                };
+                link.announce(Sort::Long)?;
+                let landing = Landing::Long { body, len: long };
+                (landing, Placement::Buffer(buffer))
+            }
+            Header::Tagged { tag } | Header::TaggedAsking { tag, .. } => {
+                at_most("an eager message too long", len, MAX_EAGER)?;
+                if link.held >= EAGER_CREDITS {
+                    return broken("more eager messages than allowed", link.held.into());
+                }
+                let wanted = match header {
+                    Header::TaggedAsking { id, .. } => Some(id),
+                    _ => None,
+                };
+                if wanted.is_some() {
+                    link.serve()?;
+                }
+                let posted = matching.take_posted(peer, tag);
+                if posted.is_none() && !matching.has_room(len, config.max_unexpected) {
+                    link.serving -= u32::from(wanted.is_some());
+                    return busy();
+                }
+                link.held += 1;
+                // A message that is too long for its receive is cut from a buffer.
+                let fits = posted.as_ref().and_then(|p| p.into.part(0, len));
+                let placement = match fits {
+                    Some(memory) => Placement::Memory(smallvec![memory]),
+                    None => Placement::Buffer(Buffer::plain(len)),
+                };
+                (Landing::Tagged { tag, id: wanted, len, posted }, placement)
+            }
+            Header::Put { target, offset, .. } | Header::PutEvent { target, offset, .. } => {
+                let asks = matches!(
+                    header,
+                    Header::PutEvent { .. } | Header::Put { last: true, asking: true, .. }
+                );
+                if asks {
+                    link.serve()?;
+                }
+                let checked = regions.check(target, Access::WRITE, offset, len as u64);
+                let checked = checked.and_then(|(region, memory)| {
+                    let bound = regions.get(region).map_or(0, |r| r.memory.len() as u64);
+                    match header {
+                        Header::PutEvent { begin, total, .. } if begin.max(total) > bound => {
+                            Err(Status::OutOfBounds)
+                        }
+                        _ => Ok((region, memory)),
+                    }
+                });
+                let (region, status, placement) = match checked {
+                    Ok((region, memory)) => {
+                        regions.hold(region);
+                        let placement = Placement::Memory(smallvec![memory]);
+                        (Some(region), Status::Good, placement)
+                    }
+                    Err(status) => (None, status, Placement::Discard),
+                };
+                (Landing::Put { header, region, status }, placement)
+            }
+            Header::Atomic { op, .. } => {
+                let most = limits.max_atomic * (1 + usize::from(op == AtomicOp::CompareSwap));
+                at_most("an atomic operand too long", len, most)?;
+                link.serve()?;
+                let buffer = Buffer::plain(len);
+                (Landing::Atomic { header }, Placement::Buffer(buffer))
+            }
+            Header::Data { id, offset } => link.accept_data(id, offset, len as u64, ledger)?,
+            Header::Reply { id, status } => {
+                at_most("an answer too long", len, limits.max_atomic)?;
+                if link.request(id).is_none() {
+                    return broken("an answer to nothing", id);
+                }
+                let buffer = Buffer::plain(len);
+                (Landing::Reply { id, status }, Placement::Buffer(buffer))
+            }
+            _ => {
+                at_most("a payload where none belongs", len, 0)?;
+                self.accept_control(peer, header)?;
+                (Landing::Nothing, Placement::Discard)
+            }
+        };
+        self.ledger.counters.packets_in += 1;
+        self.ledger.counters.bytes_in += len as u64;
+        if let Some(link) = self.peers.get_mut(peer) {
+            link.landing = Some(landing);
+        }
+        Ok(placement)
+    }
+
+    /// Packets without a payload.
+    fn accept_control(&mut self, peer: Peer, header: Header) -> Result<(), Violation> {
+        let Engine { config, peers, regions, matching, ledger, .. } = self;
+        let Some(link) = peers.get_mut(peer) else {
+            return Ok(());
+        };
+        match header {
+            Header::TaggedBody { tag, body, len } => {
+                link.announce(Sort::Tagged)?;
+                let data = Waiting::Body { body, len };
+                let message = Unexpected { peer, tag, data };
+                match matching.take_posted(peer, tag) {
+                    Some(posted) => link.matched(posted, message, ledger),
+                    None => {
+                        ledger.counters.unexpected += 1;
+                        matching.keep(message);
+                    }
+                }
+            }
+            Header::Credit { count } => {
+                if count == 0 || count > u64::from(EAGER_CREDITS - link.eager) {
+                    return broken("more credit than there is", count);
+                }
+                link.eager += count as u32;
+                link.wake(ledger);
+            }
+            Header::PutAbort { id } => {
+                link.failed.remove(&id);
+            }
+            Header::Get { id, target, offset, len } => {
+                link.serve()?;
+                if len == 0 || len > config.limits.max_transfer {
+                    return broken("a get of a bad length", len);
+                }
+                match regions.check(target, Access::READ, offset, len) {
+                    Ok((region, memory)) => {
+                        let what = Served::Region { region, memory };
+                        let serve = Serve { id, what, len, done: 0 };
+                        link.bulk.push_back(Bulk::Serve(serve));
+                        link.wake(ledger);
+                    }
+                    Err(status) => link.reply(id, status, Bytes::new(), ledger),
+                }
+            }
+            Header::Pull { id, body, offset, len } => {
+                link.serve()?;
+                let Some(Op { kind: Kind::Body { data, open: true, .. }, done, .. }) =
+                    link.op(body)
+                else {
+                    return broken("a pull of no body", body);
+                };
+                let end = offset.checked_add(len);
+                if !*done && (len == 0 || end.is_none_or(|end| end > data.len() as u64)) {
+                    return broken("a pull beyond the body", len);
+                }
+                let what = Served::Body { op: body, offset };
+                let serve = Serve { id, what, len, done: 0 };
+                link.bulk.push_back(Bulk::Serve(serve));
+                link.wake(ledger);
+            }
+            Header::BodyDone { body } => {
+                let Some(op) = link.op(body) else {
+                    return broken("done with no body", body);
+                };
+                let sort = match &mut op.kind {
+                    Kind::Body { open, announce, .. } if *open => {
+                        *open = false;
+                        announce.sort()
+                    }
+                    _ => return broken("done with no body", body),
+                };
+                op.conclude(Ok(Done::Sent));
+                link.bodies[sort as usize] -= 1;
+                link.settle(body, ledger);
+                link.wake(ledger);
+            }
+            _ => unreachable!("the others have payloads"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,326 @@
+//! What comes in, second half: the payload is there, and takes effect.
+
+use super::{
+    EAGER_CREDITS, Engine, MAX_REQUESTS, Placement, Violation,
+    accept::{at_most, broken},
+    header::{Header, Status},
+    ledger::Ledger,
+    link::{Landing, Link},
+    matching::{Posted, Unexpected, Waiting},
+    operations::{Kind, Op, Pull, Source, Then},
+};
+use crate::{
+    Access, AtomicOp, Body, Done, Event, OpError, OpErrorKind, Peer, RegionId, RemoteSpan, Slice,
+    Slices,
+};
+use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
+
+impl Link {
+    /// A place for an eager message is free again.
+    fn owe(&mut self, ledger: &mut Ledger) {
+        self.owed += 1;
+        if self.owed >= EAGER_CREDITS / 2 {
+            self.wake(ledger);
+        }
+    }
+
+    /// Begins to pull the body of a message of the peer's.
+    pub(super) fn pull_body(
+        &mut self,
+        token: crate::Token,
+        body: u64,
+        into: Slices,
+        total: u64,
+        then: Then,
+        ledger: &mut Ledger,
+    ) {
+        let pull = Pull {
+            source: Source::Body(body),
+            spans: smallvec![RemoteSpan { offset: 0, len: total }],
+            local: into,
+            total,
+            asked: 0,
+            at: (0, 0),
+            received: 0,
+            then,
+        };
+        let id = self.insert(Op::new(token, Kind::Pull(pull)), ledger);
+        if total > 0 {
+            self.queue_asking(id, ledger);
+        } else {
+            self.pulled(id, ledger);
+        }
+    }
+
+    /// All data of a pull is in place.
+    fn pulled(&mut self, id: u64, ledger: &mut Ledger) {
+        let peer = self.handle;
+        let Some(op) = self.op(id) else { return };
+        if let Kind::Pull(pull) = &op.kind {
+            let len = pull.total;
+            let outcome = match pull.then {
+                Then::Got => Ok(Done::Got),
+                Then::Received => Ok(Done::Received { len }),
+                Then::Tagged { sent, .. } if sent > len => {
+                    Err(OpErrorKind::Truncated { sent, posted: len })
+                }
+                Then::Tagged { tag, .. } => Ok(Done::Tagged { peer, tag, len }),
+            };
+            op.conclude(outcome);
+        }
+        self.settle(id, ledger);
+    }
+
+    /// A message and the receive that it goes to have found each other.
+    pub(super) fn matched(&mut self, posted: Posted, message: Unexpected, ledger: &mut Ledger) {
+        let (peer, tag) = (self.handle, message.tag);
+        match message.data {
+            Waiting::Body { body, len } => {
+                let total = len.min(posted.into.len() as u64);
+                let into = posted.into.part(0, total as usize).into_iter().collect();
+                let then = Then::Tagged { tag, sent: len };
+                self.pull_body(posted.token, body, into, total, then, ledger);
+            }
+            Waiting::Here(buffer) => {
+                if self.is_up() {
+                    self.owe(ledger);
+                }
+                let (sent, room) = (buffer.len(), posted.into.len());
+                posted.into.write(0, &buffer[..sent.min(room)]);
+                let result = eager_result(peer, tag, sent, room);
+                let result = result.map_err(|kind| OpError::with_peer(kind, &self.address));
+                posted.finish(result, ledger);
+            }
+        }
+    }
+}
+
+fn eager_result(peer: Peer, tag: u64, sent: usize, room: usize) -> Result<Done, OpErrorKind> {
+    let (sent, posted) = (sent as u64, room as u64);
+    match sent > posted {
+        true => Err(OpErrorKind::Truncated { sent, posted }),
+        false => Ok(Done::Tagged { peer, tag, len: sent }),
+    }
+}
+
+impl Engine {
+    /// The payload of the packet is where it should be.
+    pub(super) fn land(&mut self, peer: Peer, placement: Placement) -> Result<(), Violation> {
+        let Engine { peers, regions, matching, ledger, .. } = self;
+        let Some(link) = peers.get_mut(peer) else {
+            return Ok(());
+        };
+        let Some(landing) = link.landing.take() else {
+            return Ok(());
+        };
+        match (landing, placement) {
+            (Landing::Message { id }, Placement::Buffer(buffer)) => {
+                let message = buffer.into_lease();
+                ledger.events.push_back(Event::Message { peer, message });
+                if let Some(id) = id {
+                    link.reply(id, Status::Good, Bytes::new(), ledger);
+                }
+            }
+            (Landing::Long { body, len }, Placement::Buffer(buffer)) => {
+                link.announced.insert(body, len);
+                ledger.events.push_back(Event::LongMessage {
+                    peer,
+                    header: buffer.into_lease(),
+                    body: Body { peer, id: body },
+                    len,
+                });
+            }
+            (Landing::Tagged { tag, id, len, posted }, placement) => {
+                if let Some(id) = id {
+                    link.reply(id, Status::Good, Bytes::new(), ledger);
+                }
+                match (posted, placement) {
+                    (Some(posted), Placement::Buffer(buffer)) => {
+                        let data = Waiting::Here(buffer);
+                        link.matched(posted, Unexpected { peer, tag, data }, ledger);
+                    }
+                    (Some(posted), _) => {
+                        link.owe(ledger);
+                        let done = Done::Tagged { peer, tag, len: len as u64 };
+                        posted.finish(Ok(done), ledger);
+                    }
+                    (None, Placement::Buffer(buffer)) => {
+                        let data = Waiting::Here(buffer);
+                        let message = Unexpected { peer, tag, data };
+                        // A receive may have been posted while the payload came.
+                        match matching.take_posted(peer, tag) {
+                            Some(posted) => link.matched(posted, message, ledger),
+                            None => {
+                                ledger.counters.unexpected += 1;
+                                matching.keep(message);
+                            }
+                        }
+                    }
+                    (None, _) => {}
+                }
+            }
+            (Landing::Put { header, region, status }, _) => {
+                if let Some(region) = region {
+                    ledger.unhold(regions, region);
+                }
+                link.land_put(header, region, status, ledger)?;
+            }
+            (
+                Landing::Atomic { header: Header::Atomic { id, target, offset, op, kind, fetch } },
+                Placement::Buffer(buffer),
+            ) => {
+                let compares = op == AtomicOp::CompareSwap;
+                let split = if compares { buffer.len() / 2 } else { buffer.len() };
+                let (operand, compare) = buffer.split_at(split);
+                let checked = regions.check(target, Access::ATOMIC, offset, operand.len() as u64);
+                let (status, old) = match checked {
+                    Err(status) => (status, SmallVec::new()),
+                    Ok((_, memory)) => apply(&memory, op, kind, operand, compare),
+                };
+                let old = match fetch {
+                    true => Bytes::copy_from_slice(&old),
+                    false => Bytes::new(),
+                };
+                link.reply(id, status, old, ledger);
+            }
+            (Landing::Data { id, len, placed }, _) => link.land_data(id, len, placed, ledger),
+            (Landing::Reply { id, status }, Placement::Buffer(buffer)) => {
+                link.land_reply(id, status, &buffer, ledger)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Applies an atomic to memory whose bounds were checked.
+fn apply(
+    memory: &Slice,
+    op: AtomicOp,
+    kind: crate::AtomicType,
+    operand: &[u8],
+    compare: &[u8],
+) -> (Status, SmallVec<[u8; 16]>) {
+    match memory.atomic(0, op, kind, operand, compare) {
+        Ok(old) => (Status::Good, old),
+        Err(OpErrorKind::Misaligned { .. }) => (Status::Misaligned, SmallVec::new()),
+        Err(_) => (Status::Unsupported, SmallVec::new()),
+    }
+}
+
+impl Link {
+    fn land_data(&mut self, id: u64, len: u64, placed: bool, ledger: &mut Ledger) {
+        let Some(request) = self.request(id) else {
+            return;
+        };
+        request.got += len;
+        let (over, op_id) = (request.got == request.len, request.op);
+        if over {
+            self.answered(id, ledger);
+        }
+        let Some(op) = self.op(op_id) else { return };
+        let (stopped, queued) = (op.stopped(), op.queued);
+        op.placing = false;
+        let Kind::Pull(pull) = &mut op.kind else {
+            return;
+        };
+        pull.received += if placed { len } else { 0 };
+        let (all, more) = (pull.received == pull.total, pull.asked < pull.total);
+        if stopped {
+            self.settle(op_id, ledger);
+        } else if all {
+            self.pulled(op_id, ledger);
+        } else if over && more && !queued {
+            self.queue_asking(op_id, ledger);
+        }
+    }
+
+    fn land_put(
+        &mut self,
+        header: Header,
+        region: Option<RegionId>,
+        status: Status,
+        ledger: &mut Ledger,
+    ) -> Result<(), Violation> {
+        let (id, last, asking) = match header {
+            Header::Put { id, last, asking, .. } => (id, last, asking),
+            Header::PutEvent { id, .. } => (id, true, true),
+            _ => return Ok(()),
+        };
+        if !asking {
+            ledger.counters.refused += u64::from(status != Status::Good);
+            return Ok(());
+        }
+        let mut status = status;
+        if !last {
+            if status != Status::Good {
+                self.failed.entry(id).or_insert(status);
+                at_most(
+                    "more failing puts than allowed",
+                    self.failed.len(),
+                    MAX_REQUESTS as usize,
+                )?;
+            }
+            return Ok(());
+        }
+        if let Some(earlier) = self.failed.remove(&id) {
+            status = earlier;
+        }
+        if let Header::PutEvent { data, begin, total, .. } = header
+            && let (Status::Good, Some(region)) = (status, region)
+        {
+            ledger.events.push_back(Event::PutArrived {
+                peer: self.handle,
+                region,
+                offset: begin,
+                len: total,
+                data,
+            });
+        }
+        self.reply(id, status, Bytes::new(), ledger);
+        Ok(())
+    }
+
+    fn land_reply(
+        &mut self,
+        id: u64,
+        status: Status,
+        old: &[u8],
+        ledger: &mut Ledger,
+    ) -> Result<(), Violation> {
+        let Some(op_id) = self.request(id).map(|request| request.op) else {
+            return broken("an answer to nothing", id);
+        };
+        let Some(op) = self.op(op_id) else {
+            return broken("an answer to nothing", id);
+        };
+        let good = status == Status::Good;
+        let expected = match &op.kind {
+            Kind::Atomic(atomic) if atomic.fetch && good => atomic.operand,
+            _ => 0,
+        };
+        if old.len() != expected {
+            return broken("an answer of a bad length", old.len() as u64);
+        }
+        let done = match &op.kind {
+            Kind::Message { .. } => Done::Sent,
+            Kind::Put(put) if put.complete => Done::Put,
+            // Too early for a put that was not sent to its end, but it may be a stopped one.
+            Kind::Put(_) => return broken("an answer before its question", id),
+            Kind::Atomic(atomic) if atomic.fetch => Done::Fetched(old.into()),
+            Kind::Atomic(_) => Done::Atomic,
+            Kind::Pull(_) if good => return broken("an answer without data", id),
+            Kind::Pull(_) => Done::Got,
+            Kind::Body { .. } => return broken("an answer to nothing", id),
+        };
+        let outcome = match good {
+            true => Ok(done),
+            false => Err(op.refusal(status)),
+        };
+        op.conclude(outcome);
+        self.answered(id, ledger);
+        self.settle(op_id, ledger);
+        Ok(())
+    }
+}
