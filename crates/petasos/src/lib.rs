@@ -1,1 +1,40 @@
-//! Calls with bulk data between processes: the one crate to depend on
+//! Calls with bulk data between processes, for high-performance computing: the one crate to
+//! depend on.
+//!
+//! * [`open`] makes an endpoint of a URL, whose scheme says over what: `shm://*`, `tcp://HOST:PORT`,
+//!   `self://*`. Each transport is behind a feature of the same name (`self-transport` for the
+//!   first); [`transports()`] lists them.
+//! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
+//! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
+//!
+//! ```
+//! use petasos::{CallOptions, Engine, EngineConfig, OpenOptions, service};
+//! use std::rc::Rc;
+//!
+//! #[service]
+//! trait Greeter {
+//!     async fn greet(&self, name: String) -> String;
+//! }
+//!
+//! struct Polite;
+//!
+//! impl Greeter for Polite {
+//!     async fn greet(&self, name: String) -> String {
+//!         format!("Good morning, {name}.")
+//!     }
+//! }
+//!
+//! let endpoint = petasos::open("self://*", &OpenOptions::default())?;
+//! let engine = Engine::new(endpoint, EngineConfig::default());
+//! Rc::new(Polite).serve(&engine, 0)?;
+//! let greeter = GreeterClient::new(engine.target(engine.address()));
+//! assert_eq!(engine.block_on(greeter.greet("Ada".into()))?, "Good morning, Ada.");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod transports;
+
+pub use petasos_rpc::*;
+pub use transports::{OpenError, OpenOptions, Transport, open, transports};

@@ -1,0 +1,176 @@
+//! Which transports this build has, and which one a URL means.
+
+use petasos_fabric::{Address, AddressError, Endpoint};
+use std::path::PathBuf;
+
+/// What transports may need to know beside the URL. `Default` suits endpoints of one machine.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct OpenOptions {
+    /// A file with the secret that both sides of a TCP connection prove to know. It must belong
+    /// to this user, and nobody else may read it.
+    pub secret_file: Option<PathBuf>,
+}
+
+impl OpenOptions {
+    /// Sets the file with the secret, for TCP.
+    #[must_use]
+    pub fn secret_file(mut self, path: impl Into<PathBuf>) -> OpenOptions {
+        self.secret_file = Some(path.into());
+        self
+    }
+}
+
+/// Why [`open`] gave no endpoint.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// No transport has this scheme.
+    #[error("`{scheme}` is no transport: write {known}")]
+    UnknownScheme {
+        /// The scheme asked for.
+        scheme: String,
+        /// What there is.
+        known: String,
+    },
+    /// The transport exists, but this program was built without it.
+    #[error("{scheme}: {reason}")]
+    NotBuilt {
+        /// The scheme asked for.
+        scheme: &'static str,
+        /// What to do about that.
+        reason: &'static str,
+    },
+    /// The endpoint within the process was refused.
+    #[cfg(feature = "self-transport")]
+    #[error(transparent)]
+    Local(#[from] petasos_self::OpenError),
+}
+
+/// A transport that exists: built into this program, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transport {
+    /// The scheme of its addresses.
+    pub scheme: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// A URL with which [`open`] makes an endpoint of any name on this machine.
+    pub any: &'static str,
+    /// Why this program does not have it; `None` if it does.
+    pub missing: Option<&'static str>,
+}
+
+const fn transport(
+    scheme: &'static str,
+    title: &'static str,
+    any: &'static str,
+    built: bool,
+    without: &'static str,
+) -> Transport {
+    Transport { scheme, title, any, missing: if built { None } else { Some(without) } }
+}
+
+const TRANSPORTS: [Transport; 5] = [
+    transport(
+        "self",
+        "within the process",
+        "self://*",
+        cfg!(feature = "self-transport"),
+        "not built in: needs the feature `self-transport` of the crate `petasos`",
+    ),
+    transport(
+        "shm",
+        "shared memory of this node",
+        "shm://*",
+        cfg!(feature = "shm"),
+        "not built in: needs the feature `shm` of the crate `petasos`",
+    ),
+    transport(
+        "tcp",
+        "TCP",
+        "tcp://127.0.0.1:0",
+        cfg!(feature = "tcp"),
+        "not built in: needs the feature `tcp` of the crate `petasos`",
+    ),
+    transport(
+        "ofi",
+        "RDMA networks, by libfabric",
+        "ofi://*",
+        false,
+        "not built in: this version has no libfabric transport; use tcp between nodes",
+    ),
+    transport(
+        "ucx",
+        "RDMA networks, by UCX",
+        "ucx://*",
+        false,
+        "not built in: this version has no UCX transport; use tcp between nodes",
+    ),
+];
+
+/// All transports that this version knows, also those that this program was built without.
+#[must_use]
+pub fn transports() -> &'static [Transport] {
+    &TRANSPORTS
+}
+
+/// Opens an endpoint: the scheme of `url` says over which transport.
+///
+/// * `self://NAME` or `self://*`: within this process;
+/// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
+/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one.
+///
+/// # Errors
+/// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
+pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError> {
+    let address = Address::parse(url)?;
+    let _ = options;
+    match address.scheme() {
+        #[cfg(feature = "self-transport")]
+        "self" => Ok(Box::new(petasos_self::Local::open(&address)?)),
+        scheme => Err(refuse(scheme)),
+    }
+}
+
+/// Why there is no endpoint of this scheme.
+fn refuse(scheme: &str) -> OpenError {
+    // A provider may be named after a `+`, as in ofi+verbs.
+    let family = scheme.split('+').next().unwrap_or(scheme);
+    for transport in transports() {
+        if let Some(reason) = transport.missing
+            && transport.scheme == family
+        {
+            return OpenError::NotBuilt { scheme: transport.scheme, reason };
+        }
+    }
+    let built = transports().iter().filter(|transport| transport.missing.is_none());
+    let known: Vec<String> = built.map(|transport| format!("{}://…", transport.scheme)).collect();
+    OpenError::UnknownScheme { scheme: scheme.to_owned(), known: known.join(" or ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_chooses() {
+        let options = OpenOptions::default();
+        for transport in transports().iter().filter(|t| t.missing.is_none()) {
+            let endpoint = open(transport.any, &options).unwrap();
+            assert_eq!(endpoint.address().scheme(), transport.scheme);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_there_is() {
+        let options = OpenOptions::default();
+        let of = |url| open(url, &options).err().unwrap().to_string();
+        assert!(of("ofi+verbs://*").contains("libfabric"), "{}", of("ofi+verbs://*"));
+        assert!(of("http://x").contains("no transport"), "{}", of("http://x"));
+        assert!(of("nonsense").contains("no scheme"), "{}", of("nonsense"));
+    }
+}
