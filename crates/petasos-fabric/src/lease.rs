@@ -13,7 +13,7 @@ use std::{
 ///
 /// Short ones lie in the value itself, longer ones in a buffer of the endpoint's [`Pool`] that
 /// goes back when this is dropped. A pool lends a bounded number of buffers, and then the endpoint
-/// stops receiving: do not hoard leases, use [`Lease::to_vec`] for what is to stay.
+/// stops receiving: do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
 pub struct Lease(Repr);
 
 enum Repr {

@@ -2,13 +2,13 @@
 
 use super::{
     Buffer, EAGER_CREDITS, Engine, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, Placement, Violation,
-    header::{Header, Status},
+    header::{Header, Status, message_len},
     ledger::Ledger,
     link::{Bulk, Landing, Link, Serve, Served},
     matching::{Unexpected, Waiting},
     operations::{Kind, Op, Sort, gather},
 };
-use crate::{Access, AtomicOp, Done, Lease, Peer, Pool};
+use crate::{Access, AtomicOp, Done, Event, Lease, Peer, Pool};
 use bytes::Bytes;
 use smallvec::smallvec;
 
@@ -86,6 +86,30 @@ impl Link {
 }
 
 impl Engine {
+    /// The short way for a plain message that is in memory, if that is what this is, and all is in
+    /// order: whether there was room for it.
+    pub(super) fn deliver_message(
+        &mut self,
+        peer: Peer,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Option<bool> {
+        let len = message_len(header.try_into().ok()?)? as usize;
+        let link = self.peers.get(peer).filter(|link| link.is_up())?;
+        if link.landing.is_some() || len > self.config.limits.max_message {
+            return None;
+        }
+        let counters = &mut self.ledger.counters;
+        let Some(message) = self.pool.lend(len, |room| room.copy_from_slice(payload)) else {
+            counters.busy += 1;
+            return Some(false);
+        };
+        counters.packets_in += 1;
+        counters.bytes_in += len as u64;
+        self.ledger.events.push_back(Event::Message { peer, message });
+        Some(true)
+    }
+
     pub(super) fn accept_packet(
         &mut self,
         peer: Peer,

@@ -333,6 +333,9 @@ impl Engine {
             return Err(Violation::new("packet of a bad length", len));
         }
         let (header, payload) = packet.split_at(frame.header);
+        if let Some(taken) = self.deliver_message(peer, header, payload) {
+            return Ok(taken);
+        }
         match self.accept(peer, header)? {
             Placement::Busy => Ok(false),
             mut placement => {
