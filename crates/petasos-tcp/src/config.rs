@@ -1,0 +1,59 @@
+//! What can be set for a TCP endpoint, and what it counts.
+
+use crate::Secret;
+use petasos_fabric::Limits;
+use std::time::Duration;
+
+/// Settings; the defaults suit most.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// What both sides must know. Needed to listen beyond the loopback interface.
+    pub secret: Option<Secret>,
+    /// How long a peer may be silent before it is given up. At least 2 s, in whole seconds.
+    /// Default: 10 s.
+    pub silence: Duration,
+    /// How long a handshake may take. Default: 3 s.
+    pub handshake: Duration,
+    /// Connections that have not shown the secret yet, at a time; the oldest goes when there is
+    /// one more. Default: 256.
+    pub strangers: usize,
+    /// The endpoint's numbers. Messages of up to 64 KiB, unless set otherwise: the same on all
+    /// sides.
+    pub limits: Limits,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let mut limits = Limits::default();
+        limits.max_inject = 64 * 1024;
+        limits.max_message = 64 * 1024;
+        Config {
+            secret: None,
+            silence: Duration::from_secs(10),
+            handshake: Duration::from_secs(3),
+            strangers: 256,
+            limits,
+        }
+    }
+}
+
+/// What an endpoint did, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Connections opened by us and by others.
+    pub connections: u64,
+    /// Strangers turned away: wrong secret, garbage, too slow.
+    pub refused: u64,
+    /// Peers cut off because they broke the protocol.
+    pub violations: u64,
+    /// System calls that sent.
+    pub sends: u64,
+    /// System calls that received, or found nothing to receive.
+    pub receives: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+}

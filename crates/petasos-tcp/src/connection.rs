@@ -1,0 +1,282 @@
+//! A connection on which packets flow: reading them, and writing what waits.
+
+use crate::{Counters, io::Scatter, outbox::Outbox};
+use petasos_fabric::{
+    Event, Peer,
+    two_sided::{
+        Engine, Placement, Violation,
+        header::{self, PREFIX},
+    },
+};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+/// The receive buffer: many small packets come with one system call.
+const BUFFER: usize = 64 * 1024;
+/// Bytes read from one connection in one pass, so that others have their turn.
+const FAIR: usize = 1 << 20;
+
+/// A connection to a peer that has shown who it is.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) outbox: Outbox,
+    /// Whether the last attempt to send found the socket full.
+    pub(crate) blocked: bool,
+    /// Whether sending failed: the end of the stream must come.
+    pub(crate) dead: bool,
+    /// Passes since something came.
+    pub(crate) quiet: u32,
+    /// Whether reading waits for room in the engine; then the poller does not wait for input.
+    pub(crate) paused: bool,
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+    payload: Option<Payload>,
+}
+
+/// A payload that is partly here.
+#[derive(Debug)]
+struct Payload {
+    placement: Placement,
+    len: usize,
+    at: usize,
+}
+
+/// What came of reading.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Nothing more is there now.
+    Empty,
+    /// There may be more.
+    More,
+    /// The engine has no room: pause.
+    Busy,
+    /// The stream has ended.
+    End,
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Io(io::Error),
+    Violation(Violation),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Broken {
+        Broken::Io(error)
+    }
+}
+
+impl From<Violation> for Broken {
+    fn from(violation: Violation) -> Broken {
+        Broken::Violation(violation)
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd) -> Connection {
+        Connection {
+            socket,
+            outbox: Outbox::default(),
+            blocked: false,
+            dead: false,
+            quiet: 0,
+            paused: false,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            start: 0,
+            end: 0,
+            payload: None,
+        }
+    }
+
+    /// Reads and takes what is there, until `budget` events wait.
+    pub(crate) fn read(
+        &mut self,
+        peer: Peer,
+        engine: &mut Engine,
+        counters: &mut Counters,
+        budget: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<Read, Broken> {
+        let mut fair = FAIR;
+        loop {
+            if !self.take(peer, engine, budget, events)? {
+                return Ok(Read::Busy);
+            }
+            if events.len() >= budget || fair == 0 {
+                return Ok(Read::More);
+            }
+            counters.receives += 1;
+            let wanted = self.room();
+            match self.receive() {
+                Ok(0) => return Ok(Read::End),
+                Ok(got) => {
+                    counters.bytes_in += got as u64;
+                    self.quiet = 0;
+                    fair = fair.saturating_sub(got);
+                    if got < wanted {
+                        // All that was there has come; what follows is for the next pass.
+                        let room = self.take(peer, engine, budget, events)?;
+                        return Ok(if room { Read::Empty } else { Read::Busy });
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Empty),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How many bytes `receive` asks for.
+    fn room(&self) -> usize {
+        let payload = self.payload.as_ref().map_or(0, |payload| payload.len - payload.at);
+        payload + self.buffer.len() - self.end
+    }
+
+    /// Receives into the payload that is due, and what follows it into the buffer.
+    fn receive(&mut self) -> io::Result<usize> {
+        let mut scatter = Scatter::default();
+        let mut due = 0;
+        if let Some(payload) = &mut self.payload {
+            due = payload.len - payload.at;
+            match &mut payload.placement {
+                Placement::Buffer(buffer) => scatter.buffer(&mut buffer[payload.at..]),
+                Placement::Memory(pieces) => {
+                    let mut skip = payload.at;
+                    for piece in &*pieces {
+                        let here = skip.min(piece.len());
+                        scatter.memory(piece, here);
+                        skip -= here;
+                    }
+                }
+                // Thrown away: through the buffer.
+                Placement::Discard | Placement::Busy => {
+                    let len = due.min(self.buffer.len());
+                    scatter.buffer(&mut self.buffer[..len]);
+                    let got = scatter.receive(self.socket.as_fd())?;
+                    payload.at += got;
+                    return Ok(got);
+                }
+            }
+        }
+        if due == 0 || scatter.has_room() {
+            scatter.buffer(&mut self.buffer[self.end..]);
+        }
+        let got = scatter.receive(self.socket.as_fd())?;
+        let placed = got.min(due);
+        if let Some(payload) = &mut self.payload {
+            payload.at += placed;
+        }
+        self.end += got - placed;
+        Ok(got)
+    }
+
+    /// Takes the packets in the buffer. False if the engine has no room for the next one.
+    fn take(
+        &mut self,
+        peer: Peer,
+        engine: &mut Engine,
+        budget: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<bool, Broken> {
+        loop {
+            if let Some(payload) = &mut self.payload {
+                let here = (payload.len - payload.at).min(self.end - self.start);
+                let bytes = &self.buffer[self.start..self.start + here];
+                payload.placement.write(payload.at, bytes);
+                payload.at += here;
+                self.start += here;
+                if payload.at < payload.len {
+                    self.compact();
+                    return Ok(true);
+                }
+                if let Some(payload) = self.payload.take() {
+                    engine.landed(peer, payload.placement)?;
+                }
+            }
+            let rest = &self.buffer[self.start..self.end];
+            let Some(prefix) = rest.first_chunk::<PREFIX>() else {
+                self.compact();
+                return Ok(true);
+            };
+            if events.len() >= budget {
+                return Ok(true);
+            }
+            if let Some(len) = header::message_len(*prefix)
+                && let Some(message) = rest[PREFIX..].get(..len as usize)
+                && message.len() <= engine.config().limits.max_message
+            {
+                // A plain message that is here whole: what the engine has comes first.
+                if engine.has_events() {
+                    engine.take_events(budget.saturating_sub(events.len()), events);
+                    if engine.has_events() {
+                        return Ok(true);
+                    }
+                }
+                let Some(message) =
+                    engine.pool().lend(message.len(), |to| to.copy_from_slice(message))
+                else {
+                    return Ok(false);
+                };
+                self.start += PREFIX + message.len();
+                events.push(Event::Message { peer, message });
+                continue;
+            }
+            let frame = header::frame(*prefix)?;
+            let Some(head) = rest.get(..frame.header) else {
+                self.compact();
+                return Ok(true);
+            };
+            match engine.accept(peer, head)? {
+                Placement::Busy => return Ok(false),
+                placement => {
+                    self.start += frame.header;
+                    self.payload = Some(Payload { placement, len: frame.payload, at: 0 });
+                }
+            }
+        }
+    }
+
+    /// Moves the rest to the front of the buffer.
+    fn compact(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+    }
+
+    /// Sends what waits, and what the engine has, as long as the socket takes it.
+    pub(crate) fn write(
+        &mut self,
+        peer: Peer,
+        engine: &mut Engine,
+        counters: &mut Counters,
+    ) -> io::Result<()> {
+        loop {
+            while self.outbox.has_room()
+                && let Some(packet) = engine.poll_transmit(peer)
+            {
+                self.outbox.packet(packet);
+            }
+            if self.outbox.is_empty() {
+                self.blocked = false;
+                return Ok(());
+            }
+            counters.sends += 1;
+            let (sent, packets) = self.outbox.send(self.socket.as_fd())?;
+            counters.bytes_out += sent as u64;
+            (0..packets).for_each(|_| engine.sent(peer));
+            if sent == 0 {
+                self.blocked = true;
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Connecting to a peer: look its host up, connect, shake hands; again and again, gently, until
+//! its time is over.
+
+use crate::{
+    Secret,
+    address::{literal, split},
+    handshake::{CHALLENGE_LEN, Client, HandshakeError, Identity, VERDICT_LEN, Verdict},
+    strangers::{Part, receive_part, send_whole},
+};
+use petasos_fabric::{Address, Time};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
+};
+use std::{
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    sync::mpsc::{Receiver, TryRecvError, channel},
+    time::Duration,
+};
+
+/// The first pause between two attempts; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// How long the other side's connection is waited for when both connect at a time.
+const CROSSED_PAUSE: Duration = Duration::from_millis(500);
+
+/// The way to one peer.
+#[derive(Debug)]
+pub(crate) struct Dial {
+    address: Address,
+    /// How long it may take in all; raised when somebody asks again.
+    pub(crate) patience: Duration,
+    pub(crate) deadline: Time,
+    stage: Stage,
+    pause: Duration,
+    /// What went wrong last.
+    pub(crate) why: String,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Nothing under way; the next attempt at this time.
+    Waiting(Time),
+    LookingUp(Receiver<Result<SocketAddr, String>>),
+    Connecting(OwnedFd),
+    /// Connected; the challenge is coming.
+    Challenge {
+        socket: OwnedFd,
+        frame: [u8; CHALLENGE_LEN],
+        got: usize,
+        until: Time,
+    },
+    /// We said who we are; the verdict is coming.
+    Verdict {
+        socket: OwnedFd,
+        client: Client,
+        frame: Box<[u8; VERDICT_LEN]>,
+        got: usize,
+        until: Time,
+    },
+}
+
+/// What came of a look at it.
+pub(crate) enum Dialled {
+    /// Nothing yet.
+    Pending,
+    /// A new socket, to be waited for: for writing, until it is connected.
+    Opened,
+    /// It is connected: from now on to be waited for reading.
+    Connected,
+    /// Hands were shaken with this one.
+    Up(OwnedFd, Identity),
+    /// It cannot succeed.
+    Hopeless(HandshakeError),
+}
+
+/// What a handshake needs to know of us.
+pub(crate) struct Us<'a> {
+    pub(crate) secret: Option<&'a Secret>,
+    pub(crate) identity: &'a Identity,
+    pub(crate) handshake: Duration,
+}
+
+impl Dial {
+    pub(crate) fn new(address: Address, patience: Duration, now: Time) -> Dial {
+        Dial {
+            address,
+            patience,
+            deadline: now.after(patience),
+            stage: Stage::Waiting(now),
+            pause: FIRST_PAUSE,
+            why: "it does not answer".to_owned(),
+        }
+    }
+
+    /// The socket under way.
+    pub(crate) fn socket(&self) -> Option<&OwnedFd> {
+        match &self.stage {
+            Stage::Connecting(socket)
+            | Stage::Challenge { socket, .. }
+            | Stage::Verdict { socket, .. } => Some(socket),
+            _ => None,
+        }
+    }
+
+    /// When to look again, though nothing was heard.
+    pub(crate) fn next(&self, now: Time) -> Time {
+        match &self.stage {
+            Stage::Waiting(until) => *until,
+            Stage::LookingUp(_) => now.after(Duration::from_millis(1)),
+            Stage::Connecting(_) => self.deadline,
+            Stage::Challenge { until, .. } | Stage::Verdict { until, .. } => *until,
+        }
+        .min(self.deadline)
+    }
+
+    /// Moves on as far as it goes without waiting.
+    pub(crate) fn step(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+        match &mut self.stage {
+            Stage::Waiting(until) if now < *until => Dialled::Pending,
+            Stage::Waiting(_) => self.look_up(now),
+            Stage::LookingUp(answer) => match answer.try_recv() {
+                Ok(Ok(socket)) => self.connect(socket, now),
+                Ok(Err(why)) => self.again(why, now),
+                Err(TryRecvError::Empty) => Dialled::Pending,
+                Err(TryRecvError::Disconnected) => self.again("the look-up died".to_owned(), now),
+            },
+            Stage::Connecting(socket) => match sockopt::socket_error(&*socket) {
+                Ok(Ok(())) if rustix::net::getpeername(&*socket).is_ok() => {
+                    let stage = Stage::Waiting(now);
+                    if let Stage::Connecting(socket) = std::mem::replace(&mut self.stage, stage) {
+                        let until = now.after(us.handshake);
+                        let (frame, got) = ([0; CHALLENGE_LEN], 0);
+                        self.stage = Stage::Challenge { socket, frame, got, until };
+                    }
+                    Dialled::Connected
+                }
+                Ok(Ok(())) => Dialled::Pending,
+                Ok(Err(error)) | Err(error) => self.again(error.to_string(), now),
+            },
+            Stage::Challenge { .. } => self.take_challenge(now, us),
+            Stage::Verdict { .. } => self.take_verdict(now, us),
+        }
+    }
+
+    fn look_up(&mut self, now: Time) -> Dialled {
+        let Some((host, port)) = split(&self.address) else {
+            return self.again("not an address".to_owned(), now);
+        };
+        if let Some(socket) = literal(host, port) {
+            return self.connect(socket, now);
+        }
+        // The system's look-up blocks.
+        let (sender, receiver) = channel();
+        let host = host.to_owned();
+        let name = "petasos-lookup".to_owned();
+        let look_up = move || {
+            let found = std::net::ToSocketAddrs::to_socket_addrs(&(host.as_str(), port));
+            let first = found.map_err(|error| error.to_string()).and_then(|mut list| {
+                list.next().ok_or_else(|| "the host has no address".to_owned())
+            });
+            let _ = sender.send(first);
+        };
+        match std::thread::Builder::new().name(name).spawn(look_up) {
+            Ok(_) => {
+                self.stage = Stage::LookingUp(receiver);
+                Dialled::Pending
+            }
+            Err(error) => self.again(error.to_string(), now),
+        }
+    }
+
+    fn connect(&mut self, to: SocketAddr, now: Time) -> Dialled {
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let connected = socket_with(family, SocketType::STREAM, flags, None).and_then(|socket| {
+            match connect(&socket, &to) {
+                Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+                Err(error) => Err(error),
+            }
+        });
+        match connected {
+            Ok(socket) => {
+                self.stage = Stage::Connecting(socket);
+                Dialled::Opened
+            }
+            Err(error) => self.again(error.to_string(), now),
+        }
+    }
+
+    fn take_challenge(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+        let Stage::Challenge { socket, frame, got, until } = &mut self.stage else {
+            return Dialled::Pending;
+        };
+        match receive_part(socket, frame, got) {
+            Part::More if now < *until => Dialled::Pending,
+            Part::More => self.again("it does not shake hands".to_owned(), now),
+            Part::Gone => self.again("it hung up".to_owned(), now),
+            Part::Whole => {
+                let nonce = nonce();
+                match Client::begin(us.secret, nonce, us.identity, frame) {
+                    Err(error) => Dialled::Hopeless(error),
+                    Ok((client, hello)) => {
+                        if !send_whole(socket, &hello) {
+                            return self.again("it hung up".to_owned(), now);
+                        }
+                        let until = *until;
+                        let stage = std::mem::replace(&mut self.stage, Stage::Waiting(now));
+                        if let Stage::Challenge { socket, .. } = stage {
+                            let (frame, got) = (Box::new([0; VERDICT_LEN]), 0);
+                            self.stage = Stage::Verdict { socket, client, frame, got, until };
+                        }
+                        Dialled::Pending
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_verdict(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+        let Stage::Verdict { socket, client, frame, got, until } = &mut self.stage else {
+            return Dialled::Pending;
+        };
+        match receive_part(socket, &mut frame[..], got) {
+            Part::More if now < *until => Dialled::Pending,
+            Part::More => self.again("it does not shake hands".to_owned(), now),
+            Part::Gone => self.again("it hung up in the handshake".to_owned(), now),
+            Part::Whole => match client.verdict(us.secret, frame) {
+                Err(error) => Dialled::Hopeless(error),
+                Ok((Verdict::Welcome, identity)) => {
+                    let stage = std::mem::replace(&mut self.stage, Stage::Waiting(now));
+                    match stage {
+                        Stage::Verdict { socket, .. } => Dialled::Up(socket, identity),
+                        _ => Dialled::Pending,
+                    }
+                }
+                // Its own connection is the one to use, and is on its way.
+                Ok(_) => {
+                    self.stage = Stage::Waiting(now.after(CROSSED_PAUSE));
+                    Dialled::Pending
+                }
+            },
+        }
+    }
+
+    fn again(&mut self, why: String, now: Time) -> Dialled {
+        self.why = why;
+        self.stage = Stage::Waiting(now.after(self.pause));
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Dialled::Pending
+    }
+}
+
+/// A number used once.
+///
+/// # Panics
+/// If the system has no random source, which Linux always has.
+pub(crate) fn nonce() -> [u8; 32] {
+    let mut nonce = [0; 32];
+    getrandom::fill(&mut nonce).expect("the system's random source answers");
+    nonce
+}

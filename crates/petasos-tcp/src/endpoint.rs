@@ -1,0 +1,705 @@
+//! The endpoint: its tables, and what one pass does.
+
+use crate::{
+    Config, Counters, OpenError,
+    address::{SCHEME, announced, listening, split, url},
+    connection::{Broken, Connection, Read},
+    dial::{Dial, Dialled, Us, nonce},
+    handshake::{Identity, Verdict},
+    poller::{Bell, LOOK_AGAIN, Name, Poller},
+    strangers::{Heard, Stranger},
+};
+use petasos_fabric::{
+    Access, Address, Capabilities, Credential, Endpoint, Event, ExportError, ImportError,
+    Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer, PeerInfo, Pool, RegionId,
+    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    two_sided::{self, Engine},
+};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, accept_with, bind, getsockname, listen, socket_with,
+    sockopt,
+};
+use slab::Slab;
+use std::{
+    collections::VecDeque,
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The longest payload of a packet.
+const FRAGMENT: usize = 256 * 1024;
+/// How long the owner of an imported key is tried.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
+/// Lost peers that came to us, whose handles are still known.
+const KEPT: usize = 64;
+/// With so few busy connections, each is asked directly, which saves a system call.
+const FEW: usize = 2;
+/// Passes without anything after which a connection is not busy any more.
+const QUIET: u32 = 4096;
+/// Every so many passes all connections are looked at.
+const ALL: u32 = 32;
+
+/// An endpoint of the fabric over TCP.
+pub struct TcpEndpoint {
+    engine: Engine,
+    capabilities: Capabilities,
+    config: Config,
+    identity: Identity,
+    listener: OwnedFd,
+    poller: Poller,
+    bell: Arc<Bell>,
+    links: Vec<Link>,
+    strangers: Slab<Stranger>,
+    dialing: Vec<Peer>,
+    /// Connections with something to send.
+    dirty: Vec<Peer>,
+    /// Connections on which something came lately.
+    hot: Vec<Peer>,
+    /// Connections that the engine has no room to read from.
+    paused: Vec<Peer>,
+    /// Connections that were not read to the end.
+    unread: Vec<Peer>,
+    gone: VecDeque<Peer>,
+    names: Vec<Name>,
+    now: Time,
+    passes: u32,
+    armed: bool,
+    counters: Counters,
+}
+
+/// What there is to a peer, by its slot.
+#[derive(Debug, Default)]
+struct Link {
+    peer: Option<Peer>,
+    way: Way,
+    /// Whether somebody here asked for the peer.
+    asked: bool,
+    dirty: bool,
+}
+
+#[derive(Debug, Default)]
+enum Way {
+    #[default]
+    None,
+    Dial(Box<Dial>),
+    Open(Box<Connection>),
+}
+
+impl TcpEndpoint {
+    /// Opens an endpoint that listens at `address`: `tcp://HOST:PORT`, where the host may also be
+    /// an interface (`tcp://eth0:0`) or a subnet (`tcp://10.1.0.0/16:0`), and port 0 is a free
+    /// one. `tcp://*` is the loopback interface.
+    pub fn open(address: &Address, config: Config) -> Result<TcpEndpoint, OpenError> {
+        let wanted = listening(address)?;
+        if !wanted.ip().is_loopback() && config.secret.is_none() {
+            return Err(OpenError::NeedsSecret(wanted));
+        }
+        let system = |error: io::Error| OpenError::System { address: wanted, error };
+        let listener = listen_at(wanted).map_err(system)?;
+        let bound = getsockname(&listener).ok().and_then(|name| SocketAddr::try_from(name).ok());
+        let own = url(announced(bound.unwrap_or(wanted)));
+        let incarnation = Incarnation::random();
+        let poller = Poller::new().map_err(system)?;
+        let bell = Arc::new(Bell::new().map_err(system)?);
+        poller.add(&listener, Name::Listener, false).map_err(system)?;
+        poller.add(&*bell, Name::Bell, false).map_err(system)?;
+        let limits = config.limits;
+        let mut capabilities = Capabilities::emulated(SCHEME, limits);
+        if config.secret.is_some() {
+            capabilities.credential = Credential::SharedSecret;
+        }
+        let pool = Pool::new(limits.max_leases, limits.max_message);
+        let numbers = two_sided::Config::new(limits, FRAGMENT);
+        Ok(TcpEndpoint {
+            engine: Engine::new(own.clone(), incarnation, numbers, pool),
+            capabilities,
+            config,
+            identity: Identity { address: own, incarnation },
+            listener,
+            poller,
+            bell,
+            links: Vec::new(),
+            strangers: Slab::new(),
+            dialing: Vec::new(),
+            dirty: Vec::new(),
+            hot: Vec::new(),
+            paused: Vec::new(),
+            unread: Vec::new(),
+            gone: VecDeque::new(),
+            names: Vec::new(),
+            now: Time::ZERO,
+            passes: 0,
+            armed: false,
+            counters: Counters::default(),
+        })
+    }
+
+    /// What the endpoint did so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    // Peers and connections.
+
+    fn add(&mut self, address: &Address, asked: bool) -> Result<Peer, ResolveError> {
+        let peer = self.engine.add_peer(address)?;
+        let index = peer.index as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, Link::default);
+        }
+        self.links[index] = Link { peer: Some(peer), asked, ..Link::default() };
+        Ok(peer)
+    }
+
+    fn link(&mut self, peer: Peer) -> Option<&mut Link> {
+        self.links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer))
+    }
+
+    fn connection(&mut self, peer: Peer) -> Option<&mut Connection> {
+        match self.link(peer).map(|link| &mut link.way) {
+            Some(Way::Open(connection)) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Ends a peer: nothing more goes to it, or comes of it.
+    fn lose(&mut self, peer: Peer, reason: LostReason) {
+        let Some(link) = self.link(peer) else { return };
+        let asked = link.asked;
+        // The socket is closed, which also takes it out of the poller.
+        link.way = Way::None;
+        self.engine.peer_lost(peer, reason);
+        if !asked {
+            self.gone.push_back(peer);
+            if self.gone.len() > KEPT
+                && let Some(oldest) = self.gone.pop_front()
+            {
+                Endpoint::forget(self, oldest);
+            }
+        }
+    }
+
+    /// Packets flow on this socket from now on.
+    fn open_link(&mut self, peer: Peer, socket: OwnedFd, incarnation: Incarnation) {
+        self.counters.connections += 1;
+        self.poller.set(&socket, Name::Peer(peer.index), true, false);
+        if let Some(link) = self.link(peer) {
+            link.way = Way::Open(Box::new(Connection::new(socket)));
+        }
+        self.engine.peer_up(peer, incarnation);
+        self.soil(peer);
+    }
+
+    /// Takes the connections that wait at the listener.
+    fn accept(&mut self) {
+        for _ in 0..16 {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let Ok(socket) = accept_with(&self.listener, flags) else { return };
+            if tune(&socket, self.config.silence).is_err() {
+                continue;
+            }
+            if self.strangers.len() >= self.config.strangers.max(1) {
+                let oldest = self.strangers.iter().min_by_key(|(_, s)| s.deadline);
+                if let Some(slot) = oldest.map(|(slot, _)| slot) {
+                    self.strangers.remove(slot);
+                    self.counters.refused += 1;
+                }
+            }
+            let deadline = self.now.after(self.config.handshake);
+            let Some(stranger) = Stranger::greet(socket, nonce(), deadline) else { continue };
+            let slot = self.strangers.insert(stranger);
+            let name = Name::Stranger(slot as u32);
+            if self.poller.add(&self.strangers[slot].socket, name, false).is_err() {
+                self.strangers.remove(slot);
+            }
+        }
+    }
+
+    /// Listens to a stranger who has something to say.
+    fn hear(&mut self, slot: usize) {
+        let Some(stranger) = self.strangers.get_mut(slot) else { return };
+        match stranger.listen(self.config.secret.as_ref()) {
+            Heard::Part => {}
+            Heard::Gone => {
+                self.strangers.remove(slot);
+            }
+            Heard::Refused => {
+                let stranger = self.strangers.remove(slot);
+                stranger.answer(self.config.secret.as_ref(), Verdict::Refused, &self.identity);
+                self.counters.refused += 1;
+            }
+            Heard::Hello(identity) => {
+                let stranger = self.strangers.remove(slot);
+                self.meet(&stranger, &identity);
+                // The descriptor lives on in the link, if the stranger was welcome.
+            }
+        }
+    }
+
+    /// Somebody has shown the secret.
+    fn meet(&mut self, stranger: &Stranger, identity: &Identity) {
+        if identity.address == self.identity.address {
+            self.counters.refused += 1;
+            return;
+        }
+        let mut known = self.engine.find_peer(&identity.address);
+        if let Some(peer) = known {
+            let before = self.engine.peer_info(peer).and_then(|info| info.incarnation);
+            let crossed = match self.link(peer).map(|link| &link.way) {
+                Some(Way::Dial(dial)) => dial.socket().is_some(),
+                Some(Way::Open(_)) => {
+                    if before != Some(identity.incarnation) {
+                        self.lose(peer, LostReason::Restarted);
+                    }
+                    // The same life, under another name of ours: a connection of its own.
+                    known = None;
+                    false
+                }
+                _ => false,
+            };
+            // Both connect at a time: the connection of the larger incarnation is the one.
+            if crossed && self.identity.incarnation > identity.incarnation {
+                let secret = self.config.secret.as_ref();
+                stranger.answer(secret, Verdict::Crossed, &self.identity);
+                return;
+            }
+        }
+        let Some(peer) = known.or_else(|| self.add(&identity.address, false).ok()) else { return };
+        let secret = self.config.secret.as_ref();
+        let Ok(socket) = stranger.socket.try_clone() else { return };
+        if stranger.answer(secret, Verdict::Welcome, &self.identity) {
+            // The poller knows the stranger's descriptor, which is closed soon.
+            self.poller.remove(&stranger.socket);
+            if self.poller.add(&socket, Name::Peer(peer.index), false).is_ok() {
+                self.open_link(peer, socket, identity.incarnation);
+            }
+        } else if self.link(peer).is_some_and(|link| !link.asked) {
+            Endpoint::forget(self, peer);
+        }
+    }
+
+    /// Moves a dial on. False when it is over.
+    fn dial(&mut self, peer: Peer) -> bool {
+        let now = self.now;
+        let Some(Link { way: Way::Dial(dial), .. }) =
+            self.links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer))
+        else {
+            return false;
+        };
+        let us = Us {
+            secret: self.config.secret.as_ref(),
+            identity: &self.identity,
+            handshake: self.config.handshake,
+        };
+        let name = Name::Peer(peer.index);
+        match dial.step(now, &us) {
+            Dialled::Pending => {}
+            Dialled::Opened => {
+                if let Some(socket) = dial.socket() {
+                    let _ = tune(socket, self.config.silence);
+                    let _ = self.poller.add(socket, name, true);
+                }
+            }
+            Dialled::Connected => {
+                if let Some(socket) = dial.socket() {
+                    self.poller.set(socket, name, true, false);
+                }
+            }
+            Dialled::Up(socket, identity) => {
+                self.open_link(peer, socket, identity.incarnation);
+                return false;
+            }
+            Dialled::Hopeless(error) => {
+                self.lose(peer, LostReason::Refused(error.to_string()));
+                return false;
+            }
+        }
+        if now >= dial.deadline {
+            let reason = LostReason::Unreachable(dial.patience, dial.why.clone());
+            self.lose(peer, reason);
+            return false;
+        }
+        true
+    }
+
+    // Packets.
+
+    /// There is something to send to this peer.
+    fn soil(&mut self, peer: Peer) {
+        if let Some(link) = self.link(peer)
+            && !link.dirty
+        {
+            link.dirty = true;
+            self.dirty.push(peer);
+        }
+    }
+
+    /// Sends what there is, to all. True if there was anything.
+    fn flush(&mut self) -> bool {
+        while let Some(peer) = self.engine.next_output() {
+            self.soil(peer);
+        }
+        let dirty = std::mem::take(&mut self.dirty);
+        for &peer in &dirty {
+            self.write(peer);
+        }
+        let busy = !dirty.is_empty();
+        if self.dirty.is_empty() {
+            // The list serves again.
+            self.dirty = dirty;
+            self.dirty.clear();
+        }
+        busy
+    }
+
+    fn write(&mut self, peer: Peer) {
+        let TcpEndpoint { links, engine, counters, poller, .. } = self;
+        let Some(link) = links.get_mut(peer.index as usize).filter(|l| l.peer == Some(peer)) else {
+            return;
+        };
+        link.dirty = false;
+        let Way::Open(connection) = &mut link.way else { return };
+        let was_blocked = connection.blocked;
+        match connection.write(peer, engine, counters) {
+            Ok(()) if was_blocked != connection.blocked => {
+                let (read, write) = (!connection.paused, connection.blocked);
+                poller.set(&connection.socket, Name::Peer(peer.index), read, write);
+            }
+            Ok(()) => {}
+            // What came before the end is still to be read.
+            Err(_) => {
+                connection.dead = true;
+                self.unread.push(peer);
+            }
+        }
+    }
+
+    /// Reads from a peer, until `budget` events are there.
+    fn read(&mut self, peer: Peer, budget: usize, events: &mut Vec<Event>) {
+        let TcpEndpoint { links, engine, counters, poller, config, .. } = self;
+        let link = links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer));
+        let Some(Link { way: Way::Open(connection), .. }) = link else { return };
+        let lost = match connection.read(peer, engine, counters, budget, events) {
+            Ok(Read::Empty) if connection.dead => LostReason::Closed,
+            Ok(Read::Empty) => return,
+            Ok(Read::More) => return self.unread.push(peer),
+            Ok(Read::Busy) => {
+                if !connection.paused {
+                    connection.paused = true;
+                    let name = Name::Peer(peer.index);
+                    poller.set(&connection.socket, name, false, connection.blocked);
+                }
+                return self.paused.push(peer);
+            }
+            Ok(Read::End) => LostReason::Closed,
+            Err(Broken::Violation(violation)) => {
+                counters.violations += 1;
+                LostReason::Protocol(violation.to_string())
+            }
+            Err(Broken::Io(error)) => match error.raw_os_error() {
+                Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => {
+                    LostReason::Silent(config.silence)
+                }
+                Some(libc::ECONNRESET | libc::EPIPE) => LostReason::Closed,
+                _ => LostReason::System(error.to_string()),
+            },
+        };
+        self.lose(peer, lost);
+    }
+
+    /// Tries to go on with connections that the engine had no room for.
+    fn resume(&mut self, budget: usize, events: &mut Vec<Event>) {
+        for peer in std::mem::take(&mut self.paused) {
+            if let Some(connection) = self.connection(peer) {
+                connection.paused = false;
+                self.read(peer, budget, events);
+            }
+            let TcpEndpoint { links, poller, .. } = self;
+            if let Some(Link { way: Way::Open(connection), .. }) =
+                links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer))
+                && !connection.paused
+            {
+                let name = Name::Peer(peer.index);
+                poller.set(&connection.socket, name, true, connection.blocked);
+            }
+        }
+    }
+
+    /// Looks at the busy connections, or at all of them.
+    fn look(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.passes = self.passes.wrapping_add(1);
+        let few = (1..=FEW).contains(&self.hot.len());
+        if few && !self.armed && !self.passes.is_multiple_of(ALL) {
+            for at in (0..self.hot.len()).rev() {
+                let peer = self.hot[at];
+                let quiet = self.connection(peer).map_or(QUIET, |connection| {
+                    connection.quiet += 1;
+                    connection.quiet
+                });
+                if quiet < QUIET {
+                    self.read(peer, budget, events);
+                } else {
+                    self.hot.swap_remove(at);
+                }
+            }
+            return false;
+        }
+        self.armed = false;
+        let mut names = std::mem::take(&mut self.names);
+        self.poller.ready(&mut names);
+        let mut busy = false;
+        for name in names.drain(..) {
+            busy |= name != Name::Bell;
+            match name {
+                Name::Listener => self.accept(),
+                // Taken by `arm`: a notice ends a sleep, also the next one.
+                Name::Bell => {}
+                Name::Stranger(slot) => self.hear(slot as usize),
+                Name::Peer(slot) => {
+                    let Some(peer) = self.links.get(slot as usize).and_then(|link| link.peer)
+                    else {
+                        continue;
+                    };
+                    let Some(connection) = self.connection(peer) else { continue };
+                    let blocked = connection.blocked;
+                    if blocked {
+                        self.write(peer);
+                    }
+                    self.read(peer, budget, events);
+                    if self.hot.len() <= FEW && !self.hot.contains(&peer) {
+                        self.hot.push(peer);
+                    }
+                }
+            }
+        }
+        self.names = names;
+        if self.hot.len() > FEW {
+            // Many: the poller is the cheaper way. Those still busy come again.
+            self.hot.clear();
+        }
+        busy
+    }
+
+    /// Strangers who are too slow, and dials.
+    fn keep_time(&mut self) {
+        if !self.strangers.is_empty() {
+            let now = self.now;
+            let before = self.strangers.len();
+            self.strangers.retain(|_, stranger| stranger.deadline > now);
+            self.counters.refused += (before - self.strangers.len()) as u64;
+        }
+        for peer in std::mem::take(&mut self.dialing) {
+            if self.dial(peer) {
+                self.dialing.push(peer);
+            }
+        }
+    }
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let listener = socket_with(family, SocketType::STREAM, flags, None)?;
+    // A server that starts again finds its port free.
+    sockopt::set_socket_reuseaddr(&listener, true)?;
+    bind(&listener, &address)?;
+    listen(&listener, 1024)?;
+    Ok(listener)
+}
+
+/// No delay, and a bounded time to notice that the other side is gone: by probes when nothing is
+/// under way, by the lack of acknowledgements when something is.
+fn tune(socket: &OwnedFd, silence: Duration) -> io::Result<()> {
+    let silence = silence.max(Duration::from_secs(2));
+    let probe = Duration::from_secs((silence.as_secs() / 4).max(1));
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, (silence / 2).max(Duration::from_secs(1)))?;
+    sockopt::set_tcp_keepintvl(socket, probe)?;
+    sockopt::set_tcp_keepcnt(socket, 2)?;
+    sockopt::set_tcp_user_timeout(socket, u32::try_from(silence.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(())
+}
+
+impl Endpoint for TcpEndpoint {
+    fn address(&self) -> &Address {
+        self.engine.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.engine.incarnation()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        if address.scheme() != SCHEME {
+            let (address, scheme) = (address.clone(), SCHEME);
+            return Err(ResolveError::WrongScheme { address, scheme });
+        }
+        if split(address).is_none() {
+            let reason = "write it as tcp://HOST:PORT".to_owned();
+            return Err(ResolveError::Malformed { address: address.clone(), reason });
+        }
+        let now = self.now;
+        if let Some(peer) = self.engine.find_peer(address) {
+            if let Some(link) = self.link(peer) {
+                link.asked = true;
+                if let Way::Dial(dial) = &mut link.way {
+                    dial.deadline = dial.deadline.max(now.after(patience));
+                    dial.patience = dial.patience.max(patience);
+                }
+            }
+            return Ok(peer);
+        }
+        let peer = self.add(address, true)?;
+        if !self.engine.is_self(peer) {
+            let dial = Box::new(Dial::new(address.clone(), patience, now));
+            if let Some(link) = self.link(peer) {
+                link.way = Way::Dial(dial);
+            }
+            self.dialing.push(peer);
+        }
+        Ok(peer)
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.engine.peer_info(peer)
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        if let Some(link) = self.link(peer) {
+            *link = Link::default();
+            self.engine.forget(peer);
+        }
+    }
+
+    #[inline]
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        if !self.engine.messages_queued(peer) {
+            let max = self.capabilities.limits.max_inject;
+            let len = parts.iter().map(|part| part.len()).sum();
+            if let Some(connection) = self.connection(peer)
+                && connection.outbox.has_room()
+                && len <= max
+            {
+                connection.outbox.message(len, parts);
+                self.soil(peer);
+                return Ok(());
+            }
+        }
+        self.engine.inject(peer, parts)
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        self.engine.submit_all(operations);
+    }
+
+    fn cancel(&mut self, token: Token) {
+        self.engine.cancel(token);
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        if self.now == Time::ZERO {
+            // Patience given before the first pass counts from it.
+            for peer in self.dialing.clone() {
+                if let Some(Link { way: Way::Dial(dial), .. }) = self.link(peer) {
+                    dial.deadline = now.after(dial.patience);
+                }
+            }
+        }
+        self.now = now;
+        let before = events.len();
+        let limit = before.saturating_add(budget);
+        // What is here comes first: nothing more is read while it fills the budget.
+        let mut busy = self.engine.take_events(budget, events);
+        busy |= self.flush();
+        if events.len() >= limit {
+            return true;
+        }
+        for peer in std::mem::take(&mut self.unread) {
+            self.read(peer, limit, events);
+        }
+        busy |= self.look(limit, events);
+        if !self.paused.is_empty() {
+            self.resume(limit, events);
+        }
+        if !(self.strangers.is_empty() && self.dialing.is_empty()) {
+            self.keep_time();
+        }
+        if self.engine.has_output() {
+            busy |= self.flush();
+        }
+        let left = limit.saturating_sub(events.len());
+        busy |= self.engine.take_events(left, events);
+        busy || events.len() > before
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        let waiting = !(self.dirty.is_empty() && self.unread.is_empty());
+        let engine = self.engine.has_events() || self.engine.has_output();
+        if self.bell.take() || waiting || engine {
+            return Sleep::Busy;
+        }
+        self.armed = true;
+        let mut until = Time::NEVER;
+        if !self.paused.is_empty() {
+            // A lease that comes back makes no noise.
+            until = now.after(LOOK_AGAIN);
+        }
+        for (_, stranger) in &self.strangers {
+            until = until.min(stranger.deadline);
+        }
+        for peer in &self.dialing {
+            if let Some(Link { way: Way::Dial(dial), .. }) = self.links.get(peer.index as usize) {
+                until = until.min(dial.next(now));
+            }
+        }
+        Sleep::Until(until)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.as_fd())
+    }
+
+    fn notifier(&self) -> Notifier {
+        Notifier::new(self.bell.clone())
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        self.engine.register(memory, access)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        self.engine.export(region)
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        self.engine.import(parts, peer)
+    }
+
+    fn release(&mut self, remote: Remote) {
+        self.engine.release(remote);
+    }
+}
+
+impl Drop for TcpEndpoint {
+    /// What was injected leaves as far as the sockets take it.
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl std::fmt::Debug for TcpEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TcpEndpoint({})", self.identity.address)
+    }
+}

@@ -1,0 +1,151 @@
+//! What waits to be sent on one connection.
+
+use crate::io::Gather;
+use petasos_fabric::two_sided::{Outgoing, Packet, header::message_header};
+use std::{collections::VecDeque, io, os::fd::BorrowedFd};
+
+/// Payload up to this length is copied, so that many small packets are one piece.
+const COPIED: usize = 4096;
+/// Beyond so many bytes, no more is taken.
+const ENOUGH: usize = 256 * 1024;
+
+/// Packets in order, and how far the first has gone.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk that are gone.
+    gone: usize,
+    /// Bytes in all chunks, those gone included.
+    len: usize,
+    /// An emptied buffer, for reuse.
+    spare: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    /// Whole packets, copied; so many of them are the engine's.
+    Bytes(Vec<u8>, usize),
+    /// A packet whose payload is sent from where it lies. The engine is told when it is gone.
+    Packet(Packet),
+}
+
+impl Chunk {
+    fn len(&self) -> usize {
+        match self {
+            Chunk::Bytes(bytes, _) => bytes.len(),
+            Chunk::Packet(packet) => packet.len(),
+        }
+    }
+}
+
+impl Outbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Whether more should be taken now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.len - self.gone < ENOUGH
+    }
+
+    /// The buffer at the end, and its count of packets.
+    fn tail(&mut self) -> (&mut Vec<u8>, &mut usize) {
+        if !matches!(self.chunks.back(), Some(Chunk::Bytes(..))) {
+            self.chunks.push_back(Chunk::Bytes(std::mem::take(&mut self.spare), 0));
+        }
+        match self.chunks.back_mut() {
+            Some(Chunk::Bytes(bytes, packets)) => (bytes, packets),
+            _ => unreachable!("a buffer was pushed"),
+        }
+    }
+
+    /// Takes a plain message of `len` bytes.
+    #[inline]
+    pub(crate) fn message(&mut self, len: usize, parts: &[&[u8]]) {
+        let header = message_header(len as u32);
+        let (tail, _) = self.tail();
+        tail.extend_from_slice(&header);
+        for part in parts {
+            tail.extend_from_slice(part);
+        }
+        self.len += header.len() + len;
+    }
+
+    /// Takes a packet of the engine's.
+    pub(crate) fn packet(&mut self, packet: Packet) {
+        self.len += packet.len();
+        if packet.payload.len() <= COPIED {
+            let (tail, packets) = self.tail();
+            packet.copy_to(tail);
+            *packets += 1;
+        } else {
+            self.chunks.push_back(Chunk::Packet(packet));
+        }
+    }
+
+    /// Sends what the socket takes. Gives the number of bytes, and of the engine's packets that are
+    /// gone. No bytes: the socket is full.
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<(usize, usize)> {
+        let mut gather = Gather::default();
+        let mut skip = self.gone;
+        for chunk in &self.chunks {
+            if gather.is_full() || gather.len() > 4 * ENOUGH {
+                break;
+            }
+            match chunk {
+                Chunk::Bytes(bytes, _) => gather.bytes(&bytes[skip..]),
+                Chunk::Packet(packet) => gather_packet(&mut gather, packet, skip),
+            }
+            skip = 0;
+        }
+        let sent = match gather.send(socket) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        drop(gather);
+        Ok((sent, self.advance(sent)))
+    }
+
+    /// Drops what is gone; says how many packets that were.
+    fn advance(&mut self, sent: usize) -> usize {
+        self.gone += sent;
+        let mut packets = 0;
+        while let Some(first) = self.chunks.front()
+            && self.gone >= first.len()
+        {
+            let len = first.len();
+            self.gone -= len;
+            self.len -= len;
+            match self.chunks.pop_front() {
+                Some(Chunk::Packet(_)) => packets += 1,
+                Some(Chunk::Bytes(mut bytes, count)) => {
+                    packets += count;
+                    if bytes.capacity() <= ENOUGH {
+                        bytes.clear();
+                        self.spare = bytes;
+                    }
+                }
+                None => {}
+            }
+        }
+        packets
+    }
+}
+
+fn gather_packet<'a>(gather: &mut Gather<'a>, packet: &'a Packet, skip: usize) {
+    let header = &packet.header[..];
+    gather.bytes(&header[skip.min(header.len())..]);
+    let mut skip = skip.saturating_sub(header.len());
+    match &packet.payload {
+        Outgoing::Nothing => {}
+        Outgoing::Bytes(bytes) => gather.bytes(&bytes[skip..]),
+        Outgoing::Memory(pieces) => {
+            for piece in pieces {
+                let here = skip.min(piece.len());
+                gather.memory(piece, here);
+                skip -= here;
+            }
+        }
+    }
+}
