@@ -1,3 +1,55 @@
-//! The fabric over shared memory of one node.
+//! The fabric over the shared memory of one machine: `shm://NAME`.
+//!
+//! Any two endpoints that talk have a mapping of their own, a sealed file without a name, with a
+//! ring of cache-line cells each way ([`Config::ring`]). A short message is one cache line that
+//! moves from one processor to the other; no system call, lock, clock or allocation is involved
+//! while the receiver is awake. Nothing that one peer writes reaches another.
+//!
+//! Put and get move data once: by reaching into the other process (`process_vm_readv`), or, for
+//! memory from [`Endpoint::alloc`](petasos_fabric::Endpoint::alloc), through a mapping, which a
+//! peer can also read in place. Where the system refuses the first, the owner serves the access
+//! through the ring. All other operations are the two-sided engine's.
+//!
+//! # Trust
+//!
+//! Who connects is checked by the kernel's word: this user's processes only, or those of
+//! [`Config::admit`]. Whatever a peer writes, sends, or leaves undone harms at most what is
+//! between the two. Rights and bounds of regions are kept by the library of the *initiator*:
+//! processes of one user can reach each other's memory anyway. A peer of another user reaches only
+//! what it is given: the pair, and segments of the transport for which it has a key, which it can
+//! then map whole.
+//!
+//! # Leftovers
+//!
+//! None: there are no files with names but a socket where a path was asked for, which its
+//! successor removes. The kernel takes the rest back with the last process.
+//!
+//! An endpoint does not survive `fork`: use it in the process that opened it.
+
+mod access;
+mod bell;
+mod channel;
+mod config;
+mod connect;
+mod counters;
+mod cross;
+mod endpoint;
+mod error;
+mod hello;
+mod memfd;
+mod name;
+mod pair;
+mod probe;
+mod pump;
 mod ring;
+mod segment;
+mod socket;
+mod state;
 mod sync;
+mod table;
+
+pub use config::Config;
+pub use counters::Counters;
+pub use error::OpenError;
+pub use probe::{Probe, probe};
+pub use state::Shm;

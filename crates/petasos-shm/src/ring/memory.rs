@@ -1,6 +1,8 @@
 //! Where the cells of a ring lie.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::AtomicU64;
+#[cfg(test)]
+use crate::sync::Ordering;
 use petasos_fabric::memory::copy_opaque;
 use std::{any::Any, ptr::NonNull, sync::Arc};
 
@@ -105,20 +107,23 @@ unsafe impl Memory for Heap {
     }
 
     unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize) {
-        for i in 0..len {
-            let (word, shift) = (&self.0[(at + i) / 8], (at + i) % 8 * 8);
-            // SAFETY: the caller's promise.
-            let byte = u64::from(unsafe { from.add(i).read() });
-            let old = word.load(Ordering::Relaxed);
-            word.store(old & !(0xFF << shift) | byte << shift, Ordering::Relaxed);
+        for index in at / 8..(at + len).div_ceil(8) {
+            let mut bytes = self.0[index].load(Ordering::Relaxed).to_ne_bytes();
+            for i in at.max(index * 8)..(at + len).min(index * 8 + 8) {
+                // SAFETY: `i` is from `at` to `at + len`: the caller's promise.
+                bytes[i % 8] = unsafe { from.add(i - at).read() };
+            }
+            self.0[index].store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
         }
     }
 
     unsafe fn copy_out(&self, at: usize, to: *mut u8, len: usize) {
-        for i in 0..len {
-            let word = self.0[(at + i) / 8].load(Ordering::Relaxed);
-            // SAFETY: the caller's promise.
-            unsafe { to.add(i).write((word >> ((at + i) % 8 * 8)) as u8) }
+        for index in at / 8..(at + len).div_ceil(8) {
+            let bytes = self.0[index].load(Ordering::Relaxed).to_ne_bytes();
+            for i in at.max(index * 8)..(at + len).min(index * 8 + 8) {
+                // SAFETY: `i` is from `at` to `at + len`: the caller's promise.
+                unsafe { to.add(i - at).write(bytes[i % 8]) }
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use consumer::{Consumer, Incoming};
 #[cfg(test)]
 pub(crate) use memory::Heap;
 pub(crate) use memory::{Memory, Shared};
-pub(crate) use producer::Producer;
+pub(crate) use producer::{Producer, Slot};
 
 use crate::sync::AtomicU64;
 

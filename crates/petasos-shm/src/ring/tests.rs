@@ -18,7 +18,11 @@ mod model {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Send { kind: u8, len: usize, fill: u8 },
+        Send {
+            kind: u8,
+            len: usize,
+            fill: u8,
+        },
         Receive,
         /// Looks, and leaves it there.
         Look,
@@ -167,7 +171,8 @@ mod interleavings {
     #[test]
     fn messages_arrive_whole() {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
+        model.preemption_bound = Some(2);
+        model.max_branches = 20_000;
         model.check(|| {
             let memory = Heap::new(8 * WORDS);
             let consumed = Arc::new(AtomicU64::new(0));

@@ -1,0 +1,72 @@
+//! Bells: what ends a sleep. Rung only for somebody who said that he sleeps.
+
+use crate::{hello::Note, socket};
+use petasos_fabric::Notify;
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    fd::OwnedFd,
+    io::{Errno, write},
+};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// An event descriptor to be waited for, by the edge, so that it need not be read.
+pub(crate) fn event() -> Result<OwnedFd, Errno> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+}
+
+/// How one peer is woken.
+pub(crate) enum Bell {
+    /// By an event descriptor that it made for us alone: the cheapest way.
+    Event(OwnedFd),
+    /// By a word over the socket: for peers of other users, who could make a write to a
+    /// descriptor of theirs block us.
+    Socket,
+}
+
+impl Bell {
+    /// Never blocks. What fails, fails because the peer has been rung for already, or is gone.
+    pub(crate) fn ring(&self, socket: &OwnedFd) {
+        match self {
+            Bell::Event(fd) => {
+                let _ = write(fd, &1u64.to_ne_bytes());
+            }
+            Bell::Socket => {
+                let _ = socket::send(socket, &Note::Bell.encode(), &[]);
+            }
+        }
+    }
+}
+
+/// The endpoint's own bell, for notifiers.
+pub(crate) struct OwnBell {
+    pub(crate) fd: OwnedFd,
+    sleeping: AtomicBool,
+    notified: AtomicBool,
+}
+
+impl OwnBell {
+    pub(crate) fn new() -> Result<OwnBell, Errno> {
+        let (sleeping, notified) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(OwnBell { fd: event()?, sleeping, notified })
+    }
+
+    /// Announces a sleep. True if the notifier was used since the last time: do not sleep.
+    pub(crate) fn prepare(&self) -> bool {
+        self.sleeping.store(true, SeqCst);
+        self.notified.swap(false, SeqCst)
+    }
+
+    /// The sleep is over.
+    pub(crate) fn awake(&self) {
+        self.sleeping.store(false, SeqCst);
+    }
+}
+
+impl Notify for OwnBell {
+    fn notify(&self) {
+        self.notified.store(true, SeqCst);
+        if self.sleeping.load(SeqCst) && self.sleeping.swap(false, SeqCst) {
+            let _ = write(&self.fd, &1u64.to_ne_bytes());
+        }
+    }
+}

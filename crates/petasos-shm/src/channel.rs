@@ -1,0 +1,180 @@
+//! A peer with whom packets flow.
+
+use crate::{bell::Bell, pair::Pair, ring::RingError, table::Table};
+use petasos_fabric::{
+    Incarnation, LostReason, Peer, Region, Time,
+    two_sided::{Outgoing, Packet, header},
+};
+use rustix::{event::PollFlags, fd::OwnedFd};
+use std::sync::Weak;
+
+/// Kinds of packets in the ring.
+pub(crate) mod kind {
+    /// A plain unexpected message: nothing but its bytes.
+    pub(crate) const MESSAGE: u8 = 1;
+    /// A packet of the two-sided engine: its header and its payload.
+    pub(crate) const PACKET: u8 = 2;
+    /// A put with event has landed: see [`super::Arrival`].
+    pub(crate) const EVENT: u8 = 3;
+    /// Asks for the descriptor of a segment: slot and tag of a region in it, the route of its key
+    /// through the engine, which shows that the key is known, and whether to write.
+    pub(crate) const WANT: u8 = 4;
+    /// A segment whose descriptor was given is not used any more: its number.
+    pub(crate) const GONE: u8 = 5;
+}
+
+/// What an event of a put says, 40 bytes little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub(crate) slot: u64,
+    pub(crate) tag: u64,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    pub(crate) data: u64,
+}
+
+impl Arrival {
+    pub(crate) fn encode(self) -> [u8; 40] {
+        let Arrival { slot, tag, offset, len, data } = self;
+        words([slot, tag, offset, len, data])
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Arrival> {
+        let [slot, tag, offset, len, data] = numbers(bytes)?;
+        Some(Arrival { slot, tag, offset, len, data })
+    }
+}
+
+/// Numbers as they stand in packets.
+pub(crate) fn words<const N: usize, const BYTES: usize>(numbers: [u64; N]) -> [u8; BYTES] {
+    assert_eq!(N * 8, BYTES);
+    let mut out = [0; BYTES];
+    for (chunk, number) in out.chunks_exact_mut(8).zip(numbers) {
+        chunk.copy_from_slice(&number.to_le_bytes());
+    }
+    out
+}
+
+/// Just so many numbers.
+pub(crate) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: &[[u8; 8]; N] = words.try_into().ok()?;
+    rest.is_empty().then(|| words.map(u64::from_le_bytes))
+}
+
+pub(crate) struct Channel {
+    pub(crate) handle: Peer,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) pair: Pair,
+    /// The peer's.
+    pub(crate) table: Table,
+    pub(crate) socket: OwnedFd,
+    /// Rung by the peer.
+    pub(crate) bell_in: OwnedFd,
+    pub(crate) bell_out: Bell,
+    pub(crate) pid: i32,
+    pub(crate) process: Option<OwnedFd>,
+    /// Its ordinary memory can be reached.
+    pub(crate) cross_memory: bool,
+    /// It came to us, and nobody has asked for its handle.
+    pub(crate) uninvited: bool,
+
+    /// A packet of the engine's for which there was no room.
+    pub(crate) stuck: Option<Packet>,
+    /// The engine gave it to us to be served.
+    pub(crate) served: bool,
+    /// Its ring is looked at without being rung for.
+    pub(crate) watched: bool,
+    /// Something was published, and whether it sleeps has not been looked at since.
+    pub(crate) unrung: bool,
+    /// There is a message for which there was no lease.
+    pub(crate) held: bool,
+    /// When something last came.
+    pub(crate) touched: Time,
+    /// It is over as soon as its ring is empty.
+    pub(crate) ending: Option<LostReason>,
+
+    /// Segments of its that are mapped here, and those that were asked for.
+    pub(crate) mapped: Vec<Mapped>,
+    pub(crate) wanted: Vec<Want>,
+    pub(crate) uses: u64,
+    /// Segments of ours that it may have mapped.
+    pub(crate) given: Vec<(u64, Weak<()>)>,
+}
+
+/// A segment of the peer's, mapped here.
+pub(crate) struct Mapped {
+    pub(crate) id: u64,
+    pub(crate) region: Region,
+    pub(crate) used: u64,
+}
+
+/// A segment that was asked for.
+pub(crate) struct Want {
+    pub(crate) id: u64,
+    pub(crate) writable: bool,
+    pub(crate) len: usize,
+    /// The answer was no.
+    pub(crate) refused: bool,
+}
+
+impl Channel {
+    /// Sends a short packet of this transport's own. False if there is no room.
+    pub(crate) fn post(&mut self, kind: u8, bytes: &[u8]) -> Result<bool, RingError> {
+        self.pair.send(kind, &[bytes], bytes.len())
+    }
+
+    /// Writes a packet of the engine's into the ring. False if there is no room.
+    pub(crate) fn write(&mut self, packet: &Packet) -> Result<bool, RingError> {
+        let prefix = packet.header.first_chunk().copied();
+        let plain = prefix.is_some_and(|prefix| header::message_len(prefix).is_some());
+        let head: &[u8] = if plain { &[] } else { &packet.header };
+        let Some(slot) = self.pair.reserve(head.len() + packet.payload.len())? else {
+            return Ok(false);
+        };
+        let producer = &mut self.pair.producer;
+        producer.write(slot, 0, head);
+        match &packet.payload {
+            Outgoing::Nothing => {}
+            Outgoing::Bytes(bytes) => producer.write(slot, head.len(), bytes),
+            Outgoing::Memory(pieces) => {
+                let mut at = head.len();
+                for piece in pieces {
+                    // SAFETY: a slice's memory is readable while it lives, and no region lies in
+                    // a ring: rings are mapped by `Pair` alone, which makes no regions.
+                    unsafe { producer.write_raw(slot, at, piece.as_ptr(), piece.len()) };
+                    at += piece.len();
+                }
+            }
+        }
+        producer.publish(slot, if plain { kind::MESSAGE } else { kind::PACKET });
+        Ok(true)
+    }
+
+    /// Whether the other side has closed, or has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.table.is_closed()
+            || crate::socket::is_over(&self.socket, PollFlags::RDHUP)
+            || self.process.as_ref().is_some_and(|p| crate::socket::is_over(p, PollFlags::IN))
+    }
+
+    /// The peer's segment, mapped, if it is here with the wanted rights.
+    pub(crate) fn segment(&mut self, id: u64, writable: bool) -> Option<Region> {
+        self.uses += 1;
+        let uses = self.uses;
+        let mapped = self.mapped.iter_mut().find(|m| m.id == id)?;
+        mapped.used = uses;
+        (mapped.region.is_writable() || !writable).then(|| mapped.region.clone())
+    }
+
+    /// Keeps a segment, and lets go of the one that was not used for longest if there are too many.
+    pub(crate) fn keep(&mut self, id: u64, region: Region, most: usize) {
+        self.mapped.retain(|m| m.id != id);
+        if self.mapped.len() >= most.max(1) {
+            let oldest = (0..self.mapped.len()).min_by_key(|i| self.mapped[*i].used);
+            oldest.map(|i| self.mapped.swap_remove(i));
+        }
+        self.uses += 1;
+        self.mapped.push(Mapped { id, region, used: self.uses });
+    }
+}

@@ -1,0 +1,481 @@
+//! How pairs are made: attempts of ours, arrivals of others, and which of them wins when two
+//! endpoints reach for each other at the same time.
+//!
+//! Who connects makes the pair, sends a greeting with its table, the pair and its bell, and waits;
+//! who accepts checks all of it and answers with its own table and bell. Both check by the
+//! kernel's word which user the other is before they look at anything else.
+//!
+//! Of two attempts that cross, the one of the larger incarnation wins: the other side's is told to
+//! try again, and takes the greeting that is on its way in the meantime. Nobody can take the
+//! address of a peer that lives.
+
+use crate::{
+    Shm,
+    bell::{self, Bell},
+    channel::Channel,
+    cross,
+    hello::{Greeting, Note},
+    name::Name,
+    pair::{Pair, RING},
+    socket::{self, Credentials, Fds},
+    state::{SCHEME, Source, watch},
+    table::Table,
+};
+use petasos_fabric::{Address, LostReason, Peer, PeerState, Time};
+use rustix::{
+    event::epoll,
+    fd::{AsFd, OwnedFd},
+    io::Errno,
+    net::{SocketFlags, accept_with},
+};
+use std::time::Duration;
+
+const FIRST_RETRY: Duration = Duration::from_millis(1);
+const LAST_RETRY: Duration = Duration::from_millis(100);
+/// Connections accepted in one pass.
+const AT_ONCE: usize = 16;
+
+/// A connection that we want.
+pub(crate) struct Attempt {
+    pub(crate) peer: Peer,
+    name: Name,
+    address: Address,
+    pub(crate) patience: Duration,
+    /// Unknown until the first `progress`.
+    pub(crate) deadline: Option<Time>,
+    next: Time,
+    delay: Duration,
+    waiting: Option<Greeted>,
+    /// Why the last try failed.
+    reason: String,
+}
+
+/// A connection on which we have sent our greeting.
+struct Greeted {
+    socket: OwnedFd,
+    pair: Pair,
+    bell: OwnedFd,
+    who: Credentials,
+}
+
+/// Somebody who came and has not said who he is.
+struct Arrival {
+    socket: OwnedFd,
+    who: Credentials,
+    deadline: Time,
+}
+
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    slots: Vec<(u32, Option<Arrival>)>,
+    count: usize,
+    /// There may be more who wait to be accepted.
+    pub(crate) more: bool,
+}
+
+impl Arrivals {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn take(&mut self, index: u32) -> Option<Arrival> {
+        let (generation, slot) = self.slots.get_mut(index as usize)?;
+        let arrival = slot.take()?;
+        *generation = generation.wrapping_add(1);
+        self.count -= 1;
+        Some(arrival)
+    }
+
+    /// When the first of them must have spoken.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.slots.iter().filter_map(|(_, slot)| Some(slot.as_ref()?.deadline)).min()
+    }
+}
+
+impl Attempt {
+    pub(crate) fn new(
+        peer: Peer,
+        address: Address,
+        name: Name,
+        patience: Duration,
+        now: Option<Time>,
+    ) -> Attempt {
+        Attempt {
+            peer,
+            name,
+            address,
+            patience,
+            deadline: now.map(|now| now.after(patience)),
+            next: Time::ZERO,
+            delay: FIRST_RETRY,
+            waiting: None,
+            reason: "nothing was tried yet".to_owned(),
+        }
+    }
+
+    /// When it must be looked at, if nothing happens.
+    pub(crate) fn due(&self) -> Time {
+        let deadline = self.deadline.unwrap_or(Time::ZERO);
+        if self.waiting.is_some() { deadline } else { deadline.min(self.next) }
+    }
+
+    fn again(&mut self, now: Time, reason: String) {
+        self.waiting = None;
+        self.reason = reason;
+        self.next = now.after(self.delay);
+        self.delay = (self.delay * 2).min(LAST_RETRY);
+    }
+}
+
+impl Shm {
+    fn greeting(&self) -> Greeting {
+        Greeting {
+            address: self.engine.address().clone(),
+            incarnation: self.engine.incarnation(),
+            ring: self.config.ring as u32,
+            max_packet: self.config.max_packet() as u32,
+            probe: &raw const *self.probe as usize as u64,
+        }
+    }
+
+    fn admits(&self, uid: u32) -> bool {
+        uid == self.uid || self.config.admit.contains(&uid)
+    }
+
+    // Ours.
+
+    /// Moves the attempts on. True if anything was done.
+    pub(crate) fn attempt_all(&mut self, now: Time) -> bool {
+        let mut worked = false;
+        let mut i = 0;
+        while i < self.attempts.len() {
+            let attempt = &mut self.attempts[i];
+            let deadline = *attempt.deadline.get_or_insert_with(|| now.after(attempt.patience));
+            let peer = attempt.peer;
+            if attempt.waiting.is_none() && now >= attempt.next {
+                worked = true;
+                let mut attempt = self.attempts.swap_remove(i);
+                match self.dial(&attempt) {
+                    Ok(greeted) => {
+                        attempt.waiting = Some(greeted);
+                        attempt.reason = "it does not answer".to_owned();
+                    }
+                    Err(Ok(reason)) => {
+                        self.engine.peer_lost(peer, reason);
+                        self.let_go(peer, &LostReason::Closed);
+                        continue;
+                    }
+                    Err(Err(error)) => attempt.again(now, error.to_string()),
+                }
+                self.attempts.push(attempt);
+                let last = self.attempts.len() - 1;
+                self.attempts.swap(i, last);
+            }
+            let attempt = &self.attempts[i];
+            if now >= deadline {
+                let reason = LostReason::Unreachable(attempt.patience, attempt.reason.clone());
+                self.lose(peer.index, reason);
+                worked = true;
+            } else {
+                i += 1;
+            }
+        }
+        worked
+    }
+
+    /// One try: on its way, lost for good, or an error after which it is tried again.
+    fn dial(&self, attempt: &Attempt) -> Result<Greeted, Result<LostReason, Errno>> {
+        let socket = socket::dial(&attempt.name, self.uid).map_err(Err)?;
+        let who = socket::credentials(&socket).map_err(Err)?;
+        let wanted = match attempt.name {
+            Name::Of(uid, _) => who.uid == uid && self.admits(uid),
+            _ => self.admits(who.uid),
+        };
+        if !wanted {
+            let text = format!("user {} listens at {}", who.uid, attempt.address);
+            return Err(Ok(LostReason::Refused(text)));
+        }
+        let max = self.config.max_packet();
+        let (fd, pair) = Pair::create(self.config.ring, max).map_err(Err)?;
+        let bell = bell::event().map_err(Err)?;
+        let fds = [self.table_fd.as_fd(), fd.as_fd(), bell.as_fd()];
+        socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds).map_err(Err)?;
+        watch(&self.epoll, &socket, Source::Attempt, attempt.peer, false).map_err(Err)?;
+        Ok(Greeted { socket, pair, bell, who })
+    }
+
+    /// Something came on the socket of an attempt.
+    pub(crate) fn answered(&mut self, index: u32, generation: u32, now: Time) {
+        let Some(at) = self.attempts.iter().position(|attempt| {
+            let peer = attempt.peer;
+            peer.index == index && Source::same_generation(generation, peer.generation)
+        }) else {
+            return;
+        };
+        let attempt = &mut self.attempts[at];
+        let peer = attempt.peer;
+        let Some(greeted) = &attempt.waiting else { return };
+        let (note, fds) = match socket::receive(&greeted.socket) {
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Ok((bytes, fds)) if !bytes.is_empty() => (Note::decode(&bytes), fds),
+            Ok(_) => return attempt.again(now, "it closed the connection".to_owned()),
+            Err(error) => return attempt.again(now, error.to_string()),
+        };
+        let lost = match note {
+            Ok(Note::Refused { again: true, text }) => return attempt.again(now, text),
+            Ok(Note::Refused { again: false, text }) => LostReason::Refused(text),
+            Ok(Note::Welcome(greeting)) => match self.welcomed(at, greeting, fds) {
+                Ok(()) => return,
+                Err(what) => LostReason::Protocol(what),
+            },
+            Ok(_) => LostReason::Protocol("a wrong answer to a greeting".to_owned()),
+            Err(garbled) => LostReason::Protocol(garbled.to_string()),
+        };
+        if let LostReason::Protocol(what) = &lost {
+            self.violated(peer.index, what.clone());
+        } else {
+            self.lose(peer.index, lost);
+        }
+    }
+
+    fn welcomed(&mut self, at: usize, greeting: Greeting, fds: Fds) -> Result<(), String> {
+        let attempt = &self.attempts[at];
+        if greeting.address != attempt.address {
+            return Err(format!("{} answered for {}", greeting.address, attempt.address));
+        }
+        let attempt = self.attempts.swap_remove(at);
+        let Some(Greeted { socket, pair, bell, who }) = attempt.waiting else {
+            return Ok(());
+        };
+        let _ = epoll::delete(&self.epoll, &socket);
+        let fds: [OwnedFd; 2] = fds.into_vec().try_into().map_err(|_| "descriptors missing")?;
+        let [table, bell_out] = fds;
+        let table = Table::adopt(&table).map_err(|unfit| unfit.to_string())?;
+        let joined = Joined { pair, table, bell, bell_out, who, uninvited: false };
+        self.join(attempt.peer, greeting, socket, joined);
+        Ok(())
+    }
+
+    // Others'.
+
+    /// Accepts who waits. True if anybody did.
+    pub(crate) fn accept(&mut self, now: Time) -> bool {
+        self.arrivals.more = true;
+        for accepted in 0..AT_ONCE {
+            if self.arrivals.count >= self.config.max_handshakes {
+                return accepted > 0;
+            }
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(fd) = accept_with(&self.listener.fd, flags) else {
+                self.arrivals.more = false;
+                return accepted > 0;
+            };
+            let Ok(who) = socket::credentials(&fd) else { continue };
+            if !self.admits(who.uid) {
+                self.counters.refused += 1;
+                let text = format!("user {} is not admitted here", who.uid);
+                let note = Note::Refused { again: false, text };
+                let _ = socket::send(&fd, &note.encode(), &[]);
+                continue;
+            }
+            let free = self.arrivals.slots.iter().position(|(_, slot)| slot.is_none());
+            let index = free.unwrap_or_else(|| {
+                self.arrivals.slots.push((0, None));
+                self.arrivals.slots.len() - 1
+            });
+            let generation = self.arrivals.slots[index].0;
+            let as_peer = Peer { index: index as u32, generation };
+            if watch(&self.epoll, &fd, Source::Arrival, as_peer, false).is_err() {
+                continue;
+            }
+            let deadline = now.after(self.config.handshake);
+            self.arrivals.slots[index].1 = Some(Arrival { socket: fd, who, deadline });
+            self.arrivals.count += 1;
+            // Mostly the greeting is there already.
+            self.greeted(index as u32, generation);
+        }
+        true
+    }
+
+    /// Cuts those who have not spoken in time.
+    pub(crate) fn cut_arrivals(&mut self, now: Time) {
+        for index in 0..self.arrivals.slots.len() {
+            let late = |slot: &Arrival| now >= slot.deadline;
+            if self.arrivals.slots[index].1.as_ref().is_some_and(late) {
+                self.arrivals.take(index as u32);
+                self.counters.failed_handshakes += 1;
+            }
+        }
+    }
+
+    /// Something came from somebody who has not said who he is.
+    pub(crate) fn greeted(&mut self, index: u32, generation: u32) {
+        let slot = self.arrivals.slots.get(index as usize);
+        let Some((now, Some(arrival))) = slot else { return };
+        if !Source::same_generation(generation, *now) {
+            return;
+        }
+        let received = match socket::receive(&arrival.socket) {
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            received => received,
+        };
+        let Some(arrival) = self.arrivals.take(index) else { return };
+        let _ = epoll::delete(&self.epoll, &arrival.socket);
+        let result = match received {
+            Ok((bytes, fds)) => match Note::decode(&bytes) {
+                Ok(Note::Hello(greeting)) => self.admit(&arrival, greeting, fds),
+                Ok(_) => Err((false, "a greeting was expected".to_owned())),
+                Err(garbled) => Err((false, garbled.to_string())),
+            },
+            Err(error) => Err((false, error.to_string())),
+        };
+        match result {
+            Ok((peer, greeting, joined)) => self.join(peer, greeting, arrival.socket, joined),
+            Err((again, text)) => {
+                self.counters.failed_handshakes += u64::from(!again);
+                let note = Note::Refused { again, text };
+                let _ = socket::send(&arrival.socket, &note.encode(), &[]);
+            }
+        }
+    }
+
+    /// Checks a greeting, and answers it.
+    fn admit(
+        &mut self,
+        arrival: &Arrival,
+        greeting: Greeting,
+        fds: Fds,
+    ) -> Result<(Peer, Greeting, Joined), (bool, String)> {
+        let no = |text: String| (false, text);
+        let who = arrival.who;
+        let name = match greeting.address.scheme() {
+            SCHEME => Name::parse(greeting.address.rest()).map_err(no)?,
+            _ => return Err(no("an address of another transport".to_owned())),
+        };
+        if !name.may_be_claimed_by(who.uid, self.uid) {
+            let hint = "open with shm://UID@NAME to talk to other users";
+            return Err(no(format!(
+                "{} is not user {}'s to say: {hint}",
+                greeting.address, who.uid
+            )));
+        }
+        if greeting.address == *self.engine.address() {
+            return Err(no(format!("{} is the address of this endpoint", greeting.address)));
+        }
+        let (ring, max) = (greeting.ring as usize, greeting.max_packet as usize);
+        if !ring.is_power_of_two() || !RING.contains(&ring) {
+            return Err(no(format!("a ring of {ring} bytes")));
+        }
+        if max != self.config.max_packet() || max > crate::config::longest(ring) {
+            let ours = self.config.max_packet();
+            return Err(no(format!("packets of {max} bytes, here they have {ours}")));
+        }
+        let fds: Result<[OwnedFd; 3], _> = fds.into_vec().try_into();
+        let [table, pair, bell_out] = fds.map_err(|_| no("descriptors missing".to_owned()))?;
+        let table = Table::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
+        let pair = Pair::adopt(&pair, ring, max).map_err(|unfit| no(unfit.to_string()))?;
+        let (peer, uninvited) = self.seat(&greeting)?;
+        let bell = bell::event().map_err(|error| (true, error.to_string()))?;
+        let fds = [self.table_fd.as_fd(), bell.as_fd()];
+        let welcome = Note::Welcome(self.greeting()).encode();
+        if let Err(error) = socket::send(&arrival.socket, &welcome, &fds) {
+            if uninvited {
+                self.engine.forget(peer);
+            }
+            return Err((true, error.to_string()));
+        }
+        Ok((peer, greeting, Joined { pair, table, bell, bell_out, who, uninvited }))
+    }
+
+    /// The entry for who comes to us, and whether it is new.
+    fn seat(&mut self, greeting: &Greeting) -> Result<(Peer, bool), (bool, String)> {
+        let Some(peer) = self.engine.find_peer(&greeting.address) else {
+            let peer = self.engine.add_peer(&greeting.address);
+            return peer.map(|peer| (peer, true)).map_err(|error| (false, error.to_string()));
+        };
+        if let Some(channel) = self.channel(peer.index) {
+            let over = channel.is_over();
+            if over {
+                self.hang_up(peer.index, LostReason::Closed);
+            }
+            return Err((true, "it is connected already".to_owned()));
+        }
+        let ours = self.engine.incarnation() > greeting.incarnation;
+        let attempt = self.attempts.iter().find(|attempt| attempt.peer == peer);
+        if ours && attempt.is_some_and(|attempt| attempt.waiting.is_some()) {
+            return Err((true, "both connect, and the other attempt goes first".to_owned()));
+        }
+        Ok((peer, false))
+    }
+
+    // Both.
+
+    /// The pair is complete: packets flow.
+    fn join(&mut self, peer: Peer, greeting: Greeting, socket: OwnedFd, joined: Joined) {
+        let Joined { pair, table, bell, bell_out, who, uninvited } = joined;
+        self.attempts.retain(|attempt| attempt.peer != peer);
+        let watched = watch(&self.epoll, &socket, Source::Socket, peer, false)
+            .and_then(|()| watch(&self.epoll, &bell, Source::Bell, peer, true));
+        if let Err(error) = watched {
+            return self.lose(peer.index, LostReason::System(error.to_string()));
+        }
+        let process = socket::process(&socket, who.pid);
+        let cross_memory = self.config.cross_memory
+            && who.pid > 0
+            && process.is_some()
+            && cross::peek(who.pid, greeting.probe) == Ok(greeting.incarnation.get());
+        let bell_out = match who.uid == self.uid {
+            true => Bell::Event(bell_out),
+            false => Bell::Socket,
+        };
+        let channel = Channel {
+            handle: peer,
+            incarnation: greeting.incarnation,
+            pair,
+            table,
+            socket,
+            bell_in: bell,
+            bell_out,
+            pid: who.pid,
+            process,
+            cross_memory,
+            uninvited,
+            stuck: None,
+            served: false,
+            watched: false,
+            unrung: false,
+            held: false,
+            touched: self.now(),
+            ending: None,
+            mapped: Vec::new(),
+            wanted: Vec::new(),
+            uses: 0,
+            given: Vec::new(),
+        };
+        let index = peer.index as usize;
+        if self.channels.len() <= index {
+            self.channels.resize_with(index + 1, || None);
+        }
+        self.channels[index] = Some(Box::new(channel));
+        self.start_watching(peer.index);
+        if self.accesses.get(index).is_some_and(|queue| !queue.is_empty()) {
+            self.working.push_back(peer.index);
+        }
+        self.engine.peer_up(peer, greeting.incarnation);
+        debug_assert!(
+            self.engine.peer_info(peer).is_some_and(|info| info.state == PeerState::Up),
+            "a seat is for a peer that is connecting"
+        );
+    }
+}
+
+/// All that a pair is made of, beside its socket.
+struct Joined {
+    pair: Pair,
+    table: Table,
+    bell: OwnedFd,
+    bell_out: OwnedFd,
+    who: Credentials,
+    /// It came to us, and nobody has asked for it.
+    uninvited: bool,
+}

@@ -1,0 +1,362 @@
+//! The contract, on top of the endpoint's state.
+
+use crate::{
+    Shm, access,
+    channel::kind,
+    connect::Attempt,
+    name::Name,
+    segment::{self, Segment},
+    state::{Closing, SCHEME},
+    sync::{Ordering, fence},
+    table::Entry,
+};
+use petasos_fabric::{
+    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
+    Incarnation, InjectError, Key, LostReason, Notifier, OpErrorKind, Operation, Peer, PeerInfo,
+    Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+};
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How long the owner of an imported key may be unreachable.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
+/// How soon to look again at what nobody rings for: leases, regions that are being closed.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+impl Endpoint for Shm {
+    fn address(&self) -> &Address {
+        self.engine.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.engine.incarnation()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        let address = address.clone();
+        if address.scheme() != SCHEME {
+            return Err(ResolveError::WrongScheme { address, scheme: SCHEME });
+        }
+        let name = match Name::parse(address.rest()) {
+            Ok(name) => name,
+            Err(reason) => return Err(ResolveError::Malformed { address, reason }),
+        };
+        if let Some(peer) = self.engine.find_peer(&address) {
+            let now = self.now;
+            if let Some(channel) = self.channel(peer.index) {
+                channel.uninvited = false;
+            }
+            if let Some(attempt) = self.attempts.iter_mut().find(|a| a.peer == peer) {
+                attempt.patience = attempt.patience.max(patience);
+                let deadline = now.map(|now| now.after(patience));
+                attempt.deadline = attempt.deadline.max(deadline).filter(|_| now.is_some());
+            }
+            return Ok(peer);
+        }
+        let peer = self.engine.add_peer(&address)?;
+        if !self.engine.is_self(peer) {
+            self.attempts.push(Attempt::new(peer, address, name, patience, self.now));
+            // Soon: not only after so many passes.
+            self.idle = u32::MAX / 2;
+        }
+        Ok(peer)
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.engine.peer_info(peer)
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        if self.engine.peer_info(peer).is_some() {
+            self.let_go(peer, &LostReason::Forgotten);
+            self.departed.retain(|departed| *departed != peer);
+            self.engine.forget(peer);
+        }
+    }
+
+    #[inline]
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let Some(channel) = self
+            .channels
+            .get_mut(peer.index as usize)
+            .and_then(Option::as_deref_mut)
+            .filter(|channel| channel.handle == peer)
+        else {
+            return self.engine.inject(peer, parts);
+        };
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > self.config.max_message {
+            return Err(InjectError::TooLong { len, max: self.config.max_message });
+        }
+        let queued =
+            channel.served || (self.engine.has_output() && self.engine.messages_queued(peer));
+        if !queued {
+            match channel.pair.send(kind::MESSAGE, parts, len) {
+                Ok(true) => {
+                    self.counters.sent += 1;
+                    self.published(peer.index);
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(broken) => {
+                    self.violated(peer.index, broken.to_string());
+                    return Err(InjectError::PeerLost);
+                }
+            }
+        }
+        self.engine.inject(peer, parts)
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        while self.engine.has_room()
+            && let Some(operation) = operations.pop_front()
+        {
+            match operation {
+                Operation::Deregister { token, region } => self.deregister(token, region),
+                operation => {
+                    if let Some(operation) = self.accept_access(operation) {
+                        self.engine.submit(operation);
+                    }
+                }
+            }
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        if !self.cancel_access(token) {
+            self.engine.cancel(token);
+        }
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.now = Some(now);
+        let budget = budget.max(1);
+        let (begin, end) = (events.len(), events.len() + budget);
+        let mut worked = false;
+        if self.armed {
+            self.wake();
+            worked |= self.attend(now);
+        }
+        if self.engine.has_events() {
+            worked |= self.engine.take_events(budget, events);
+        }
+        self.receive_all(end.saturating_sub(events.len()), events);
+        if !self.endings.is_empty() {
+            self.end_all(end.saturating_sub(events.len()), events);
+        }
+        if !self.working.is_empty() {
+            worked |= self.work();
+        }
+        if self.engine.has_output() || !self.serving.is_empty() {
+            worked |= self.transmit_all();
+        }
+        self.ring_all();
+        if !self.closing.is_empty() {
+            worked |= self.close_regions();
+        }
+        if self.attention_due(now) {
+            worked |= self.attend(now);
+        }
+        if !self.ready.is_empty() {
+            let count = self.ready.len().min(end.saturating_sub(events.len()));
+            events.extend(self.ready.drain(..count));
+        }
+        if self.engine.has_events() {
+            let room = end.saturating_sub(events.len());
+            worked |= room > 0 && self.engine.take_events(room, events);
+        }
+        worked || events.len() > begin
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        if !self.ready.is_empty() || self.engine.has_events() || self.engine.has_output() {
+            return Sleep::Busy;
+        }
+        self.tell_gone();
+        self.ring_all();
+        self.armed = true;
+        if self.bell.prepare() || self.arrivals.more {
+            return Sleep::Busy;
+        }
+        let mut until = Time::NEVER;
+        for attempt in &self.attempts {
+            until = until.min(attempt.due());
+        }
+        until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
+        if !self.closing.is_empty() {
+            until = until.min(now.after(LOOK_AGAIN));
+        }
+        let exhausted = self.is_exhausted();
+        if !self.endings.is_empty() && !exhausted {
+            return Sleep::Busy;
+        }
+        if !self.wait_for_room() {
+            return Sleep::Busy;
+        }
+        for index in &self.watched {
+            if let Some(Some(channel)) = self.channels.get(*index as usize) {
+                channel.pair.set_asleep(true);
+            }
+        }
+        fence(Ordering::SeqCst);
+        for i in 0..self.watched.len() {
+            let index = self.watched[i];
+            let Some(channel) = self.channel(index) else { continue };
+            let held = channel.held;
+            if channel.pair.peek() != Ok(None) {
+                if !held || !exhausted {
+                    return Sleep::Busy;
+                }
+                until = until.min(now.after(LOOK_AGAIN));
+            }
+        }
+        if until <= now { Sleep::Busy } else { Sleep::Until(until) }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+
+    fn notifier(&self) -> Notifier {
+        let bell: Arc<dyn petasos_fabric::Notify> = self.bell.clone();
+        Notifier::new(bell)
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        segment::alloc(len, self.config.huge_pages)
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        let region = self.engine.register(memory, access)?;
+        self.tags += 1;
+        let tag = self.tags;
+        let slot = region.index as usize;
+        if self.exposed.len() <= slot {
+            self.exposed.resize(slot + 1, None);
+        }
+        self.exposed[slot] = Some((region, tag));
+        let segment = memory.region().backing::<Segment>();
+        let entry = Entry {
+            base: memory.as_ptr() as usize as u64,
+            len: memory.len() as u64,
+            access,
+            segment: segment.map_or(0, |segment| segment.id),
+            offset: memory.offset() as u64,
+            segment_len: segment.map_or(0, |segment| segment.len() as u64),
+        };
+        self.table.open(region.index, tag, &entry);
+        Ok(region)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        let slot = self.exposed.get(region.index as usize).copied().flatten();
+        let (_, tag) = slot.filter(|s| s.0 == region).ok_or(ExportError::UnknownRegion)?;
+        let mut parts = self.engine.key_parts(region)?;
+        parts.routes.push((Key::ROUTE_ADDRESS, access::route(region.index, tag)));
+        Ok(Key::compose(&parts))
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let usable = parts.route(Key::ROUTE_TWO_SIDED).is_some();
+        if parts.owner.scheme() != SCHEME || !usable {
+            return Err(ImportError::NoRoute { owner: parts.owner, scheme: SCHEME });
+        }
+        let known = self.engine.find_peer(&parts.owner).is_some();
+        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        let imported = self.engine.import(parts, peer);
+        if imported.is_err() && !known {
+            self.forget(peer);
+        }
+        imported
+    }
+
+    fn release(&mut self, remote: Remote) {
+        self.engine.release(remote);
+    }
+}
+
+impl Shm {
+    /// The sleep is over.
+    fn wake(&mut self) {
+        self.armed = false;
+        self.bell.awake();
+        for index in &self.watched {
+            if let Some(Some(channel)) = self.channels.get(*index as usize) {
+                channel.pair.set_asleep(false);
+            }
+        }
+    }
+
+    /// Whether all that has to be sent or moved waits for others, who will ring.
+    fn wait_for_room(&mut self) -> bool {
+        for i in 0..self.serving.len() {
+            let index = self.serving[i];
+            let Some(channel) = self.channel(index) else { continue };
+            if channel.stuck.is_none() {
+                return false;
+            }
+            channel.pair.starve();
+            fence(Ordering::SeqCst);
+            if channel.pair.has_room() != Ok(false) {
+                return false;
+            }
+        }
+        for i in 0..self.working.len() {
+            let index = self.working[i];
+            let queue = self.accesses.get(index as usize);
+            if queue.is_some_and(|queue| queue.iter().any(|access| !access.is_waiting())) {
+                return false;
+            }
+            let Some(channel) = self.channel(index) else { continue };
+            channel.pair.starve();
+        }
+        true
+    }
+
+    fn deregister(&mut self, token: Token, region: RegionId) {
+        let slot = self.exposed.get_mut(region.index as usize);
+        let Some((_, tag)) = slot.and_then(|slot| slot.take_if(|s| s.0 == region)) else {
+            return self.complete(token, None, Err(OpErrorKind::UnknownRegion));
+        };
+        self.table.close(region.index);
+        let since = self.now();
+        self.closing.push(Closing { token, region, tag, since });
+        self.close_regions();
+    }
+
+    /// Lets go of the regions into which nobody reaches any more. True if there was one.
+    fn close_regions(&mut self) -> bool {
+        let now = self.now();
+        let mut closed = false;
+        for closing in std::mem::take(&mut self.closing) {
+            let reached = self.channels.iter().flatten().filter(|channel| {
+                let announced = channel.pair.announced();
+                announced == closing.tag
+            });
+            let peers: Vec<u32> = reached.map(|channel| channel.handle.index).collect();
+            if peers.is_empty() {
+                let Closing { token, region, .. } = closing;
+                self.engine.submit(Operation::Deregister { token, region });
+                closed = true;
+                continue;
+            }
+            if now.since(closing.since) > self.config.closing_grace {
+                for index in peers {
+                    let what = "it does not leave memory that is being closed";
+                    self.violated(index, what.to_owned());
+                }
+            }
+            self.closing.push(closing);
+        }
+        closed
+    }
+}

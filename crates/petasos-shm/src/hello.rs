@@ -1,0 +1,192 @@
+//! What travels over the socket of a pair: a greeting each way, with descriptors; later
+//! descriptors of segments. Fixed layouts, checked once.
+//!
+//! | bytes | greeting |
+//! |---|---|
+//! | 0..8 | `petasosm` |
+//! | 8 | version, 9: kind |
+//! | 10 | length of the address |
+//! | 12..16 | bytes of each ring |
+//! | 16..20 | longest packet |
+//! | 24..32 | incarnation |
+//! | 32..40 | where in the sender's memory its incarnation stands |
+//! | 40..240 | the address |
+//!
+//! All else begins with the same ten bytes. A refusal has a code in byte 10 and a text of up to
+//! 200 bytes from byte 40 on; a segment its number in 24..32, and in byte 10 whether it is there.
+
+use petasos_fabric::{Address, Incarnation};
+
+const MAGIC: &[u8; 8] = b"petasosm";
+const VERSION: u8 = 1;
+const ADDRESS: usize = 40;
+/// The length of every message.
+pub(crate) const LEN: usize = ADDRESS + Address::MAX;
+
+const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
+const REFUSED: u8 = 3;
+const SEGMENT: u8 = 4;
+const BELL: u8 = 5;
+
+/// Who one is, and what one brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    pub(crate) address: Address,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) ring: u32,
+    pub(crate) max_packet: u32,
+    pub(crate) probe: u64,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// From who connects; with its table, the pair, and its bell.
+    Hello(Greeting),
+    /// The answer; with its table and its bell.
+    Welcome(Greeting),
+    /// Another answer: try again, or for good.
+    Refused { again: bool, text: String },
+    /// A segment that was asked for, with its descriptor, if it is given.
+    Segment { id: u64, given: bool, writable: bool },
+    /// Something is in the ring.
+    Bell,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Garbled {
+    #[error("a note of {0} bytes")]
+    Length(usize),
+    #[error("not a note of this protocol")]
+    Magic,
+    #[error("version {0} of the protocol, this is {VERSION}")]
+    Version(u8),
+    #[error("an unknown note ({0})")]
+    Kind(u8),
+    #[error("an address or an incarnation that cannot be")]
+    Greeting,
+}
+
+impl Note {
+    pub(crate) fn encode(&self) -> [u8; LEN] {
+        let mut out = [0; LEN];
+        out[..8].copy_from_slice(MAGIC);
+        out[8] = VERSION;
+        match self {
+            Note::Hello(greeting) | Note::Welcome(greeting) => {
+                out[9] = if matches!(self, Note::Hello(_)) { HELLO } else { WELCOME };
+                let address = greeting.address.as_str().as_bytes();
+                out[10] = address.len() as u8;
+                out[12..16].copy_from_slice(&greeting.ring.to_le_bytes());
+                out[16..20].copy_from_slice(&greeting.max_packet.to_le_bytes());
+                out[24..32].copy_from_slice(&greeting.incarnation.get().to_le_bytes());
+                out[32..40].copy_from_slice(&greeting.probe.to_le_bytes());
+                out[ADDRESS..ADDRESS + address.len()].copy_from_slice(address);
+            }
+            Note::Refused { again, text } => {
+                out[9] = REFUSED;
+                out[10] = (*again).into();
+                let text = &text.as_bytes()[..text.len().min(Address::MAX)];
+                out[ADDRESS..ADDRESS + text.len()].copy_from_slice(text);
+            }
+            Note::Segment { id, given, writable } => {
+                out[9] = SEGMENT;
+                out[10] = u8::from(*given) | u8::from(*writable) << 1;
+                out[24..32].copy_from_slice(&id.to_le_bytes());
+            }
+            Note::Bell => out[9] = BELL,
+        }
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Note, Garbled> {
+        let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| Garbled::Length(bytes.len()))?;
+        if bytes[..8] != *MAGIC {
+            return Err(Garbled::Magic);
+        }
+        if bytes[8] != VERSION {
+            return Err(Garbled::Version(bytes[8]));
+        }
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        Ok(match bytes[9] {
+            kind @ (HELLO | WELCOME) => {
+                let address = bytes[ADDRESS..].get(..usize::from(bytes[10]));
+                let address = address.and_then(|a| std::str::from_utf8(a).ok());
+                let address = address.and_then(|a| Address::parse(a).ok());
+                let incarnation = Incarnation::new(u64_at(24));
+                let (Some(address), Some(incarnation)) = (address, incarnation) else {
+                    return Err(Garbled::Greeting);
+                };
+                let (ring, max_packet, probe) = (u32_at(12), u32_at(16), u64_at(32));
+                let greeting = Greeting { address, incarnation, ring, max_packet, probe };
+                if kind == HELLO { Note::Hello(greeting) } else { Note::Welcome(greeting) }
+            }
+            REFUSED => {
+                let text = bytes[ADDRESS..].split(|b| *b == 0).next().unwrap_or_default();
+                let plain =
+                    |b: &u8| if b.is_ascii_graphic() || *b == b' ' { *b as char } else { '?' };
+                let text = text.iter().map(plain).collect();
+                Note::Refused { again: bytes[10] & 1 == 1, text }
+            }
+            SEGMENT => Note::Segment {
+                id: u64_at(24),
+                given: bytes[10] & 1 == 1,
+                writable: bytes[10] & 2 == 2,
+            },
+            BELL => Note::Bell,
+            kind => return Err(Garbled::Kind(kind)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn samples() -> Vec<Note> {
+        let greeting = Greeting {
+            address: Address::parse("shm://x").unwrap(),
+            incarnation: Incarnation::new(u64::MAX).unwrap(),
+            ring: 1 << 17,
+            max_packet: 99,
+            probe: 0xdead_beef_0000,
+        };
+        vec![
+            Note::Hello(greeting.clone()),
+            Note::Welcome(greeting),
+            Note::Refused { again: true, text: "why not".into() },
+            Note::Segment { id: 5, given: true, writable: false },
+            Note::Bell,
+        ]
+    }
+
+    #[test]
+    fn there_and_back() {
+        for note in samples() {
+            let bytes = note.encode();
+            assert_eq!(Note::decode(&bytes), Ok(note));
+            assert!(Note::decode(&bytes[1..]).is_err());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn garbage_is_refused_or_valid(
+            nth in 0usize..5, at in 0..LEN, byte: u8, noise in proptest::collection::vec(any::<u8>(), 0..300)
+        ) {
+            let _ = Note::decode(&noise);
+            let mut bytes = samples()[nth].encode();
+            bytes[at] = byte;
+            if let Ok(note) = Note::decode(&bytes) {
+                prop_assert_eq!(Note::decode(&note.encode()), Ok(note));
+            }
+        }
+    }
+}

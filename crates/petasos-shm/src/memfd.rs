@@ -1,0 +1,157 @@
+//! Files without a name, and their mappings: all memory that two processes share here.
+//!
+//! Such a file is gone when the last process that has it is gone, however that came about. One
+//! that comes from somebody else is mapped only if it can neither shrink (which would make access
+//! raise SIGBUS) nor grow, and has just the expected length.
+
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{
+        MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
+        ftruncate, memfd_create, open,
+    },
+    io::Errno,
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+};
+use std::{os::fd::AsRawFd, ptr::NonNull};
+
+/// The size of a file cannot change any more, nor what this says.
+const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Why a file that came from somebody else is not mapped.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error("its file is {is} bytes long where {wanted} are needed")]
+    Length { is: u64, wanted: usize },
+    #[error("its file could shrink: seals {0:#x}")]
+    Seals(u32),
+    #[error("the system said: {0}")]
+    System(#[from] Errno),
+}
+
+/// A new file of `len` zeroes whose length is fixed, and our mapping of it.
+pub(crate) fn create(name: &str, len: usize) -> Result<(OwnedFd, Mapping), Errno> {
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    // Others of the system may not open it again through /proc with more rights.
+    fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+    ftruncate(&fd, len as u64)?;
+    let mapping = Mapping::new(&fd, len, true)?;
+    Ok((fd, mapping))
+}
+
+/// Fixes the length for good.
+pub(crate) fn seal(fd: &OwnedFd) -> Result<(), Errno> {
+    fcntl_add_seals(fd, FIXED)
+}
+
+/// Fixes the length for good, and the contents for everybody who has not mapped it yet.
+pub(crate) fn seal_for_readers(fd: &OwnedFd) -> Result<(), Errno> {
+    fcntl_add_seals(fd, FIXED | SealFlags::FUTURE_WRITE)
+}
+
+/// The same file, opened again to be read only: no writable mapping can be made of it.
+pub(crate) fn read_only(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Maps a file that came from somebody else, all of it, if its length is fixed and right.
+pub(crate) fn adopt(fd: &OwnedFd, len: usize, writable: bool) -> Result<Mapping, Unfit> {
+    let seals = fcntl_get_seals(fd)?;
+    if !seals.contains(FIXED) {
+        return Err(Unfit::Seals(seals.bits()));
+    }
+    let is = fstat(fd)?.st_size as u64;
+    if is != len as u64 {
+        return Err(Unfit::Length { is, wanted: len });
+    }
+    Ok(Mapping::new(fd, len, writable)?)
+}
+
+/// A shared mapping of a whole file.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; its memory is reached only by
+// atomics and opaque copies.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(fd: impl AsFd, len: usize, writable: bool) -> Result<Mapping, Errno> {
+        let read = ProtFlags::READ;
+        let prot = if writable { read | ProtFlags::WRITE } else { read };
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
+        let base = unsafe { mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Mapping { base, len })
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Asks for huge pages; a wish.
+    pub(crate) fn wish_huge_pages(&self) {
+        // SAFETY: the advice changes no contents.
+        let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
+    }
+
+    #[cfg(test)]
+    pub(crate) fn byte(&self, at: usize) -> u8 {
+        assert!(at < self.len);
+        // SAFETY: within the mapping.
+        unsafe { self.base.add(at).read_volatile() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, unmapped once; whoever reaches into the mapping
+        // keeps it alive.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_shrink_is_not_mapped() {
+        let (fd, _mine) = create("test", 8192).unwrap();
+        assert!(matches!(adopt(&fd, 8192, true), Err(Unfit::Seals(_))));
+        seal(&fd).unwrap();
+        assert!(matches!(adopt(&fd, 4096, true), Err(Unfit::Length { is: 8192, wanted: 4096 })));
+        assert!(matches!(adopt(&fd, 16384, true), Err(Unfit::Length { .. })));
+        assert!(adopt(&fd, 8192, true).is_ok());
+        assert!(ftruncate(&fd, 0).is_err(), "the seal holds");
+    }
+
+    #[test]
+    fn readers_cannot_write() {
+        let (fd, mine) = create("test", 4096).unwrap();
+        seal_for_readers(&fd).unwrap();
+        assert!(adopt(&fd, 4096, true).is_err());
+        let theirs = adopt(&fd, 4096, false).unwrap();
+        // SAFETY: within our mapping.
+        unsafe { mine.base().add(7).write_volatile(9) };
+        assert_eq!(theirs.byte(7), 9);
+        let (fd, _mine) = create("test", 4096).unwrap();
+        seal(&fd).unwrap();
+        assert!(adopt(&read_only(&fd).unwrap(), 4096, true).is_err());
+    }
+
+    #[test]
+    fn not_a_file_of_memory() {
+        let (end, _other) = rustix::pipe::pipe().unwrap();
+        assert!(adopt(&end, 4096, true).is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! The memory that two endpoints share: a ring each way, and a few words around them.
+//!
+//! | bytes | what | written by |
+//! |---|---|---|
+//! | 0 | consumed cells of ring 0; whether its receiver sleeps | side 1 (and the bell's answer) |
+//! | 128 | the same of ring 1 | side 0 |
+//! | 256 | whether side 0 waits for room; the region that it is reaching into | side 0 |
+//! | 384 | the same of side 1 | side 1 |
+//! | 4096 | ring 0, from side 0 to side 1 | side 0 |
+//! | 4096 + ring | ring 1, from side 1 to side 0 | side 1 |
+//!
+//! Side 0 is who connected, and made the file. Nothing in here is of use to a third endpoint, and
+//! nothing that one side writes is trusted by the other.
+//!
+//! *Sleep.* A receiver that is about to sleep sets its word, fences, and looks at the ring once
+//! more. A sender publishes, fences, and looks at the word: if it is set, it clears it and rings.
+//! So one of them sees the other's write, and a receiver that is awake costs no system call.
+//! Waiting for room works in the same way with the sides exchanged.
+
+use crate::{
+    memfd::{self, Mapping, Unfit},
+    ring::{Consumer, Incoming, Producer, Report, RingError, Shared, Slot},
+    sync::{AtomicU64, Ordering, fence},
+};
+use rustix::{fd::OwnedFd, io::Errno};
+use std::sync::Arc;
+
+const CONTROL: usize = 4096;
+const RECEIVER: [usize; 2] = [0, 128];
+const SIDE: [usize; 2] = [256, 384];
+/// The smallest and the largest ring, in bytes.
+pub(crate) const RING: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
+
+/// The length of a pair's file.
+fn file_len(ring: usize) -> usize {
+    CONTROL + 2 * ring
+}
+
+/// One side's view of a pair.
+pub(crate) struct Pair {
+    control: Arc<Mapping>,
+    side: usize,
+    pub(crate) producer: Producer<Shared>,
+    pub(crate) consumer: Consumer<Shared>,
+}
+
+impl Pair {
+    /// A new pair with rings of `ring` bytes, whose maker is side 0, and its file.
+    pub(crate) fn create(ring: usize, max: usize) -> Result<(OwnedFd, Pair), Errno> {
+        let (fd, mapping) = memfd::create("petasos-pair", file_len(ring))?;
+        memfd::seal(&fd)?;
+        Ok((fd, Pair::new(mapping, ring, max, 0)))
+    }
+
+    /// The pair that somebody else made; we are side 1. `ring` was checked to be a possible size.
+    pub(crate) fn adopt(fd: &OwnedFd, ring: usize, max: usize) -> Result<Pair, Unfit> {
+        let mapping = memfd::adopt(fd, file_len(ring), true)?;
+        Ok(Pair::new(mapping, ring, max, 1))
+    }
+
+    fn new(mapping: Mapping, ring: usize, max: usize, side: usize) -> Pair {
+        assert!(RING.contains(&ring) && ring.is_power_of_two());
+        assert_eq!(mapping.len(), file_len(ring));
+        let control = Arc::new(mapping);
+        let memory = |nth: usize| {
+            let owner = control.clone();
+            // SAFETY: both rings lie within the mapping, whose length was checked just now, at
+            // multiples of a page; the mapping is writable and lives as long as `owner`.
+            unsafe { Shared::new(control.base().add(CONTROL + nth * ring), ring / 8, owner) }
+        };
+        let producer = Producer::new(memory(side));
+        let consumer = Consumer::new(memory(1 - side), max);
+        Pair { control, side, producer, consumer }
+    }
+
+    /// A word of the first page.
+    #[inline]
+    fn word(control: &Mapping, at: usize) -> &AtomicU64 {
+        debug_assert!(at + 8 <= CONTROL && at.is_multiple_of(8));
+        // SAFETY: within the mapping, which is longer than `CONTROL`, and aligned; lives as long as
+        // the reference to it; an atomic is made for memory that others write.
+        unsafe { control.base().add(at).cast::<AtomicU64>().as_ref() }
+    }
+
+    /// What the receiver of our messages writes.
+    #[inline]
+    fn out_report(control: &Mapping, side: usize) -> Report<'_> {
+        Report { consumed: Self::word(control, RECEIVER[side]) }
+    }
+
+    // Sending.
+
+    /// Sends a short message; false if there is no room.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        kind: u8,
+        parts: &[&[u8]],
+        len: usize,
+    ) -> Result<bool, RingError> {
+        let report = Self::out_report(&self.control, self.side);
+        self.producer.send(report, kind, parts, len)
+    }
+
+    /// Room for a message that is then written bit by bit and published.
+    pub(crate) fn reserve(&mut self, len: usize) -> Result<Option<Slot>, RingError> {
+        let report = Self::out_report(&self.control, self.side);
+        self.producer.reserve(report, len)
+    }
+
+    /// Whether a message of any length would find room.
+    pub(crate) fn has_room(&mut self) -> Result<bool, RingError> {
+        let report = Self::out_report(&self.control, self.side);
+        self.producer.has_room_for_any(report)
+    }
+
+    /// Whether the receiver said that it sleeps; takes the word back, so that it is rung once.
+    /// A fence, or luck, must have made the message visible before.
+    #[inline]
+    pub(crate) fn take_sleeper(&self) -> bool {
+        let word = Self::word(&self.control, RECEIVER[self.side] + 8);
+        word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::SeqCst) != 0
+    }
+
+    /// Says that this side waits for room. Look again after a fence.
+    pub(crate) fn starve(&self) {
+        Self::word(&self.control, SIDE[self.side]).store(1, Ordering::SeqCst);
+    }
+
+    // Receiving.
+
+    /// The next message, if there is one.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
+        self.consumer.peek()
+    }
+
+    /// Gives back the cells of a message. True if the sender waits for room and has it now: ring.
+    #[inline]
+    pub(crate) fn finish(&mut self, incoming: Incoming) -> bool {
+        let consumed = Self::word(&self.control, RECEIVER[1 - self.side]);
+        if !self.consumer.finish(incoming, Report { consumed }) {
+            return false;
+        }
+        fence(Ordering::SeqCst);
+        let starved = Self::word(&self.control, SIDE[1 - self.side]);
+        starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::SeqCst) != 0
+    }
+
+    /// Says whether this side must be rung when something comes. After `true`, fence and look.
+    #[inline]
+    pub(crate) fn set_asleep(&self, asleep: bool) {
+        let word = Self::word(&self.control, RECEIVER[1 - self.side] + 8);
+        word.store(asleep.into(), Ordering::Relaxed);
+    }
+
+    // Reaching into each other's memory.
+
+    /// Announces that this side reaches into the region with this tag.
+    pub(crate) fn announce(&self, tag: u64) {
+        Self::word(&self.control, SIDE[self.side] + 8).store(tag, Ordering::SeqCst);
+    }
+
+    /// This side is not in any region now, and what it did there is done.
+    pub(crate) fn withdraw(&self) {
+        Self::word(&self.control, SIDE[self.side] + 8).store(0, Ordering::Release);
+    }
+
+    /// The region of ours that the other side says it is reaching into; zero for none.
+    pub(crate) fn announced(&self) -> u64 {
+        Self::word(&self.control, SIDE[1 - self.side] + 8).load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> (Pair, Pair) {
+        let (fd, a) = Pair::create(16 << 10, 4000).unwrap();
+        (a, Pair::adopt(&fd, 16 << 10, 4000).unwrap())
+    }
+
+    #[test]
+    fn both_ways() {
+        let (mut a, mut b) = two();
+        assert!(a.send(1, &[b"ab", b"c"], 3).unwrap() && b.send(2, &[b"back"], 4).unwrap());
+        for (pair, kind, text) in [(&mut b, 1, &b"abc"[..]), (&mut a, 2, b"back")] {
+            let incoming = pair.peek().unwrap().unwrap();
+            let mut bytes = vec![0; incoming.len];
+            pair.consumer.read(&incoming, 0, &mut bytes);
+            assert_eq!((incoming.kind, &bytes[..]), (kind, text));
+            pair.finish(incoming);
+            assert_eq!(pair.peek(), Ok(None));
+        }
+    }
+
+    #[test]
+    fn sleepers_and_starvers_are_rung_once() {
+        let (mut a, mut b) = two();
+        b.set_asleep(true);
+        assert!(a.take_sleeper() && !a.take_sleeper());
+        while a.send(1, &[&[0; 1000]], 1000).unwrap() {}
+        a.starve();
+        let mut rung = 0;
+        while let Some(incoming) = b.peek().unwrap() {
+            rung += u32::from(b.finish(incoming));
+        }
+        assert_eq!(rung, 1);
+        assert!(a.has_room().unwrap());
+        a.announce(7);
+        assert_eq!(b.announced(), 7);
+        a.withdraw();
+        assert_eq!(b.announced(), 0);
+    }
+}

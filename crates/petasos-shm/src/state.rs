@@ -1,0 +1,378 @@
+//! The state of an endpoint, its beginning and its end.
+
+use crate::{
+    Config, Counters, OpenError,
+    access::Access,
+    bell::OwnBell,
+    channel::Channel,
+    connect::{Arrivals, Attempt},
+    cross,
+    name::Name,
+    socket::Listener,
+    table::{SLOTS, Table},
+};
+use petasos_fabric::{
+    Address, Capabilities, Credential, Done, Enforcement, Event, Incarnation, LostReason, OpError,
+    OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time, Token,
+    two_sided::{self, Engine},
+};
+use rustix::{
+    event::epoll,
+    fd::{AsFd, OwnedFd},
+    io::Errno,
+    process::{Resource, Rlimit, geteuid, getrlimit, setrlimit},
+};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub(crate) const SCHEME: &str = "shm";
+/// Lost peers that came to us stay readable until so many others followed.
+const DEPARTED: usize = 1024;
+/// How long the end of an endpoint waits for peers that reach into its memory.
+const LAST_ACCESS: Duration = Duration::from_secs(1);
+
+/// An endpoint over the shared memory of this machine.
+pub struct Shm {
+    pub(crate) config: Config,
+    pub(crate) uid: u32,
+    pub(crate) engine: Engine,
+    pub(crate) pool: Pool,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) counters: Counters,
+
+    pub(crate) listener: Listener,
+    pub(crate) epoll: OwnedFd,
+    pub(crate) bell: Arc<OwnBell>,
+    /// What we say to all peers.
+    pub(crate) table: Table,
+    pub(crate) table_fd: OwnedFd,
+    /// Our incarnation, at an address that peers are told: whether they can reach it shows
+    /// whether they can reach our memory.
+    pub(crate) probe: Box<u64>,
+
+    /// By the index of the peer's handle.
+    pub(crate) channels: Vec<Option<Box<Channel>>>,
+    pub(crate) accesses: Vec<VecDeque<Access>>,
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) arrivals: Arrivals,
+
+    /// Peers that are watched, the lately active ones in front; and where the round is.
+    pub(crate) watched: Vec<u32>,
+    pub(crate) round: usize,
+    /// Peers whose packets the engine gave us to send.
+    pub(crate) serving: VecDeque<u32>,
+    pub(crate) unrung: Vec<u32>,
+    /// Peers with accesses under way.
+    pub(crate) working: VecDeque<u32>,
+    /// Peers that are over, and whose ring is not empty yet.
+    pub(crate) endings: Vec<u32>,
+    pub(crate) departed: VecDeque<Peer>,
+
+    /// Open regions by slot, with their tags.
+    pub(crate) exposed: Vec<Option<(RegionId, u64)>>,
+    pub(crate) tags: u64,
+    pub(crate) closing: Vec<Closing>,
+    pub(crate) ready: VecDeque<Event>,
+
+    pub(crate) now: Option<Time>,
+    pub(crate) armed: bool,
+    pub(crate) idle: u32,
+    pub(crate) passes: u32,
+    pub(crate) attended: Time,
+}
+
+/// A region that is being closed while a peer reaches into it.
+pub(crate) struct Closing {
+    pub(crate) token: Token,
+    pub(crate) region: RegionId,
+    pub(crate) tag: u64,
+    pub(crate) since: Time,
+}
+
+/// What a descriptor in the epoll set is, with a handle's index and generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Source {
+    Listener = 1,
+    Notifier = 2,
+    Arrival = 3,
+    Attempt = 4,
+    Socket = 5,
+    Bell = 6,
+}
+
+/// Generations as they stand in the epoll set.
+const GENERATION: u32 = 0xFF_FFFF;
+
+impl Source {
+    pub(crate) fn data(self, index: u32, generation: u32) -> epoll::EventData {
+        let generation = u64::from(generation & GENERATION);
+        epoll::EventData::new_u64((self as u64) << 56 | generation << 32 | u64::from(index))
+    }
+
+    pub(crate) fn of(data: u64) -> Option<(Source, u32, u32)> {
+        use Source::*;
+        let source = [Listener, Notifier, Arrival, Attempt, Socket, Bell]
+            .into_iter()
+            .find(|source| *source as u64 == data >> 56)?;
+        Some((source, data as u32, (data >> 32) as u32 & GENERATION))
+    }
+
+    pub(crate) fn same_generation(of_event: u32, generation: u32) -> bool {
+        of_event == generation & GENERATION
+    }
+}
+
+fn system(what: &'static str) -> impl Fn(Errno) -> OpenError {
+    move |error| OpenError::System { what, reason: error.to_string() }
+}
+
+impl Shm {
+    /// Opens an endpoint at `shm://NAME`, `shm://UID@NAME`, `shm:///PATH`, or, with `shm://` or
+    /// `shm://*`, under a random name.
+    pub fn open(address: &Address) -> Result<Shm, OpenError> {
+        Shm::open_with(address, Config::default())
+    }
+
+    /// The same, with other numbers.
+    pub fn open_with(address: &Address, config: Config) -> Result<Shm, OpenError> {
+        if address.scheme() != SCHEME {
+            return Err(OpenError::WrongScheme(address.clone()));
+        }
+        config.check().map_err(OpenError::Config)?;
+        raise_descriptor_limit();
+        let uid = geteuid().as_raw();
+        let incarnation = Incarnation::random();
+        let name = match address.rest() {
+            "" | "*" => {
+                let of = (!config.admit.is_empty()).then_some(uid);
+                Name::random(of, Incarnation::random().get())
+            }
+            rest => Name::parse(rest)
+                .map_err(|reason| OpenError::Malformed { address: address.clone(), reason })?,
+        };
+        if let Name::Of(owner, _) = &name
+            && *owner != uid
+        {
+            return Err(OpenError::NotYours { address: address.clone(), owner: *owner, uid });
+        }
+        let address = Address::parse(&format!("{SCHEME}://{}", name.rest()))?;
+        let listener = Listener::bind(&name, uid, !config.admit.is_empty());
+        let listener = listener.map_err(|error| match error {
+            Errno::ADDRINUSE => OpenError::Taken(address.clone()),
+            error => system("listening on a socket")(error),
+        })?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll"))?;
+        let bell = Arc::new(OwnBell::new().map_err(system("an event descriptor"))?);
+        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &listener.fd, Source::Listener.data(0, 0), epoll::EventFlags::IN)
+            .and_then(|()| epoll::add(&epoll, &bell.fd, Source::Notifier.data(0, 0), edge))
+            .map_err(system("epoll"))?;
+        let (table_fd, table) = Table::create().map_err(system("a table in memory"))?;
+        let limits = config.limits();
+        let pool = Pool::new(config.max_leases, 64 << 10);
+        let numbers = two_sided::Config::new(limits, config.max_message);
+        Ok(Shm {
+            capabilities: capabilities(&config),
+            engine: Engine::new(address, incarnation, numbers, pool.clone()),
+            config,
+            uid,
+            pool,
+            counters: Counters::default(),
+            listener,
+            epoll,
+            bell,
+            table,
+            table_fd,
+            probe: Box::new(incarnation.get()),
+            channels: Vec::new(),
+            accesses: Vec::new(),
+            attempts: Vec::new(),
+            arrivals: Arrivals::default(),
+            watched: Vec::new(),
+            round: 0,
+            serving: VecDeque::new(),
+            unrung: Vec::new(),
+            working: VecDeque::new(),
+            endings: Vec::new(),
+            departed: VecDeque::new(),
+            exposed: Vec::new(),
+            tags: 0,
+            closing: Vec::new(),
+            ready: VecDeque::new(),
+            now: None,
+            armed: false,
+            idle: 0,
+            passes: 0,
+            attended: Time::ZERO,
+        })
+    }
+
+    /// What this endpoint did so far, and how things stand.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let channels = || self.channels.iter().flatten();
+        Counters {
+            peers: channels().count(),
+            segments: channels().map(|channel| channel.mapped.len()).sum(),
+            leases: self.pool.lent(),
+            ..self.counters
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now.unwrap_or(Time::ZERO)
+    }
+
+    pub(crate) fn channel(&mut self, index: u32) -> Option<&mut Channel> {
+        self.channels.get_mut(index as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn complete(
+        &mut self,
+        token: Token,
+        peer: Option<Peer>,
+        result: Result<Done, OpErrorKind>,
+    ) {
+        let address = || Some(self.engine.peer_info(peer?)?.address);
+        let result = result.map_err(|kind| match address() {
+            Some(address) => OpError::with_peer(kind, &address),
+            None => OpError::local(kind),
+        });
+        self.ready.push_back(Event::Done { token, result });
+    }
+
+    // The end of a peer.
+
+    /// The peer is over: what it has sent is taken first.
+    pub(crate) fn hang_up(&mut self, index: u32, reason: LostReason) {
+        if let Some(channel) = self.channel(index)
+            && channel.ending.is_none()
+        {
+            channel.ending = Some(reason);
+            self.endings.push(index);
+        }
+    }
+
+    /// The peer broke the rules: it is cut off at once.
+    pub(crate) fn violated(&mut self, index: u32, what: String) {
+        self.counters.violations += 1;
+        self.lose(index, LostReason::Protocol(what));
+    }
+
+    /// Ends everything with a peer.
+    pub(crate) fn lose(&mut self, index: u32, reason: LostReason) {
+        let Some(peer) = self.engine.peer_at(index) else {
+            return;
+        };
+        let uninvited = self.channel(index).is_some_and(|channel| channel.uninvited);
+        self.let_go(peer, &reason);
+        self.engine.peer_lost(peer, reason);
+        if uninvited {
+            self.departed.push_back(peer);
+            if self.departed.len() > DEPARTED
+                && let Some(oldest) = self.departed.pop_front()
+                && matches!(self.engine.peer_info(oldest), Some(info) if matches!(info.state, PeerState::Lost(_)))
+            {
+                self.engine.forget(oldest);
+            }
+        }
+    }
+
+    /// Closes the channel, and fails what does not go through the engine.
+    pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) {
+        let index = peer.index;
+        self.attempts.retain(|attempt| attempt.peer != peer);
+        if let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::take) {
+            // Its bell is known to the peer, too, and stays in the set until nobody has it.
+            let _ = epoll::delete(&self.epoll, &channel.bell_in);
+            let _ = epoll::delete(&self.epoll, &channel.socket);
+        }
+        for list in [&mut self.watched, &mut self.unrung, &mut self.endings] {
+            list.retain(|i| *i != index);
+        }
+        self.serving.retain(|i| *i != index);
+        self.working.retain(|i| *i != index);
+        let queue = self.accesses.get_mut(index as usize).map(std::mem::take);
+        for access in queue.unwrap_or_default() {
+            let kind = OpErrorKind::PeerLost(reason.clone());
+            self.complete(access.token(), Some(peer), Err(kind));
+        }
+    }
+}
+
+fn capabilities(config: &Config) -> Capabilities {
+    let reached = config.cross_memory && cross::allowed().is_ok();
+    let native = if reached { Support::Native } else { Support::Emulated };
+    let mut all = Capabilities::emulated(SCHEME, config.limits());
+    all.remote_access = native;
+    all.put_with_event = native;
+    all.map = Support::Native;
+    all.passive_target = reached;
+    all.enforcement = Enforcement::Initiator;
+    all.credential = Credential::PeerCredentials;
+    all
+}
+
+/// Each peer takes four descriptors: the soft limit goes up to the hard one.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+impl Drop for Shm {
+    /// Closes everything. Memory that a peer is copying from or to right now is waited for a
+    /// moment, and then left to it for good rather than freed under it.
+    fn drop(&mut self) {
+        let tags: Vec<u64> = self.exposed.iter().flatten().map(|(_, tag)| *tag).collect();
+        let closing = self.closing.iter().map(|closing| closing.tag);
+        let tags: Vec<u64> = tags.into_iter().chain(closing).collect();
+        for slot in 0..self.exposed.len() {
+            self.table.close(slot as u32);
+        }
+        self.table.close_all();
+        let begin = Instant::now();
+        let reached = || {
+            let announced = self.channels.iter().flatten().map(|channel| channel.pair.announced());
+            announced.filter(|tag| *tag != 0).any(|tag| tags.contains(&tag))
+        };
+        while !tags.is_empty() && reached() {
+            if begin.elapsed() > LAST_ACCESS {
+                for slot in self.exposed.iter().flatten() {
+                    if let Some((memory, _)) = self.engine.region(slot.0) {
+                        std::mem::forget(memory.clone());
+                    }
+                }
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl std::fmt::Debug for Shm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shm({})", self.engine.address())
+    }
+}
+
+const _: () = assert!(SLOTS <= u32::MAX as usize);
+
+/// The set of descriptors that are waited for.
+pub(crate) fn watch(
+    epoll: &OwnedFd,
+    fd: impl AsFd,
+    source: Source,
+    peer: Peer,
+    edge: bool,
+) -> Result<(), Errno> {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+    let flags = if edge { flags | epoll::EventFlags::ET } else { flags };
+    epoll::add(epoll, fd, source.data(peer.index, peer.generation), flags)
+}
