@@ -1,0 +1,342 @@
+//! An endpoint on the simulated network.
+
+use crate::{
+    SimNet,
+    world::{Arrival, Place, Wire},
+};
+use petasos_fabric::{
+    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
+    InjectError, Key, Limits, LostReason, Notifier, Notify, Operation, Peer, PeerInfo, PeerState,
+    Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    two_sided::{Config, Engine},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// The scheme of its addresses.
+pub(crate) const SCHEME: &str = "sim";
+/// The longest payload of a packet.
+const FRAGMENT: usize = 64 * 1024;
+/// How long the owner of an imported key is tried.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
+/// Lost peers that came to us, whose handles are still known.
+const KEPT: usize = 64;
+
+/// An endpoint of the fabric over a [`SimNet`].
+pub struct SimEndpoint {
+    net: SimNet,
+    place: Place,
+    engine: Engine,
+    capabilities: Capabilities,
+    links: Vec<Link>,
+    peers: BTreeMap<Wire, Peer>,
+    /// Peers for which the network had no room.
+    blocked: Vec<Wire>,
+    gone: VecDeque<Peer>,
+    bell: Arc<Bell>,
+}
+
+/// What there is to a peer, by its slot.
+#[derive(Debug, Default)]
+struct Link {
+    wire: Option<Wire>,
+    /// Whether somebody here asked for the peer.
+    asked: bool,
+    /// A packet that the engine had no room for; more follow in the order of coming.
+    held: VecDeque<Vec<u8>>,
+}
+
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Notify for Bell {
+    fn notify(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl SimEndpoint {
+    pub(crate) fn new(
+        net: SimNet,
+        address: Address,
+        place: Place,
+        incarnation: Incarnation,
+        limits: Limits,
+    ) -> SimEndpoint {
+        let pool = Pool::new(limits.max_leases, limits.max_message);
+        let engine = Engine::new(address, incarnation, Config::new(limits, FRAGMENT), pool);
+        SimEndpoint {
+            net,
+            place,
+            engine,
+            capabilities: Capabilities::emulated(SCHEME, limits),
+            links: Vec::new(),
+            peers: BTreeMap::new(),
+            blocked: Vec::new(),
+            gone: VecDeque::new(),
+            bell: Arc::default(),
+        }
+    }
+
+    fn add(&mut self, address: &Address, asked: bool) -> Result<Peer, ResolveError> {
+        let peer = self.engine.add_peer(address)?;
+        let index = peer.index as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, Link::default);
+        }
+        self.links[index] = Link { asked, ..Link::default() };
+        Ok(peer)
+    }
+
+    fn take(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Connected { wire, address, incarnation } => {
+                let known = self.engine.find_peer(&address);
+                let waiting = known.filter(|peer| {
+                    let info = self.engine.peer_info(*peer);
+                    info.is_some_and(|info| info.state == PeerState::Connecting)
+                });
+                if waiting.is_none()
+                    && let Some(earlier) = known
+                {
+                    // Its end is on the way, and this came first.
+                    self.lose(earlier, LostReason::Restarted);
+                }
+                match waiting.map_or_else(|| self.add(&address, false), Ok) {
+                    Ok(peer) => {
+                        self.links[peer.index as usize].wire = Some(wire);
+                        self.peers.insert(wire, peer);
+                        self.engine.peer_up(peer, incarnation);
+                    }
+                    Err(_) => self.net.world().hang_up(wire, self.place),
+                }
+            }
+            Arrival::Packet { wire, bytes } => {
+                if let Some(&peer) = self.peers.get(&wire) {
+                    self.links[peer.index as usize].held.push_back(bytes);
+                    self.deliver(peer);
+                }
+            }
+            Arrival::Room { wire } => self.blocked.push(wire),
+            Arrival::Lost { wire, reason } => {
+                if let Some(&peer) = self.peers.get(&wire) {
+                    self.lose(peer, reason);
+                }
+            }
+            Arrival::Unreachable { address, patience } => {
+                if let Some(peer) = self.engine.find_peer(&address)
+                    && !self.engine.is_up(peer)
+                {
+                    let why = "nobody is there".to_owned();
+                    self.lose(peer, LostReason::Unreachable(patience, why));
+                }
+            }
+        }
+    }
+
+    /// Hands the packets of a peer to the engine, as far as it has room.
+    fn deliver(&mut self, peer: Peer) {
+        while let Some(bytes) = self.links[peer.index as usize].held.pop_front() {
+            match self.engine.deliver(peer, &bytes) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.links[peer.index as usize].held.push_front(bytes);
+                    return;
+                }
+                Err(violation) => {
+                    self.lose(peer, LostReason::Protocol(violation.to_string()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self, peer: Peer, reason: LostReason) {
+        self.deliver(peer);
+        let link = std::mem::take(&mut self.links[peer.index as usize]);
+        self.unplug(link.wire);
+        self.engine.peer_lost(peer, reason);
+        if !link.asked {
+            self.gone.push_back(peer);
+            if self.gone.len() > KEPT
+                && let Some(oldest) = self.gone.pop_front()
+            {
+                self.engine.forget(oldest);
+            }
+        }
+    }
+
+    fn unplug(&mut self, wire: Option<Wire>) {
+        if let Some(wire) = wire {
+            self.peers.remove(&wire);
+            self.net.world().hang_up(wire, self.place);
+        }
+    }
+
+    /// Sends what there is for a peer.
+    fn write(&mut self, peer: Peer) -> bool {
+        let Some(wire) = self.links[peer.index as usize].wire else { return false };
+        let mut busy = false;
+        loop {
+            if !self.net.world().has_room(wire, self.place) {
+                return busy;
+            }
+            let Some(packet) = self.engine.poll_transmit(peer) else { return busy };
+            let mut bytes = Vec::with_capacity(packet.len());
+            packet.copy_to(&mut bytes);
+            // The copy is what travels: the memory is free again.
+            self.engine.sent(peer);
+            self.net.world().send(wire, self.place, bytes);
+            busy = true;
+        }
+    }
+
+    fn is_held_up(&self) -> bool {
+        self.links.iter().any(|link| !link.held.is_empty())
+    }
+}
+
+impl Endpoint for SimEndpoint {
+    fn address(&self) -> &Address {
+        self.engine.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.engine.incarnation()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        if address.scheme() != SCHEME {
+            let (address, scheme) = (address.clone(), SCHEME);
+            return Err(ResolveError::WrongScheme { address, scheme });
+        }
+        let known = self.engine.find_peer(address);
+        let peer = match known {
+            Some(peer) => peer,
+            None => self.add(address, true)?,
+        };
+        if !self.engine.is_self(peer) {
+            self.links[peer.index as usize].asked = true;
+            if !self.engine.is_up(peer) {
+                self.net.world().dial(self.place, address.clone(), patience);
+            }
+        }
+        Ok(peer)
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.engine.peer_info(peer)
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        if self.engine.peer_info(peer).is_some() {
+            let link = std::mem::take(&mut self.links[peer.index as usize]);
+            self.unplug(link.wire);
+            self.engine.forget(peer);
+        }
+    }
+
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        self.engine.inject(peer, parts)
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        self.engine.submit_all(operations);
+    }
+
+    fn cancel(&mut self, token: Token) {
+        self.engine.cancel(token);
+    }
+
+    /// `now` is not looked at: the network knows the time.
+    fn progress(&mut self, _: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        let before = events.len();
+        let mut busy = self.engine.take_events(budget, events);
+        if !self.net.world().lives(self.place) {
+            return busy;
+        }
+        if events.len() - before >= budget {
+            return true;
+        }
+        if self.is_held_up() {
+            for index in 0..self.links.len() as u32 {
+                if let Some(peer) = self.engine.peer_at(index) {
+                    self.deliver(peer);
+                }
+            }
+        }
+        for _ in 0..budget {
+            // Not in the condition, where the network would stay locked.
+            let arrival = self.net.world().take(self.place);
+            let Some(arrival) = arrival else { break };
+            self.take(arrival);
+            busy = true;
+        }
+        for wire in std::mem::take(&mut self.blocked) {
+            if let Some(&peer) = self.peers.get(&wire) {
+                busy |= self.write(peer);
+            }
+        }
+        while let Some(peer) = self.engine.next_output() {
+            busy |= self.write(peer);
+        }
+        let left = budget.saturating_sub(events.len() - before);
+        self.engine.take_events(left, events) || busy
+    }
+
+    fn arm(&mut self, _: Time) -> Sleep {
+        let rung = self.bell.0.swap(false, Ordering::SeqCst);
+        let engine = self.engine.has_events() || self.engine.has_output();
+        let busy = rung || engine || self.is_held_up() || self.net.world().has_mail(self.place);
+        if busy { Sleep::Busy } else { Sleep::Until(Time::NEVER) }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn notifier(&self) -> Notifier {
+        Notifier::new(self.bell.clone())
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        self.engine.register(memory, access)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        self.engine.export(region)
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        self.engine.import(parts, peer)
+    }
+
+    fn release(&mut self, remote: Remote) {
+        self.engine.release(remote);
+    }
+}
+
+impl Drop for SimEndpoint {
+    fn drop(&mut self) {
+        self.net.world().end(self.place);
+    }
+}
+
+impl std::fmt::Debug for SimEndpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimEndpoint({})", self.engine.address())
+    }
+}

@@ -1,0 +1,150 @@
+//! The network as tests hold it.
+
+use crate::{SimConfig, SimEndpoint, world::World};
+use petasos_fabric::{Address, AddressError, Time};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// A simulated network. Clones are the same network.
+#[derive(Clone)]
+pub struct SimNet(pub(crate) Arc<Mutex<World>>);
+
+/// Why an endpoint was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not an address of this transport.
+    #[error("{0} is not an address of the simulated network: write it as sim://NAME, or sim://*")]
+    NotSim(Address),
+    /// Somebody has it.
+    #[error("{0} is taken")]
+    Taken(Address),
+    /// Not an address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+}
+
+/// What a network did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Packets sent.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Steps taken.
+    pub steps: u64,
+    /// The most things that were to happen at a time.
+    pub planned: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Things to happen now.
+    pub pending: u64,
+}
+
+impl SimNet {
+    /// A network.
+    #[must_use]
+    pub fn new(config: SimConfig) -> SimNet {
+        SimNet(Arc::new(Mutex::new(World::new(config))))
+    }
+
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens an endpoint at `sim://NAME`, or under a random name at `sim://*`.
+    pub fn open(&self, address: &Address) -> Result<SimEndpoint, OpenError> {
+        if address.scheme() != crate::endpoint::SCHEME || address.rest().is_empty() {
+            return Err(OpenError::NotSim(address.clone()));
+        }
+        let mut world = self.world();
+        let address = if address.rest() == "*" {
+            Address::parse(&format!("sim://{:016x}", world.random.number()))?
+        } else {
+            address.clone()
+        };
+        let taken = || OpenError::Taken(address.clone());
+        let (place, incarnation) = world.open(&address).ok_or_else(taken)?;
+        let limits = world.config.limits;
+        drop(world);
+        Ok(SimEndpoint::new(self.clone(), address, place, incarnation, limits))
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.world().now
+    }
+
+    /// Lets the next thing happen, whenever that is. False if nothing will.
+    pub fn step(&self) -> bool {
+        self.world().step()
+    }
+
+    /// Lets everything happen up to a time, and then it is that time.
+    pub fn run_until(&self, time: Time) {
+        let mut world = self.world();
+        while world.next().is_some_and(|next| next <= time) {
+            world.step();
+        }
+        world.now = world.now.max(time);
+    }
+
+    /// Lets everything happen for a time.
+    pub fn run_for(&self, time: Duration) {
+        self.run_until(self.now().after(time));
+    }
+
+    /// Whether nothing will happen any more by itself.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.world().next().is_none()
+    }
+
+    /// Ends the endpoint at this address without a word, as `kill -9` would. Its handle stays,
+    /// and does nothing any more; the address can be opened again at once.
+    pub fn kill(&self, address: &Address) {
+        let mut world = self.world();
+        if let Some(place) = world.place_of(address) {
+            world.end(place);
+        }
+    }
+
+    /// Cuts the line between two endpoints that are connected. Nobody is told; after
+    /// [`SimConfig::silence`] each loses the other.
+    pub fn cut(&self, a: &Address, b: &Address) {
+        let mut world = self.world();
+        if let (Some(a), Some(b)) = (world.place_of(a), world.place_of(b)) {
+            world.cut(a, b);
+        }
+    }
+
+    /// Mends a line that was cut; if that is in time, nothing is lost.
+    pub fn heal(&self, a: &Address, b: &Address) {
+        let mut world = self.world();
+        if let (Some(a), Some(b)) = (world.place_of(a), world.place_of(b)) {
+            world.heal(a, b);
+        }
+    }
+
+    /// What happened so far, and what is held now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let world = self.world();
+        Stats {
+            connections: world.connections() as u64,
+            pending: world.planned() as u64,
+            ..world.stats
+        }
+    }
+}
+
+impl fmt::Debug for SimNet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SimNet({:?})", self.stats())
+    }
+}

@@ -1,0 +1,362 @@
+//! The state of the network: who is there, who is connected, what is on the way.
+
+use crate::{Random, SimConfig, net::Stats};
+use petasos_fabric::{Address, Incarnation, LostReason, Time};
+use slab::Slab;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    time::Duration,
+};
+
+/// An endpoint of the world, for its life: never used again.
+pub(crate) type Place = u64;
+/// A connection, for its life.
+pub(crate) type Wire = u64;
+
+/// The pause between two attempts to reach somebody who is not there.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// What reaches an endpoint.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// Packets flow with somebody from now on.
+    Connected { wire: Wire, address: Address, incarnation: Incarnation },
+    /// A packet.
+    Packet { wire: Wire, bytes: Vec<u8> },
+    /// There is room again.
+    Room { wire: Wire },
+    /// No packets flow any more.
+    Lost { wire: Wire, reason: LostReason },
+    /// The patience with a peer that was dialled is over.
+    Unreachable { address: Address, patience: Duration },
+}
+
+/// Something that will happen.
+#[derive(Debug)]
+enum Plan {
+    /// An endpoint tries to reach an address.
+    Dial { from: Place, to: Address, until: Time, patience: Duration },
+    /// Something reaches an endpoint.
+    Arrive { at: Place, arrival: Arrival },
+    /// A connection that was cut then may be given up.
+    GiveUp { wire: Wire, cut: Time },
+}
+
+#[derive(Debug)]
+struct Party {
+    address: Address,
+    incarnation: Incarnation,
+    inbox: VecDeque<Arrival>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    ends: [Place; 2],
+    ways: [Way; 2],
+    cut: Option<Time>,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Way {
+    /// When the line is free again.
+    free: Time,
+    /// When the last packet arrives.
+    last: Time,
+    /// Bytes on the way.
+    bytes: usize,
+    /// Whether the sender waits for room.
+    full: bool,
+    /// What arrives while the line is cut.
+    held: VecDeque<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) config: SimConfig,
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    pub(crate) stats: Stats,
+    /// What will happen, in order; the second number keeps the order of equal times.
+    plans: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    planned: Slab<Plan>,
+    count: u64,
+    parties: BTreeMap<Place, Party>,
+    places: BTreeMap<Address, Place>,
+    connections: BTreeMap<Wire, Connection>,
+    /// The connection of each pair that has one.
+    pairs: BTreeMap<(Place, Place), Wire>,
+    /// All connections of an endpoint.
+    wires: BTreeMap<Place, Vec<Wire>>,
+}
+
+fn pair(a: Place, b: Place) -> (Place, Place) {
+    (a.min(b), a.max(b))
+}
+
+impl World {
+    pub(crate) fn new(config: SimConfig) -> World {
+        World {
+            random: Random::new(config.seed),
+            config,
+            now: Time::ZERO.after(Duration::from_secs(1)),
+            stats: Stats::default(),
+            plans: BinaryHeap::new(),
+            planned: Slab::new(),
+            count: 0,
+            parties: BTreeMap::new(),
+            places: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            wires: BTreeMap::new(),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+
+    fn plan(&mut self, at: Time, plan: Plan) {
+        let slot = self.planned.insert(plan);
+        let number = self.number();
+        self.plans.push(Reverse((at, number, slot)));
+        self.stats.planned = self.stats.planned.max(self.planned.len() as u64);
+    }
+
+    fn arrive(&mut self, after: Duration, at: Place, arrival: Arrival) {
+        let time = self.now.after(after);
+        self.plan(time, Plan::Arrive { at, arrival });
+    }
+
+    /// Takes an address; `None` if somebody has it.
+    pub(crate) fn open(&mut self, address: &Address) -> Option<(Place, Incarnation)> {
+        if self.places.contains_key(address) {
+            return None;
+        }
+        let incarnation = loop {
+            if let Some(incarnation) = Incarnation::new(self.random.number()) {
+                break incarnation;
+            }
+        };
+        let place = self.number();
+        let party = Party { address: address.clone(), incarnation, inbox: VecDeque::new() };
+        self.parties.insert(place, party);
+        self.places.insert(address.clone(), place);
+        Some((place, incarnation))
+    }
+
+    pub(crate) fn place_of(&self, address: &Address) -> Option<Place> {
+        self.places.get(address).copied()
+    }
+
+    pub(crate) fn lives(&self, place: Place) -> bool {
+        self.parties.contains_key(&place)
+    }
+
+    /// Ends an endpoint; its peers notice after a while.
+    pub(crate) fn end(&mut self, place: Place) {
+        let Some(party) = self.parties.remove(&place) else { return };
+        self.places.remove(&party.address);
+        for wire in self.wires.remove(&place).unwrap_or_default() {
+            self.hang_up(wire, place);
+        }
+    }
+
+    /// One end closes a connection; the other hears of it.
+    pub(crate) fn hang_up(&mut self, wire: Wire, by: Place) {
+        let Some(connection) = self.connections.get(&wire) else { return };
+        let side = usize::from(connection.ends[1] == by);
+        let other = connection.ends[1 - side];
+        // After what is on the way already; what a cut line holds does not come.
+        let time = self.now.after(self.config.detection).max(connection.ways[side].last);
+        self.drop_wire(wire);
+        let arrival = Arrival::Lost { wire, reason: LostReason::Closed };
+        self.plan(time, Plan::Arrive { at: other, arrival });
+    }
+
+    fn drop_wire(&mut self, wire: Wire) {
+        let Some(connection) = self.connections.remove(&wire) else { return };
+        let [a, b] = connection.ends;
+        if self.pairs.get(&pair(a, b)) == Some(&wire) {
+            self.pairs.remove(&pair(a, b));
+        }
+        for end in [a, b] {
+            if let Some(wires) = self.wires.get_mut(&end) {
+                wires.retain(|w| *w != wire);
+            }
+        }
+    }
+
+    pub(crate) fn dial(&mut self, from: Place, to: Address, patience: Duration) {
+        let until = self.now.after(patience);
+        let at = self.now.after(self.config.latency);
+        self.plan(at, Plan::Dial { from, to, until, patience });
+    }
+
+    fn connect(&mut self, from: Place, to: Address, until: Time, patience: Duration) {
+        let Some(caller) = self.parties.get(&from) else { return };
+        let (address, incarnation) = (caller.address.clone(), caller.incarnation);
+        let Some(place) = self.place_of(&to) else {
+            if self.now >= until {
+                let arrival = Arrival::Unreachable { address: to, patience };
+                return self.arrive(Duration::ZERO, from, arrival);
+            }
+            let at = self.now.after(RETRY).min(until);
+            return self.plan(at, Plan::Dial { from, to, until, patience });
+        };
+        // Both may have called: one connection is enough.
+        if self.pairs.contains_key(&pair(from, place)) {
+            return;
+        }
+        let wire = self.number();
+        let (ways, cut) = (Default::default(), None);
+        self.connections.insert(wire, Connection { ends: [from, place], ways, cut });
+        self.pairs.insert(pair(from, place), wire);
+        self.wires.entry(from).or_default().push(wire);
+        self.wires.entry(place).or_default().push(wire);
+        let callee = self.parties[&place].incarnation;
+        let latency = self.config.latency;
+        // Packets come after the word that they may.
+        let ready = self.now.after(latency);
+        if let Some(connection) = self.connections.get_mut(&wire) {
+            connection.ways.iter_mut().for_each(|way| way.last = ready);
+        }
+        let answer = Arrival::Connected { wire, address: to, incarnation: callee };
+        self.arrive(latency, from, answer);
+        self.arrive(Duration::ZERO, place, Arrival::Connected { wire, address, incarnation });
+    }
+
+    /// Whether a connection takes another packet; else `Room` follows when it does.
+    pub(crate) fn has_room(&mut self, wire: Wire, from: Place) -> bool {
+        let limit = self.config.in_flight;
+        let Some(connection) = self.connections.get_mut(&wire) else { return false };
+        let way = &mut connection.ways[usize::from(connection.ends[1] == from)];
+        way.full = way.bytes >= limit;
+        !way.full
+    }
+
+    pub(crate) fn send(&mut self, wire: Wire, from: Place, bytes: Vec<u8>) {
+        let jitter = self.random.time(self.config.jitter);
+        let (now, latency) = (self.now, self.config.latency);
+        let Some(connection) = self.connections.get_mut(&wire) else { return };
+        let side = usize::from(connection.ends[1] == from);
+        let to = connection.ends[1 - side];
+        let way = &mut connection.ways[side];
+        let takes = bytes.len() as u128 * 1_000_000_000 / u128::from(self.config.bandwidth.max(1));
+        way.free = way.free.max(now).after(Duration::from_nanos(takes as u64));
+        way.last = way.last.max(way.free.after(latency + jitter));
+        way.bytes += bytes.len();
+        let at = way.last;
+        self.stats.packets += 1;
+        self.stats.bytes += bytes.len() as u64;
+        self.plan(at, Plan::Arrive { at: to, arrival: Arrival::Packet { wire, bytes } });
+    }
+
+    /// Cuts the line between two endpoints: nothing comes through, nobody is told.
+    pub(crate) fn cut(&mut self, a: Place, b: Place) {
+        let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
+        let (now, silence) = (self.now, self.config.silence);
+        if let Some(connection) = self.connections.get_mut(&wire)
+            && connection.cut.is_none()
+        {
+            connection.cut = Some(now);
+            self.plan(now.after(silence), Plan::GiveUp { wire, cut: now });
+        }
+    }
+
+    /// Mends the line; what it held comes through.
+    pub(crate) fn heal(&mut self, a: Place, b: Place) {
+        let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
+        let Some(connection) = self.connections.get_mut(&wire) else { return };
+        connection.cut = None;
+        let ends = connection.ends;
+        let held = connection.ways.each_mut().map(|way| std::mem::take(&mut way.held));
+        for (side, packets) in held.into_iter().enumerate() {
+            for bytes in packets {
+                self.deliver(ends[1 - side], wire, bytes);
+            }
+        }
+    }
+
+    fn deliver(&mut self, to: Place, wire: Wire, bytes: Vec<u8>) {
+        let limit = self.config.in_flight;
+        let mut room = None;
+        if let Some(connection) = self.connections.get_mut(&wire) {
+            let sender = usize::from(connection.ends[0] == to);
+            let from = connection.ends[sender];
+            let way = &mut connection.ways[sender];
+            if connection.cut.is_some() {
+                way.held.push_back(bytes);
+                return;
+            }
+            way.bytes -= bytes.len();
+            if way.full && way.bytes < limit {
+                way.full = false;
+                room = Some(from);
+            }
+        }
+        if let Some(from) = room
+            && let Some(party) = self.parties.get_mut(&from)
+        {
+            party.inbox.push_back(Arrival::Room { wire });
+        }
+        if let Some(party) = self.parties.get_mut(&to) {
+            party.inbox.push_back(Arrival::Packet { wire, bytes });
+        }
+    }
+
+    /// The next arrival at an endpoint.
+    pub(crate) fn take(&mut self, place: Place) -> Option<Arrival> {
+        self.parties.get_mut(&place)?.inbox.pop_front()
+    }
+
+    pub(crate) fn has_mail(&self, place: Place) -> bool {
+        self.parties.get(&place).is_some_and(|party| !party.inbox.is_empty())
+    }
+
+    /// When the next thing happens.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.plans.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// Lets the next thing happen. False if nothing will.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(Reverse((at, _, slot))) = self.plans.pop() else { return false };
+        self.now = self.now.max(at);
+        self.stats.steps += 1;
+        match self.planned.remove(slot) {
+            Plan::Dial { from, to, until, patience } => self.connect(from, to, until, patience),
+            Plan::Arrive { at, arrival: Arrival::Packet { wire, bytes } } => {
+                self.deliver(at, wire, bytes);
+            }
+            Plan::Arrive { at, arrival } => {
+                if let Some(party) = self.parties.get_mut(&at) {
+                    party.inbox.push_back(arrival);
+                }
+            }
+            Plan::GiveUp { wire, cut } => {
+                let still = self.connections.get(&wire).is_some_and(|c| c.cut == Some(cut));
+                if still {
+                    let ends = self.connections[&wire].ends;
+                    self.drop_wire(wire);
+                    let reason = LostReason::Silent(self.config.silence);
+                    for at in ends {
+                        let reason = reason.clone();
+                        self.arrive(Duration::ZERO, at, Arrival::Lost { wire, reason });
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub(crate) fn planned(&self) -> usize {
+        self.planned.len()
+    }
+}
