@@ -1,37 +1,54 @@
-//! The `petasos` command.
+//! The `petasos` command: see it work (`quickstart`), look at it (`info`, `ping`), measure it
+//! (`bench`).
+
 #![forbid(unsafe_code)]
 
+mod cli;
+mod client;
+mod commands;
+mod exit;
+mod figures;
+mod interrupt;
 mod limits;
+mod output;
+mod progress;
+mod scratch;
+mod server;
+mod service;
+mod tree;
 
-use std::env;
-use std::error::Error;
-use std::process::ExitCode;
+use clap::Parser;
+use cli::{Cli, Command};
+use exit::Outcome;
+use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
-    let subcommand = env::args().nth(1);
-    let outcome = match subcommand.as_deref() {
-        Some(limits::HELPER_SUBCOMMAND) => limits::run_helper().map_err(Into::into),
-        Some("limits") => print_limits(),
-        _ => Err("usage: petasos limits".into()),
+    // Processes of the command's own: no command line to parse, no signals to take.
+    let outcome = match env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
+        Some(limits::HELPER_SUBCOMMAND) => {
+            limits::run_helper().map_err(exit::Failure::system("helping to measure"))
+        }
+        Some(server::SUBCOMMAND) => server::run(),
+        _ => run(Cli::parse().command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("petasos: {error}");
-            ExitCode::FAILURE
+        Err(failure) => {
+            eprintln!("petasos: {failure}");
+            failure.exit_code()
         }
     }
 }
 
-/// Prints this machine's limits, a JSON object a line.
-fn print_limits() -> Result<(), Box<dyn Error>> {
-    let plan = limits::Plan::default();
-    for (_, measure) in limits::ROUND_TRIPS {
-        println!("{}", serde_json::to_string(&measure(&plan)?)?);
+fn run(command: Command) -> Outcome {
+    interrupt::install().map_err(exit::Failure::system("taking signals"))?;
+    match command {
+        Command::Quickstart(options) => commands::quickstart::run(&options),
+        Command::Serve(options) => commands::serve::run(&options),
+        Command::Info(options) => commands::info::run(&options),
+        Command::Ping(options) => commands::ping::run(&options),
+        Command::Bench(options) => commands::bench::run(&options),
+        Command::Limits(options) => commands::limits::run(&options),
+        Command::Completions { shell } => commands::completions::run(shell),
     }
-    for (_, measure) in limits::BULKS {
-        let sizes = [1 << 20, 16 << 20, 256 << 20];
-        println!("{}", serde_json::to_string(&measure(&plan, &sizes)?)?);
-    }
-    Ok(())
 }

@@ -9,7 +9,6 @@
 //!
 //! ```
 //! use petasos::{CallOptions, Engine, EngineConfig, OpenOptions, service};
-//! use std::rc::Rc;
 //!
 //! #[service]
 //! trait Greeter {
@@ -26,8 +25,8 @@
 //!
 //! let endpoint = petasos::open("self://*", &OpenOptions::default())?;
 //! let engine = Engine::new(endpoint, EngineConfig::default());
-//! Rc::new(Polite).serve(&engine, 0)?;
-//! let greeter = GreeterClient::new(engine.target(engine.address()));
+//! Polite.serve(&engine, 0)?;
+//! let greeter = GreeterClient::new(&engine, engine.address());
 //! assert_eq!(engine.block_on(greeter.greet("Ada".into()))?, "Good morning, Ada.");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -34,7 +34,7 @@ impl Cores {
     }
 
     /// The placement in words, for the line that says how a limit was measured.
-    pub(super) fn describe(&self, sides: &str) -> String {
+    pub(crate) fn describe(&self, sides: &str) -> String {
         match (self.client, self.server) {
             (Some(client), Some(server)) if client == server => {
                 format!("two {sides} sharing core {client}, which yield to each other")

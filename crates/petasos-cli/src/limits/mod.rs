@@ -32,10 +32,11 @@ pub(crate) use cores::{Cores, pin};
 pub(crate) use error::LimitError;
 pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
 pub(crate) use memory::{memcpy, vm_readv};
-pub(crate) use report::{Bulk, RoundTrip};
+pub(crate) use report::{Bulk, BulkPoint, RoundTrip};
 pub(crate) use spin::{cache_line_round_trip, message_round_trip};
 pub(crate) use stream::{tcp_fetch, tcp_stream};
 pub(crate) use tcp::{Waiting, tcp_round_trip};
+pub(crate) use timing::{median, round_trips, transfers};
 pub(crate) use wake::{eventfd_round_trip, futex_round_trip};
 
 use std::time::Duration;

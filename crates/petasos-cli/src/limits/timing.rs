@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use super::Plan;
 use super::report::{BulkPoint, RoundTrip};
-use super::{LimitError, Plan};
 
 /// The longest single round trip that percentiles tell apart from longer ones.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -36,12 +36,12 @@ const FEWEST_TRANSFERS: usize = 5;
 ///
 /// The singles come first because they tell how long a batch may be: on a crowded machine a round
 /// trip of spinning threads takes a scheduler's quantum instead of a cache line's way.
-pub(super) fn round_trips(
+pub(crate) fn round_trips<E>(
     plan: &Plan,
     name: &'static str,
     how: &str,
-    mut bounce: impl FnMut() -> Result<(), LimitError>,
-) -> Result<RoundTrip, LimitError> {
+    mut bounce: impl FnMut() -> Result<(), E>,
+) -> Result<RoundTrip, E> {
     let longest = LONGEST.as_nanos() as u64;
     let mut singles =
         Histogram::<u64>::new_with_bounds(1, longest, 3).expect("constant, valid bounds");
@@ -102,12 +102,12 @@ pub(super) fn round_trips(
 
 /// Times `transfer`, which moves `bytes`, until the plan's time is over; a sample has about
 /// `least` bytes or more.
-pub(super) fn transfers(
+pub(crate) fn transfers<E>(
     plan: &Plan,
     bytes: usize,
     least: usize,
-    mut transfer: impl FnMut() -> Result<(), LimitError>,
-) -> Result<BulkPoint, LimitError> {
+    mut transfer: impl FnMut() -> Result<(), E>,
+) -> Result<BulkPoint, E> {
     // Once uncounted, for page tables, caches and congestion windows; once for the group's size.
     transfer()?;
     let begin = Instant::now();
@@ -145,7 +145,7 @@ fn clock_read() -> u64 {
 }
 
 /// The middle of `values`, which are sorted by it and must not be empty.
-fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }

@@ -1,0 +1,97 @@
+//! The calling side: an engine for the transport of a URL.
+
+use crate::{
+    exit::{Code, Failure, Outcome},
+    server::Waiting,
+};
+use petasos::{Engine, EngineConfig, OpenOptions, fabric::Address};
+use std::{net::IpAddr, path::Path, time::Duration};
+
+/// An engine that can call whoever is at `url`.
+pub(crate) fn engine(
+    url: &Address,
+    secret: Option<&Path>,
+    waiting: Waiting,
+    patience: Duration,
+) -> Outcome<Engine> {
+    let mut options = OpenOptions::default();
+    options.secret_file = secret.map(Path::to_owned);
+    let endpoint = petasos::open(&own(url), &options)?;
+    let mut config: EngineConfig = waiting.config();
+    config.patience = patience;
+    config.timeout = config.timeout.max(patience);
+    Ok(Engine::new(endpoint, config))
+}
+
+/// Where the calling side listens, so that answers find it: no further than it must.
+fn own(url: &Address) -> String {
+    if url.scheme() != "tcp" {
+        return format!("{}://*", url.scheme());
+    }
+    let host = url.rest().rsplit_once(':').map_or("", |(host, _)| host);
+    match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+        Ok(ip) if ip.is_loopback() && ip.is_ipv6() => "tcp://[::1]:0".to_owned(),
+        Ok(ip) if ip.is_loopback() => "tcp://127.0.0.1:0".to_owned(),
+        Ok(IpAddr::V6(_)) => "tcp://[::]:0".to_owned(),
+        Err(_) if host == "localhost" => "tcp://127.0.0.1:0".to_owned(),
+        _ => "tcp://0.0.0.0:0".to_owned(),
+    }
+}
+
+/// Reads a URL from the command line.
+pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
+    let address = Address::parse(text).map_err(|error| error.to_string())?;
+    let known = petasos::transports();
+    let family = address.scheme().split('+').next().unwrap_or_default();
+    match known.iter().find(|transport| transport.scheme == family) {
+        Some(_) => Ok(address),
+        None => {
+            let schemes: Vec<_> = known.iter().map(|t| format!("{}://", t.scheme)).collect();
+            Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
+        }
+    }
+}
+
+/// The transports asked for, or else all that go between processes and are built in.
+pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Transport>> {
+    let between = |t: &&petasos::Transport| t.scheme != "self";
+    let known = || petasos::transports().iter().filter(between);
+    if wanted.is_empty() {
+        return Ok(known().filter(|transport| transport.missing.is_none()).collect());
+    }
+    let mut chosen: Vec<&petasos::Transport> = Vec::new();
+    for name in wanted {
+        let Some(transport) = known().find(|transport| transport.scheme == name) else {
+            let names: Vec<_> = known().filter(|t| t.missing.is_none()).map(|t| t.scheme).collect();
+            let text = format!("`{name}` is no transport between processes");
+            let advice = format!("--transport {}", names.join(","));
+            return Err(Failure::new(Code::Usage, text).advise(advice));
+        };
+        if let Some(missing) = transport.missing {
+            return Err(Failure::new(Code::Unavailable, format!("{name}: {missing}")));
+        }
+        if !chosen.contains(&transport) {
+            chosen.push(transport);
+        }
+    }
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_stays_loopback() {
+        for (url, expected) in [
+            ("tcp://127.0.0.1:4040", "tcp://127.0.0.1:0"),
+            ("tcp://localhost:4040", "tcp://127.0.0.1:0"),
+            ("tcp://[::1]:4040", "tcp://[::1]:0"),
+            ("tcp://[fd00::1]:4040", "tcp://[::]:0"),
+            ("tcp://node7:4040", "tcp://0.0.0.0:0"),
+            ("shm://x", "shm://*"),
+        ] {
+            assert_eq!(own(&url.parse().unwrap()), expected);
+        }
+    }
+}

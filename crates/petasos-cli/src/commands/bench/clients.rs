@@ -1,0 +1,102 @@
+//! How the rate of calls goes on as clients grow in number.
+
+use super::{Bench, in_turn};
+use crate::{
+    client,
+    exit::{Code, Failure, Outcome},
+    figures::{Pair, Row, Setting},
+    server::Waiting,
+    service::BenchClient,
+};
+use petasos::{Transport, fabric::Address};
+use std::{
+    path::Path,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+const CLIENTS: [usize; 4] = [1, 4, 16, 64];
+const QUICK: [usize; 3] = [1, 4, 16];
+
+pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
+    let counts = if bench.quick { &QUICK[..] } else { &CLIENTS };
+    bench.progress.step(format!("{}: numbers of clients", transport.scheme));
+    let setting = Setting {
+        transport,
+        waiting: Waiting::Adaptive,
+        plan: &bench.plan,
+        secret: &bench.secret,
+        store: None,
+        scratch: &bench.scratch,
+    };
+    let mut pair = Pair::start(&setting)?;
+    let mut rates = Vec::new();
+    for &count in counts {
+        bench.progress.step(format!("{}: {count} clients", transport.scheme));
+        let measured = in_turn(bench.rounds, || {
+            Ok([total(&pair.address, &bench.secret, count, bench.plan.time)?])
+        });
+        match measured {
+            Ok([rate]) => rates.push(rate),
+            Err(failure) => return Err(pair.explain(failure)),
+        }
+    }
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let how = "null calls, one in flight for each client; clients are threads with an engine of \
+               their own, wherever the system puts them, all waiting adaptively; calls a second \
+               of all together";
+    let row = |(count, rate): (&usize, f64)| {
+        let what = format!("clients, {count}");
+        let limit = Some(("the best number of clients", best));
+        Row::new(transport.scheme, what, (rate, "calls/s"), limit, how)
+    };
+    Ok(counts.iter().zip(rates).map(row).collect())
+}
+
+/// Calls a second of all clients together.
+fn total(address: &Address, secret: &Path, count: usize, time: Duration) -> Outcome<f64> {
+    let (connected, over) = (&Barrier::new(count + 1), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..count)
+            .map(|_| scope.spawn(move || one(address, secret, connected, over)))
+            .collect();
+        connected.wait();
+        let begin = Instant::now();
+        thread::sleep(time);
+        over.store(true, Ordering::Relaxed);
+        let mut calls = 0;
+        let seconds = begin.elapsed().as_secs_f64();
+        for client in clients {
+            let died = |_| Failure::new(Code::Failed, "a client thread panicked");
+            calls += client.join().map_err(died)??;
+        }
+        Ok(calls as f64 / seconds)
+    })
+}
+
+/// One client: how many calls it made until it was over.
+fn one(address: &Address, secret: &Path, connected: &Barrier, over: &AtomicBool) -> Outcome<u64> {
+    let begun = begin(address, secret);
+    connected.wait();
+    let (engine, bench) = begun?;
+    let mut calls = 0;
+    engine.block_on(async {
+        while !over.load(Ordering::Relaxed) {
+            bench.null().await?;
+            calls += 1;
+        }
+        Ok(calls)
+    })
+}
+
+fn begin(address: &Address, secret: &Path) -> Outcome<(petasos::Engine, BenchClient)> {
+    let patience = Duration::from_secs(10);
+    let engine = client::engine(address, Some(secret), Waiting::Adaptive, patience)?;
+    let bench = BenchClient::new(&engine, address);
+    engine.block_on(bench.null())?;
+    Ok((engine, bench))
+}

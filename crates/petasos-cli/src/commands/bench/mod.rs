@@ -1,0 +1,105 @@
+//! `petasos bench`: calls and bulk data, each beside the machine's limit.
+//!
+//! Limit and figure are measured in turn, several times over, on the same two cores; what is shown
+//! are the medians, so that an hour in which the machine is slow is slow for both.
+
+mod bulk;
+mod clients;
+mod null;
+
+use crate::{
+    cli::{self, Topic},
+    client,
+    exit::Outcome,
+    figures::{self, Row},
+    limits::{self, Cores, Plan},
+    output,
+    progress::Progress,
+    scratch::Scratch,
+};
+use serde::Serialize;
+use std::{path::PathBuf, time::Duration};
+
+/// What the parts of the bench share.
+struct Bench {
+    plan: Plan,
+    quick: bool,
+    /// How often limit and figure are measured in turn.
+    rounds: usize,
+    scratch: PathBuf,
+    secret: PathBuf,
+    progress: Progress,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    quick: bool,
+    rounds: usize,
+    client_core: Option<usize>,
+    server_core: Option<usize>,
+    figures: Vec<Row>,
+}
+
+pub(crate) fn run(options: &cli::Bench) -> Outcome {
+    let transports = client::transports(&options.transport)?;
+    let topics = match options.what.as_slice() {
+        [] => &[Topic::Null, Topic::Bulk, Topic::Clients][..],
+        some => some,
+    };
+    let scratch = Scratch::new()?;
+    let time = Duration::from_millis(if options.quick { 60 } else { 300 });
+    let bench = Bench {
+        plan: Plan { time, ..Plan::default() },
+        quick: options.quick,
+        rounds: if options.quick { 3 } else { 5 },
+        scratch: scratch.path().to_owned(),
+        secret: scratch.secret()?,
+        progress: Progress::steps((topics.len() * transports.len() * 2) as u64),
+    };
+    let mut figures = Vec::new();
+    for transport in transports {
+        for topic in topics {
+            let measured = match topic {
+                Topic::Null => null::measure(&bench, transport),
+                Topic::Bulk => bulk::measure(&bench, transport),
+                Topic::Clients => clients::measure(&bench, transport),
+            };
+            figures.extend(measured.map_err(|failure| failure.within(transport.title))?);
+        }
+    }
+    let Cores { client, server } = bench.plan.cores;
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        quick: options.quick,
+        rounds: bench.rounds,
+        client_core: client,
+        server_core: server,
+        figures,
+    };
+    drop(bench);
+    if options.json.json { output::print_json(&report) } else { show(&report) }
+}
+
+fn show(report: &Report) -> Outcome {
+    let mut text = format!("{}\n", figures::table(&report.figures));
+    text += "ratio: to the machine's limit in the same run; of times, small is good, of rates and \
+             GB/s, large is good.\n";
+    text += &format!("How each was measured (medians of {} rounds):\n", report.rounds);
+    text += &figures::notes(&report.figures);
+    output::print(&text)
+}
+
+/// Measures a limit and figures in turn, `rounds` times: the medians of each of them.
+fn in_turn<const N: usize>(
+    rounds: usize,
+    mut measure: impl FnMut() -> Outcome<[f64; N]>,
+) -> Outcome<[f64; N]> {
+    let mut all: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(rounds));
+    for _ in 0..rounds.max(1) {
+        for (values, value) in all.iter_mut().zip(measure()?) {
+            values.push(value);
+        }
+    }
+    Ok(all.map(|mut values| limits::median(&mut values)))
+}

@@ -1,0 +1,95 @@
+//! Calls that do nothing: how long one takes, and how many there are in a second.
+
+use super::{Bench, in_turn};
+use crate::{
+    exit::Outcome,
+    figures::{self, Pair, Row, Setting},
+    limits::{self, LimitError, Plan, RoundTrip},
+    server::Waiting,
+};
+use petasos::Transport;
+
+/// Calls under way at a time.
+const IN_FLIGHT: [usize; 3] = [1, 16, 64];
+
+/// The limit of a call over this transport, both sides waiting like that.
+fn limit(transport: &Transport, waiting: Waiting) -> fn(&Plan) -> Result<RoundTrip, LimitError> {
+    match (transport.scheme, waiting) {
+        ("shm", Waiting::Sleeping) => limits::futex_round_trip,
+        ("shm", _) => limits::cache_line_round_trip,
+        (_, Waiting::Sleeping) => |plan| limits::tcp_round_trip(plan, limits::Waiting::Sleeping),
+        _ => |plan| limits::tcp_round_trip(plan, limits::Waiting::Spinning),
+    }
+}
+
+pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut ways = vec![figures::spinning(&bench.plan), Waiting::Sleeping];
+    ways.dedup();
+    for waiting in ways {
+        bench.progress.step(format!("{}: calls, {}", transport.scheme, word(waiting)));
+        let measure = || latency(bench, transport, waiting);
+        rows.extend(figures::on_client_core(&bench.plan, measure)?);
+    }
+    Ok(rows)
+}
+
+fn word(waiting: Waiting) -> &'static str {
+    if waiting == Waiting::Sleeping { "blocking" } else { "spinning" }
+}
+
+fn latency(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
+    let (scheme, plan) = (transport.scheme, &bench.plan);
+    let word = word(waiting);
+    let limit = limit(transport, waiting);
+    let (mut name, mut notes) = ("", [String::new(), String::new()]);
+    let setting = Setting {
+        transport,
+        waiting,
+        plan,
+        secret: &bench.secret,
+        store: None,
+        scratch: &bench.scratch,
+    };
+    let [machine, machine_p99, null, null_p99, small, one, many, most] =
+        in_turn(bench.rounds, || {
+            // First, and alone: a server that spins would take its core.
+            let machine = limit(plan)?;
+            let mut pair = Pair::start(&setting)?;
+            let work = || {
+                let (null, small) = (pair.null_call(plan)?, pair.small_call(plan)?);
+                let mut rates = [0.0; IN_FLIGHT.len()];
+                for (rate, in_flight) in rates.iter_mut().zip(IN_FLIGHT) {
+                    *rate = pair.rate(in_flight, plan.time)?;
+                }
+                Ok((null, small, rates))
+            };
+            let (null, small, [one, many, most]) = match work() {
+                Ok(figures) => figures,
+                Err(failure) => return Err(pair.explain(failure)),
+            };
+            name = machine.name;
+            let place = plan.cores.describe(&format!("{word} processes"));
+            notes = [&null.how, &small.how].map(|how| format!("{how}; {place}"));
+            let latencies = [machine.median, machine.p99, null.median, null.p99, small.median];
+            let [a, b, c, d, e] = latencies;
+            Ok([a, b, c, d, e, one, many, most])
+        })?;
+    let time = |what: &str, value, limit, how: &String| {
+        Row::new(scheme, format!("{what}, {word}"), (value, "ns"), Some((name, limit)), how)
+    };
+    let mut rows = vec![
+        time("null call", null, machine, &notes[0]),
+        time("null call p99", null_p99, machine_p99, &notes[0]),
+        time("64-byte call", small, machine, &notes[1]),
+    ];
+    let one_at_a_time = format!("{name}, one at a time");
+    for (in_flight, rate) in IN_FLIGHT.into_iter().zip([one, many, most]) {
+        let what = format!("call rate, {word}, {in_flight} in flight");
+        let limit = Some((one_at_a_time.as_str(), 1e9 / machine));
+        let how = "null calls by one client to one server, the oldest awaited before the next \
+                   begins; median of runs of 1 ms";
+        rows.push(Row::new(scheme, what, (rate, "calls/s"), limit, how));
+    }
+    Ok(rows)
+}

@@ -1,0 +1,302 @@
+//! `petasos info`: what there is here, what it can do, and what stands in the way of the rest.
+
+use crate::{
+    cli,
+    exit::Outcome,
+    limits::{self, LimitError, Plan},
+    output,
+};
+use petasos::{
+    OpenOptions, Transport,
+    fabric::{Capabilities, Credential, Enforcement, Support},
+};
+use serde::Serialize;
+use std::{fs, time::Duration};
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    machine: Machine,
+    transports: Vec<Found>,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    kernel: String,
+    architecture: &'static str,
+    /// Cores that this process may use.
+    cores: usize,
+    page_bytes: usize,
+    memory_bytes: u64,
+    locked_memory_limit_bytes: Option<u64>,
+    open_files_limit: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    scheme: &'static str,
+    title: &'static str,
+    available: bool,
+    /// Why it is not.
+    why_not: Option<String>,
+    capabilities: Option<Shown>,
+    /// What else is to be known.
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    remote_access: &'static str,
+    atomics: &'static str,
+    tagged_messages: &'static str,
+    put_with_event: &'static str,
+    read_in_place: &'static str,
+    passive_target: bool,
+    third_party_keys: bool,
+    ordered_access: bool,
+    processor_atomics: bool,
+    rights_checked_by: &'static str,
+    credentials: &'static str,
+    max_message_bytes: usize,
+    max_inject_bytes: usize,
+    max_transfer_bytes: u64,
+    max_regions: usize,
+    max_peers: usize,
+}
+
+pub(crate) fn run(options: &cli::Info) -> Outcome {
+    let report = Report {
+        version: env!("CARGO_PKG_VERSION"),
+        machine: machine(),
+        transports: petasos::transports().iter().map(look).collect(),
+    };
+    if options.json.json { output::print_json(&report) } else { show(&report) }
+}
+
+fn machine() -> Machine {
+    let limit = |resource| rustix::process::getrlimit(resource).current;
+    let system = rustix::system::uname();
+    Machine {
+        kernel: format!("{} {}", words(system.sysname()), words(system.release())),
+        architecture: std::env::consts::ARCH,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        page_bytes: rustix::param::page_size(),
+        memory_bytes: {
+            let info = rustix::system::sysinfo();
+            (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
+        },
+        locked_memory_limit_bytes: limit(rustix::process::Resource::Memlock),
+        open_files_limit: limit(rustix::process::Resource::Nofile),
+    }
+}
+
+fn words(text: &std::ffi::CStr) -> String {
+    text.to_string_lossy().into_owned()
+}
+
+fn look(transport: &Transport) -> Found {
+    let (scheme, title) = (transport.scheme, transport.title);
+    let none = |why: String| Found {
+        scheme,
+        title,
+        available: false,
+        why_not: Some(why),
+        capabilities: None,
+        notes: Vec::new(),
+    };
+    if let Some(missing) = transport.missing {
+        return none(missing.to_owned());
+    }
+    match petasos::open(transport.any, &OpenOptions::default()) {
+        Err(error) => none(error.to_string()),
+        Ok(endpoint) => {
+            let capabilities = endpoint.capabilities();
+            let mut notes = match scheme {
+                "shm" => shared_memory(),
+                "tcp" => tcp(),
+                _ => Vec::new(),
+            };
+            notes.push(exposure(capabilities).to_owned());
+            let capabilities = Some(shown(capabilities));
+            Found { scheme, title, available: true, why_not: None, capabilities, notes }
+        }
+    }
+}
+
+fn shown(capabilities: &Capabilities) -> Shown {
+    let support = |support: Support| match support {
+        Support::Native => "native",
+        Support::Emulated => "emulated",
+        _ => "no",
+    };
+    let limits = &capabilities.limits;
+    Shown {
+        remote_access: support(capabilities.remote_access),
+        atomics: support(capabilities.atomics),
+        tagged_messages: support(capabilities.tagged),
+        put_with_event: support(capabilities.put_with_event),
+        read_in_place: support(capabilities.map),
+        passive_target: capabilities.passive_target,
+        third_party_keys: capabilities.third_party,
+        ordered_access: capabilities.ordered_access,
+        processor_atomics: capabilities.processor_atomics,
+        rights_checked_by: match capabilities.enforcement {
+            Enforcement::Owner => "the owner",
+            Enforcement::Device => "the device",
+            Enforcement::Initiator => "the initiator",
+            _ => "unknown",
+        },
+        credentials: match capabilities.credential {
+            Credential::None => "none",
+            Credential::PeerCredentials => "the peer's user, by the kernel",
+            Credential::SharedSecret => "a shared secret",
+            _ => "unknown",
+        },
+        max_message_bytes: limits.max_message,
+        max_inject_bytes: limits.max_inject,
+        max_transfer_bytes: limits.max_transfer,
+        max_regions: limits.max_regions,
+        max_peers: limits.max_peers,
+    }
+}
+
+/// What remains open.
+fn exposure(capabilities: &Capabilities) -> &'static str {
+    match (capabilities.scheme, capabilities.credential, capabilities.enforcement) {
+        ("self", ..) => "exposure: none beyond the process",
+        (_, Credential::PeerCredentials, Enforcement::Initiator) => {
+            "exposure: other users are turned away by the kernel's word; processes of one user keep \
+             to the rights of keys by good manners, and could read each other's memory anyway"
+        }
+        (_, Credential::PeerCredentials, _) => {
+            "exposure: other users are turned away by the kernel's word; the owner checks every \
+             access to its memory"
+        }
+        (_, Credential::SharedSecret, _) => {
+            "exposure: whoever has the secret file can call; data is not encrypted on its way"
+        }
+        _ => {
+            "exposure: without --secret, any user of this machine can call a server that listens \
+             on loopback; beyond loopback a secret is required; data is not encrypted on its way"
+        }
+    }
+}
+
+/// Whether one process may read another's memory, and what stands in the way.
+fn shared_memory() -> Vec<String> {
+    let brief = Plan { time: Duration::from_millis(1), ..Plan::default() };
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
+    let scope = scope.as_deref().map(str::trim);
+    let mut notes = Vec::new();
+    if std::env::var_os("PETASOS_SHM_NO_CMA").is_some_and(|v| !v.is_empty() && v != "0") {
+        notes
+            .push("PETASOS_SHM_NO_CMA is set: bulk data goes through memory mapped by both".into());
+    }
+    notes.push(match limits::vm_readv(&brief, &[4096]) {
+        Ok(_) => match scope {
+            Some("1") => "process_vm_readv: permitted from parent to child only \
+                          (kernel.yama.ptrace_scope = 1): between others, bulk data goes through \
+                          memory mapped by both, unless `sysctl kernel.yama.ptrace_scope=0`"
+                .to_owned(),
+            Some("2" | "3") => format!(
+                "process_vm_readv: for administrators only (kernel.yama.ptrace_scope = {})",
+                scope.unwrap_or_default()
+            ),
+            _ => "process_vm_readv: permitted between processes of one user: bulk data of any \
+                  memory is copied once"
+                .to_owned(),
+        },
+        Err(LimitError::Refused { source, .. }) => {
+            let yama = match scope {
+                Some(scope @ ("1" | "2" | "3")) => {
+                    format!(
+                        "kernel.yama.ptrace_scope is {scope}; `sysctl kernel.yama.ptrace_scope=0`"
+                    )
+                }
+                _ => "a container's filter, most likely; allow process_vm_readv (for Docker: \
+                      --cap-add SYS_PTRACE)"
+                    .to_owned(),
+            };
+            format!(
+                "process_vm_readv: refused ({source}): {yama}; bulk data goes through memory \
+                     mapped by both"
+            )
+        }
+        Err(error) => format!("process_vm_readv: not tried: {error}"),
+    });
+    notes
+}
+
+/// Where TCP could listen.
+fn tcp() -> Vec<String> {
+    let mut found = Vec::new();
+    for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
+        let Some(address) = interface.address else { continue };
+        let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+            (Some(v4), _) => v4.ip().to_string(),
+            (_, Some(v6)) => format!("[{}]", v6.ip()),
+            _ => continue,
+        };
+        found.push(format!("{ip} ({})", interface.interface_name));
+    }
+    vec![format!("addresses: {}", found.join(", "))]
+}
+
+fn show(report: &Report) -> Outcome {
+    let machine = &report.machine;
+    let limit = |limit: Option<u64>, show: fn(u64) -> String| limit.map_or("none".into(), show);
+    let mut text = format!(
+        "petasos {}\n{} on {}; {}, {} of memory, pages of {}; locked memory limit {}, open files \
+         limit {}\n",
+        report.version,
+        machine.kernel,
+        machine.architecture,
+        output::count(machine.cores as u64, "core", "cores"),
+        output::size(machine.memory_bytes),
+        output::size(machine.page_bytes as u64),
+        limit(machine.locked_memory_limit_bytes, output::size),
+        limit(machine.open_files_limit, |number| number.to_string()),
+    );
+    let mut table = output::table(&["transport", "what", "here"]);
+    for found in &report.transports {
+        let here = found.why_not.as_deref().unwrap_or("yes");
+        table.add_row([found.scheme, found.title, here]);
+    }
+    text += &format!("{table}\n");
+    let available: Vec<_> = report
+        .transports
+        .iter()
+        .filter_map(|found| Some((found, found.capabilities.as_ref()?)))
+        .collect();
+    let mut columns = vec!["can"];
+    columns.extend(available.iter().map(|(found, _)| found.scheme));
+    let mut table = output::table(&columns);
+    let mut row = |name: &str, show: &dyn Fn(&Shown) -> String| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(available.iter().map(|(_, shown)| show(shown)));
+        table.add_row(cells);
+    };
+    let yes = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    row("put and get", &|c| c.remote_access.to_owned());
+    row("atomics", &|c| c.atomics.to_owned());
+    row("tagged messages", &|c| c.tagged_messages.to_owned());
+    row("put with event", &|c| c.put_with_event.to_owned());
+    row("memory read in place", &|c| c.read_in_place.to_owned());
+    row("access while the target sleeps", &|c| yes(c.passive_target));
+    row("keys that may be passed on", &|c| yes(c.third_party_keys));
+    row("ordered access", &|c| yes(c.ordered_access));
+    row("atomics coherent with the processor", &|c| yes(c.processor_atomics));
+    row("rights checked by", &|c| c.rights_checked_by.to_owned());
+    row("credentials", &|c| c.credentials.to_owned());
+    row("longest message", &|c| output::size(c.max_message_bytes as u64));
+    row("largest transfer", &|c| output::size(c.max_transfer_bytes));
+    row("regions", &|c| c.max_regions.to_string());
+    row("peers", &|c| c.max_peers.to_string());
+    text += &table.to_string();
+    for (found, _) in available {
+        for note in &found.notes {
+            text += &format!("\n{}: {note}", found.scheme);
+        }
+    }
+    output::print(&text)
+}

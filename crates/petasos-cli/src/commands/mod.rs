@@ -1,0 +1,9 @@
+//! The commands, one a module.
+
+pub(crate) mod bench;
+pub(crate) mod completions;
+pub(crate) mod info;
+pub(crate) mod limits;
+pub(crate) mod ping;
+pub(crate) mod quickstart;
+pub(crate) mod serve;

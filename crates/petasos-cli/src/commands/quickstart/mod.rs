@@ -1,0 +1,210 @@
+//! `petasos quickstart`: a server process, files written to it and read back, checked, and figures.
+
+mod sample;
+mod source;
+mod stage;
+mod transfer;
+
+use crate::{
+    cli, client,
+    exit::{Code, Failure, Outcome},
+    figures::{self, Pair, Row, Setting},
+    limits::{self, Plan, Waiting},
+    output,
+    progress::Progress,
+    scratch::Scratch,
+    service::Way,
+};
+use serde::Serialize;
+use source::{Contents, Source};
+use stage::Stage;
+use std::{path::Path, time::Instant};
+
+/// Size of the transfers between memories.
+const BULK: usize = 16 << 20;
+
+#[derive(Serialize)]
+struct Report {
+    data: Contents,
+    left_out: Vec<String>,
+    transports: Vec<&'static str>,
+    /// Always true: what did not come back whole is a failure, with its own exit code.
+    verified: bool,
+    kept_as: Option<String>,
+    figures: Vec<Row>,
+    seconds: f64,
+}
+
+pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
+    let begin = Instant::now();
+    let transports = client::transports(&options.transport)?;
+    let scratch = Scratch::new()?;
+    let source = match &options.path {
+        Some(path) => Source::open(path)?,
+        None => {
+            room(scratch.path(), 2 * options.size)?;
+            let path = scratch.directory("sample")?;
+            sample::make(&path, options.size)?;
+            Source::open(&path)?
+        }
+    };
+    let contents = source.contents();
+    room(scratch.path(), contents.bytes)?;
+    let stage = options.out.as_deref().map(|out| Stage::new(out, &source)).transpose()?;
+    let secret = scratch.secret()?;
+    let plan = Plan::default();
+    let mut figures = Vec::new();
+    for (at, transport) in transports.iter().enumerate() {
+        // What is kept is kept from the last one, when all before it have succeeded.
+        let stage = stage.as_ref().filter(|_| at + 1 == transports.len());
+        let store = scratch.directory(&format!("store-{}", transport.scheme))?;
+        let setting = Setting {
+            transport,
+            waiting: figures::spinning(&plan),
+            plan: &plan,
+            secret: &secret,
+            store: Some(store.clone()),
+            scratch: scratch.path(),
+        };
+        let rows = figures::on_client_core(&plan, || one(&setting, &source, stage));
+        figures.extend(rows.map_err(|failure| failure.within(transport.title))?);
+        crate::scratch::remove(&store);
+    }
+    let kept_as = stage.map(Stage::publish).transpose()?;
+    let report = Report {
+        data: contents,
+        left_out: source.left_out.iter().map(|path| path.display().to_string()).collect(),
+        transports: transports.iter().map(|transport| transport.scheme).collect(),
+        verified: true,
+        kept_as: kept_as.map(|path| path.display().to_string()),
+        figures,
+        seconds: begin.elapsed().as_secs_f64(),
+    };
+    for path in &report.left_out {
+        eprintln!("petasos: left out, neither file, directory nor link: {path}");
+    }
+    if options.json.json { output::print_json(&report) } else { show(&report) }
+}
+
+fn show(report: &Report) -> Outcome {
+    let mut text = format!(
+        "{} written to a server process and read back, over {}: every byte is as it was.\n",
+        report.data.describe(),
+        report.transports.join(" and "),
+    );
+    text += &format!("{}\n", figures::table(&report.figures));
+    text += "ratio: to the machine's own limit in this run; times: small is good, GB/s: large is \
+             good.\nFiles go through the file system on both sides, which memory does not.";
+    if let Some(path) = &report.kept_as {
+        text += &format!("\nkept as {path}");
+    }
+    text += &format!("\n{:.1} s in all", report.seconds);
+    output::print(&text)
+}
+
+/// Everything over one transport.
+fn one(setting: &Setting<'_>, source: &Source, stage: Option<&Stage>) -> Outcome<Vec<Row>> {
+    let progress = Progress::steps(4);
+    let scheme = setting.transport.scheme;
+    progress.step(format!("{scheme}: what the machine can do"));
+    let limits = Limits::measure(setting)?;
+    progress.step(format!("{scheme}: starting a server process"));
+    let mut pair = Pair::start(setting)?;
+    progress.step(format!("{scheme}: calls and bulk data"));
+    let mut rows = match memory(&pair, setting, &limits) {
+        Ok(rows) => rows,
+        Err(failure) => return Err(pair.explain(failure)),
+    };
+    drop(progress);
+    match files(&pair, setting, source, stage, &limits) {
+        Ok(more) => rows.extend(more),
+        Err(failure) => return Err(pair.explain(failure)),
+    }
+    Ok(rows)
+}
+
+/// The limits that belong to a transport.
+struct Limits {
+    /// Name, median and 99th percentile.
+    call: (&'static str, f64, f64),
+    bulk: (&'static str, f64),
+}
+
+impl Limits {
+    fn measure(setting: &Setting<'_>) -> Outcome<Limits> {
+        let plan = setting.plan;
+        let (call, bulk) = if setting.transport.scheme == "shm" {
+            let call = limits::cache_line_round_trip(plan)?;
+            // Where one process may not read another's memory, both map what they share.
+            (call, limits::vm_readv(plan, &[BULK]).or_else(|_| limits::memcpy(plan, &[BULK]))?)
+        } else {
+            let call = limits::tcp_round_trip(plan, Waiting::Spinning)?;
+            (call, limits::tcp_stream(plan, &[BULK])?)
+        };
+        let rate = bulk.points.first().map_or(0.0, |point| point.median);
+        Ok(Limits { call: (call.name, call.median, call.p99), bulk: (bulk.name, rate) })
+    }
+}
+
+/// Calls, and bulk data between memories.
+fn memory(pair: &Pair, setting: &Setting<'_>, limits: &Limits) -> Outcome<Vec<Row>> {
+    let (scheme, plan) = (setting.transport.scheme, setting.plan);
+    let call = pair.null_call(plan)?;
+    let memory = pair.memory(BULK, false)?;
+    let pulled = pair.bulk(plan, Way::Pull, &memory, BULK)?;
+    let pushed = pair.bulk(plan, Way::Push, &memory, BULK)?;
+    let memory = pair.memory(BULK, false)?;
+    pair.check_bulk(&memory, BULK)?;
+    let (name, median, p99) = limits.call;
+    let bulk = Some(limits.bulk);
+    let moved = |what: &str, rate: f64| {
+        let what = format!("{what}, {}", output::size(BULK as u64));
+        Row::new(scheme, what, (rate, "GB/s"), bulk, "one transfer at a time, memory used again")
+    };
+    Ok(vec![
+        Row::new(scheme, "null call, median", (call.median, "ns"), Some((name, median)), &call.how),
+        Row::new(scheme, "null call, p99", (call.p99, "ns"), Some((name, p99)), &call.how),
+        moved("memory to server", pulled.median),
+        moved("server to memory", pushed.median),
+    ])
+}
+
+/// The files: there and back.
+fn files(
+    pair: &Pair,
+    setting: &Setting<'_>,
+    source: &Source,
+    stage: Option<&Stage>,
+    limits: &Limits,
+) -> Outcome<Vec<Row>> {
+    let (scheme, bytes) = (setting.transport.scheme, source.contents().bytes);
+    let timed = |what: &str, work: &mut dyn FnMut(&Progress) -> Outcome| {
+        let progress = Progress::bytes(bytes, format!("{scheme}: {what}"));
+        let begin = Instant::now();
+        work(&progress)?;
+        let rate = bytes as f64 / begin.elapsed().as_nanos().max(1) as f64;
+        let how = "through the file systems of both sides";
+        let unit = (rate, "GB/s");
+        Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limits.bulk), how))
+    };
+    let written = timed("files written", &mut |progress| {
+        pair.engine.block_on(transfer::upload(pair, source, progress))
+    })?;
+    let read = timed("files read back, compared", &mut |progress| {
+        pair.engine.block_on(transfer::download(pair, source, stage, progress))
+    })?;
+    Ok(vec![written, read])
+}
+
+/// Makes sure that so much fits where temporary files go.
+fn room(path: &Path, bytes: u64) -> Outcome {
+    let Ok(found) = rustix::fs::statvfs(path) else { return Ok(()) };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    if bytes < free {
+        return Ok(());
+    }
+    let (needed, free) = (output::size(bytes), output::size(free));
+    let text = format!("{needed} are needed in {}, {free} are free", path.display());
+    Err(Failure::new(Code::Failed, text)
+        .advise("set TMPDIR to a directory on a larger file system, or take less data (--size)"))
+}

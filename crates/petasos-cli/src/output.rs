@@ -1,0 +1,174 @@
+//! What goes to standard output: tables for people, JSON for programs.
+
+use crate::exit::{Code, Failure, Outcome};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Prints a text with a line end. Nobody reading any more is no failure of the work.
+pub(crate) fn print(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Code::Failed, format!("writing to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON, over several lines.
+pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
+    print(&serde_json::to_string_pretty(value).map_err(Failure::system("writing JSON"))?)
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Outcome {
+    print(&serde_json::to_string(value).map_err(Failure::system("writing JSON"))?)
+}
+
+/// A table with these columns; those whose heading begins with `>` are numbers, to the right.
+pub(crate) fn table(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(columns.iter().map(|heading| Cell::new(heading.trim_start_matches('>'))));
+    for (at, heading) in columns.iter().enumerate() {
+        if heading.starts_with('>')
+            && let Some(column) = table.column_mut(at)
+        {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A time given in nanoseconds, with three digits that mean something.
+pub(crate) fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{} µs", three(ns / 1e3)),
+        ns if ns < 1e9 => format!("{} ms", three(ns / 1e6)),
+        ns => format!("{} s", three(ns / 1e9)),
+    }
+}
+
+/// A bandwidth given in bytes per nanosecond.
+pub(crate) fn bandwidth(gb_per_s: f64) -> String {
+    if gb_per_s < 0.1 {
+        format!("{} MB/s", three(gb_per_s * 1e3))
+    } else {
+        format!("{} GB/s", three(gb_per_s))
+    }
+}
+
+/// So many a second.
+pub(crate) fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate >= 1e6 => format!("{} M/s", three(rate / 1e6)),
+        rate if rate >= 1e3 => format!("{} k/s", three(rate / 1e3)),
+        rate => format!("{rate:.0} /s"),
+    }
+}
+
+/// A number of bytes, in powers of 1024.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if value.fract() == 0.0 {
+        format!("{value} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+fn three(value: f64) -> String {
+    match value {
+        v if v < 10.0 => format!("{v:.2}"),
+        v if v < 100.0 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// Reads a size, such as `4096`, `64KiB`, `256MiB`, `1.5GiB` or `2GB`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        other => return Err(format!("`{other}` is no unit: write B, KiB, MiB, GiB or TiB")),
+    };
+    let wrong = || format!("`{text}` is no size: write it as 4096, 64KiB or 1.5GiB");
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit).ok_or_else(|| format!("{text} is too large"));
+    }
+    let value = number.parse::<f64>().map_err(|_| wrong())? * unit as f64;
+    if value < 1e18 { Ok(value as u64) } else { Err(format!("{text} is too large")) }
+}
+
+/// Reads a time, such as `500ms`, `2s`, `1.5s` or `2` (seconds).
+pub(crate) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let wrong = || format!("`{text}` is no time: write it as 500ms, 2s or 1m");
+    let unit = match unit.trim() {
+        "" | "s" => 1.0,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        _ => return Err(wrong()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit;
+    std::time::Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("64KiB", 65_536), ("1.5GiB", 3 << 29)] {
+            assert_eq!(parse_size(text).unwrap(), bytes);
+        }
+        for bad in ["", "x", "-1", "1.2.3MiB", "5 parsecs", "99999999999TiB", "1e9"] {
+            assert!(parse_size(bad).is_err(), "{bad:?} was taken");
+        }
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(256 << 20), "256 MiB");
+        assert_eq!(size(3 << 29), "1.5 GiB");
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(parse_time("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(parse_time("2").unwrap(), Duration::from_secs(2));
+        assert!(
+            parse_time("soon").is_err() && parse_time("").is_err() && parse_time("-1s").is_err()
+        );
+        assert_eq!(time(601.4), "601 ns");
+        assert_eq!(time(12_345.0), "12.3 µs");
+        assert_eq!(bandwidth(0.05), "50.0 MB/s");
+        assert_eq!(rate(1_234_567.0), "1.23 M/s");
+    }
+}

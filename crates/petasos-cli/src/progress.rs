@@ -1,0 +1,47 @@
+//! Progress on standard error, where somebody watches it.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{borrow::Cow, time::Duration};
+
+/// Shows how far a piece of work is; nothing where standard error is no terminal.
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    /// Of so many bytes.
+    pub(crate) fn bytes(total: u64, what: impl Into<Cow<'static, str>>) -> Progress {
+        let bar = ProgressBar::new(total);
+        let style = "{msg:32} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| default()));
+        bar.set_message(what);
+        Progress(bar)
+    }
+
+    /// Of steps, one after the other.
+    pub(crate) fn steps(total: u64) -> Progress {
+        let bar = ProgressBar::new(total);
+        let style = "{spinner} {pos:>3}/{len} {wide_msg}";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| default()));
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Progress(bar)
+    }
+
+    pub(crate) fn add(&self, done: u64) {
+        self.0.inc(done);
+    }
+
+    /// The next step begins.
+    pub(crate) fn step(&self, what: impl Into<Cow<'static, str>>) {
+        self.0.inc(1);
+        self.0.set_message(what);
+    }
+}
+
+fn default() -> ProgressStyle {
+    ProgressStyle::default_bar()
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

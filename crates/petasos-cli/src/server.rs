@@ -1,0 +1,233 @@
+//! A server process of the command's own: this executable, started again.
+//!
+//! The two talk over a socket that is the server's standard input: one line of JSON says what to
+//! serve, one line answers with the URL. The server ends when that socket closes, so also when
+//! the process that started it dies, and at the latest when its [`Server`] is dropped.
+
+use crate::{
+    exit::{Code, Failure, Outcome},
+    interrupt, limits, scratch,
+    service::{Bench, Measured, Store, Stored},
+};
+use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions};
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The hidden subcommand for which `main` calls [`run`].
+pub(crate) const SUBCOMMAND: &str = "server-process";
+
+/// A server that has not said its URL for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a server may take to end by itself.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// The longest line between the two.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// How an engine waits; also says so in reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Waiting {
+    /// Looks again at once.
+    Spinning,
+    /// Sleeps at once.
+    Sleeping,
+    /// Spins a little, then sleeps.
+    Adaptive,
+}
+
+impl Waiting {
+    pub(crate) fn idle(self) -> Idle {
+        match self {
+            Waiting::Spinning => Idle::Spin,
+            Waiting::Sleeping => Idle::Sleep,
+            Waiting::Adaptive => Idle::default(),
+        }
+    }
+
+    /// Settings of an engine that waits so.
+    pub(crate) fn config(self) -> EngineConfig {
+        let mut config = EngineConfig::default();
+        config.idle = self.idle();
+        config
+    }
+}
+
+/// What a server is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// Where to listen.
+    pub(crate) url: String,
+    /// A secret file, where the transport wants one.
+    pub(crate) secret: Option<PathBuf>,
+    /// How to wait.
+    pub(crate) waiting: Waiting,
+    /// Where to run.
+    pub(crate) core: Option<usize>,
+    /// Where to keep files, if it is to keep any.
+    pub(crate) store: Option<PathBuf>,
+    /// What to remove if the process that started it is gone without having done so.
+    pub(crate) scratch: Option<PathBuf>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Answer {
+    Url(String),
+    Failed { code: u8, message: String },
+}
+
+/// A running server process; gone when this has been dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    socket: Option<UnixStream>,
+    url: String,
+}
+
+impl Server {
+    /// Starts a server and waits for its URL.
+    pub(crate) fn start(order: &Order) -> Outcome<Server> {
+        let failed = |error: io::Error| {
+            Failure::new(Code::Failed, format!("starting a server process: {error}"))
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        ours.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        // Not by its path, under which an upgrade may have put another executable meanwhile.
+        let child = Command::new("/proc/self/exe")
+            .arg0("petasos")
+            .arg(SUBCOMMAND)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let mut server = Server { child, socket: Some(ours), url: String::new() };
+        server.url = server.agree(order).map_err(|failure| {
+            failure.within(format!("the server process {}", server.child.id()))
+        })?;
+        Ok(server)
+    }
+
+    fn agree(&self, order: &Order) -> Outcome<String> {
+        let Some(mut socket) = self.socket.as_ref() else { return Ok(String::new()) };
+        let order = serde_json::to_string(order).map_err(Failure::system("writing its order"))?;
+        writeln!(socket, "{order}").map_err(Failure::system("telling it what to do"))?;
+        let line = read_line(socket).map_err(Failure::system("waiting for its URL"))?;
+        match serde_json::from_str(&line) {
+            Ok(Answer::Url(url)) => Ok(url),
+            Ok(Answer::Failed { code, message }) => {
+                let code = if code == Code::Usage as u8 { Code::Usage } else { Code::Unavailable };
+                Err(Failure::new(code, message))
+            }
+            Err(_) => Err(Failure::new(Code::Failed, "ended before it gave its URL")),
+        }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.wait(Duration::from_millis(100))
+    }
+
+    fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + patience;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(2)),
+                Ok(status) => return status,
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.socket = None;
+        if self.wait(GRACE).is_none() {
+            // Both fail only for a process that is gone already.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn read_line(socket: &UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(socket.take(LONGEST_LINE)).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// What a server process does: serves until its standard input ends.
+pub(crate) fn run() -> Outcome {
+    let ours = io::stdin().as_fd().try_clone_to_owned();
+    let mut parent = UnixStream::from(ours.map_err(Failure::system("standard input"))?);
+    // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
+    parent.peer_addr().map_err(|_| {
+        let text = "this subcommand is for petasos itself, which talks to it over a socket";
+        Failure::new(Code::Usage, text).advise("petasos serve")
+    })?;
+    interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
+    let line = read_line(&parent).map_err(Failure::system("reading the order"))?;
+    let order: Order = serde_json::from_str(&line).map_err(Failure::system("the order"))?;
+    if let Some(path) = &order.scratch {
+        scratch::watch(path);
+    }
+    let begun = begin(&order);
+    let answer = match &begun {
+        Ok(engine) => Answer::Url(engine.handle().address().to_string()),
+        Err(failure) => Answer::Failed { code: failure.code as u8, message: failure.to_string() },
+    };
+    let answer = serde_json::to_string(&answer).map_err(Failure::system("writing an answer"))?;
+    // Whoever is not there to hear it has closed the socket as well.
+    let _ = writeln!(parent, "{answer}");
+    if let Ok(engine) = begun {
+        let mut ignored = [0; 64];
+        while parent.read(&mut ignored).is_ok_and(|read| read > 0) {}
+        drop(engine);
+    }
+    scratch::remove_all();
+    Ok(())
+}
+
+fn begin(order: &Order) -> Outcome<EngineThread> {
+    let mut options = OpenOptions::default();
+    options.secret_file.clone_from(&order.secret);
+    let endpoint = petasos::open(&order.url, &options)?;
+    let store = match &order.store {
+        Some(path) => Some(Stored::new(path).map_err(|e| Failure::file("making", path, &e))?),
+        None => None,
+    };
+    let core = order.core;
+    let set_up = move |engine: &Engine| {
+        limits::pin(core);
+        serve(engine, store);
+    };
+    EngineThread::start(endpoint, order.waiting.config(), set_up)
+        .map_err(Failure::system("starting the server's thread"))
+}
+
+/// Registers the services.
+pub(crate) fn serve(engine: &Engine, store: Option<Stored>) {
+    let fresh = "a fresh engine serves nothing yet";
+    Measured::default().serve(engine, 0).expect(fresh);
+    if let Some(store) = store {
+        store.serve(engine, 0).expect(fresh);
+    }
+}

@@ -1,0 +1,55 @@
+//! What is in a directory, in the words of the store.
+
+use crate::{
+    exit::{Failure, Outcome},
+    service::{Entry, Kind},
+};
+use std::{
+    fs,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+/// All that is below `root`, parents before what is in them, and what was left out: pipes,
+/// sockets and devices, which have no bytes to copy. If `root` is a file, it is the one entry, by
+/// its name.
+pub(crate) fn walk(root: &Path) -> Outcome<(Vec<Entry>, Vec<PathBuf>)> {
+    let (mut entries, mut left_out) = (Vec::new(), Vec::new());
+    let found = fs::metadata(root).map_err(|e| Failure::file("looking at", root, &e))?;
+    if !found.is_dir() {
+        let name = root.file_name().unwrap_or(root.as_os_str());
+        if found.is_file() {
+            let (path, mode) = (name.as_bytes().to_vec(), found.permissions().mode() & 0o7777);
+            entries.push(Entry { path, mode, kind: Kind::File(found.len()) });
+        } else {
+            left_out.push(root.to_owned());
+        }
+        return Ok((entries, left_out));
+    }
+    let mut open = vec![PathBuf::new()];
+    while let Some(within) = open.pop() {
+        let directory = root.join(&within);
+        let failed = |e: std::io::Error| Failure::file("looking into", &directory, &e);
+        for entry in fs::read_dir(&directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let within = within.join(entry.file_name());
+            let path = root.join(&within);
+            let failed = |e| Failure::file("looking at", &path, &e);
+            let found = entry.metadata().map_err(failed)?;
+            let (kind, mode) = if found.is_dir() {
+                open.push(within.clone());
+                (Kind::Directory, found.permissions().mode() & 0o7777)
+            } else if found.is_file() {
+                (Kind::File(found.len()), found.permissions().mode() & 0o7777)
+            } else if found.is_symlink() {
+                let to = fs::read_link(&path).map_err(failed)?;
+                (Kind::Link(to.as_os_str().as_bytes().to_vec()), 0)
+            } else {
+                left_out.push(path);
+                continue;
+            };
+            entries.push(Entry { path: within.as_os_str().as_bytes().to_vec(), mode, kind });
+        }
+    }
+    Ok((entries, left_out))
+}
