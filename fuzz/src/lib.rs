@@ -1,0 +1,30 @@
+//! What the fuzz targets share: reading choices off the input, and counting what is allocated.
+
+#![forbid(unsafe_code)]
+
+pub mod cut;
+pub mod zoo;
+
+pub use cut::Cut;
+
+/// Runs `work`, and makes sure that it took no more than `limit` bytes of memory at any time.
+///
+/// # Panics
+/// If it did.
+pub fn bounded<T>(limit: usize, work: impl FnOnce() -> T) -> T {
+    let mut result = None;
+    let heap = allocation_counter::measure(|| result = Some(work()));
+    assert!(heap.bytes_max <= limit as u64, "{} bytes of memory, {limit} allowed", heap.bytes_max);
+    result.expect("the work was done")
+}
+
+/// As [`bounded`], for all that is allocated, whether it is freed again or not.
+///
+/// # Panics
+/// If it was more.
+pub fn bounded_in_all<T>(limit: usize, work: impl FnOnce() -> T) -> T {
+    let mut result = None;
+    let heap = allocation_counter::measure(|| result = Some(work()));
+    assert!(heap.bytes_total <= limit as u64, "{} bytes of memory, {limit} allowed", heap.bytes_total);
+    result.expect("the work was done")
+}
