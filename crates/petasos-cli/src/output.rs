@@ -1,7 +1,7 @@
 //! What goes to standard output: tables for people, JSON for programs.
 
 use crate::exit::{Code, Failure, Outcome};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -30,6 +30,8 @@ pub(crate) fn print_json_line(value: &impl Serialize) -> Outcome {
 pub(crate) fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::MiddleIntersections);
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(columns.iter().map(|heading| Cell::new(heading.trim_start_matches('>'))));
     for (at, heading) in columns.iter().enumerate() {

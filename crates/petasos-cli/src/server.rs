@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a server may take to end by itself.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// The last word to a server whose work is done.
+const GOOD_BYE: &str = "end";
+
 /// The longest line between the two.
 const LONGEST_LINE: u64 = 64 << 10;
 
@@ -159,7 +162,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.socket = None;
+        if let Some(mut socket) = self.socket.take() {
+            // A server that does not listen any more has ended, or will be made to.
+            let _ = writeln!(socket, "{GOOD_BYE}");
+        }
         if self.wait(GRACE).is_none() {
             // Both fail only for a process that is gone already.
             let _ = self.child.kill();
@@ -198,11 +204,13 @@ pub(crate) fn run() -> Outcome {
     // Whoever is not there to hear it has closed the socket as well.
     let _ = writeln!(parent, "{answer}");
     if let Ok(engine) = begun {
-        let mut ignored = [0; 64];
-        while parent.read(&mut ignored).is_ok_and(|read| read > 0) {}
+        let said = read_line(&parent).unwrap_or_default();
         drop(engine);
+        // Without that word it died, and left to us what it could not remove.
+        if said.trim_end() != GOOD_BYE {
+            scratch::remove_all();
+        }
     }
-    scratch::remove_all();
     Ok(())
 }
 

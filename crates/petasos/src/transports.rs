@@ -48,6 +48,14 @@ pub enum OpenError {
     #[cfg(feature = "self-transport")]
     #[error(transparent)]
     Local(#[from] petasos_self::OpenError),
+    /// Shared memory was refused.
+    #[cfg(feature = "shm")]
+    #[error(transparent)]
+    Shm(#[from] petasos_shm::OpenError),
+    /// TCP was refused.
+    #[cfg(feature = "tcp")]
+    #[error(transparent)]
+    Tcp(#[from] petasos_tcp::OpenError),
 }
 
 /// A transport that exists: built into this program, or not.
@@ -112,6 +120,32 @@ const TRANSPORTS: [Transport; 5] = [
     ),
 ];
 
+impl Transport {
+    /// What this machine lets the transport do, a line each: whether other processes' memory can
+    /// be reached, where it can listen.
+    #[must_use]
+    pub fn probe(&self) -> Vec<String> {
+        match self.scheme {
+            #[cfg(feature = "shm")]
+            "shm" => {
+                let found = petasos_shm::probe();
+                let line = |what: &str, is: &Result<(), String>| match is {
+                    Ok(()) => format!("{what}: yes"),
+                    Err(why) => format!("{what}: no: {why}"),
+                };
+                vec![
+                    line("memory shared by descriptor", &found.available),
+                    line("ordinary memory of others by process_vm_readv", &found.cross_memory),
+                    line("memory given to be read only", &found.read_only_segments),
+                ]
+            }
+            #[cfg(feature = "tcp")]
+            "tcp" => vec![format!("addresses here: {}", petasos_tcp::probe().join(", "))],
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// All transports that this version knows, also those that this program was built without.
 #[must_use]
 pub fn transports() -> &'static [Transport] {
@@ -128,16 +162,31 @@ pub fn transports() -> &'static [Transport] {
 /// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
 pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError> {
     let address = Address::parse(url)?;
-    let _ = options;
     match address.scheme() {
         #[cfg(feature = "self-transport")]
         "self" => Ok(Box::new(petasos_self::Local::open(&address)?)),
-        scheme => Err(refuse(scheme)),
+        #[cfg(feature = "shm")]
+        "shm" => Ok(Box::new(petasos_shm::Shm::open(&address)?)),
+        #[cfg(feature = "tcp")]
+        "tcp" => Ok(Box::new(open_tcp(&address, options)?)),
+        scheme => Err(refuse(scheme, options)),
     }
 }
 
-/// Why there is no endpoint of this scheme.
-fn refuse(scheme: &str) -> OpenError {
+#[cfg(feature = "tcp")]
+fn open_tcp(
+    address: &Address,
+    options: &OpenOptions,
+) -> Result<petasos_tcp::TcpEndpoint, petasos_tcp::OpenError> {
+    let mut config = petasos_tcp::Config::default();
+    if let Some(path) = &options.secret_file {
+        config.secret = Some(petasos_tcp::Secret::from_file(path)?);
+    }
+    petasos_tcp::TcpEndpoint::open(address, config)
+}
+
+/// Why there is no endpoint of this scheme, whatever the options.
+fn refuse(scheme: &str, _: &OpenOptions) -> OpenError {
     // A provider may be named after a `+`, as in ofi+verbs.
     let family = scheme.split('+').next().unwrap_or(scheme);
     for transport in transports() {

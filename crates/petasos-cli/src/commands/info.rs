@@ -1,17 +1,11 @@
 //! `petasos info`: what there is here, what it can do, and what stands in the way of the rest.
 
-use crate::{
-    cli,
-    exit::Outcome,
-    limits::{self, LimitError, Plan},
-    output,
-};
+use crate::{cli, exit::Outcome, output};
 use petasos::{
     OpenOptions, Transport,
     fabric::{Capabilities, Credential, Enforcement, Support},
 };
 use serde::Serialize;
-use std::{fs, time::Duration};
 
 #[derive(Serialize)]
 struct Report {
@@ -111,11 +105,10 @@ fn look(transport: &Transport) -> Found {
         Err(error) => none(error.to_string()),
         Ok(endpoint) => {
             let capabilities = endpoint.capabilities();
-            let mut notes = match scheme {
-                "shm" => shared_memory(),
-                "tcp" => tcp(),
-                _ => Vec::new(),
-            };
+            let mut notes = transport.probe();
+            if scheme == "shm" {
+                notes.extend(forced());
+            }
             notes.push(exposure(capabilities).to_owned());
             let capabilities = Some(shown(capabilities));
             Found { scheme, title, available: true, why_not: None, capabilities, notes }
@@ -182,64 +175,14 @@ fn exposure(capabilities: &Capabilities) -> &'static str {
     }
 }
 
-/// Whether one process may read another's memory, and what stands in the way.
-fn shared_memory() -> Vec<String> {
-    let brief = Plan { time: Duration::from_millis(1), ..Plan::default() };
-    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
-    let scope = scope.as_deref().map(str::trim);
-    let mut notes = Vec::new();
-    if std::env::var_os("PETASOS_SHM_NO_CMA").is_some_and(|v| !v.is_empty() && v != "0") {
-        notes
-            .push("PETASOS_SHM_NO_CMA is set: bulk data goes through memory mapped by both".into());
-    }
-    notes.push(match limits::vm_readv(&brief, &[4096]) {
-        Ok(_) => match scope {
-            Some("1") => "process_vm_readv: permitted from parent to child only \
-                          (kernel.yama.ptrace_scope = 1): between others, bulk data goes through \
-                          memory mapped by both, unless `sysctl kernel.yama.ptrace_scope=0`"
-                .to_owned(),
-            Some("2" | "3") => format!(
-                "process_vm_readv: for administrators only (kernel.yama.ptrace_scope = {})",
-                scope.unwrap_or_default()
-            ),
-            _ => "process_vm_readv: permitted between processes of one user: bulk data of any \
-                  memory is copied once"
-                .to_owned(),
-        },
-        Err(LimitError::Refused { source, .. }) => {
-            let yama = match scope {
-                Some(scope @ ("1" | "2" | "3")) => {
-                    format!(
-                        "kernel.yama.ptrace_scope is {scope}; `sysctl kernel.yama.ptrace_scope=0`"
-                    )
-                }
-                _ => "a container's filter, most likely; allow process_vm_readv (for Docker: \
-                      --cap-add SYS_PTRACE)"
-                    .to_owned(),
-            };
-            format!(
-                "process_vm_readv: refused ({source}): {yama}; bulk data goes through memory \
-                     mapped by both"
-            )
+/// Whether somebody has forced the second best way.
+fn forced() -> Vec<String> {
+    match std::env::var_os("PETASOS_SHM_NO_CMA").is_some_and(|v| !v.is_empty() && v != "0") {
+        true => {
+            vec!["PETASOS_SHM_NO_CMA is set: the owner serves access to ordinary memory".into()]
         }
-        Err(error) => format!("process_vm_readv: not tried: {error}"),
-    });
-    notes
-}
-
-/// Where TCP could listen.
-fn tcp() -> Vec<String> {
-    let mut found = Vec::new();
-    for interface in nix::ifaddrs::getifaddrs().into_iter().flatten() {
-        let Some(address) = interface.address else { continue };
-        let ip = match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
-            (Some(v4), _) => v4.ip().to_string(),
-            (_, Some(v6)) => format!("[{}]", v6.ip()),
-            _ => continue,
-        };
-        found.push(format!("{ip} ({})", interface.interface_name));
+        false => Vec::new(),
     }
-    vec![format!("addresses: {}", found.join(", "))]
 }
 
 fn show(report: &Report) -> Outcome {
