@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 pub mod cut;
+pub mod guarded;
 pub mod zoo;
 
 pub use cut::Cut;
+pub use guarded::Guarded;
 
 /// Runs `work`, and makes sure that it took no more than `limit` bytes of memory at any time.
 ///
