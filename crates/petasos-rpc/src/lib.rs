@@ -57,5 +57,5 @@ pub use inbound::{Handler, HandlerFuture, Reply};
 pub use memory::{Exported, RemoteMemory};
 pub use method::Method;
 pub use stats::{MethodStats, Stats, Usage};
-pub use thread::{EngineHandle, EngineThread, ThreadError};
+pub use thread::{EngineHandle, EngineThread, Running, ThreadError};
 pub use typed::{TypedCall, serve};

@@ -4,6 +4,8 @@
 //! * [`open`] makes an endpoint of a URL, whose scheme says over what: `shm://*`, `tcp://HOST:PORT`,
 //!   `self://*`. Each transport is behind a feature of the same name (`self-transport` for the
 //!   first); [`transports()`] lists them.
+//!   Their settings are in the modules [`shm`], [`tcp`] and [`local`], for those who open an
+//!   endpoint themselves.
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
 //! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
 //!
@@ -36,4 +38,15 @@
 mod transports;
 
 pub use petasos_rpc::*;
+#[cfg(feature = "self-transport")]
+pub use petasos_self as local;
+#[cfg(feature = "shm")]
+pub use petasos_shm as shm;
+#[cfg(feature = "tcp")]
+pub use petasos_tcp as tcp;
 pub use transports::{OpenError, OpenOptions, Transport, open, transports};
+
+/// The front page's service really compiles, and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
