@@ -46,7 +46,8 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
     match known.iter().find(|transport| transport.scheme == family) {
         Some(_) => Ok(address),
         None => {
-            let schemes: Vec<_> = known.iter().map(|t| format!("{}://", t.scheme)).collect();
+            let built = known.iter().filter(|transport| transport.missing.is_none());
+            let schemes: Vec<_> = built.map(|t| format!("{}://", t.scheme)).collect();
             Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
         }
     }

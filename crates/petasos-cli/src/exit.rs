@@ -156,10 +156,44 @@ impl From<OpenError> for Failure {
             }
             OpenError::NotBuilt { .. } => Failure::new(Code::Unavailable, error)
                 .advise("`petasos info` lists the transports that there are"),
-            _ => Failure::new(Code::Unavailable, error)
-                .advise("`petasos info` says which transports work on this machine, and why not"),
+            OpenError::Shm(reason) => shm(&reason),
+            OpenError::Tcp(reason) => tcp(&reason),
+            _ => Failure::new(Code::Failed, error),
         }
     }
+}
+
+const SEE_INFO: &str = "`petasos info` says which transports work on this machine, and why not";
+
+fn shm(error: &petasos::shm::OpenError) -> Failure {
+    use petasos::shm::OpenError::{NotYours, System, Taken};
+    let (code, advice) = match error {
+        Taken(_) => (Code::Failed, "take another name, or shm://* for any"),
+        NotYours { .. } => (Code::Refused, "take a name of your own: shm://NAME"),
+        System { .. } => (Code::Unavailable, SEE_INFO),
+        _ => (Code::Usage, "write shm://NAME, shm:///PATH or shm://*"),
+    };
+    Failure::new(code, error).advise(advice)
+}
+
+fn tcp(error: &petasos::tcp::OpenError) -> Failure {
+    use petasos::tcp::OpenError::{NeedsSecret, Secret, System};
+    let (code, advice) = match error {
+        NeedsSecret(_) | Secret(_) => (
+            Code::Refused,
+            "(umask 077; head -c 32 /dev/urandom | base64 > FILE), the same FILE on both sides, \
+             and --secret FILE",
+        ),
+        System { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
+            (Code::Failed, "take another port, or port 0 for a free one")
+        }
+        System { .. } => (Code::Unavailable, SEE_INFO),
+        _ => (
+            Code::Usage,
+            "write tcp://HOST:PORT, port 0 for a free one; `petasos info` lists hosts",
+        ),
+    };
+    Failure::new(code, error).advise(advice)
 }
 
 impl From<crate::limits::LimitError> for Failure {

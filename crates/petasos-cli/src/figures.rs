@@ -83,13 +83,17 @@ pub(crate) fn table(rows: &[Row]) -> Table {
 
 /// The distinct ways in which the rows were measured, a line each.
 pub(crate) fn notes(rows: &[Row]) -> String {
-    let mut lines: Vec<String> = Vec::new();
+    let mut ways: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows {
-        let line = format!("  {}: {}", row.what.split(',').next().unwrap_or(""), row.how);
-        if !lines.contains(&line) {
-            lines.push(line);
+        let what = row.what.split(',').next().unwrap_or_default();
+        match ways.iter_mut().find(|(how, _)| *how == row.how) {
+            Some((_, whats)) if whats.contains(&what) => {}
+            Some((_, whats)) => whats.push(what),
+            None => ways.push((&row.how, vec![what])),
         }
     }
+    let lines: Vec<_> =
+        ways.iter().map(|(how, whats)| format!("  {}: {how}", whats.join(", "))).collect();
     lines.join("\n")
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn time(ns: f64) -> String {
 
 /// A bandwidth given in bytes per nanosecond.
 pub(crate) fn bandwidth(gb_per_s: f64) -> String {
-    if gb_per_s < 0.1 {
+    if gb_per_s < 1.0 {
         format!("{} MB/s", three(gb_per_s * 1e3))
     } else {
         format!("{} GB/s", three(gb_per_s))

@@ -42,7 +42,8 @@ pub(crate) fn run(options: &cli::Ping) -> Outcome {
     let engine = client::engine(url, secret, Waiting::Adaptive, options.timeout)?;
     let bench = BenchClient::new(&engine, url)
         .with(CallOptions::default().timeout(options.timeout + Duration::from_millis(500)));
-    let mut times = Histogram::<u64>::new(3).map_err(Failure::system("a histogram"))?;
+    let mut times = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)
+        .map_err(Failure::system("a histogram"))?;
     let (mut sent, mut failed) = (0, None);
     while options.count == 0 || sent < options.count {
         let message: Vec<u8> = (0..options.size).map(|at| (at ^ sent) as u8).collect();

@@ -25,6 +25,13 @@ impl Cores {
         Self { client, server: allowed.next().or(client) }
     }
 
+    /// The cores that this process may use, but for the server's: for many clients.
+    pub(crate) fn of_clients(&self) -> Vec<usize> {
+        let Ok(set) = sched_getaffinity(Some(getpid())) else { return Vec::new() };
+        let allowed = (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
+        allowed.filter(|core| Some(*core) != self.server).collect()
+    }
+
     /// Both sides share one core: whoever spins must yield, and figures mean little.
     pub(crate) fn alone(&self) -> bool {
         match (self.client, self.server) {

@@ -167,7 +167,7 @@ mod tests {
         let begin = Instant::now();
         let slow = || {
             std::thread::sleep(Duration::from_millis(5));
-            Ok(())
+            Ok::<_, std::io::Error>(())
         };
         let result = round_trips(&plan, "slow", "asleep", slow).unwrap();
         assert!(begin.elapsed() < Duration::from_secs(2));
@@ -181,7 +181,7 @@ mod tests {
         let mut calls = 0;
         let point = transfers(&plan, 1 << 30, 0, || {
             calls += 1;
-            Ok(())
+            Ok::<_, std::io::Error>(())
         })
         .unwrap();
         assert_eq!(point.samples, 5);

@@ -5,6 +5,7 @@ use crate::{
     client,
     exit::{Code, Failure, Outcome},
     figures::{Pair, Row, Setting},
+    limits,
     server::Waiting,
     service::BenchClient,
 };
@@ -37,9 +38,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     let mut rates = Vec::new();
     for &count in counts {
         bench.progress.step(format!("{}: {count} clients", transport.scheme));
-        let measured = in_turn(bench.rounds, || {
-            Ok([total(&pair.address, &bench.secret, count, bench.plan.time)?])
-        });
+        let measured = in_turn(bench.rounds, || Ok([total(&pair.address, bench, count)?]));
         match measured {
             Ok([rate]) => rates.push(rate),
             Err(failure) => return Err(pair.explain(failure)),
@@ -47,8 +46,8 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     }
     let best = rates.iter().copied().fold(0.0, f64::max);
     let how = "null calls, one in flight for each client; clients are threads with an engine of \
-               their own, wherever the system puts them, all waiting adaptively; calls a second \
-               of all together";
+               their own, on the cores that the server does not have, all waiting adaptively; \
+               calls a second of all together";
     let row = |(count, rate): (&usize, f64)| {
         let what = format!("clients, {count}");
         let limit = Some(("the best number of clients", best));
@@ -58,15 +57,24 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
 }
 
 /// Calls a second of all clients together.
-fn total(address: &Address, secret: &Path, count: usize, time: Duration) -> Outcome<f64> {
+fn total(address: &Address, bench: &Bench, count: usize) -> Outcome<f64> {
+    let secret = bench.secret.as_path();
+    let cores = bench.plan.cores.of_clients();
     let (connected, over) = (&Barrier::new(count + 1), &AtomicBool::new(false));
     thread::scope(|scope| {
         let clients: Vec<_> = (0..count)
-            .map(|_| scope.spawn(move || one(address, secret, connected, over)))
+            .map(|at| {
+                // Beside the server, not in its way: a client that wakes there would wait for it.
+                let core = cores.get(at % cores.len().max(1)).copied();
+                scope.spawn(move || {
+                    limits::pin(core);
+                    one(address, secret, connected, over)
+                })
+            })
             .collect();
         connected.wait();
         let begin = Instant::now();
-        thread::sleep(time);
+        thread::sleep(bench.plan.time);
         over.store(true, Ordering::Relaxed);
         let mut calls = 0;
         let seconds = begin.elapsed().as_secs_f64();

@@ -48,7 +48,7 @@ pub(crate) fn run(options: &cli::Bench) -> Outcome {
         some => some,
     };
     let scratch = Scratch::new()?;
-    let time = Duration::from_millis(if options.quick { 60 } else { 300 });
+    let time = Duration::from_millis(if options.quick { 100 } else { 300 });
     let bench = Bench {
         plan: Plan { time, ..Plan::default() },
         quick: options.quick,

@@ -42,7 +42,7 @@ fn latency(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Ou
     let (scheme, plan) = (transport.scheme, &bench.plan);
     let word = word(waiting);
     let limit = limit(transport, waiting);
-    let (mut name, mut notes) = ("", [String::new(), String::new()]);
+    let mut name = "";
     let setting = Setting {
         transport,
         waiting,
@@ -69,19 +69,22 @@ fn latency(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Ou
                 Err(failure) => return Err(pair.explain(failure)),
             };
             name = machine.name;
-            let place = plan.cores.describe(&format!("{word} processes"));
-            notes = [&null.how, &small.how].map(|how| format!("{how}; {place}"));
             let latencies = [machine.median, machine.p99, null.median, null.p99, small.median];
             let [a, b, c, d, e] = latencies;
             Ok([a, b, c, d, e, one, many, most])
         })?;
-    let time = |what: &str, value, limit, how: &String| {
-        Row::new(scheme, format!("{what}, {word}"), (value, "ns"), Some((name, limit)), how)
+    let how = format!(
+        "typed, asynchronous, with a deadline, one after the other; medians of short batches, p99 \
+         of single calls; {}",
+        plan.cores.describe(&format!("{word} processes"))
+    );
+    let time = |what: &str, value, limit| {
+        Row::new(scheme, format!("{what}, {word}"), (value, "ns"), Some((name, limit)), &how)
     };
     let mut rows = vec![
-        time("null call", null, machine, &notes[0]),
-        time("null call p99", null_p99, machine_p99, &notes[0]),
-        time("64-byte call", small, machine, &notes[1]),
+        time("null call", null, machine),
+        time("null call p99", null_p99, machine_p99),
+        time("64-byte call", small, machine),
     ];
     let one_at_a_time = format!("{name}, one at a time");
     for (in_flight, rate) in IN_FLIGHT.into_iter().zip([one, many, most]) {

@@ -1,0 +1,133 @@
+//! The other commands.
+
+mod common;
+
+use common::{Place, Serving};
+use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
+
+#[test]
+fn ping_over_each_transport() {
+    let place = Place::new();
+    let mut server = Serving::start(&place, &[], 2);
+    for url in &server.urls {
+        let ran = place.run(&["ping", url, "-c", "3", "-i", "1ms"]).assert(0);
+        assert!(ran.out.contains("3 of 3 answered; min"), "{ran:?}");
+        let ran = place.run(&["ping", url, "--size", "300000", "-i", "0ms", "--json"]).assert(0);
+        let report = ran.json();
+        assert_eq!((&report["answered"], &report["bytes"]), (&5.into(), &300_000.into()));
+        let of = |name: &str| report[name].as_u64().unwrap();
+        assert!(of("min_ns") > 1000 && of("min_ns") <= of("median_ns"), "{report}");
+        assert!(of("median_ns") <= of("max_ns"), "{report}");
+    }
+    assert_eq!(server.interrupt(), Some(0));
+    place.assert_clean();
+}
+
+#[test]
+fn nobody_there() {
+    let place = Place::new();
+    let begin = Instant::now();
+    for url in ["shm://nobody-is-called-so", "tcp://127.0.0.1:1"] {
+        let ran = place.run(&["ping", url, "--timeout", "300ms"]);
+        ran.assert(3).says(url).says("petasos serve");
+    }
+    assert!(begin.elapsed().as_secs() < 10);
+}
+
+#[test]
+fn secrets() {
+    let place = Place::new();
+    let secret = |name: &str, text: &str, mode| {
+        fs::write(place.path(name), text).unwrap();
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    secret("right", "0123456789abcdef0123456789abcdef", 0o600);
+    secret("wrong", "fedcba9876543210fedcba9876543210", 0o600);
+    secret("open", "0123456789abcdef0123456789abcdef", 0o644);
+    let server = Serving::start(&place, &["--listen", "tcp://127.0.0.1:0", "--secret", "right"], 1);
+    let ping = |secret: &[&str]| {
+        place.run(&[&["ping", &server.urls[0], "-c", "1", "-t", "2s"], secret].concat())
+    };
+    ping(&["--secret", "right"]).assert(0);
+    ping(&["--secret", "wrong"]).assert(5).says("--secret");
+    ping(&["--secret", "open"]).assert(5).says("chmod 600");
+    ping(&["--secret", "missing"]).assert(5).says("missing");
+    ping(&[]).assert(5).says("--secret");
+    let beyond = place.run(&["serve", "--listen", "tcp://0.0.0.0:0"]);
+    beyond.assert(5).says("secret").says("--secret FILE");
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let place = Place::new();
+    place.run(&[]).assert(2).says("Usage");
+    place.run(&["fly"]).assert(2).says("fly");
+    place.run(&["ping", "http://example"]).assert(2).says("no transport").says("shm://");
+    place.run(&["ping", "nonsense"]).assert(2).says("shm://NAME");
+    place.run(&["ping", "self://x"]).assert(2).says("try:");
+    place.run(&["ping", "ofi://x"]).assert(6).says("libfabric");
+    place.run(&["ping", "shm://x", "--interval", "soon"]).assert(2).says("no time");
+    place.run(&["ping", "shm://x", "--size", "1TiB"]).assert(2).says("at most");
+    place.run(&["serve", "--listen", "shm://no spaces"]).assert(2);
+    place.run(&["serve", "--listen", "shm://a/b"]).assert(2).says("try:");
+    place.run(&["server-process"]).assert(2).says("petasos serve");
+    place.run(&["bench", "--transport", "ucx"]).assert(6).says("not built in");
+}
+
+#[test]
+fn a_name_that_is_taken() {
+    let place = Place::new();
+    let url = format!("shm://taken-{}", std::process::id());
+    let _server = Serving::start(&place, &["--listen", &url], 1);
+    place.run(&["serve", "--listen", &url]).assert(1).says("taken").says("another name");
+}
+
+#[test]
+fn info_says_what_is_here() {
+    let place = Place::new();
+    let text = place.run(&["info"]).assert(0).out;
+    for word in ["shm", "tcp", "libfabric", "UCX", "not built in", "exposure", "process_vm_readv"] {
+        assert!(text.contains(word), "`{word}` is not in {text}");
+    }
+    let report = place.run(&["info", "--json"]).assert(0).json();
+    assert!(report["machine"]["cores"].as_u64().unwrap() >= 1);
+    let transports = report["transports"].as_array().unwrap();
+    for transport in transports {
+        let available = transport["available"].as_bool().unwrap();
+        assert_eq!(available, transport["why_not"].is_null(), "{transport}");
+        assert_eq!(available, transport["capabilities"].is_object(), "{transport}");
+    }
+}
+
+#[test]
+fn a_quick_bench() {
+    let place = Place::new();
+    let report = place.run(&["bench", "null", "--quick", "--json"]).assert(0).json();
+    let figures = report["figures"].as_array().unwrap();
+    for transport in ["shm", "tcp"] {
+        assert!(figures.iter().filter(|f| f["transport"] == transport).count() >= 6);
+    }
+    for figure in figures {
+        assert!(figure["value"].as_f64().unwrap() > 0.0 && figure["limit"].is_object(), "{figure}");
+        assert!(!figure["how"].as_str().unwrap().is_empty());
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn completions_for_shells() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).assert(0).out;
+        assert!(script.contains("quickstart") && !script.contains("server-process"), "{shell}");
+    }
+    place.run(&["completions", "tcsh"]).assert(2).says("tcsh");
+}
+
+#[test]
+fn nobody_reads_the_output() {
+    let place = Place::new();
+    let mut child = place.command(&["info"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}

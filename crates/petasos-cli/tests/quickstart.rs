@@ -1,0 +1,171 @@
+//! Files to a server process and back.
+
+mod common;
+
+use common::{Place, server_of, signal, until, wait};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+/// A tree with something of everything, awkward names included.
+fn make_tree(root: &Path) {
+    for directory in ["", "a", "a/b", "empty", "closed"] {
+        fs::create_dir(root.join(directory)).unwrap();
+    }
+    fs::write(root.join("nothing"), "").unwrap();
+    fs::write(root.join("a/one byte"), "x").unwrap();
+    let large: Vec<u8> = (0..40_000_000u32).map(|at| (at * 7 + (at >> 13)) as u8).collect();
+    fs::write(root.join("a/b/larger than a piece"), large).unwrap();
+    for number in 0..100 {
+        fs::write(root.join(format!("a/{number}")), vec![number as u8; number * 100]).unwrap();
+    }
+    let strange =
+        <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"not \xff UTF-8\n");
+    fs::write(root.join(strange), "strange").unwrap();
+    symlink("../a/one byte", root.join("a/link")).unwrap();
+    symlink("/nowhere", root.join("broken link")).unwrap();
+    fs::write(root.join("closed/inside"), "inside").unwrap();
+    let mode = |name: &str, mode| {
+        fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("a/one byte", 0o751);
+    mode("a/0", 0o400);
+    mode("closed", 0o555);
+}
+
+fn same(a: &Path, b: &Path) {
+    let differ = Command::new("diff").args(["-r", "--no-dereference"]).args([a, b]).output();
+    let differ = differ.unwrap();
+    assert!(differ.status.success(), "{}", String::from_utf8_lossy(&differ.stdout));
+    let listing = |root: &Path| {
+        let mut find = Command::new("find");
+        let find = find.args([".", "-printf", r"%m %y %p %l\n"]).current_dir(root);
+        let found = String::from_utf8_lossy(&find.output().unwrap().stdout).into_owned();
+        let mut lines: Vec<_> = found.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(listing(a), listing(b));
+}
+
+fn over(transport: &str) {
+    let place = Place::new();
+    make_tree(&place.path("tree"));
+    let arguments = ["quickstart", "tree", "--transport", transport, "--out", "copy", "--json"];
+    let ran = place.run(&arguments).assert(0);
+    let report = ran.json();
+    assert_eq!(report["verified"], true);
+    assert_eq!(report["data"]["files"], 104);
+    assert_eq!(report["data"]["links"], 2);
+    assert_eq!(report["transports"][0], transport);
+    let figures = report["figures"].as_array().unwrap();
+    assert_eq!(figures.len(), 6);
+    for figure in figures {
+        assert!(figure["value"].as_f64().unwrap() > 0.0, "{figure}");
+        assert!(figure["ratio"].as_f64().unwrap() > 0.0, "{figure}");
+    }
+    same(&place.path("tree"), &place.path("copy"));
+    fs::set_permissions(place.path("tree/closed"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(place.path("copy/closed"), fs::Permissions::from_mode(0o755)).unwrap();
+    place.assert_clean();
+}
+
+#[test]
+fn a_tree_over_shared_memory() {
+    over("shm");
+}
+
+#[test]
+fn a_tree_over_tcp() {
+    over("tcp");
+}
+
+#[test]
+fn made_data_a_table_and_one_file() {
+    let place = Place::new();
+    let ran = place.run(&["quickstart", "--size", "3MiB"]).assert(0);
+    for word in ["shm", "tcp", "null call, median", "cache line", "3 MiB in"] {
+        assert!(ran.out.contains(word), "`{word}` is not in {}", ran.out);
+    }
+    fs::write(place.path("file"), "some bytes").unwrap();
+    fs::write(place.path("old"), "old bytes").unwrap();
+    let arguments = ["quickstart", "file", "--transport", "shm", "--out", "old"];
+    place.run(&arguments).assert(0);
+    assert_eq!(fs::read_to_string(place.path("old")).unwrap(), "some bytes");
+    place.assert_clean();
+}
+
+#[test]
+fn the_server_is_killed_and_the_old_file_stays() {
+    for transport in ["shm", "tcp"] {
+        let place = Place::new();
+        let file = fs::File::create(place.path("large")).unwrap();
+        // Zeros without blocks: quick to make, slow enough to be interrupted.
+        file.set_len(2 << 30).unwrap();
+        fs::write(place.path("old"), "old bytes").unwrap();
+        let arguments = ["quickstart", "large", "--transport", transport, "--out", "old"];
+        let mut command = place.command(&arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // When the first piece of the file has come.
+        let parts = |path: &Path| -> Option<()> {
+            let scratch = fs::read_dir(path).ok()?.flatten().next()?.path();
+            let parts = fs::read_dir(scratch.join(format!("store-{transport}/parts"))).ok()?;
+            parts.flatten().find(|part| part.metadata().is_ok_and(|m| m.len() > 0)).map(|_| ())
+        };
+        until("a piece of the file", || parts(&place.path("tmp")));
+        let server = server_of(child.id()).expect("a server process");
+        signal(server, "KILL");
+        let status = wait(&mut child, Duration::from_secs(20));
+        let mut said = String::new();
+        std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut said).unwrap();
+        assert_eq!(status.code(), Some(3), "{said}");
+        assert!(said.contains(&format!("{server} ended")) && said.contains("try:"), "{said}");
+        assert_eq!(fs::read_to_string(place.path("old")).unwrap(), "old bytes");
+        place.assert_clean();
+    }
+}
+
+#[test]
+fn interrupted_or_killed_it_leaves_nothing() {
+    for (name, code) in [("INT", Some(130)), ("KILL", None)] {
+        let place = Place::new();
+        fs::File::create(place.path("large")).unwrap().set_len(2 << 30).unwrap();
+        let arguments = ["quickstart", "large", "--transport", "shm", "--out", "copy"];
+        let mut command = place.command(&arguments);
+        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().unwrap();
+        let server = until("a server process", || server_of(child.id()));
+        signal(child.id(), name);
+        assert_eq!(wait(&mut child, Duration::from_secs(20)).code(), code);
+        // The server goes by itself, and removes what is left.
+        let gone = || (!Path::new(&format!("/proc/{server}")).exists()).then_some(());
+        until("the end of the server", gone);
+        let empty = || fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+        until("an empty directory", empty);
+        assert!(!place.path("copy").exists());
+        if name == "INT" {
+            place.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let place = Place::new();
+    let run = |arguments: &[&str]| place.run(&[&["quickstart"], arguments].concat());
+    run(&["missing"]).assert(2).says("missing").says("try:");
+    run(&["--size", "many"]).assert(2).says("no size");
+    run(&["--transport", "pigeon"]).assert(2).says("pigeon").says("--transport shm,tcp");
+    run(&["--transport", "ofi"]).assert(6).says("not built in");
+    run(&["--size", "1000TiB"]).assert(1).says("are free").says("TMPDIR");
+    fs::write(place.path("file"), "x").unwrap();
+    fs::create_dir_all(place.path("full/x")).unwrap();
+    run(&["file", "--out", "full"]).assert(2).says("not a file");
+    run(&["full", "--out", "file"]).assert(2).says("not an empty directory");
+    run(&["file", "--size", "1"]).assert(2);
+    place.assert_clean();
+}
