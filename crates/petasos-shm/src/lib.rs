@@ -35,6 +35,9 @@ mod counters;
 mod cross;
 mod endpoint;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hello;
 mod memfd;
 mod name;
@@ -47,6 +50,8 @@ mod socket;
 mod state;
 mod sync;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use config::Config;
 pub use counters::Counters;

@@ -166,6 +166,15 @@ impl Pair {
         Self::word(&self.control, SIDE[self.side] + 8).store(0, Ordering::Release);
     }
 
+    /// Writes a word anywhere into what the two share, as somebody might who means harm.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn scribble(&self, nth: usize, word: u64) {
+        assert!(nth * 8 < self.control.len());
+        // SAFETY: within the mapping, and aligned.
+        let at = unsafe { self.control.base().add(nth * 8).cast::<AtomicU64>().as_ref() };
+        at.store(word, Ordering::Release);
+    }
+
     /// The region of ours that the other side says it is reaching into; zero for none.
     pub(crate) fn announced(&self) -> u64 {
         Self::word(&self.control, SIDE[1 - self.side] + 8).load(Ordering::SeqCst)

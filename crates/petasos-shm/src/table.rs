@@ -85,6 +85,14 @@ impl Table {
         }
     }
 
+    /// Writes a word of an entry, as an owner might who means harm.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn scribble(&self, slot: u32, nth: usize, value: u64) {
+        if let Some(word) = self.field(slot, nth) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
     /// The owner closes a region: from now on nobody begins to reach into it whom a look at the
     /// announcements, after this, does not show.
     pub(crate) fn close(&self, slot: u32) {

@@ -14,7 +14,9 @@
 use std::{
     io::{BufRead, BufReader, Write},
     os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -41,7 +43,7 @@ pub fn again(name: &str, role: &str) -> Starter {
     let program = std::env::current_exe().expect("a test binary has a path");
     let mut command = Command::new(program);
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(ROLE, role);
-    Starter { command }
+    Starter { command, copy: None }
 }
 
 /// Like [`again`], as the user `nobody`; `None`, with a word, when this process is not root and
@@ -55,11 +57,11 @@ pub fn again_as_nobody(name: &str, role: &str) -> Option<Starter> {
     let mut starter = again(name, role);
     // The build directory may be closed to others: run a copy that they can reach.
     let program = std::env::current_exe().expect("a test binary has a path");
-    let copy = std::env::temp_dir().join(format!(
-        "petasos-test-{}-{}",
-        std::process::id(),
-        name.replace(':', "_")
-    ));
+    // A copy of its own for each: one that runs cannot be written, nor removed for another.
+    static COPIES: AtomicU32 = AtomicU32::new(0);
+    let nth = COPIES.fetch_add(1, Ordering::Relaxed);
+    let id = std::process::id();
+    let copy = std::env::temp_dir().join(format!("petasos-test-{id}-{nth}"));
     std::fs::copy(program, &copy).expect("the test binary can be copied");
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(&copy, mode).expect("the copy can be opened to all");
@@ -67,6 +69,7 @@ pub fn again_as_nobody(name: &str, role: &str) -> Option<Starter> {
     command.args(starter.command.get_args()).env(ROLE, role);
     command.current_dir("/").uid(NOBODY).gid(NOBODY);
     starter.command = command;
+    starter.copy = Some(copy);
     Some(starter)
 }
 
@@ -74,6 +77,8 @@ pub fn again_as_nobody(name: &str, role: &str) -> Option<Starter> {
 #[derive(Debug)]
 pub struct Starter {
     command: Command,
+    /// The program, where it was copied for another user.
+    copy: Option<PathBuf>,
 }
 
 impl Starter {
@@ -105,7 +110,7 @@ impl Starter {
         let command = self.command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the process starts");
         let output = BufReader::new(child.stdout.take().expect("a piped output"));
-        Process { child, output }
+        Process { child, output, copy: self.copy }
     }
 }
 
@@ -114,6 +119,7 @@ impl Starter {
 pub struct Process {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
+    copy: Option<PathBuf>,
 }
 
 impl Process {
@@ -180,14 +186,8 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-        // A copy made for another user.
-        let program = std::env::temp_dir().join(format!("petasos-test-{}-", std::process::id()));
-        let prefix = program.file_name().map(|n| n.to_string_lossy().into_owned());
-        for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if prefix.as_ref().is_some_and(|p| name.starts_with(p)) {
-                let _ = std::fs::remove_file(entry.path());
-            }
+        if let Some(copy) = &self.copy {
+            let _ = std::fs::remove_file(copy);
         }
     }
 }

@@ -1,0 +1,74 @@
+//! What a peer can do that means harm: for the fuzz targets.
+
+use crate::{Shm, hello::Note, socket};
+use petasos_fabric::{Address, Incarnation, Peer};
+
+/// A valid note of each kind.
+#[must_use]
+pub fn notes() -> Vec<Vec<u8>> {
+    let greeting = crate::hello::Greeting {
+        address: Address::parse("shm://somebody").expect("an address"),
+        incarnation: Incarnation::new(7).expect("not zero"),
+        ring: 1 << 17,
+        max_packet: 16 << 10,
+        probe: 0x7fff_0000_0000,
+    };
+    let notes = [
+        Note::Hello(greeting.clone()),
+        Note::Welcome(greeting),
+        Note::Refused { again: true, text: "not now".to_owned() },
+        Note::Segment { id: 5, given: true, writable: false },
+        Note::Bell,
+    ];
+    notes.iter().map(|note| note.encode().to_vec()).collect()
+}
+
+/// Decodes a note. What was understood can be said again.
+///
+/// # Panics
+/// If it cannot.
+pub fn note(bytes: &[u8]) {
+    if let Ok(note) = Note::decode(bytes) {
+        // The text of a refusal was escaped, and is cut when it is said again.
+        if !matches!(note, Note::Refused { .. }) {
+            assert_eq!(Note::decode(&note.encode()).ok(), Some(note));
+        }
+    }
+}
+
+impl Shm {
+    /// Whether there is a pair with this peer.
+    #[must_use]
+    pub fn has_pair(&self, peer: Peer) -> bool {
+        self.channels.get(peer.index as usize).is_some_and(Option::is_some)
+    }
+
+    /// Publishes a packet of any kind in the ring to a peer.
+    pub fn post(&mut self, peer: Peer, kind: u8, bytes: &[u8]) {
+        if let Some(channel) = self.channels.get_mut(peer.index as usize).and_then(Option::as_mut)
+            && bytes.len() <= 2048
+            && !matches!(kind, 0 | 255)
+        {
+            let _ = channel.post(kind, bytes);
+        }
+    }
+
+    /// Writes a word anywhere into the memory of a pair, wherever in its first 20 KiB.
+    pub fn scribble(&mut self, peer: Peer, nth: usize, word: u64) {
+        if let Some(channel) = self.channels.get(peer.index as usize).and_then(Option::as_ref) {
+            channel.pair.scribble(nth % (20 << 7), word);
+        }
+    }
+
+    /// Writes a word of the entry of a region, as all peers see it.
+    pub fn retell(&mut self, slot: u32, nth: usize, word: u64) {
+        self.table.scribble(slot % 16, nth % 8, word);
+    }
+
+    /// Sends bytes on the socket of a pair.
+    pub fn say(&self, peer: Peer, bytes: &[u8]) {
+        if let Some(channel) = self.channels.get(peer.index as usize).and_then(Option::as_ref) {
+            let _ = socket::send(&channel.socket, bytes, &[]);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Peers that mean harm: what they do stays between them and us.
+
+use crate::{
+    Config, Shm,
+    hello::{Greeting, Note},
+    memfd, socket,
+    table::Table,
+};
+use petasos_fabric::{
+    Access, Address, Clock, Endpoint, Event, Incarnation, LostReason, Operation, Peer, Region,
+    RemoteSpan, Token,
+};
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
+use rustix::fd::AsFd;
+use smallvec::smallvec;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct End {
+    shm: Shm,
+    clock: Clock,
+    events: Vec<Event>,
+}
+
+impl End {
+    fn open(config: Config) -> End {
+        let any: Address = "shm://*".parse().unwrap();
+        let shm = Shm::open_with(&any, config).unwrap();
+        End { shm, clock: Clock::start(), events: Vec::new() }
+    }
+
+    fn new() -> End {
+        End::open(Config::default())
+    }
+
+    fn address(&self) -> Address {
+        self.shm.address().clone()
+    }
+
+    fn pass(&mut self) {
+        self.shm.progress(self.clock.now(), 64, &mut self.events);
+    }
+
+    fn up(&self) -> Option<Peer> {
+        self.events.iter().find_map(|event| match event {
+            Event::PeerUp { peer, .. } => Some(*peer),
+            _ => None,
+        })
+    }
+
+    fn lost(&self, who: Peer) -> Option<LostReason> {
+        self.events.iter().find_map(|event| match event {
+            Event::PeerLost { peer, reason } if *peer == who => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    fn messages(&self) -> usize {
+        self.events.iter().filter(|e| matches!(e, Event::Message { .. })).count()
+    }
+}
+
+fn until(what: &str, ends: &mut [&mut End], done: impl Fn(&[&mut End]) -> bool) {
+    let begin = Instant::now();
+    while !done(ends) {
+        assert!(begin.elapsed() < PATIENCE, "not in time: {what}");
+        ends.iter_mut().for_each(|end| end.pass());
+    }
+}
+
+fn join(a: &mut End, b: &mut End) -> (Peer, Peer) {
+    let ab = a.shm.resolve(&b.address(), PATIENCE).unwrap();
+    until("both up", &mut [a, b], |ends| ends.iter().all(|end| end.up().is_some()));
+    let ba = b.up().unwrap();
+    a.events.clear();
+    b.events.clear();
+    (ab, ba)
+}
+
+/// Random words all over what two share, while a third goes on: at most the one pair is lost.
+#[test]
+fn scribbling_harms_nobody_else() {
+    let (mut server, mut good) = (End::new(), End::new());
+    let (to_server, _) = join(&mut good, &mut server);
+    let mut runner = TestRunner::new(ProptestConfig::default());
+    let mut violations = 0;
+    for round in 0..60u64 {
+        let mut bad = End::new();
+        let (bad_to_server, bad_at_server) = join(&mut bad, &mut server);
+        let words = proptest::collection::vec((any::<u64>(), 0..20_000usize, 0..6u8), 400);
+        let words = words.new_tree(&mut runner).unwrap().current();
+        for (i, (word, at, style)) in words.into_iter().enumerate() {
+            let channel = bad.shm.channel(bad_to_server.index).unwrap();
+            let (at, word) = match style {
+                // The words beside the rings; headers of the first cells, likely and unlikely.
+                0 => (at % 64, word),
+                1 => (512 + at % 64 * 8, 1 << 32 | word & 0xFFFF_FFFF),
+                2 => (512 + at % 64 * 8, 1 << 32 | (1 + word % 5) << 24 | word & 0x3FF),
+                3 => (512, 1 << 32 | (1 + word % 5) << 24 | word >> 3 & 0xFF),
+                _ => (at, word),
+            };
+            channel.pair.scribble(at, word);
+            if i % 8 == 0 {
+                server.pass();
+                good.shm.inject(to_server, &[&[round as u8; 40]]).unwrap();
+                let before = server.messages();
+                until("the good one is heard", &mut [&mut server, &mut good], |ends| {
+                    ends[0].messages() > before
+                });
+            }
+        }
+        drop(bad);
+        until("the bad one is gone", &mut [&mut server], |ends| {
+            ends[0].lost(bad_at_server).is_some()
+        });
+        let reason = server.lost(bad_at_server);
+        violations += u32::from(matches!(reason, Some(LostReason::Protocol(_))));
+        server.events.clear();
+        assert_eq!(server.shm.counters().peers, 1);
+    }
+    assert!(violations > 20, "scribbling is noticed: {violations}");
+    assert_eq!(u64::from(violations), server.shm.counters().violations);
+}
+
+/// A live listener fed with garbage, cut greetings, and greetings with files that are not right.
+#[test]
+fn garbage_at_the_listener() {
+    let config = Config { handshake: Duration::from_millis(300), ..Config::default() };
+    let mut server = End::open(config);
+    let name = crate::name::Name::parse(server.address().rest()).unwrap();
+    let uid = server.shm.uid;
+    let greeting = Greeting {
+        address: "shm://somebody".parse().unwrap(),
+        incarnation: Incarnation::random(),
+        ring: 128 << 10,
+        max_packet: 16 << 10,
+        probe: 8,
+    };
+    let hello = |greeting: &Greeting| Note::Hello(greeting.clone()).encode();
+    let (table, _table) = Table::create().unwrap();
+    let sealed = |len| {
+        let (fd, _) = memfd::create("hostile", len).unwrap();
+        memfd::seal(&fd).unwrap();
+        fd
+    };
+    let (loose, _) = memfd::create("hostile", 4096 + (256 << 10)).unwrap();
+    let right = sealed(4096 + (256 << 10));
+    let (short, bell) = (sealed(4096), crate::bell::event().unwrap());
+    let files = [
+        vec![],
+        vec![table.as_fd()],
+        vec![table.as_fd(), loose.as_fd(), bell.as_fd()],
+        vec![table.as_fd(), short.as_fd(), bell.as_fd()],
+        vec![right.as_fd(), right.as_fd(), bell.as_fd()],
+        vec![bell.as_fd(), bell.as_fd(), bell.as_fd()],
+    ];
+    let answer = |server: &mut End, bytes: &[u8], fds: &[rustix::fd::BorrowedFd<'_>]| {
+        let socket = socket::dial(&name, uid).unwrap();
+        socket::send(&socket, bytes, fds).unwrap();
+        for _ in 0..10_000 {
+            server.pass();
+            if let Ok((bytes, _)) = socket::receive(&socket) {
+                return Note::decode(&bytes);
+            }
+        }
+        panic!("no answer");
+    };
+    for fds in &files {
+        let note = answer(&mut server, &hello(&greeting), fds);
+        assert!(matches!(note, Ok(Note::Refused { again: false, .. })), "{note:?} {}", fds.len());
+    }
+    let fds = [table.as_fd(), right.as_fd(), bell.as_fd()];
+    for (ring, max_packet) in
+        [(0, 16 << 10), (1 << 30, 16 << 10), (128 << 10, 17), (3000, 16 << 10)]
+    {
+        let greeting = Greeting { ring, max_packet, ..greeting.clone() };
+        let note = answer(&mut server, &hello(&greeting), &fds);
+        assert!(matches!(note, Ok(Note::Refused { .. })), "{note:?}");
+    }
+    let impostor = Greeting { address: server.address(), ..greeting.clone() };
+    assert!(matches!(answer(&mut server, &hello(&impostor), &fds), Ok(Note::Refused { .. })));
+    let mut runner = TestRunner::new(ProptestConfig::default());
+    for _ in 0..300 {
+        let noise = (proptest::collection::vec(any::<u8>(), 1..300), 0..240usize, any::<u8>());
+        let (noise, at, byte) = noise.new_tree(&mut runner).unwrap().current();
+        assert!(answer(&mut server, &noise, &[]).is_ok());
+        let mut bytes = hello(&greeting);
+        bytes[at] = byte;
+        let _ = answer(&mut server, &bytes, &fds[..2]);
+    }
+    assert_eq!(server.shm.counters().peers, 0);
+    // Those who say nothing are cut in time, and do not keep others out.
+    let silent: Vec<_> = (0..300).map(|_| socket::dial(&name, uid).unwrap()).collect();
+    let mut good = End::new();
+    join(&mut good, &mut server);
+    until("the silent ones are cut", &mut [&mut server], |ends| {
+        ends[0].shm.arrivals.is_empty() && !ends[0].shm.arrivals.more
+    });
+    drop(silent);
+}
+
+/// A peer that does not leave a region is waited for, and then cut off.
+#[test]
+fn who_stays_in_a_closing_region_is_cut_off() {
+    let config = Config { closing_grace: Duration::from_millis(100), ..Config::default() };
+    let (mut owner, mut guest) = (End::open(config), End::new());
+    let (to_owner, at_owner) = join(&mut guest, &mut owner);
+    let memory = Region::zeroed(4096);
+    let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
+    let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
+    guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
+    let mut queue = VecDeque::from([Operation::Deregister { token: Token(1), region }]);
+    owner.shm.submit(&mut queue);
+    let done = |end: &End| end.events.iter().any(|e| matches!(e, Event::Done { .. }));
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(50) {
+        owner.pass();
+        assert!(!done(&owner), "a peer is still in there");
+    }
+    until("it is cut off", &mut [&mut owner], |ends| {
+        ends[0].lost(at_owner).is_some() && done(ends[0])
+    });
+}
+
+/// Peers beyond the number that is watched ring, and are heard; nobody starves.
+#[test]
+fn more_peers_than_are_watched() {
+    let config = Config { max_watched: 12, ..Config::default() };
+    let mut server = End::open(config);
+    let mut clients: Vec<End> = (0..40).map(|_| End::new()).collect();
+    let peers: Vec<Peer> = clients.iter_mut().map(|client| join(client, &mut server).0).collect();
+    for round in 0..20 {
+        for (client, peer) in clients.iter_mut().zip(&peers) {
+            client.shm.inject(*peer, &[&[round; 9]]).unwrap();
+            client.pass();
+        }
+        until("all are heard", &mut [&mut server], |ends| ends[0].messages() == 40);
+        server.events.clear();
+    }
+    assert!(server.shm.watched.len() <= 12);
+}
+
+/// Memory of the transport goes through a mapping, which its end takes away.
+#[test]
+fn segments_are_mapped_and_let_go() {
+    let (mut owner, mut guest) = (End::new(), End::new());
+    join(&mut guest, &mut owner);
+    let memory = owner.shm.alloc(100_000).unwrap();
+    let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
+    let key = owner.shm.export(region).unwrap();
+    let remote = guest.shm.import(&key).unwrap();
+    let from = Region::from_vec(vec![5; 100_000]);
+    let spans = smallvec![RemoteSpan { offset: 0, len: 100_000 }];
+    for round in 0..3 {
+        let (local, spans) = (smallvec![from.whole()], spans.clone());
+        let level = petasos_fabric::Level::Visible;
+        let (token, event) = (Token(round), None);
+        let put = Operation::Put { token, remote, local, spans, level, event };
+        guest.shm.submit(&mut VecDeque::from([put]));
+        until("the put is done", &mut [&mut guest, &mut owner], |ends| {
+            ends[0].events.iter().any(|e| matches!(e, Event::Done { result: Ok(_), .. }))
+        });
+        guest.events.clear();
+        for _ in 0..1000 {
+            owner.pass();
+            guest.pass();
+        }
+    }
+    assert!(memory.to_vec().iter().all(|byte| *byte == 5));
+    let counters = guest.shm.counters();
+    assert!(counters.mapped_bytes >= 200_000 && counters.segments == 1, "{counters:?}");
+    let close = Operation::Deregister { token: Token(9), region };
+    owner.shm.submit(&mut VecDeque::from([close]));
+    drop(memory);
+    until("the mapping is let go", &mut [&mut owner, &mut guest], |ends| {
+        ends[1].shm.counters().segments == 0
+    });
+}
