@@ -1,1 +1,221 @@
-fn main(){}
+//! Writes the seeds: what each decoder takes, so that the fuzzer begins with more than nothing.
+//! `cargo run --example seeds`, in the folder `fuzz`.
+
+use bytes::Bytes;
+use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
+use petasos_fuzz::zoo;
+use petasos_tcp::{
+    Secret,
+    handshake::{Client, Identity, Server, Verdict},
+};
+use petasos_wire::{
+    Encoding,
+    rpc::{self, CallId, Remote, Request, Response, Status, Trace},
+    to_vec,
+};
+use std::{fs, io, path::Path};
+
+fn main() -> io::Result<()> {
+    write("address", addresses().iter().map(|text| text.as_bytes().to_vec()))?;
+    write("key", keys())?;
+    write("wire", values())?;
+    write("frame", frames())?;
+    write("handshake", handshakes())?;
+    write("packets", packets())?;
+    write("calls", calls())?;
+    write("notes", petasos_shm::fuzzing::notes())?;
+    write("pair", pairs())
+}
+
+fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    fs::create_dir_all(&folder)?;
+    for (nth, seed) in seeds.into_iter().enumerate() {
+        fs::write(folder.join(format!("{nth:02}")), seed)?;
+    }
+    Ok(())
+}
+
+fn addresses() -> [&'static str; 6] {
+    [
+        "shm://worker-3",
+        "tcp://[::1]:4040",
+        "ofi+verbs;ofi_rxm://node7:4040",
+        "self://*",
+        "shm:///run/user/1000/petasos",
+        "TCP://x y",
+    ]
+}
+
+fn keys() -> Vec<Vec<u8>> {
+    let key = |routes: Vec<(u8, Bytes)>| {
+        let parts = KeyParts {
+            owner: Address::parse("tcp://127.0.0.1:4040").expect("an address"),
+            incarnation: Incarnation::new(u64::MAX / 3).expect("not zero"),
+            len: 1 << 33,
+            access: Access::ALL,
+            routes,
+        };
+        Key::compose(&parts).as_bytes().to_vec()
+    };
+    let two_sided = (Key::ROUTE_TWO_SIDED, Bytes::from_static(&[7; 16]));
+    let by_address = (Key::ROUTE_ADDRESS, Bytes::from_static(&[8; 12]));
+    vec![key(vec![]), key(vec![two_sided.clone()]), key(vec![two_sided, by_address])]
+}
+
+/// The first byte is the target's choice: encoding, limits, type.
+fn values() -> Vec<Vec<u8>> {
+    let bulk = zoo::BulkBytes {
+        pieces: keys().into_iter().map(|key| (9, key.into())).collect(),
+        inline: Some(Bytes::from_static(b"inline")),
+        access: 3,
+    };
+    let mut seeds = Vec::new();
+    for (choice, encoding) in [(0, Encoding::Native), (1, Encoding::Xdr)] {
+        let mut add = |kind: u8, bytes: Vec<u8>| seeds.push([&[choice | kind << 2], &bytes[..]].concat());
+        add(0, to_vec(encoding, &zoo::ordered()));
+        add(1, to_vec(encoding, &zoo::tables()));
+        add(2, to_vec(encoding, &zoo::chain(60)));
+        add(3, to_vec(encoding, &bulk));
+    }
+    seeds
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let call = CallId { slot: 3, generation: 4 };
+    let mut seeds = vec![rpc::cancel(call).to_vec(), rpc::release(call).to_vec()];
+    for bits in 0..16u8 {
+        let set = |bit: u8| bits >> bit & 1 == 1;
+        let mut body = b"arguments".to_vec();
+        if set(1) {
+            body.clear();
+            Remote { len: 1 << 20, key: &keys()[1] }.encode(&mut body);
+        }
+        let request = Request {
+            one_way: set(3),
+            encoding: if set(2) { Encoding::Xdr } else { Encoding::Native },
+            checked: set(0),
+            overflow: set(1),
+            trace: set(2).then_some(Trace { trace: 5, span: 6 }),
+            provider: 1,
+            call,
+            method: 7,
+            signature: 8,
+            left_us: 9,
+        };
+        let response =
+            Response { call, status: Status::Ok, overflow: set(1), checked: set(0), window: 64 };
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        frame.extend_from_slice(&body);
+        if set(0) {
+            rpc::seal(&mut frame, request.header_len());
+        }
+        seeds.push(frame);
+        if bits < 4 {
+            let mut frame = Vec::new();
+            response.encode(&mut frame);
+            frame.extend_from_slice(&body);
+            if set(0) {
+                rpc::seal(&mut frame, response.header_len());
+            }
+            seeds.push(frame);
+        }
+    }
+    seeds
+}
+
+/// The first byte says whether there is a secret (1), whether the proof is made right (2), and
+/// which side it is (4).
+fn handshakes() -> Vec<Vec<u8>> {
+    let identity = |port: u64| Identity {
+        address: Address::parse(&format!("tcp://127.0.0.1:{port}")).expect("an address"),
+        incarnation: Incarnation::new(port).expect("not zero"),
+    };
+    let mut seeds = Vec::new();
+    let known = Secret::new([7; 32]).expect("a secret");
+    for (choice, secret) in [(0, None), (1, Some(&known))] {
+        let (mut server, challenge) = Server::begin([1; 32]);
+        let (_, hello) =
+            Client::begin(secret, [2; 32], &identity(2), &challenge).expect("a challenge");
+        server.hello(secret, &hello).expect("a hello");
+        for choice in [choice, choice | 2] {
+            seeds.push([&[choice], &hello[..]].concat());
+            for verdict in [Verdict::Welcome, Verdict::Crossed, Verdict::Refused] {
+                let verdict = server.verdict(secret, verdict, &identity(1));
+                seeds.push([&[choice | 4, 1], &verdict[..]].concat());
+            }
+            seeds.push([&[choice | 4, 0], &challenge[..], &hello[..]].concat());
+        }
+    }
+    seeds
+}
+
+/// Steps of the target: operations of the program, what is sent, and an answer of each kind.
+fn packets() -> Vec<Vec<u8>> {
+    /// Numbers in the header of each kind, a region counted as two.
+    const NUMBERS: [u8; 17] = [0, 0, 1, 2, 1, 2, 3, 1, 4, 7, 1, 5, 4, 2, 1, 1, 5];
+    let mut seeds = Vec::new();
+    for kind in 1..17u8 {
+        for status in [0, 1] {
+            let mut script = Vec::new();
+            for operation in 0..11 {
+                // Submit: which, length, not more; level or source, tag and so on.
+                script.extend([10, operation, 40, 1, 1, 0, 0, 0, 0]);
+            }
+            script.extend([7, 9, 7, 7, 14, 1]);
+            for id in 0..8 {
+                script.extend([1, kind, status * 3, 40, 0, status]);
+                let mut left = NUMBERS[usize::from(kind)];
+                // The id is one that was seen, the rest small.
+                while left > 0 {
+                    if matches!(kind, 8 | 9 | 11 | 16) && left == NUMBERS[usize::from(kind)] - 1 {
+                        script.extend([id % 5, 0]);
+                        left -= 2;
+                    } else if kind == 16 && left == 1 {
+                        script.extend([id, 5, 1]);
+                        left -= 1;
+                    } else {
+                        let first = left == NUMBERS[usize::from(kind)];
+                        script.extend([if first { 3 } else { 0 }, id]);
+                        left -= 1;
+                    }
+                }
+                script.extend([1, 14, 1, 7, 9, 7]);
+            }
+            seeds.push(script);
+        }
+    }
+    seeds
+}
+
+/// Steps of the target: for each method requests of all kinds, and calls with answers.
+fn calls() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for method in 0..6u8 {
+        let mut script = vec![9, 1];
+        for flags in [0, 8, 16, 0x60, 0x87, 24] {
+            // Flags, method, provider, id, signature, time left.
+            script.extend([1, flags, method, 0, 1, flags >> 3, 0, 200, 1]);
+            script.extend(if flags == 0x60 { vec![0, 200, 0, 1, 0] } else { vec![2, 1, 0, 0, 0, 0] });
+            script.extend([9, 3, 10, 15, 99]);
+        }
+        script.extend([7, 1, 3, 0, 7, 200, 1, 9, 3, 10]);
+        seeds.push(script);
+    }
+    for status in 0..10u8 {
+        let mut script = Vec::new();
+        for len in [10, 200] {
+            script.extend([11, 0, 250, 1, len, 0, 9, 2, 10]);
+            // Flags, id, window, status, body.
+            script.extend([5, 0, 128, 16, 0, status, 4, 1, 2, 3, 4, 9, 2, 14, 1, 0]);
+            script.extend([5, 3, 128, 16, 0, status, 0, 100, 0, 1, 0, 9, 3, 14, 1, 0]);
+        }
+        seeds.push(script);
+    }
+    seeds
+}
+
+fn pairs() -> Vec<Vec<u8>> {
+    Vec::new()
+}
