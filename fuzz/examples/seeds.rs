@@ -72,7 +72,8 @@ fn values() -> Vec<Vec<u8>> {
     };
     let mut seeds = Vec::new();
     for (choice, encoding) in [(0, Encoding::Native), (1, Encoding::Xdr)] {
-        let mut add = |kind: u8, bytes: Vec<u8>| seeds.push([&[choice | kind << 2], &bytes[..]].concat());
+        let mut add =
+            |kind: u8, bytes: Vec<u8>| seeds.push([&[choice | kind << 2], &bytes[..]].concat());
         add(0, to_vec(encoding, &zoo::ordered()));
         add(1, to_vec(encoding, &zoo::tables()));
         add(2, to_vec(encoding, &zoo::chain(60)));
@@ -197,7 +198,11 @@ fn calls() -> Vec<Vec<u8>> {
         for flags in [0, 8, 16, 0x60, 0x87, 24] {
             // Flags, method, provider, id, signature, time left.
             script.extend([1, flags, method, 0, 1, flags >> 3, 0, 200, 1]);
-            script.extend(if flags == 0x60 { vec![0, 200, 0, 1, 0] } else { vec![2, 1, 0, 0, 0, 0] });
+            script.extend(if flags == 0x60 {
+                vec![0, 200, 0, 1, 0]
+            } else {
+                vec![2, 1, 0, 0, 0, 0]
+            });
             script.extend([9, 3, 10, 15, 99]);
         }
         script.extend([7, 1, 3, 0, 7, 200, 1, 9, 3, 10]);
@@ -216,6 +221,31 @@ fn calls() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Steps of the target: all operations of the program, and one deed of the peer's in between.
 fn pairs() -> Vec<Vec<u8>> {
-    Vec::new()
+    let mut deeds: Vec<Vec<u8>> = vec![
+        // Words around the rings, a header word; packets of each kind; wishes, events.
+        vec![0, 0, 0, 0, 2, 255, 255, 255, 255, 0, 0, 0, 0],
+        vec![0, 2, 3, 1, 1, 1, 40, 0],
+        vec![2, 1, 5, 1, 2, 3, 4, 5],
+        vec![2, 5, 8, 1, 0, 0, 0, 0, 0, 0, 0],
+        vec![5, 0, 0, 0, 9, 0, 9, 0, 9],
+        vec![5, 0, 1, 1, 0],
+    ];
+    // Entries of the table, and notes.
+    deeds.extend((0..7).map(|nth| vec![6, nth & 1, nth, 1, 0, 16]));
+    deeds.extend((0..5).map(|nth| vec![7, nth, 1, 9, nth, 10, 8]));
+    deeds.extend((1..17).map(|kind| vec![3, kind, 0, 8, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6]));
+    let script = |deed: Vec<u8>| {
+        let mut script = Vec::new();
+        for operation in 0..10 {
+            // Which, length, not more, offset, which region.
+            script.extend([11, operation, 40, 1, 8, operation & 1]);
+            script.extend([8, 10, 8]);
+            script.extend(&deed);
+            script.extend([8, 10, 8]);
+        }
+        script
+    };
+    deeds.into_iter().map(script).collect()
 }

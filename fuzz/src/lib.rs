@@ -27,6 +27,10 @@ pub fn bounded<T>(limit: usize, work: impl FnOnce() -> T) -> T {
 pub fn bounded_in_all<T>(limit: usize, work: impl FnOnce() -> T) -> T {
     let mut result = None;
     let heap = allocation_counter::measure(|| result = Some(work()));
-    assert!(heap.bytes_total <= limit as u64, "{} bytes of memory, {limit} allowed", heap.bytes_total);
+    assert!(
+        heap.bytes_total <= limit as u64,
+        "{} bytes of memory, {limit} allowed",
+        heap.bytes_total
+    );
     result.expect("the work was done")
 }

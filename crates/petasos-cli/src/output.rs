@@ -107,6 +107,10 @@ fn three(value: f64) -> String {
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
+    let wrong = || format!("`{text}` is no size: write it as 4096, 64KiB or 1.5GiB");
+    if number.is_empty() {
+        return Err(wrong());
+    }
     let unit: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kib" => 1 << 10,
@@ -119,7 +123,6 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         "tb" => 1_000_000_000_000,
         other => return Err(format!("`{other}` is no unit: write B, KiB, MiB, GiB or TiB")),
     };
-    let wrong = || format!("`{text}` is no size: write it as 4096, 64KiB or 1.5GiB");
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(unit).ok_or_else(|| format!("{text} is too large"));
     }

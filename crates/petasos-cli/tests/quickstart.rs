@@ -59,7 +59,7 @@ fn over(transport: &str) {
     let ran = place.run(&arguments).assert(0);
     let report = ran.json();
     assert_eq!(report["verified"], true);
-    assert_eq!(report["data"]["files"], 104);
+    assert_eq!(report["data"]["files"], 105);
     assert_eq!(report["data"]["links"], 2);
     assert_eq!(report["transports"][0], transport);
     let figures = report["figures"].as_array().unwrap();

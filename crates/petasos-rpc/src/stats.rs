@@ -1,6 +1,8 @@
 //! Seeing inside: counters, latencies, traces.
 
+use crate::Method;
 use hdrhistogram::Histogram;
+use petasos_fabric::Address;
 use petasos_wire::rpc::Trace;
 use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
@@ -101,15 +103,21 @@ impl Stats {
 
 /// The context of a new trace, if somebody listens to traces; free otherwise.
 #[inline]
-pub(crate) fn begin_trace() -> Option<Trace> {
+pub(crate) fn begin_trace(method: &Method, peer: &Address) -> Option<Trace> {
     if !tracing::enabled!(target: "petasos::call", tracing::Level::DEBUG) {
         return None;
     }
-    Some(fresh_trace())
+    Some(fresh_trace(method, peer))
 }
 
 #[cold]
-fn fresh_trace() -> Trace {
+fn fresh_trace(method: &Method, peer: &Address) -> Trace {
     let draw = || petasos_fabric::Incarnation::random().get();
-    Trace { trace: u128::from(draw()) << 64 | u128::from(draw()), span: draw() }
+    let trace = Trace { trace: u128::from(draw()) << 64 | u128::from(draw()), span: draw() };
+    // What the target's span says of its trace and parent is found here.
+    tracing::debug!(
+        target: "petasos::call", method = method.name, %peer,
+        trace = format_args!("{:032x}", trace.trace), span = format_args!("{:016x}", trace.span),
+    );
+    trace
 }

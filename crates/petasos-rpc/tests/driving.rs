@@ -1,0 +1,192 @@
+//! The ways to drive an engine: a thread of its own, an event loop of one's own, tokio; and what
+//! can be seen inside.
+
+mod common;
+
+use common::{engine, engine_with, run, settle};
+use petasos_fabric::{Address, Endpoint};
+use petasos_rpc::{
+    CallError, CallOptions, Context, Engine, EngineConfig, EngineThread, Idle, Method, ThreadError,
+    serve,
+};
+use petasos_wire::Wire;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    sync::{Arc, Mutex},
+    task::{Context as PollContext, Poll, Waker},
+    time::Duration,
+};
+
+const DOUBLE: Method = Method::typed("Double::double", u64::SHAPE, u64::SHAPE);
+
+fn endpoint() -> Box<dyn Endpoint> {
+    let any: Address = "self://*".parse().unwrap();
+    Box::new(petasos_self::Local::open(&any).unwrap())
+}
+
+/// A server with a thread of its own.
+fn server() -> EngineThread {
+    EngineThread::start(endpoint(), EngineConfig::default(), |engine| {
+        engine.register(DOUBLE, 0, serve(|_: Context, n: u64| async move { 2 * n }));
+    })
+    .unwrap()
+}
+
+fn double(engine: &Engine, at: &Address, n: u64) -> impl Future<Output = Result<u64, CallError>> {
+    engine.target(at).call(DOUBLE, &CallOptions::default(), &n)
+}
+
+#[test]
+fn many_threads_call_through_one_engine() {
+    let server = server();
+    let client = EngineThread::start(endpoint(), EngineConfig::default(), |_| ()).unwrap();
+    std::thread::scope(|threads| {
+        for thread in 0..4u64 {
+            let (handle, at) = (client.handle().clone(), server.handle().address().clone());
+            threads.spawn(move || {
+                for n in 0..200 {
+                    let (n, at) = (1000 * thread + n, at.clone());
+                    let call = handle
+                        .run(move |engine| async move { double(&engine, &at, n).await.unwrap() });
+                    assert_eq!(call.wait(), Ok(2 * n));
+                }
+            });
+        }
+    });
+    let handle = client.handle().clone();
+    drop(client);
+    assert_eq!(handle.run(|_| async { 1 }).wait(), Err(ThreadError::Gone));
+}
+
+#[test]
+fn each_way_to_be_idle() {
+    let server = server();
+    for idle in [Idle::Spin, Idle::Adaptive(Duration::from_micros(20)), Idle::Sleep] {
+        let mut config = EngineConfig::default();
+        config.idle = idle;
+        let client = Engine::new(endpoint(), config);
+        for n in 0..200 {
+            let call = double(&client, server.handle().address(), n);
+            assert_eq!(client.block_on(call).unwrap(), 2 * n, "{idle:?}");
+        }
+    }
+}
+
+#[test]
+fn an_event_loop_of_ones_own() {
+    let server = server();
+    let client = engine();
+    let fd = client.fd().expect("a descriptor to sleep on");
+    let mut context = PollContext::from_waker(Waker::noop());
+    for n in 0..200 {
+        let mut call = std::pin::pin!(double(&client, server.handle().address(), n));
+        loop {
+            let busy = client.turn();
+            if let Poll::Ready(result) = call.as_mut().poll(&mut context) {
+                assert_eq!(result.unwrap(), 2 * n);
+                break;
+            }
+            if busy {
+                continue;
+            }
+            if let Some(longest) = client.arm() {
+                let longest = Timespec::try_from(longest.min(Duration::from_secs(5))).unwrap();
+                poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&longest)).unwrap();
+                client.awake();
+            }
+        }
+    }
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn within_tokio() {
+    let server = server();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = engine();
+        for n in 0..100 {
+            let call = double(&client, server.handle().address(), n);
+            let result = petasos_rpc::tokio::drive(&client, call).await.unwrap();
+            assert_eq!(result.unwrap(), 2 * n);
+        }
+        // A future of tokio's own is waited for, too.
+        let sleep = tokio::time::sleep(Duration::from_millis(5));
+        petasos_rpc::tokio::drive(&client, sleep).await.unwrap();
+    });
+}
+
+#[test]
+fn latencies_and_counters() {
+    let measured = || {
+        let mut config = EngineConfig::default();
+        config.measure = true;
+        engine_with(config)
+    };
+    let (client, server) = (measured(), measured());
+    server.register(DOUBLE, 0, serve(|_: Context, n: u64| async move { 2 * n }));
+    for n in 0..50 {
+        run(&[&client, &server], double(&client, server.address(), n)).unwrap();
+    }
+    settle(&[&client, &server]);
+    for stats in [client.stats(), server.stats()] {
+        let methods = stats.methods();
+        assert_eq!((methods.len(), methods[0].method, methods[0].count), (1, DOUBLE.name, 50));
+        assert!(methods[0].p50_ns > 0 && methods[0].p50_ns <= methods[0].max_ns);
+    }
+    assert_eq!((client.stats().calls_made, server.stats().calls_served), (50, 50));
+}
+
+/// A subscriber that writes down the names and fields of what it sees.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn note(&self, target: &str, record: impl FnOnce(&mut dyn tracing::field::Visit)) {
+        struct Fields(String);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0 += &format!(" {field}={value:?}");
+            }
+        }
+        let mut fields = Fields(target.to_owned());
+        record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("petasos::")
+    }
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        self.note(span.metadata().target(), |visit| span.record(visit));
+        tracing::span::Id::from_u64(1)
+    }
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.note(event.metadata().target(), |visit| event.record(visit));
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn traces_cross_to_the_target() {
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), || {
+        let (client, server) = (engine(), engine());
+        server.register(DOUBLE, 0, serve(|_: Context, n: u64| async move { 2 * n }));
+        run(&[&client, &server], double(&client, server.address(), 1)).unwrap();
+    });
+    let log = log.0.lock().unwrap();
+    let of = |target: &str| log.iter().find(|line| line.starts_with(target)).cloned();
+    let (made, served) = (of("petasos::call").unwrap(), of("petasos::serve").unwrap());
+    let id = |line: &str, name: &str| {
+        let from = line.find(name).unwrap() + name.len();
+        line[from..].split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(id(&made, " trace="), id(&served, " trace="), "{made} | {served}");
+    assert_eq!(id(&made, " span="), id(&served, " parent="), "{made} | {served}");
+}
