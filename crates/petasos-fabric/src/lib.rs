@@ -55,4 +55,4 @@ pub use operation::{
     AtomicOp, AtomicType, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
 };
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
-pub use time::{Clock, Time};
+pub use time::{Clock, Patience, Time};

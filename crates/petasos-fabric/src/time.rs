@@ -32,6 +32,57 @@ impl Time {
     }
 }
 
+/// How long somebody waits for a peer to answer.
+///
+/// Counted from when the clock is first seen to move after it was asked for: a program that
+/// computes between a request and its next pass, and a driver that hands out the time of before,
+/// take nothing from the peer's time.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    longest: Duration,
+    /// Asked for, and not counting yet.
+    asked: Option<Duration>,
+    seen: Option<Time>,
+    end: Time,
+}
+
+impl Patience {
+    /// `duration` from now on.
+    #[must_use]
+    pub fn new(duration: Duration) -> Patience {
+        Patience { longest: duration, asked: Some(duration), seen: None, end: Time::ZERO }
+    }
+
+    /// Somebody else asks: it ends `duration` from now on, or later if it already does.
+    pub fn renew(&mut self, duration: Duration) {
+        self.longest = self.longest.max(duration);
+        self.asked = self.asked.max(Some(duration));
+        self.seen = None;
+    }
+
+    /// The longest that anybody asked for.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// Looks: whether it is over at `now`.
+    pub fn is_over(&mut self, now: Time) -> bool {
+        let Some(asked) = self.asked else { return now >= self.end };
+        if *self.seen.get_or_insert(now) < now {
+            self.end = self.end.max(now.after(asked));
+            self.asked = None;
+        }
+        false
+    }
+
+    /// When to look, if nothing happens before.
+    #[must_use]
+    pub fn end(&self) -> Time {
+        if self.asked.is_some() { Time::ZERO } else { self.end }
+    }
+}
+
 /// The monotonic clock of this machine, counted from when the value was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -55,5 +106,33 @@ impl Clock {
 impl Default for Clock {
     fn default() -> Clock {
         Clock::start()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn patience_counts_from_when_the_clock_moves() {
+        let mut patience = Patience::new(SECOND);
+        // What the driver knew before a long computation, and what it reads after.
+        assert!(!patience.is_over(Time(1)));
+        let late = Time(5_000_000_000);
+        assert_eq!(patience.end(), Time::ZERO);
+        assert!(!patience.is_over(late));
+        assert_eq!(patience.end(), late.after(SECOND));
+        patience.renew(2 * SECOND);
+        assert!(!patience.is_over(late));
+        assert!(!patience.is_over(late.after(SECOND)));
+        // The shorter wish of another takes nothing away.
+        patience.renew(SECOND / 2);
+        assert!(!patience.is_over(late.after(SECOND)));
+        assert!(!patience.is_over(late.after(2 * SECOND)));
+        assert!(!patience.is_over(late.after(SECOND * 5 / 2)));
+        assert!(patience.is_over(late.after(3 * SECOND)));
+        assert_eq!(patience.longest(), 2 * SECOND);
     }
 }

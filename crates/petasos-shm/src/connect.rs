@@ -21,7 +21,7 @@ use crate::{
     state::{SCHEME, Source, watch},
     table::Table,
 };
-use petasos_fabric::{Address, LostReason, Peer, PeerState, Time};
+use petasos_fabric::{Address, LostReason, Patience, Peer, PeerState, Time};
 use rustix::{
     event::epoll,
     fd::{AsFd, OwnedFd},
@@ -40,9 +40,7 @@ pub(crate) struct Attempt {
     pub(crate) peer: Peer,
     name: Name,
     address: Address,
-    pub(crate) patience: Duration,
-    /// Unknown until the first `progress`.
-    pub(crate) deadline: Option<Time>,
+    pub(crate) patience: Patience,
     next: Time,
     delay: Duration,
     waiting: Option<Greeted>,
@@ -93,19 +91,12 @@ impl Arrivals {
 }
 
 impl Attempt {
-    pub(crate) fn new(
-        peer: Peer,
-        address: Address,
-        name: Name,
-        patience: Duration,
-        now: Option<Time>,
-    ) -> Attempt {
+    pub(crate) fn new(peer: Peer, address: Address, name: Name, patience: Duration) -> Attempt {
         Attempt {
             peer,
             name,
             address,
-            patience,
-            deadline: now.map(|now| now.after(patience)),
+            patience: Patience::new(patience),
             next: Time::ZERO,
             delay: FIRST_RETRY,
             waiting: None,
@@ -115,8 +106,8 @@ impl Attempt {
 
     /// When it must be looked at, if nothing happens.
     pub(crate) fn due(&self) -> Time {
-        let deadline = self.deadline.unwrap_or(Time::ZERO);
-        if self.waiting.is_some() { deadline } else { deadline.min(self.next) }
+        let end = self.patience.end();
+        if self.waiting.is_some() { end } else { end.min(self.next) }
     }
 
     fn again(&mut self, now: Time, reason: String) {
@@ -150,7 +141,6 @@ impl Shm {
         let mut i = 0;
         while i < self.attempts.len() {
             let attempt = &mut self.attempts[i];
-            let deadline = *attempt.deadline.get_or_insert_with(|| now.after(attempt.patience));
             let peer = attempt.peer;
             if attempt.waiting.is_none() && now >= attempt.next {
                 worked = true;
@@ -171,9 +161,10 @@ impl Shm {
                 let last = self.attempts.len() - 1;
                 self.attempts.swap(i, last);
             }
-            let attempt = &self.attempts[i];
-            if now >= deadline {
-                let reason = LostReason::Unreachable(attempt.patience, attempt.reason.clone());
+            let attempt = &mut self.attempts[i];
+            if attempt.patience.is_over(now) {
+                let patience = attempt.patience.longest();
+                let reason = LostReason::Unreachable(patience, attempt.reason.clone());
                 self.lose(peer.index, reason);
                 worked = true;
             } else {
@@ -199,7 +190,11 @@ impl Shm {
         let (fd, pair) = Pair::create(self.config.ring, max).map_err(Err)?;
         let bell = bell::event().map_err(Err)?;
         let fds = [self.table_fd.as_fd(), fd.as_fd(), bell.as_fd()];
-        socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds).map_err(Err)?;
+        match socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds) {
+            // Closed already: why may be there to read.
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+            Err(error) => return Err(Err(error)),
+        }
         watch(&self.epoll, &socket, Source::Attempt, attempt.peer, false).map_err(Err)?;
         Ok(Greeted { socket, pair, bell, who })
     }
@@ -445,7 +440,7 @@ impl Shm {
             watched: false,
             unrung: false,
             held: false,
-            touched: self.now(),
+            touched: self.now,
             ending: None,
             mapped: Vec::new(),
             wanted: Vec::new(),

@@ -50,20 +50,17 @@ impl Endpoint for Shm {
             Err(reason) => return Err(ResolveError::Malformed { address, reason }),
         };
         if let Some(peer) = self.engine.find_peer(&address) {
-            let now = self.now;
             if let Some(channel) = self.channel(peer.index) {
                 channel.uninvited = false;
             }
             if let Some(attempt) = self.attempts.iter_mut().find(|a| a.peer == peer) {
-                attempt.patience = attempt.patience.max(patience);
-                let deadline = now.map(|now| now.after(patience));
-                attempt.deadline = attempt.deadline.max(deadline).filter(|_| now.is_some());
+                attempt.patience.renew(patience);
             }
             return Ok(peer);
         }
         let peer = self.engine.add_peer(&address)?;
         if !self.engine.is_self(peer) {
-            self.attempts.push(Attempt::new(peer, address, name, patience, self.now));
+            self.attempts.push(Attempt::new(peer, address, name, patience));
             // Soon: not only after so many passes.
             self.idle = u32::MAX / 2;
         }
@@ -137,7 +134,7 @@ impl Endpoint for Shm {
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
-        self.now = Some(now);
+        self.now = now;
         let budget = budget.max(1);
         let (begin, end) = (events.len(), events.len() + budget);
         let mut worked = false;
@@ -328,14 +325,14 @@ impl Shm {
             return self.complete(token, None, Err(OpErrorKind::UnknownRegion));
         };
         self.table.close(region.index);
-        let since = self.now();
+        let since = self.now;
         self.closing.push(Closing { token, region, tag, since });
         self.close_regions();
     }
 
     /// Lets go of the regions into which nobody reaches any more. True if there was one.
     fn close_regions(&mut self) -> bool {
-        let now = self.now();
+        let now = self.now;
         let mut closed = false;
         for closing in std::mem::take(&mut self.closing) {
             let reached = self.channels.iter().flatten().filter(|channel| {

@@ -77,7 +77,7 @@ impl Shm {
 
     fn receive_some(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
         self.idle = 0;
-        let now = self.now();
+        let now = self.now;
         for _ in 0..PER_PEER {
             // What the engine has to say came before this.
             if self.engine.has_events() {

@@ -165,7 +165,12 @@ pub(crate) fn receive(fd: impl AsFd) -> Result<(SmallVec<[u8; 256]>, Fds), Errno
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let mut buffers = [IoSliceMut::new(&mut bytes)];
-    let len = recvmsg(fd, &mut buffers, &mut ancillary, flags)?.bytes;
+    let len = match recvmsg(&fd, &mut buffers, &mut ancillary, flags) {
+        // Somebody who closes with something unread resets us first, and once; what was said
+        // before, a refusal above all, comes after.
+        Err(Errno::CONNRESET) => recvmsg(&fd, &mut buffers, &mut ancillary, flags)?.bytes,
+        received => received?.bytes,
+    };
     let mut fds = Fds::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(all) = message {

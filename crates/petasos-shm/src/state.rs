@@ -77,7 +77,7 @@ pub struct Shm {
     pub(crate) closing: Vec<Closing>,
     pub(crate) ready: VecDeque<Event>,
 
-    pub(crate) now: Option<Time>,
+    pub(crate) now: Time,
     pub(crate) armed: bool,
     pub(crate) idle: u32,
     pub(crate) passes: u32,
@@ -203,7 +203,7 @@ impl Shm {
             tags: 0,
             closing: Vec::new(),
             ready: VecDeque::new(),
-            now: None,
+            now: Time::ZERO,
             armed: false,
             idle: 0,
             passes: 0,
@@ -221,10 +221,6 @@ impl Shm {
             leases: self.pool.lent(),
             ..self.counters
         }
-    }
-
-    pub(crate) fn now(&self) -> Time {
-        self.now.unwrap_or(Time::ZERO)
     }
 
     pub(crate) fn channel(&mut self, index: u32) -> Option<&mut Channel> {

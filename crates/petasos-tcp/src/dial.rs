@@ -7,7 +7,7 @@ use crate::{
     handshake::{CHALLENGE_LEN, Client, HandshakeError, Identity, VERDICT_LEN, Verdict},
     strangers::{Part, receive_part, send_whole},
 };
-use petasos_fabric::{Address, Time};
+use petasos_fabric::{Address, Patience, Time};
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
@@ -30,8 +30,7 @@ const CROSSED_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Dial {
     address: Address,
     /// How long it may take in all; raised when somebody asks again.
-    pub(crate) patience: Duration,
-    pub(crate) deadline: Time,
+    pub(crate) patience: Patience,
     stage: Stage,
     pause: Duration,
     /// What went wrong last.
@@ -86,8 +85,7 @@ impl Dial {
     pub(crate) fn new(address: Address, patience: Duration, now: Time) -> Dial {
         Dial {
             address,
-            patience,
-            deadline: now.after(patience),
+            patience: Patience::new(patience),
             stage: Stage::Waiting(now),
             pause: FIRST_PAUSE,
             why: "it does not answer".to_owned(),
@@ -109,10 +107,10 @@ impl Dial {
         match &self.stage {
             Stage::Waiting(until) => *until,
             Stage::LookingUp(_) => now.after(Duration::from_millis(1)),
-            Stage::Connecting(_) => self.deadline,
+            Stage::Connecting(_) => Time::NEVER,
             Stage::Challenge { until, .. } | Stage::Verdict { until, .. } => *until,
         }
-        .min(self.deadline)
+        .min(self.patience.end())
     }
 
     /// Moves on as far as it goes without waiting.

@@ -318,8 +318,8 @@ impl TcpEndpoint {
                 return false;
             }
         }
-        if now >= dial.deadline {
-            let reason = LostReason::Unreachable(dial.patience, dial.why.clone());
+        if dial.patience.is_over(now) {
+            let reason = LostReason::Unreachable(dial.patience.longest(), dial.why.clone());
             self.lose(peer, reason);
             return false;
         }
@@ -552,8 +552,7 @@ impl Endpoint for TcpEndpoint {
             if let Some(link) = self.link(peer) {
                 link.asked = true;
                 if let Way::Dial(dial) = &mut link.way {
-                    dial.deadline = dial.deadline.max(now.after(patience));
-                    dial.patience = dial.patience.max(patience);
+                    dial.patience.renew(patience);
                 }
             }
             return Ok(peer);
@@ -606,14 +605,6 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
-        if self.now == Time::ZERO {
-            // Patience given before the first pass counts from it.
-            for peer in self.dialing.clone() {
-                if let Some(Link { way: Way::Dial(dial), .. }) = self.link(peer) {
-                    dial.deadline = now.after(dial.patience);
-                }
-            }
-        }
         self.now = now;
         let before = events.len();
         let limit = before.saturating_add(budget);
