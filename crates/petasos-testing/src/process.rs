@@ -12,7 +12,7 @@
 //! ```
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, ErrorKind, Write},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
@@ -108,7 +108,19 @@ impl Starter {
     #[must_use]
     pub fn start(mut self) -> Process {
         let command = self.command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the process starts");
+        let end = Instant::now() + Duration::from_secs(5);
+        let mut child = loop {
+            match command.spawn() {
+                // The copy is still open for writing in a process that another test is about to
+                // start, which inherited that and closes it when its own program begins.
+                Err(error)
+                    if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < end =>
+                {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                started => break started.expect("the process starts"),
+            }
+        };
         let output = BufReader::new(child.stdout.take().expect("a piped output"));
         Process { child, output, copy: self.copy }
     }
