@@ -4,31 +4,30 @@
 use std::fs;
 use std::ops::{Deref, DerefMut};
 
-use rustix::param::page_size;
+use petasos::fabric::{Exclusive, Region};
 
 use super::LimitError;
 
 /// The last-level cache where the system does not tell its size.
 const USUAL_CACHE: usize = 32 << 20;
 
-/// Bytes that begin at a page, each page of them touched.
+/// Bytes that begin at a page, each page of them touched: the same kind of memory, huge pages where
+/// there are any, as the transports are measured with.
 #[derive(Debug)]
-pub(super) struct Buffer {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
+pub(super) struct Buffer(Exclusive);
 
 impl Buffer {
     /// A buffer that holds nothing anybody would send.
     pub(super) fn blank(len: usize) -> Result<Self, LimitError> {
-        let mut bytes = Vec::new();
-        let all = len.checked_add(page_size()).ok_or(LimitError::OutOfMemory { bytes: len })?;
-        bytes.try_reserve_exact(all).map_err(|_| LimitError::OutOfMemory { bytes: len })?;
+        // Asked first: a region is not given up politely.
+        Vec::<u8>::new()
+            .try_reserve_exact(len)
+            .map_err(|_| LimitError::OutOfMemory { bytes: len })?;
+        let memory = Region::zeroed(len).into_exclusive();
+        let mut bytes = memory.map_err(|_| LimitError::OutOfMemory { bytes: len })?;
         // Not zero: pages of zeros may stay one shared page until they are written.
-        bytes.resize(all, 0xff);
-        let start = bytes.as_ptr().align_offset(page_size());
-        Ok(Self { bytes, start, len })
+        bytes.fill(0xff);
+        Ok(Self(bytes))
     }
 
     /// A buffer that [`check`](Self::check) recognises.
@@ -59,13 +58,13 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
+        &self.0
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
+        &mut self.0
     }
 }
 
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn buffers_are_aligned_and_checked() {
         let mut buffer = Buffer::pattern(10_000).unwrap();
-        assert_eq!(buffer.as_ptr() as usize % page_size(), 0);
+        assert_eq!(buffer.as_ptr() as usize % rustix::param::page_size(), 0);
         assert_eq!(buffer.len(), 10_000);
         buffer.check("test", 10_000).unwrap();
         buffer[9_999] ^= 1;

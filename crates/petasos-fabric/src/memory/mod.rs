@@ -9,6 +9,7 @@
 
 mod atomic;
 mod copy;
+mod pages;
 mod region;
 mod slice;
 

@@ -1,6 +1,9 @@
 //! A stretch of memory with a count of who holds it.
 
-use super::{Slice, copy_opaque};
+use super::{
+    Slice, copy_opaque,
+    pages::{LARGE, Pages},
+};
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     any::Any,
@@ -30,6 +33,8 @@ struct Inner {
 enum Backing {
     /// Allocated here, page-aligned.
     Heap(Layout),
+    /// The same, from the system.
+    Pages(#[expect(dead_code, reason = "dropped with the region")] Pages),
     /// The parts of a `Vec<u8>`: its capacity.
     Vec(usize),
     /// Somebody else's, kept alive by this value.
@@ -44,16 +49,22 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 /// Page size assumed for alignment; larger pages only make it less than ideal.
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 impl Region {
-    /// `len` bytes of zeroes, aligned to a page.
+    /// `len` bytes of zeroes, aligned to a page. Much of it comes in huge pages, where the system
+    /// has them, and costs nothing before it is touched.
     ///
     /// # Panics
     /// If `len` is larger than `isize::MAX`. Aborts when there is no memory, as `Vec` does.
     #[must_use]
     pub fn zeroed(len: usize) -> Region {
         let layout = Layout::from_size_align(len.max(1), PAGE).expect("a length that can exist");
+        if len >= LARGE {
+            let Some(pages) = Pages::map(len) else { handle_alloc_error(layout) };
+            let (base, backing) = (pages.base(), Backing::Pages(pages));
+            return Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }));
+        }
         // SAFETY: the layout's size is not zero.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
@@ -213,7 +224,7 @@ impl Drop for Inner {
             Backing::Vec(capacity) => unsafe {
                 drop(Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity));
             },
-            Backing::Foreign(_) => {}
+            Backing::Pages(_) | Backing::Foreign(_) => {}
         }
     }
 }
