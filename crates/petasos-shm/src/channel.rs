@@ -81,6 +81,8 @@ pub(crate) struct Channel {
 
     /// A packet of the engine's for which there was no room.
     pub(crate) stuck: Option<Packet>,
+    /// There was no room for a packet of this transport's own.
+    pub(crate) unposted: bool,
     /// The engine gave it to us to be served.
     pub(crate) served: bool,
     /// Its ring is looked at without being rung for.
@@ -121,7 +123,9 @@ pub(crate) struct Want {
 impl Channel {
     /// Sends a short packet of this transport's own. False if there is no room.
     pub(crate) fn post(&mut self, kind: u8, bytes: &[u8]) -> Result<bool, RingError> {
-        self.pair.send(kind, &[bytes], bytes.len())
+        let sent = self.pair.send(kind, &[bytes], bytes.len());
+        self.unposted = sent == Ok(false);
+        sent
     }
 
     /// Writes a packet of the engine's into the ring. False if there is no room.

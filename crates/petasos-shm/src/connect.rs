@@ -436,6 +436,7 @@ impl Shm {
             cross_memory,
             uninvited,
             stuck: None,
+            unposted: false,
             served: false,
             watched: false,
             unrung: false,

@@ -314,7 +314,14 @@ impl Shm {
                 return false;
             }
             let Some(channel) = self.channel(index) else { continue };
-            channel.pair.starve();
+            if std::mem::take(&mut channel.unposted) {
+                channel.pair.starve();
+                fence(Ordering::SeqCst);
+                if channel.pair.has_room() != Ok(false) {
+                    return false;
+                }
+                channel.unposted = true;
+            }
         }
         true
     }

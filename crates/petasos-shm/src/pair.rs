@@ -19,7 +19,7 @@
 
 use crate::{
     memfd::{self, Mapping, Unfit},
-    ring::{Consumer, Incoming, Producer, Report, RingError, Shared, Slot},
+    ring::{Consumer, Flag, Incoming, Producer, Report, RingError, Shared, Slot},
     sync::{AtomicU64, Ordering, fence},
 };
 use rustix::{fd::OwnedFd, io::Errno};
@@ -118,13 +118,12 @@ impl Pair {
     /// A fence, or luck, must have made the message visible before.
     #[inline]
     pub(crate) fn take_sleeper(&self) -> bool {
-        let word = Self::word(&self.control, RECEIVER[self.side] + 8);
-        word.load(Ordering::Relaxed) != 0 && word.swap(0, Ordering::SeqCst) != 0
+        Flag(Self::word(&self.control, RECEIVER[self.side] + 8)).take()
     }
 
     /// Says that this side waits for room. Look again after a fence.
     pub(crate) fn starve(&self) {
-        Self::word(&self.control, SIDE[self.side]).store(1, Ordering::SeqCst);
+        Flag(Self::word(&self.control, SIDE[self.side])).raise();
     }
 
     // Receiving.
@@ -143,15 +142,14 @@ impl Pair {
             return false;
         }
         fence(Ordering::SeqCst);
-        let starved = Self::word(&self.control, SIDE[1 - self.side]);
-        starved.load(Ordering::Relaxed) != 0 && starved.swap(0, Ordering::SeqCst) != 0
+        Flag(Self::word(&self.control, SIDE[1 - self.side])).take()
     }
 
     /// Says whether this side must be rung when something comes. After `true`, fence and look.
     #[inline]
     pub(crate) fn set_asleep(&self, asleep: bool) {
-        let word = Self::word(&self.control, RECEIVER[1 - self.side] + 8);
-        word.store(asleep.into(), Ordering::Relaxed);
+        let flag = Flag(Self::word(&self.control, RECEIVER[1 - self.side] + 8));
+        if asleep { flag.raise() } else { flag.lower() }
     }
 
     // Reaching into each other's memory.

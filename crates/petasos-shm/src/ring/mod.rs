@@ -22,12 +22,14 @@
 //! or kind in one of the right lap is a [`RingError`].
 
 mod consumer;
+mod flag;
 mod memory;
 mod producer;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use consumer::{Consumer, Incoming};
+pub(crate) use flag::Flag;
 #[cfg(test)]
 pub(crate) use memory::Heap;
 pub(crate) use memory::{Memory, Shared};

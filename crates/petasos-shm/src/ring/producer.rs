@@ -102,7 +102,7 @@ impl<M: Memory> Producer<M> {
     }
 
     /// Whether all that was sent is known to have been consumed.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn head(&self) -> u64 {
         self.head
     }

@@ -211,4 +211,31 @@ mod interleavings {
             sender.join().unwrap();
         });
     }
+
+    /// Whoever falls asleep while something is published either sees it or is rung.
+    #[test]
+    fn nobody_sleeps_through_a_message() {
+        use crate::sync::{Ordering, fence};
+        loom::model(|| {
+            let memory = Heap::new(8 * WORDS);
+            let [consumed, asleep, rung] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+            let mut producer = Producer::new(memory.clone());
+            let mut consumer = Consumer::new(memory, max_packet(8));
+            let theirs = (consumed, asleep.clone(), rung.clone());
+            let sender = thread::spawn(move || {
+                let (consumed, asleep, rung) = theirs;
+                let report = Report { consumed: &consumed };
+                assert_eq!(producer.send(report, 1, &[&[5]], 1), Ok(true));
+                fence(Ordering::SeqCst);
+                if Flag(&asleep).take() {
+                    rung.store(1, Ordering::Relaxed);
+                }
+            });
+            Flag(&asleep).raise();
+            fence(Ordering::SeqCst);
+            let seen = consumer.peek().unwrap().is_some();
+            sender.join().unwrap();
+            assert!(seen || rung.load(Ordering::Relaxed) == 1);
+        });
+    }
 }
