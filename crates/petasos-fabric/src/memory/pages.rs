@@ -9,6 +9,9 @@ use std::ptr::NonNull;
 /// Memory from so many bytes on is had this way.
 pub(super) const LARGE: usize = 1 << 20;
 
+/// Page size assumed for alignment; larger pages only make it less than ideal.
+pub(super) const PAGE: usize = 4096;
+
 /// A huge page of the common machines; with others it is only the alignment.
 const HUGE: usize = 2 << 20;
 
@@ -28,7 +31,7 @@ impl Pages {
     pub(super) fn map(len: usize) -> Option<Pages> {
         // Enough that an aligned part of the length lies within, wherever it comes to lie.
         let align = if len >= HUGE { HUGE } else { 0 };
-        let all = len.checked_next_multiple_of(super::region::PAGE)?.checked_add(align)?;
+        let all = len.checked_next_multiple_of(PAGE)?.checked_add(align)?;
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, at a place that the system chooses.
@@ -38,7 +41,7 @@ impl Pages {
         }
         let mut pages = Pages { base: NonNull::new(at.cast())?, len: all };
         if align > 0 {
-            pages.trim(len.next_multiple_of(super::region::PAGE));
+            pages.trim(len.next_multiple_of(PAGE));
             // SAFETY: our own mapping; the advice changes no contents. Where it is not taken, the
             // pages are small.
             unsafe { libc::madvise(pages.base.as_ptr().cast(), pages.len, libc::MADV_HUGEPAGE) };

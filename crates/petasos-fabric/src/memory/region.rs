@@ -2,7 +2,7 @@
 
 use super::{
     Slice, copy_opaque,
-    pages::{LARGE, Pages},
+    pages::{LARGE, PAGE, Pages},
 };
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -47,9 +47,6 @@ enum Backing {
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
-
-/// Page size assumed for alignment; larger pages only make it less than ideal.
-pub(super) const PAGE: usize = 4096;
 
 impl Region {
     /// `len` bytes of zeroes, aligned to a page. Much of it comes in huge pages, where the system
