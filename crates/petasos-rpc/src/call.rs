@@ -474,7 +474,8 @@ impl Inner {
         let (method, provider) = (slot.method, slot.provider);
         let (abandoned, started) = (slot.abandoned, slot.started);
         let wanted = slot.outcome.is_none() && !abandoned;
-        if response.overflow && wanted {
+        let fetching = response.overflow && wanted;
+        if fetching {
             drop(calls);
             self.fetch_result(peer, id, method, body);
         } else {
@@ -501,6 +502,16 @@ impl Inner {
         }
         if let Some(record) = self.peers.borrow_mut().get(peer) {
             record.window = u32::from(response.window.max(1));
+        }
+        // What is being fetched counts with the target until it is released.
+        if !fetching {
+            self.return_credit(peer);
+        }
+    }
+
+    /// The peer has done with a call of ours: the next one may go.
+    pub(crate) fn return_credit(self: &Rc<Self>, peer: Peer) {
+        if let Some(record) = self.peers.borrow_mut().get(peer) {
             record.outstanding = record.outstanding.saturating_sub(1);
             if record.waiting.is_empty() {
                 return;

@@ -215,8 +215,8 @@ impl Inner {
     fn admit(&self, peer: Peer) -> bool {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else { return false };
-        // Answers that the peer does not read count as well.
-        let used = record.serving as usize + record.parked.len();
+        // Answers that the peer does not read and results that it does not fetch count as well.
+        let used = record.serving as usize + record.parked.len() + record.lent.len();
         let limit = usize::from(self.config.calls_per_peer);
         if used >= limit || self.served.borrow().len() >= self.config.calls_in_all {
             return false;
@@ -297,8 +297,13 @@ impl Inner {
             Ok((region, key)) => {
                 let mut remote = Vec::new();
                 Remote { len, key: key.as_bytes() }.encode(&mut remote);
-                if let Some(record) = self.peers.borrow_mut().get(answer.peer) {
-                    record.lent.insert(answer.call, region);
+                let unreachable = match self.peers.borrow_mut().get(answer.peer) {
+                    // A caller who uses the same slot twice has lost the first result.
+                    Some(record) => record.lent.insert(answer.call, region),
+                    None => Some(region),
+                };
+                if let Some(region) = unreachable {
+                    self.deregister_later(region);
                 }
                 response.overflow = true;
                 self.respond(answer.peer, &response, &remote);

@@ -69,6 +69,7 @@ impl Inner {
         self.tasks.spawn(Box::pin(async move {
             let fetched = inner.fetch(&body).await;
             inner.send_frame(peer, &[&rpc::release(id)]);
+            inner.return_credit(peer);
             let outcome = fetched.map_err(|error| {
                 let (peer, method) = (inner.address_of(peer), method.name);
                 match error {
