@@ -215,8 +215,9 @@ impl Inner {
     fn admit(&self, peer: Peer) -> bool {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else { return false };
-        // Answers that the peer does not read and results that it does not fetch count as well.
-        let used = record.serving as usize + record.parked.len() + record.lent.len();
+        // Answers that the peer does not read and results that it does not fetch count as well; an
+        // answer may be both.
+        let used = record.serving as usize + record.parked.len().max(record.lent.len());
         let limit = usize::from(self.config.calls_per_peer);
         if used >= limit || self.served.borrow().len() >= self.config.calls_in_all {
             return false;

@@ -122,6 +122,9 @@ fn one_name_for_many_calls() {
 fn who_fetches_is_not_held_up() {
     let (client, server) = (engine(), server());
     let target = client.target(server.address());
+    // From the first answer a caller learns how many calls it may have under way.
+    let first = target.call::<u8, Vec<u8>>(LARGE, &CallOptions::default(), &1);
+    run(&[&client, &server], first).unwrap();
     let calls: Vec<_> =
         (0..40u8).map(|n| target.call::<u8, Vec<u8>>(LARGE, &CallOptions::default(), &n)).collect();
     let results = run(&[&client, &server], futures_util::future::join_all(calls));
