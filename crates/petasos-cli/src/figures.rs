@@ -45,6 +45,17 @@ pub(crate) struct Limit {
     pub(crate) value: f64,
 }
 
+/// The limits of pull and push between memories of any kind in two processes. Where one may not
+/// reach into the other, both map what they share.
+pub(crate) fn between_processes(plan: &Plan, bytes: usize) -> Outcome<[(&'static str, f64); 2]> {
+    let sizes = &[bytes];
+    let limit = |between: limits::BulkFn| {
+        let found = between(plan, sizes).or_else(|_| limits::memcpy(plan, sizes))?;
+        Ok::<_, Failure>((found.name, found.first()))
+    };
+    Ok([limit(limits::vm_readv)?, limit(limits::vm_writev)?])
+}
+
 impl Row {
     pub(crate) fn new(
         transport: &'static str,

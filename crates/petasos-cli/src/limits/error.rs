@@ -22,12 +22,14 @@ pub(crate) enum LimitError {
         /// What it said, or how it ended.
         reason: String,
     },
-    /// Another process's memory may not be read here.
+    /// Another process's memory may not be reached here.
     #[error(
-        "process_vm_readv from process {pid}: {source}; reading a child's memory needs \
+        "{call} with process {pid}: {source}; reaching a child's memory needs \
          kernel.yama.ptrace_scope of at most 2 and a container that allows the call"
     )]
     Refused {
+        /// The system call.
+        call: &'static str,
         /// The process whose memory was asked for.
         pid: u32,
         /// What the system answered.

@@ -1,11 +1,11 @@
-//! Bulk data through memory: a plain copy, and a copy out of another process.
+//! Bulk data through memory: a plain copy, and copies out of and into another process.
 
 use std::hint::black_box;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::thread;
 
 use nix::errno::Errno;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
 
 use super::buffer::{Buffer, last_level_cache};
@@ -15,6 +15,7 @@ use super::{LimitError, Plan, pin, timing};
 
 pub(super) const MEMCPY: &str = "memcpy";
 pub(super) const VM_READV: &str = "process_vm_readv";
+pub(super) const VM_WRITEV: &str = "process_vm_writev";
 
 /// The kernel moves at most this many bytes in one call.
 const PIECE: usize = 0x7fff_f000;
@@ -90,26 +91,77 @@ pub(crate) fn vm_readv(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError>
     Ok(Bulk { name: VM_READV, unit: "GB/s", points, how })
 }
 
+/// One thread writes another process's memory: the same the other way, which the kernel does more
+/// slowly, because it has to note each page that it changes.
+///
+/// # Errors
+///
+/// As of [`vm_readv`].
+pub(crate) fn vm_writev(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+    let most = largest(sizes)?;
+    let points = on_client_core(plan, || {
+        let mut helper = Helper::start(plan, Request::Memory { bytes: most })?;
+        let (pid, address) = (helper.pid(), helper.number("address")?);
+        let source = Buffer::pattern(most)?;
+        let mut copy = Buffer::blank(most)?;
+        let measure = |&bytes: &usize| {
+            copy.fill(0xff);
+            write_all(pid, address, &copy[..bytes])?;
+            let point =
+                timing::transfers(plan, bytes, 0, || write_all(pid, address, &source[..bytes]))?;
+            read_all(pid, address, &mut copy[..bytes])?;
+            copy.check(VM_WRITEV, bytes)?;
+            Ok(point)
+        };
+        sizes.iter().map(measure).collect()
+    })?;
+    let how = format!(
+        "one thread{} writes into a child process, a fixed page-aligned buffer in each, pieces of \
+         at most {PIECE:#x} bytes; median of transfers",
+        on_core(plan),
+    );
+    Ok(Bulk { name: VM_WRITEV, unit: "GB/s", points, how })
+}
+
 /// Fills `into` from the memory of process `pid` at `address`.
 fn read_all(pid: u32, address: usize, into: &mut [u8]) -> Result<(), LimitError> {
+    in_pieces(pid, VM_READV, address, into.len(), |at, remote| {
+        let mut local = [IoSliceMut::new(&mut into[at..at + remote.len])];
+        process_vm_readv(Pid::from_raw(pid as i32), &mut local, &[remote])
+    })
+}
+
+/// Copies `from` to the memory of process `pid` at `address`.
+fn write_all(pid: u32, address: usize, from: &[u8]) -> Result<(), LimitError> {
+    in_pieces(pid, VM_WRITEV, address, from.len(), |at, remote| {
+        let local = [IoSlice::new(&from[at..at + remote.len])];
+        process_vm_writev(Pid::from_raw(pid as i32), &local, &[remote])
+    })
+}
+
+/// Moves `len` bytes in as many calls as it takes.
+fn in_pieces(
+    pid: u32,
+    call: &'static str,
+    address: usize,
+    len: usize,
+    mut move_one: impl FnMut(usize, RemoteIoVec) -> Result<usize, Errno>,
+) -> Result<(), LimitError> {
     let mut done = 0;
-    while done < into.len() {
-        let len = (into.len() - done).min(PIECE);
-        let remote = RemoteIoVec { base: address + done, len };
-        let mut local = [IoSliceMut::new(&mut into[done..done + len])];
-        match process_vm_readv(Pid::from_raw(pid as i32), &mut local, &[remote]) {
+    while done < len {
+        match move_one(done, RemoteIoVec { base: address + done, len: (len - done).min(PIECE) }) {
             Ok(0) => {
                 let reason = "its memory ended early".into();
                 return Err(LimitError::Helper { pid, reason });
             }
             Ok(moved) => done += moved,
             Err(errno @ (Errno::EPERM | Errno::ENOSYS | Errno::EACCES)) => {
-                return Err(LimitError::Refused { pid, source: errno.into() });
+                return Err(LimitError::Refused { call, pid, source: errno.into() });
             }
             Err(Errno::ESRCH) => {
                 return Err(LimitError::Helper { pid, reason: "it has ended".into() });
             }
-            Err(errno) => return Err(LimitError::system("process_vm_readv")(errno)),
+            Err(errno) => return Err(LimitError::system(call)(errno)),
         }
     }
     Ok(())

@@ -10,7 +10,7 @@
 //! | [`cache_line_round_trip`], [`message_round_trip`] | a call over shared memory, both sides spinning |
 //! | [`eventfd_round_trip`], [`futex_round_trip`] | the same, both sides asleep in between |
 //! | [`tcp_round_trip`] | a call over TCP, spinning or asleep |
-//! | [`memcpy`], [`vm_readv`] | bulk over shared memory: mapped by both, or one copy between processes |
+//! | [`memcpy`], [`vm_readv`], [`vm_writev`] | bulk over shared memory: mapped by both, or one copy between processes |
 //! | [`tcp_stream`], [`tcp_fetch`] | bulk over TCP: without a pause, or one request at a time |
 //!
 //! Some need a second process: this executable, started again as [`HELPER_SUBCOMMAND`], for which
@@ -31,7 +31,7 @@ mod wake;
 pub(crate) use cores::{Cores, pin};
 pub(crate) use error::LimitError;
 pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
-pub(crate) use memory::{memcpy, vm_readv};
+pub(crate) use memory::{memcpy, vm_readv, vm_writev};
 pub(crate) use report::{Bulk, BulkPoint, RoundTrip};
 pub(crate) use spin::{cache_line_round_trip, message_round_trip};
 pub(crate) use stream::{tcp_fetch, tcp_stream};
@@ -80,9 +80,10 @@ pub(crate) const ROUND_TRIPS: [(&str, RoundTripFn); 6] = [
 ];
 
 /// All bulk measurements, with the names that their results carry.
-pub(crate) const BULKS: [(&str, BulkFn); 4] = [
+pub(crate) const BULKS: [(&str, BulkFn); 5] = [
     (memory::MEMCPY, memcpy),
     (memory::VM_READV, vm_readv),
+    (memory::VM_WRITEV, vm_writev),
     (stream::STREAM, tcp_stream),
     (stream::FETCH, tcp_fetch),
 ];

@@ -40,6 +40,13 @@ pub(crate) struct Bulk {
     pub(crate) how: String,
 }
 
+impl Bulk {
+    /// The figure for the first size asked for.
+    pub(crate) fn first(&self) -> f64 {
+        self.points.first().map_or(0.0, |point| point.median)
+    }
+}
+
 /// Bandwidth of transfers of one size.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct BulkPoint {

@@ -36,32 +36,25 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     Ok(rows)
 }
 
-/// The limit that belongs to the transport and the memory.
-fn limit(
+/// The limits that belong to the transport and the memory, for pull and push.
+fn limits(
     bench: &Bench,
     transport: &Transport,
     memory: Memory,
     bytes: usize,
-) -> Outcome<(&'static str, f64)> {
+) -> Outcome<[(&'static str, f64); 2]> {
     let (plan, sizes) = (&bench.plan, &[bytes]);
-    let found = match (transport.scheme, memory) {
+    let both = match (transport.scheme, memory) {
         ("shm", Memory::Transport) => limits::memcpy(plan, sizes)?,
-        // Where that is refused, memory mapped by both takes its place.
-        ("shm", Memory::Ordinary) => {
-            limits::vm_readv(plan, sizes).or_else(|_| limits::memcpy(plan, sizes))?
-        }
+        ("shm", Memory::Ordinary) => return figures::between_processes(plan, bytes),
         // Whichever is faster here: without a pause, or one request at a time.
         _ => {
             let (stream, fetch) =
                 (limits::tcp_stream(plan, sizes)?, limits::tcp_fetch(plan, sizes)?);
-            if rate(&stream) > rate(&fetch) { stream } else { fetch }
+            if stream.first() > fetch.first() { stream } else { fetch }
         }
     };
-    Ok((found.name, rate(&found)))
-}
-
-fn rate(limit: &limits::Bulk) -> f64 {
-    limit.points.first().map_or(0.0, |point| point.median)
+    Ok([(both.name, both.first()); 2])
 }
 
 fn of_size(
@@ -88,17 +81,18 @@ fn of_size(
     let work = || {
         let memory = pair.memory(bytes, kind == Memory::Transport)?;
         pair.check_bulk(&memory, bytes)?;
-        let mut name = "";
+        let mut names = ["", ""];
         let medians = in_turn(bench.rounds, || {
-            let (found, machine) = limit(bench, transport, kind, bytes)?;
-            name = found;
+            let found = limits(bench, transport, kind, bytes)?;
+            names = found.map(|(name, _)| name);
+            let [pull, push] = found.map(|(_, rate)| rate);
             let pulled = pair.bulk(plan, Way::Pull, &memory, bytes)?;
             let pushed = pair.bulk(plan, Way::Push, &memory, bytes)?;
-            Ok([machine, pulled.median, pushed.median])
+            Ok([pull, push, pulled.median, pushed.median])
         })?;
-        Ok((name, medians))
+        Ok((names, medians))
     };
-    let (name, [machine, pulled, pushed]) = match work() {
+    let (names, [pull, push, pulled, pushed]) = match work() {
         Ok(figures) => figures,
         Err(failure) => return Err(pair.explain(failure)),
     };
@@ -110,9 +104,10 @@ fn of_size(
         "one transfer in flight by the server, {}; both sides' memory used again, checked once",
         plan.cores.describe("processes")
     );
-    let row = |way: &str, rate| {
+    let row = |way: &str, rate, limit| {
         let what = format!("{way}{memory}, {}", output::size(bytes as u64));
-        Row::new(scheme, what, (rate, "GB/s"), Some((name, machine)), &how)
+        Row::new(scheme, what, (rate, "GB/s"), Some(limit), &how)
     };
-    Ok(Some(vec![row("pull", pulled), row("push", pushed)]))
+    let [of_pull, of_push] = names;
+    Ok(Some(vec![row("pull", pulled, (of_pull, pull)), row("push", pushed, (of_push, push))]))
 }

@@ -1,5 +1,6 @@
 //! `petasos quickstart`: a server process, files written to it and read back, checked, and figures.
 
+mod copy;
 mod sample;
 mod source;
 mod stage;
@@ -53,6 +54,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let stage = options.out.as_deref().map(|out| Stage::new(out, &source)).transpose()?;
     let secret = scratch.secret()?;
     let plan = Plan::default();
+    let copied = copy::rates(&source, &scratch)?;
     let mut figures = Vec::new();
     for (at, transport) in transports.iter().enumerate() {
         // What is kept is kept from the last one, when all before it have succeeded.
@@ -66,7 +68,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
             store: Some(store.clone()),
             scratch: scratch.path(),
         };
-        let rows = figures::on_client_core(&plan, || one(&setting, &source, stage));
+        let rows = figures::on_client_core(&plan, || one(&setting, &source, stage, copied));
         figures.extend(rows.map_err(|failure| failure.within(transport.title))?);
         crate::scratch::remove(&store);
     }
@@ -94,7 +96,7 @@ fn show(report: &Report) -> Outcome {
     );
     text += &format!("{}\n", figures::table(&report.figures));
     text += "ratio: to the machine's own limit in this run; times: small is good, GB/s: large is \
-             good.\nFiles go through the file system on both sides, which memory does not.";
+             good.";
     if let Some(path) = &report.kept_as {
         text += &format!("\nkept as {path}");
     }
@@ -103,7 +105,12 @@ fn show(report: &Report) -> Outcome {
 }
 
 /// Everything over one transport.
-fn one(setting: &Setting<'_>, source: &Source, stage: Option<&Stage>) -> Outcome<Vec<Row>> {
+fn one(
+    setting: &Setting<'_>,
+    source: &Source,
+    stage: Option<&Stage>,
+    copied: copy::Rates,
+) -> Outcome<Vec<Row>> {
     let progress = Progress::steps(4);
     let scheme = setting.transport.scheme;
     progress.step(format!("{scheme}: what the machine can do"));
@@ -116,7 +123,7 @@ fn one(setting: &Setting<'_>, source: &Source, stage: Option<&Stage>) -> Outcome
         Err(failure) => return Err(pair.explain(failure)),
     };
     drop(progress);
-    match files(&pair, setting, source, stage, &limits) {
+    match files(&pair, setting, source, stage, copied) {
         Ok(more) => rows.extend(more),
         Err(failure) => return Err(pair.explain(failure)),
     }
@@ -127,7 +134,8 @@ fn one(setting: &Setting<'_>, source: &Source, stage: Option<&Stage>) -> Outcome
 struct Limits {
     /// Name, median and 99th percentile.
     call: (&'static str, f64, f64),
-    bulk: (&'static str, f64),
+    /// Of pulls and of pushes.
+    bulk: [(&'static str, f64); 2],
 }
 
 impl Limits {
@@ -135,14 +143,13 @@ impl Limits {
         let plan = setting.plan;
         let (call, bulk) = if setting.transport.scheme == "shm" {
             let call = limits::cache_line_round_trip(plan)?;
-            // Where one process may not read another's memory, both map what they share.
-            (call, limits::vm_readv(plan, &[BULK]).or_else(|_| limits::memcpy(plan, &[BULK]))?)
+            (call, figures::between_processes(plan, BULK)?)
         } else {
             let call = limits::tcp_round_trip(plan, Waiting::Spinning)?;
-            (call, limits::tcp_stream(plan, &[BULK])?)
+            let stream = limits::tcp_stream(plan, &[BULK])?;
+            (call, [(stream.name, stream.first()); 2])
         };
-        let rate = bulk.points.first().map_or(0.0, |point| point.median);
-        Ok(Limits { call: (call.name, call.median, call.p99), bulk: (bulk.name, rate) })
+        Ok(Limits { call: (call.name, call.median, call.p99), bulk })
     }
 }
 
@@ -156,16 +163,17 @@ fn memory(pair: &Pair, setting: &Setting<'_>, limits: &Limits) -> Outcome<Vec<Ro
     let memory = pair.memory(BULK, false)?;
     pair.check_bulk(&memory, BULK)?;
     let (name, median, p99) = limits.call;
-    let bulk = Some(limits.bulk);
-    let moved = |what: &str, rate: f64| {
+    let [of_pull, of_push] = limits.bulk;
+    let moved = |what: &str, rate: f64, limit| {
         let what = format!("{what}, {}", output::size(BULK as u64));
-        Row::new(scheme, what, (rate, "GB/s"), bulk, "one transfer at a time, memory used again")
+        let how = "one transfer at a time, memory used again";
+        Row::new(scheme, what, (rate, "GB/s"), Some(limit), how)
     };
     Ok(vec![
         Row::new(scheme, "null call, median", (call.median, "ns"), Some((name, median)), &call.how),
         Row::new(scheme, "null call, p99", (call.p99, "ns"), Some((name, p99)), &call.how),
-        moved("memory to server", pulled.median),
-        moved("server to memory", pushed.median),
+        moved("memory to server", pulled.median, of_pull),
+        moved("server to memory", pushed.median, of_push),
     ])
 }
 
@@ -175,24 +183,25 @@ fn files(
     setting: &Setting<'_>,
     source: &Source,
     stage: Option<&Stage>,
-    limits: &Limits,
+    copied: copy::Rates,
 ) -> Outcome<Vec<Row>> {
     let (scheme, bytes) = (setting.transport.scheme, source.contents().bytes);
-    let timed = |what: &str, work: &mut dyn FnMut(&Progress) -> Outcome| {
+    let timed = |what: &str, limit, work: &mut dyn FnMut(&Progress) -> Outcome| {
         let progress = Progress::bytes(bytes, format!("{scheme}: {what}"));
         let begin = Instant::now();
         work(&progress)?;
         let rate = bytes as f64 / begin.elapsed().as_nanos().max(1) as f64;
         let how = "through the file systems of both sides";
         let unit = (rate, "GB/s");
-        Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limits.bulk), how))
+        Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limit), how))
     };
-    let written = timed("files written", &mut |progress| {
+    let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
         pair.engine.block_on(transfer::upload(pair, source, progress))
     })?;
-    let read = timed("files read back, compared", &mut |progress| {
-        pair.engine.block_on(transfer::download(pair, source, stage, progress))
-    })?;
+    let read =
+        timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {
+            pair.engine.block_on(transfer::download(pair, source, stage, progress))
+        })?;
     Ok(vec![written, read])
 }
 
