@@ -31,6 +31,8 @@ pub(crate) struct Connection {
     pub(crate) quiet: u32,
     /// Whether reading waits for room in the engine; then the poller does not wait for input.
     pub(crate) paused: bool,
+    /// Whether it waits for its turn to be read on.
+    pub(crate) unread: bool,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
@@ -86,6 +88,7 @@ impl Connection {
             dead: false,
             quiet: 0,
             paused: false,
+            unread: false,
             buffer: vec![0; BUFFER].into_boxed_slice(),
             start: 0,
             end: 0,

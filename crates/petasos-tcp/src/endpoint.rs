@@ -60,8 +60,8 @@ pub struct TcpEndpoint {
     hot: Vec<Peer>,
     /// Connections that the engine has no room to read from.
     paused: Vec<Peer>,
-    /// Connections that were not read to the end.
-    unread: Vec<Peer>,
+    /// Connections that were not read to the end, each once, in turn.
+    unread: VecDeque<Peer>,
     gone: VecDeque<Peer>,
     names: Vec<Name>,
     now: Time,
@@ -127,7 +127,7 @@ impl TcpEndpoint {
             dirty: Vec::new(),
             hot: Vec::new(),
             paused: Vec::new(),
-            unread: Vec::new(),
+            unread: VecDeque::new(),
             gone: VecDeque::new(),
             names: Vec::new(),
             now: Time::ZERO,
@@ -373,7 +373,7 @@ impl TcpEndpoint {
             // What came before the end is still to be read.
             Err(_) => {
                 connection.dead = true;
-                self.unread.push(peer);
+                self.leave_unread(peer);
             }
         }
     }
@@ -386,14 +386,15 @@ impl TcpEndpoint {
         let lost = match connection.read(peer, engine, counters, budget, events) {
             Ok(Read::Empty) if connection.dead => LostReason::Closed,
             Ok(Read::Empty) => return,
-            Ok(Read::More) => return self.unread.push(peer),
+            Ok(Read::More) => return self.leave_unread(peer),
             Ok(Read::Busy) => {
                 if !connection.paused {
                     connection.paused = true;
                     let name = Name::Peer(peer.index);
                     poller.set(&connection.socket, name, false, connection.blocked);
+                    self.paused.push(peer);
                 }
-                return self.paused.push(peer);
+                return;
             }
             Ok(Read::End) => LostReason::Closed,
             Err(Broken::Violation(violation)) => {
@@ -409,6 +410,16 @@ impl TcpEndpoint {
             },
         };
         self.lose(peer, lost);
+    }
+
+    /// There is more to read from this peer: when it is its turn.
+    fn leave_unread(&mut self, peer: Peer) {
+        if let Some(connection) = self.connection(peer)
+            && !connection.unread
+        {
+            connection.unread = true;
+            self.unread.push_back(peer);
+        }
     }
 
     /// Tries to go on with connections that the engine had no room for.
@@ -614,8 +625,16 @@ impl Endpoint for TcpEndpoint {
         if events.len() >= limit {
             return true;
         }
-        for peer in std::mem::take(&mut self.unread) {
-            self.read(peer, limit, events);
+        // Who has more to say than the budget takes goes behind those who wait for their turn.
+        for _ in 0..self.unread.len() {
+            if events.len() >= limit {
+                break;
+            }
+            let Some(peer) = self.unread.pop_front() else { break };
+            if let Some(connection) = self.connection(peer) {
+                connection.unread = false;
+                self.read(peer, limit, events);
+            }
         }
         busy |= self.look(limit, events);
         if !self.paused.is_empty() {

@@ -209,6 +209,43 @@ fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
 }
 
 #[test]
+fn who_floods_does_not_keep_others_waiting() {
+    const FLOOD: usize = 20_000;
+    let mut server = open("tcp://*", None).unwrap();
+    let address = server.address().clone();
+    let mut driver = Driver::new();
+    let mut ends = [open("tcp://*", None).unwrap(), open("tcp://*", None).unwrap()];
+    let peers = ends.each_mut().map(|end| end.resolve(&address, PATIENCE).unwrap());
+    for (end, up) in ends.iter_mut().zip(1..) {
+        driver.until(end, &mut server, |e| e[0].len() == up && e[1].len() == up);
+    }
+    let [flood, other] = &mut ends;
+    for _ in 0..FLOOD {
+        while flood.inject(peers[0], &[&[7; 8]]).is_err() {
+            flood.progress(driver.clock.now(), 64, &mut Vec::new());
+        }
+    }
+    // The server is in the middle of it when the other comes.
+    let mut events = Vec::new();
+    for pass in 0..100 {
+        flood.progress(driver.clock.now(), 64, &mut Vec::new());
+        if pass >= 50 {
+            server.progress(driver.clock.now(), 16, &mut events);
+        }
+    }
+    other.inject(peers[1], &[b"hello"]).unwrap();
+    other.progress(driver.clock.now(), 64, &mut Vec::new());
+    let (mut passes, end) = (0, Instant::now() + PATIENCE);
+    let hello =
+        |event: &Event| matches!(event, Event::Message { message, .. } if message.len() == 5);
+    while !events.iter().any(hello) {
+        passes += usize::from(server.progress(driver.clock.now(), 16, &mut events));
+        assert!(Instant::now() < end, "after {passes} passes");
+    }
+    assert!(events.len() < FLOOD / 2 && passes < 100, "{passes} passes, {} events", events.len());
+}
+
+#[test]
 fn a_secret_file_must_be_closed_to_others() {
     let directory = std::env::temp_dir().join(format!("petasos-secret-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
