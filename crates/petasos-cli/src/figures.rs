@@ -86,10 +86,15 @@ pub(crate) fn table(rows: &[Row]) -> Table {
             show(row.value),
             limit.map_or("–".to_owned(), |limit| show(limit.value)),
             row.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
-            limit.map_or(String::new(), |limit| limit.name.replace('_', " ")),
+            limit.map_or(String::new(), |limit| spoken(&limit.name)),
         ]);
     }
     table
+}
+
+/// A limit's name in words; system calls keep theirs.
+fn spoken(name: &str) -> String {
+    if name.starts_with("process_") { name.to_owned() } else { name.replace('_', " ") }
 }
 
 /// The distinct ways in which the rows were measured, a line each.

@@ -128,6 +128,20 @@ impl Channel {
         sent
     }
 
+    /// Something was published: see [`Shm::published`](crate::Shm). True if the peer was rung.
+    #[inline]
+    pub(crate) fn published(&mut self, index: u32, unrung: &mut Vec<u32>) -> bool {
+        if self.pair.take_sleeper() {
+            self.bell_out.ring(&self.socket);
+            return true;
+        }
+        if !self.unrung {
+            self.unrung = true;
+            unrung.push(index);
+        }
+        false
+    }
+
     /// Writes a packet of the engine's into the ring. False if there is no room.
     pub(crate) fn write(&mut self, packet: &Packet) -> Result<bool, RingError> {
         let prefix = packet.header.first_chunk().copied();

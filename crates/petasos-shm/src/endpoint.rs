@@ -81,25 +81,24 @@ impl Endpoint for Shm {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        let Some(channel) = self
-            .channels
+        let Shm { channels, engine, unrung, counters, .. } = self;
+        let Some(channel) = channels
             .get_mut(peer.index as usize)
             .and_then(Option::as_deref_mut)
             .filter(|channel| channel.handle == peer)
         else {
-            return self.engine.inject(peer, parts);
+            return engine.inject(peer, parts);
         };
         let len = parts.iter().map(|part| part.len()).sum();
         if len > self.config.max_message {
             return Err(InjectError::TooLong { len, max: self.config.max_message });
         }
-        let queued =
-            channel.served || (self.engine.has_output() && self.engine.messages_queued(peer));
+        let queued = channel.served || (engine.has_output() && engine.messages_queued(peer));
         if !queued {
             match channel.pair.send(kind::MESSAGE, parts, len) {
                 Ok(true) => {
-                    self.counters.sent += 1;
-                    self.published(peer.index);
+                    counters.sent += 1;
+                    counters.wake_ups += u64::from(channel.published(peer.index, unrung));
                     return Ok(());
                 }
                 Ok(false) => {}

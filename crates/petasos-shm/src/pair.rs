@@ -128,6 +128,12 @@ impl Pair {
 
     // Receiving.
 
+    /// Whether there is plainly nothing: a cheaper look than [`Pair::peek`], which decides.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.consumer.is_empty()
+    }
+
     /// The next message, if there is one.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {

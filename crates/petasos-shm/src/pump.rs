@@ -69,10 +69,7 @@ impl Shm {
         else {
             return false;
         };
-        match channel.pair.peek() {
-            Ok(None) => false,
-            _ => self.receive_some(index, end, events),
-        }
+        if channel.pair.is_empty() { false } else { self.receive_some(index, end, events) }
     }
 
     fn receive_some(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
@@ -326,16 +323,11 @@ impl Shm {
     /// after a fence, once for all that this pass publishes.
     #[inline]
     pub(crate) fn published(&mut self, index: u32) {
-        let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
-        if channel.pair.take_sleeper() {
-            channel.bell_out.ring(&channel.socket);
-            self.counters.wake_ups += 1;
-        } else if !channel.unrung {
-            channel.unrung = true;
-            self.unrung.push(index);
+        let Shm { channels, unrung, counters, .. } = self;
+        if let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut)
+            && channel.published(index, unrung)
+        {
+            counters.wake_ups += 1;
         }
     }
 

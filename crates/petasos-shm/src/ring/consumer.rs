@@ -32,6 +32,14 @@ impl<M: Memory> Consumer<M> {
         Consumer { memory, cells, tail: 0, lap: 1, reported: 0, max }
     }
 
+    /// Whether nothing has been published where the next message is expected.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        let cell = self.tail as usize & (self.cells - 1);
+        let word = self.memory.word(cell * WORDS).load(Ordering::Relaxed);
+        (word >> 32) as u32 != self.lap
+    }
+
     /// The next message, if it is there. The same one until `finish`.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {

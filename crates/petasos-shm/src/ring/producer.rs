@@ -15,8 +15,9 @@ pub(crate) struct Producer<M> {
     lap: u32,
     /// What the receiver last reported.
     consumed: u64,
-    /// Cells that begin with payload, one bit each.
+    /// Cells that begin with payload, one bit each, and how many.
     payload: Vec<u64>,
+    marked: usize,
     max: usize,
 }
 
@@ -34,7 +35,7 @@ impl<M: Memory> Producer<M> {
         assert!(cells.is_power_of_two() && cells >= 8, "a ring of {cells} cells");
         let payload = vec![0; cells.div_ceil(64)];
         let max = max_packet(cells);
-        Producer { memory, cells, head: 0, lap: 1, consumed: 0, payload, max }
+        Producer { memory, cells, head: 0, lap: 1, consumed: 0, payload, marked: 0, max }
     }
 
     /// Sends the concatenation of `parts`, `len` bytes in all; false if there is no room.
@@ -150,13 +151,16 @@ impl<M: Memory> Producer<M> {
     #[inline]
     fn finish(&mut self, cell: usize, used: usize, kind: u8, len: usize) {
         let next = (cell + used) & (self.cells - 1);
-        self.mark(cell, false);
-        if kind != PAD && used > 1 {
-            (cell + 1..cell + used).for_each(|cell| self.mark(cell, true));
-        }
-        if self.payload[next / 64] >> (next % 64) & 1 == 1 {
-            self.mark(next, false);
-            self.memory.word(next * WORDS).store(0, Ordering::Relaxed);
+        if used > 1 || self.marked > 0 {
+            self.mark(cell, false);
+            if kind != PAD {
+                for cell in cell + 1..cell + used {
+                    self.mark(cell, true);
+                }
+            }
+            if self.mark(next, false) {
+                self.memory.word(next * WORDS).store(0, Ordering::Relaxed);
+            }
         }
         let word = header(self.lap, kind, len);
         self.memory.word(cell * WORDS).store(word, Ordering::Release);
@@ -166,9 +170,16 @@ impl<M: Memory> Producer<M> {
         }
     }
 
-    #[inline]
-    fn mark(&mut self, cell: usize, payload: bool) {
+    /// Notes whether a cell begins with payload; gives what it did before.
+    fn mark(&mut self, cell: usize, payload: bool) -> bool {
         let (word, bit) = (&mut self.payload[cell / 64], 1 << (cell % 64));
-        *word = if payload { *word | bit } else { *word & !bit };
+        let before = *word & bit != 0;
+        match (before, payload) {
+            (false, true) => self.marked += 1,
+            (true, false) => self.marked -= 1,
+            _ => return before,
+        }
+        *word ^= bit;
+        before
     }
 }
