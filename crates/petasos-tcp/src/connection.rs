@@ -123,8 +123,12 @@ impl Connection {
                     fair = fair.saturating_sub(got);
                     if got < wanted {
                         // All that was there has come; what follows is for the next pass.
-                        let room = self.take(peer, engine, budget, events)?;
-                        return Ok(if room { Read::Empty } else { Read::Busy });
+                        // Of this, some may be left in the buffer, of which the poller knows nothing.
+                        return Ok(match self.take(peer, engine, budget, events)? {
+                            false => Read::Busy,
+                            true if events.len() >= budget => Read::More,
+                            true => Read::Empty,
+                        });
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Empty),

@@ -245,6 +245,28 @@ fn who_floods_does_not_keep_others_waiting() {
     assert!(events.len() < FLOOD / 2 && passes < 100, "{passes} passes, {} events", events.len());
 }
 
+/// What came in one piece is taken to the end, however few events are asked for at a time.
+#[test]
+fn bursts_longer_than_the_budget() {
+    const ENDS: usize = 5;
+    const BURST: usize = 100;
+    let mut server = open("tcp://*", None).unwrap();
+    let address = server.address().clone();
+    let mut driver = Driver::new();
+    let mut ends: Vec<_> = (0..ENDS).map(|_| open("tcp://*", None).unwrap()).collect();
+    for (nth, end) in ends.iter_mut().enumerate() {
+        let peer = end.resolve(&address, PATIENCE).unwrap();
+        driver.until(end, &mut server, |e| e[0].len() > nth && e[1].len() > nth);
+        (0..BURST).for_each(|_| end.inject(peer, &[&[7; 8]]).unwrap());
+    }
+    ends.iter_mut().for_each(|end| _ = end.progress(driver.clock.now(), 64, &mut Vec::new()));
+    let (mut events, end) = (Vec::new(), Instant::now() + PATIENCE);
+    while events.len() < ENDS * BURST {
+        server.progress(driver.clock.now(), 16, &mut events);
+        assert!(Instant::now() < end, "{} of {}", events.len(), ENDS * BURST);
+    }
+}
+
 #[test]
 fn a_secret_file_must_be_closed_to_others() {
     let directory = std::env::temp_dir().join(format!("petasos-secret-{}", std::process::id()));
