@@ -150,14 +150,14 @@ pub(crate) struct Setting<'a> {
 impl Pair {
     /// Starts the server on its core.
     pub(crate) fn start(setting: &Setting<'_>) -> Outcome<Pair> {
-        let server = Server::start(&Order {
+        let order = Order {
             url: setting.transport.any.to_owned(),
             secret: Some(setting.secret.to_owned()),
             waiting: setting.waiting,
             core: setting.plan.cores.server,
             store: setting.store.clone(),
-            scratch: Some(setting.scratch.to_owned()),
-        })?;
+        };
+        let server = Server::start(&order, setting.scratch)?;
         let address = Address::parse(server.url())
             .map_err(Failure::system("the URL that the server process gave"))?;
         let patience = Duration::from_secs(10);

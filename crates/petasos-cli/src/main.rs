@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Some(limits::HELPER_SUBCOMMAND) => {
             limits::run_helper().map_err(exit::Failure::system("helping to measure"))
         }
-        Some(server::SUBCOMMAND) => server::run(),
+        Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         _ => run(Cli::parse().command),
     };
     match outcome {

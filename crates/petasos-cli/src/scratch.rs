@@ -1,11 +1,13 @@
 //! Private temporary directories that go away, whatever happens.
 //!
 //! Dropping removes one; so does Ctrl-C ([`remove_all`]). What `kill -9` leaves is removed by the
-//! next one that is made: its owner no longer holds the lock.
+//! server process that outlives it ([`inherit`]), or by the next one that is made in the same
+//! place: its owner no longer holds the lock.
 
 use crate::exit::{Failure, Outcome};
 use rustix::fs::{FlockOperation, flock};
 use std::{
+    ffi::OsStr,
     fs::{self, File, Permissions},
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
@@ -15,6 +17,9 @@ use std::{
 
 const PREFIX: &str = "petasos-scratch-";
 const LOCK: &str = "lock";
+
+/// To remove a directory.
+const ATTEMPTS: usize = 10;
 
 /// What must be removed before this process ends.
 static PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -30,11 +35,19 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Makes one where temporary files belong (`TMPDIR`, else `/tmp`).
     pub(crate) fn new() -> Outcome<Scratch> {
-        let parent = std::env::temp_dir();
-        sweep(&parent);
-        let failed = |error| Failure::file("making a temporary directory in", &parent, &error);
+        Scratch::make(&std::env::temp_dir(), PREFIX)
+    }
+
+    /// Makes a hidden one for what is going to be moved elsewhere in `parent`.
+    pub(crate) fn within(parent: &Path) -> Outcome<Scratch> {
+        Scratch::make(parent, &format!(".{PREFIX}"))
+    }
+
+    fn make(parent: &Path, prefix: &str) -> Outcome<Scratch> {
+        sweep(parent);
+        let failed = |error| Failure::file("making a temporary directory in", parent, &error);
         // Made with mode 0700.
-        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent).map_err(failed)?;
+        let made = tempfile::Builder::new().prefix(prefix).tempdir_in(parent).map_err(failed)?;
         let lock = File::create_new(made.path().join(LOCK)).map_err(failed)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| failed(e.into()))?;
         let path = made.keep();
@@ -74,12 +87,12 @@ impl Drop for Scratch {
 }
 
 /// Has `path` removed if this process is interrupted.
-pub(crate) fn watch(path: &Path) {
+fn watch(path: &Path) {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
 }
 
 /// Takes that back.
-pub(crate) fn unwatch(path: &Path) {
+fn unwatch(path: &Path) {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner).retain(|watched| watched != path);
 }
 
@@ -89,16 +102,32 @@ pub(crate) fn remove_all() {
     paths.iter().for_each(|path| remove(path));
 }
 
+/// Removes the [`Scratch`] of a process that died, and nothing that is none.
+pub(crate) fn inherit(path: &Path) {
+    if path.file_name().is_some_and(is_scratch) {
+        remove(path);
+    }
+}
+
+fn is_scratch(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.strip_prefix('.').unwrap_or(&name).starts_with(PREFIX)
+}
+
 /// Removes a file or a tree, also one with directories that may not be written to. A failure has
 /// nobody to be told.
 pub(crate) fn remove(path: &Path) {
-    let _ = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path).or_else(|_| {
-            open_up(path);
-            fs::remove_dir_all(path)
-        }),
-        _ => fs::remove_file(path),
-    };
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        let _ = fs::remove_file(path);
+        return;
+    }
+    // Again where another thread, which does not know yet, has put something in meanwhile.
+    for _ in 0..ATTEMPTS {
+        if fs::remove_dir_all(path).is_ok() {
+            return;
+        }
+        open_up(path);
+    }
 }
 
 fn open_up(directory: &Path) {
@@ -114,7 +143,7 @@ fn open_up(directory: &Path) {
 fn sweep(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+        let ours = is_scratch(&entry.file_name())
             && entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own);
         // A directory without a lock is being made.
         if ours
@@ -137,12 +166,31 @@ mod tests {
         fs::create_dir_all(dead.join("a/b")).unwrap();
         File::create(dead.join(LOCK)).unwrap();
         fs::set_permissions(dead.join("a"), Permissions::from_mode(0o500)).unwrap();
+        let hidden = parent.path().join(format!(".{PREFIX}dead"));
+        fs::create_dir(&hidden).unwrap();
+        File::create(hidden.join(LOCK)).unwrap();
         let alive = parent.path().join(format!("{PREFIX}alive"));
         fs::create_dir(&alive).unwrap();
         let lock = File::create(alive.join(LOCK)).unwrap();
         flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
         fs::create_dir(parent.path().join("another")).unwrap();
         sweep(parent.path());
-        assert!(!dead.exists() && alive.exists() && parent.path().join("another").exists());
+        assert!(
+            !dead.exists()
+                && !hidden.exists()
+                && alive.exists()
+                && parent.path().join("another").exists()
+        );
+    }
+
+    #[test]
+    fn nothing_else_is_inherited() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dead, other) = (parent.path().join(format!("{PREFIX}x")), parent.path().join("other"));
+        for path in [&dead, &other] {
+            fs::create_dir(path).unwrap();
+            inherit(path);
+        }
+        assert!(!dead.exists() && other.exists());
     }
 }

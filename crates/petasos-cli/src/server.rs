@@ -2,7 +2,8 @@
 //!
 //! The two talk over a socket that is the server's standard input: one line of JSON says what to
 //! serve, one line answers with the URL. The server ends when that socket closes, so also when
-//! the process that started it dies, and at the latest when its [`Server`] is dropped.
+//! the process that started it dies, and at the latest when its [`Server`] is dropped. The
+//! temporary directory is an argument: the server removes it also when nobody lived to say more.
 
 use crate::{
     exit::{Code, Failure, Outcome},
@@ -12,12 +13,13 @@ use crate::{
 use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions};
 use serde::{Deserialize, Serialize};
 use std::{
+    ffi::OsString,
     io::{self, BufRead, BufReader, Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -79,8 +81,6 @@ pub(crate) struct Order {
     pub(crate) core: Option<usize>,
     /// Where to keep files, if it is to keep any.
     pub(crate) store: Option<PathBuf>,
-    /// What to remove if the process that started it is gone without having done so.
-    pub(crate) scratch: Option<PathBuf>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -98,8 +98,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits for its URL.
-    pub(crate) fn start(order: &Order) -> Outcome<Server> {
+    /// Starts a server and waits for its URL. It removes `scratch` if this process is gone without
+    /// having done so.
+    pub(crate) fn start(order: &Order, scratch: &Path) -> Outcome<Server> {
         let failed = |error: io::Error| {
             Failure::new(Code::Failed, format!("starting a server process: {error}"))
         };
@@ -109,6 +110,7 @@ impl Server {
         let child = Command::new("/proc/self/exe")
             .arg0("petasos")
             .arg(SUBCOMMAND)
+            .arg(scratch)
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
             .spawn()
@@ -181,20 +183,33 @@ fn read_line(socket: &UnixStream) -> io::Result<String> {
 }
 
 /// What a server process does: serves until its standard input ends.
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run(scratch: Option<OsString>) -> Outcome {
     let ours = io::stdin().as_fd().try_clone_to_owned();
-    let mut parent = UnixStream::from(ours.map_err(Failure::system("standard input"))?);
+    let parent = UnixStream::from(ours.map_err(Failure::system("standard input"))?);
     // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
-    parent.peer_addr().map_err(|_| {
+    parent.local_addr().map_err(|_| {
         let text = "this subcommand is for petasos itself, which talks to it over a socket";
         Failure::new(Code::Usage, text).advise("petasos serve")
     })?;
+    let outcome = serve_until_told(parent);
+    // Without the last word it died, and left to us what it could not remove.
+    if !matches!(outcome, Ok(true))
+        && let Some(path) = scratch
+    {
+        scratch::inherit(Path::new(&path));
+    }
+    outcome.map(drop)
+}
+
+/// True if the parent has said that all is done.
+fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
     interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
     let line = read_line(&parent).map_err(Failure::system("reading the order"))?;
-    let order: Order = serde_json::from_str(&line).map_err(Failure::system("the order"))?;
-    if let Some(path) = &order.scratch {
-        scratch::watch(path);
+    if line.is_empty() {
+        // It died before it said what to do.
+        return Ok(false);
     }
+    let order: Order = serde_json::from_str(&line).map_err(Failure::system("the order"))?;
     let begun = begin(&order);
     let answer = match &begun {
         Ok(engine) => Answer::Url(engine.handle().address().to_string()),
@@ -203,15 +218,10 @@ pub(crate) fn run() -> Outcome {
     let answer = serde_json::to_string(&answer).map_err(Failure::system("writing an answer"))?;
     // Whoever is not there to hear it has closed the socket as well.
     let _ = writeln!(parent, "{answer}");
-    if let Ok(engine) = begun {
-        let said = read_line(&parent).unwrap_or_default();
-        drop(engine);
-        // Without that word it died, and left to us what it could not remove.
-        if said.trim_end() != GOOD_BYE {
-            scratch::remove_all();
-        }
-    }
-    Ok(())
+    // Kept until then, also where nothing could be served: the parent has the word.
+    let said = read_line(&parent).unwrap_or_default();
+    drop(begun);
+    Ok(said.trim_end() == GOOD_BYE)
 }
 
 fn begin(order: &Order) -> Outcome<EngineThread> {

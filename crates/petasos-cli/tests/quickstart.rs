@@ -5,7 +5,13 @@ mod common;
 use common::{Place, server_of, signal, until, wait};
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{PermissionsExt, symlink},
+            net::UnixStream,
+        },
+    },
     path::Path,
     process::{Command, Stdio},
     time::Duration,
@@ -147,10 +153,32 @@ fn interrupted_or_killed_it_leaves_nothing() {
         let empty = || fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
         until("an empty directory", empty);
         assert!(!place.path("copy").exists());
-        if name == "INT" {
-            place.assert_clean();
+        if name == "KILL" {
+            // What it had beside the copy goes when the next one is made there.
+            fs::write(place.path("small"), "some bytes").unwrap();
+            let arguments = ["quickstart", "small", "--transport", "shm", "--out", "copy"];
+            place.run(&arguments).assert(0);
         }
+        place.assert_clean();
     }
+}
+
+#[test]
+fn a_server_whose_parent_died_before_it_said_a_word() {
+    let place = Place::new();
+    let [scratch, other] = ["petasos-scratch-x", "other"].map(|name| place.path("tmp").join(name));
+    for path in [&scratch, &other] {
+        fs::create_dir_all(path.join("store")).unwrap();
+        let (_, theirs) = UnixStream::pair().unwrap();
+        let mut command = place.command(&["server-process", path.to_str().unwrap()]);
+        let ended = command.stdin(OwnedFd::from(theirs)).output().unwrap();
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    }
+    assert!(!scratch.exists() && other.exists());
+    // Typed by somebody, it does nothing.
+    fs::create_dir(&scratch).unwrap();
+    place.run(&["server-process", scratch.to_str().unwrap()]).assert(2).says("petasos serve");
+    assert!(scratch.exists());
 }
 
 #[test]

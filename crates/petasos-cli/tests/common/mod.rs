@@ -45,7 +45,7 @@ impl Place {
             fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect()
         };
         assert!(left(&self.path("tmp")).is_empty(), "left: {:?}", left(&self.path("tmp")));
-        let hidden = |name: &&std::ffi::OsString| name.to_string_lossy().starts_with(".petasos-");
+        let hidden = |name: &&std::ffi::OsString| name.to_string_lossy().starts_with(".petasos");
         let here = left(self.directory.path());
         assert!(here.iter().find(hidden).is_none(), "left: {here:?}");
         let shared: Vec<_> = left(Path::new("/dev/shm"));

@@ -4,7 +4,7 @@
 use super::source::Source;
 use crate::{
     exit::{Code, Failure, Outcome},
-    scratch,
+    scratch::Scratch,
     service::{Entry, Kind},
 };
 use std::{
@@ -17,9 +17,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A temporary directory in the target's; gone when dropped.
+/// A temporary directory beside the target.
 pub(super) struct Stage {
-    directory: PathBuf,
+    directory: Scratch,
+    parent: PathBuf,
     target: PathBuf,
     is_tree: bool,
     /// Of the root of a tree.
@@ -37,14 +38,11 @@ impl Stage {
             _ => Path::new("."),
         };
         check(target, source.is_tree())?;
-        let made = tempfile::Builder::new().prefix(".petasos-").tempdir_in(parent);
-        let directory =
-            made.map_err(|e| Failure::file("making a directory in", parent, &e))?.keep();
-        scratch::watch(&directory);
+        let directory = Scratch::within(parent)?;
         let found = fs::metadata(source.root());
         let mode = found.map_or(0o755, |found| found.permissions().mode() & 0o7777);
-        let target = target.to_owned();
-        let stage = Stage { directory, target, is_tree: source.is_tree(), mode };
+        let (parent, target) = (parent.to_owned(), target.to_owned());
+        let stage = Stage { directory, parent, target, is_tree: source.is_tree(), mode };
         if stage.is_tree {
             let item = stage.item();
             fs::create_dir(&item).map_err(|e| Failure::file("making", &item, &e))?;
@@ -53,7 +51,7 @@ impl Stage {
     }
 
     fn item(&self) -> PathBuf {
-        self.directory.join("item")
+        self.directory.path().join("item")
     }
 
     fn path_of(&self, entry: &Entry) -> PathBuf {
@@ -99,16 +97,14 @@ impl Stage {
         let failed = |e: std::io::Error| Failure::file("replacing", target, &e);
         // Asked for again: much time has passed.
         check(target, self.is_tree)?;
-        let opened = File::open(&self.directory).map_err(failed)?;
-        rustix::fs::syncfs(&opened).map_err(|e| failed(e.into()))?;
+        let parent = File::open(&self.parent).map_err(failed)?;
+        rustix::fs::syncfs(&parent).map_err(|e| failed(e.into()))?;
         fs::rename(&item, target).map_err(failed)?;
         if self.is_tree {
             // Only now: a directory that may not be written to cannot be moved.
             fs::set_permissions(target, Permissions::from_mode(self.mode)).map_err(failed)?;
         }
-        if let Some(parent) = self.directory.parent() {
-            File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
-        }
+        parent.sync_all().map_err(failed)?;
         Ok(target.clone())
     }
 }
@@ -124,11 +120,4 @@ fn check(target: &Path, tree: bool) -> Outcome {
     let what = if tree { "an empty directory" } else { "a file" };
     let text = format!("--out {}: there is something that is not {what}", target.display());
     Err(Failure::new(Code::Usage, text).advise("another name, or move it away"))
-}
-
-impl Drop for Stage {
-    fn drop(&mut self) {
-        scratch::unwatch(&self.directory);
-        scratch::remove(&self.directory);
-    }
 }
