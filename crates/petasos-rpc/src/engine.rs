@@ -214,7 +214,7 @@ impl Engine {
             }
             if self.turn() {
                 idle_since = None;
-            } else {
+            } else if !main.is_set() {
                 self.rest(&mut idle_since);
             }
         }
