@@ -3,10 +3,7 @@
 use std::{
     fmt,
     ops::Deref,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The bytes of a received message.
@@ -22,8 +19,9 @@ enum Repr {
 }
 
 impl Lease {
-    /// Messages up to this length need no buffer.
-    pub const INLINE: usize = 118;
+    /// Messages up to this length need no buffer: most calls with small arguments. Events are moved
+    /// about, and more room would cost those who do not need it.
+    pub const INLINE: usize = 62;
 
     /// A short message.
     ///
@@ -79,11 +77,16 @@ impl fmt::Debug for Lease {
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
-    free: Mutex<Vec<Vec<u8>>>,
-    lent: AtomicUsize,
+    state: Mutex<State>,
     limit: usize,
     /// Buffers larger than this are not kept.
     keep: usize,
+}
+
+#[derive(Default)]
+struct State {
+    free: Vec<Vec<u8>>,
+    lent: usize,
 }
 
 /// How many free buffers a pool keeps for reuse.
@@ -93,21 +96,19 @@ impl Pool {
     /// A pool that lends at most `limit` buffers, and keeps those of up to `keep` bytes.
     #[must_use]
     pub fn new(limit: usize, keep: usize) -> Pool {
-        let free = Mutex::new(Vec::new());
-        Pool(Arc::new(Shared { free, lent: AtomicUsize::new(0), limit, keep }))
+        Pool(Arc::new(Shared { state: Mutex::default(), limit, keep }))
     }
 
     /// Whether another buffer can be lent. Inline leases are always to be had.
-    #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.0.lent.load(Ordering::Relaxed) < self.0.limit
+        self.lent() < self.0.limit
     }
 
     /// Buffers lent now.
     #[must_use]
     pub fn lent(&self) -> usize {
-        self.0.lent.load(Ordering::Relaxed)
+        self.0.state().lent
     }
 
     /// A lease of `len` bytes that `fill` writes; `None` when the limit is reached. `fill` sees
@@ -127,14 +128,13 @@ impl Pool {
     /// [`Pool::lease`] or given back with [`Pool::give_back`]. Counts as lent from now on.
     #[must_use]
     pub fn buffer(&self, len: usize) -> Option<Vec<u8>> {
-        let shared = &*self.0;
-        if shared.lent.fetch_add(1, Ordering::Relaxed) >= shared.limit {
-            shared.lent.fetch_sub(1, Ordering::Relaxed);
+        let mut state = self.0.state();
+        if state.lent >= self.0.limit {
             return None;
         }
-        let mut free = shared.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut buffer = free.pop().unwrap_or_default();
-        drop(free);
+        state.lent += 1;
+        let mut buffer = state.free.pop().unwrap_or_default();
+        drop(state);
         // A shorter length keeps the initialised rest out of sight; growing zeroes the new part.
         buffer.resize(len, 0);
         Some(buffer)
@@ -153,13 +153,15 @@ impl Pool {
 }
 
 impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take_back(&self, buffer: Vec<u8>) {
-        self.lent.fetch_sub(1, Ordering::Relaxed);
-        if buffer.capacity() <= self.keep {
-            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-            if free.len() < KEPT_BUFFERS {
-                free.push(buffer);
-            }
+        let mut state = self.state();
+        state.lent -= 1;
+        if buffer.capacity() <= self.keep && state.free.len() < KEPT_BUFFERS {
+            state.free.push(buffer);
         }
     }
 }
