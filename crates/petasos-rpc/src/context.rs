@@ -12,9 +12,11 @@ use petasos_wire::{
 };
 use std::{cell::Cell, fmt, ops::Deref, rc::Rc, time::Duration};
 
-/// The call being served: who calls, how, and whether anybody still waits.
+/// The call being served: who calls, how, and whether anybody still waits. Cheap to clone.
 #[derive(Clone)]
-pub struct Context {
+pub struct Context(Rc<Served>);
+
+struct Served {
     inner: Rc<Inner>,
     peer: Peer,
     method: Method,
@@ -22,18 +24,12 @@ pub struct Context {
     encoding: Encoding,
     left_us: u32,
     trace: Option<Trace>,
-    cancelled: Rc<Cell<bool>>,
+    cancelled: Cell<bool>,
 }
 
 impl Context {
-    pub(crate) fn new(
-        inner: Rc<Inner>,
-        peer: Peer,
-        request: &Request,
-        method: Method,
-        cancelled: Rc<Cell<bool>>,
-    ) -> Context {
-        Context {
+    pub(crate) fn new(inner: Rc<Inner>, peer: Peer, request: &Request, method: Method) -> Context {
+        Context(Rc::new(Served {
             inner,
             peer,
             method,
@@ -41,57 +37,62 @@ impl Context {
             encoding: request.encoding,
             left_us: request.left_us,
             trace: request.trace,
-            cancelled,
-        }
+            cancelled: Cell::new(false),
+        }))
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(crate) fn cancel(&self) {
+        self.0.cancelled.set(true);
     }
 
     /// Where the call came from.
     #[must_use]
     pub fn peer(&self) -> Address {
-        self.inner.address_of(self.peer)
+        self.0.inner.address_of(self.0.peer)
     }
 
     /// The method.
     #[must_use]
     pub fn method(&self) -> Method {
-        self.method
+        self.0.method
     }
 
     /// The provider that was called.
     #[must_use]
     pub fn provider(&self) -> u16 {
-        self.provider
+        self.0.provider
     }
 
     /// How the arguments are encoded, and the result is to be.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
-        self.encoding
+        self.0.encoding
     }
 
     /// The time that the caller gave for the call, counted from its arrival.
     #[must_use]
     pub fn time_limit(&self) -> Option<Duration> {
-        (self.left_us > 0).then(|| Duration::from_micros(self.left_us.into()))
+        (self.0.left_us > 0).then(|| Duration::from_micros(self.0.left_us.into()))
     }
 
     /// Whether nobody waits for the answer any more: cancelled, too late, or the caller is gone.
     /// The handler's future is dropped soon; code that does not wait can look here.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.get()
+        self.0.cancelled.get()
     }
 
     /// The trace that the call belongs to: hand it on to calls made on its behalf.
     #[must_use]
     pub fn trace(&self) -> Option<Trace> {
-        self.trace
+        self.0.trace
     }
 
     /// The engine that serves the call: to open bulk memory, and to call others.
     #[must_use]
     pub fn engine(&self) -> Engine {
-        Engine::borrowed(Rc::clone(&self.inner))
+        Engine::borrowed(Rc::clone(&self.0.inner))
     }
 
     /// A result, encoded as the caller wants it.
@@ -99,15 +100,15 @@ impl Context {
     /// # Errors
     /// None; a `Result` because handlers give one.
     pub fn reply<R: Wire>(&self, result: &R) -> Reply {
-        let mut buffer = self.inner.buffer();
-        encode_into(self.encoding, result, &mut buffer);
+        let mut buffer = self.0.inner.buffer();
+        encode_into(self.0.encoding, result, &mut buffer);
         Ok(buffer)
     }
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call of {} by {}", self.method.name, self.peer())
+        write!(f, "call of {} by {}", self.0.method.name, self.peer())
     }
 }
 
@@ -131,7 +132,7 @@ impl Incoming {
 
     /// Takes the call apart, with its arguments decoded.
     pub fn decode<A: Wire>(self) -> Result<(Context, A), DecodeError> {
-        let arguments = from_bytes(self.context.encoding, &self.body)?;
+        let arguments = from_bytes(self.context.encoding(), &self.body)?;
         Ok((self.context, arguments))
     }
 

@@ -10,7 +10,6 @@ use petasos_fabric::{Access, LostReason, Peer, Region};
 use petasos_wire::rpc::{self, CallId, Remote, Request, Response, Status, Trace};
 use slab::Slab;
 use std::{
-    cell::Cell,
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
     panic::AssertUnwindSafe,
@@ -59,7 +58,7 @@ struct Running {
     serial: u64,
     answer: Answer,
     abort: AbortHandle,
-    cancelled: Rc<Cell<bool>>,
+    context: Context,
 }
 
 /// What it takes to answer a call.
@@ -162,7 +161,6 @@ impl Refusal {
 
 impl Inner {
     pub(crate) fn serve_request(self: &Rc<Self>, peer: Peer, request: &Request, body: Body) {
-        self.meet(peer);
         let mut answer = Answer {
             peer,
             call: request.call,
@@ -174,7 +172,10 @@ impl Inner {
         let found = self.served.borrow().find(request);
         let (handler, method) = match found {
             Ok(found) => found,
-            Err(refusal) => return self.refuse(answer, refusal),
+            Err(refusal) => {
+                self.meet(peer);
+                return self.refuse(answer, refusal);
+            }
         };
         answer.method = method.name;
         answer.started = self.config.measure.then(Instant::now);
@@ -183,17 +184,16 @@ impl Inner {
             let body = millis.max(1).to_le_bytes().to_vec();
             return self.refuse(answer, Refusal { status: Status::Busy, body });
         }
-        let cancelled = Rc::new(Cell::new(false));
-        let context = Context::new(Rc::clone(self), peer, request, method, Rc::clone(&cancelled));
+        let context = Context::new(Rc::clone(self), peer, request, method);
         let mut work: HandlerFuture = if request.overflow {
-            let inner = Rc::clone(self);
+            let (inner, context) = (Rc::clone(self), context.clone());
             Box::pin(async move {
                 let body = inner.fetch_arguments(&body).await?;
                 handler.call(Incoming::new(context, body)).await
             })
         } else {
             // Making the future may panic, too.
-            let incoming = Incoming::new(context, body);
+            let incoming = Incoming::new(context.clone(), body);
             match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(incoming))) {
                 Ok(work) => work,
                 Err(panic) => return self.answer(answer, Err(panicked(&*panic))),
@@ -207,13 +207,18 @@ impl Inner {
         let mut at_once = PollContext::from_waker(Waker::noop());
         match poll_caught(&mut work, &mut at_once) {
             Poll::Ready(reply) => self.answer(answer, reply),
-            Poll::Pending => self.run(answer, request.left_us, work, cancelled),
+            Poll::Pending => self.run(answer, request.left_us, work, context),
         }
     }
 
     /// Whether the peer may have one more call in progress here; counts it.
     fn admit(&self, peer: Peer) -> bool {
         let mut peers = self.peers.borrow_mut();
+        if peers.get(peer).is_none() {
+            drop(peers);
+            self.meet(peer);
+            peers = self.peers.borrow_mut();
+        }
         let Some(record) = peers.get(peer) else { return false };
         // Answers that the peer does not read and results that it does not fetch count as well; an
         // answer may be both.
@@ -226,18 +231,12 @@ impl Inner {
         true
     }
 
-    fn run(
-        self: &Rc<Self>,
-        answer: Answer,
-        left_us: u32,
-        work: HandlerFuture,
-        cancelled: Rc<Cell<bool>>,
-    ) {
+    fn run(self: &Rc<Self>, answer: Answer, left_us: u32, work: HandlerFuture, context: Context) {
         let (abort, registration) = AbortHandle::new_pair();
         let mut served = self.served.borrow_mut();
         served.serial += 1;
         let serial = served.serial;
-        let at = served.running.insert(Running { serial, answer, abort, cancelled });
+        let at = served.running.insert(Running { serial, answer, abort, context });
         if !answer.one_way {
             served.by_call.insert((answer.peer, answer.call.slot), at);
         }
@@ -350,17 +349,16 @@ impl Inner {
     }
 
     fn respond(&self, peer: Peer, response: &Response, body: &[u8]) {
-        let mut header = self.buffer();
-        response.encode(&mut header);
-        if response.checked {
-            let len = header.len();
-            header.extend_from_slice(body);
-            rpc::seal(&mut header, len);
-            self.send_frame(peer, &[&header]);
-        } else {
-            self.send_frame(peer, &[&header, body]);
+        if !response.checked {
+            return self.send_frame(peer, &[&response.header(), body]);
         }
-        self.recycle(header);
+        let mut frame = self.buffer();
+        response.encode(&mut frame);
+        let len = frame.len();
+        frame.extend_from_slice(body);
+        rpc::seal(&mut frame, len);
+        self.send_frame(peer, &[&frame]);
+        self.recycle(frame);
     }
 
     pub(crate) fn cancel_served(self: &Rc<Self>, peer: Peer, call: CallId) {
@@ -385,7 +383,7 @@ impl Inner {
     fn stop(self: &Rc<Self>, at: usize, serial: u64, status: Status) {
         let running = self.served.borrow_mut().take(at, serial);
         let Some(running) = running else { return };
-        running.cancelled.set(true);
+        running.context.cancel();
         running.abort.abort();
         if let Some(record) = self.peers.borrow_mut().get(running.answer.peer) {
             record.serving = record.serving.saturating_sub(1);
@@ -401,7 +399,7 @@ impl Inner {
         served.running.retain(|_, running| {
             let keep = running.answer.peer != peer;
             if !keep {
-                running.cancelled.set(true);
+                running.context.cancel();
                 stopped.push(running.abort.clone());
                 served.by_call.remove(&(peer, running.answer.call.slot));
             }

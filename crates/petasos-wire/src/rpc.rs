@@ -189,6 +189,16 @@ impl Response {
     /// Appends the header. The body follows; then [`seal`] if it is checked.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.header());
+        if self.checked {
+            out.extend_from_slice(&[0; 4]);
+        }
+    }
+
+    /// The header: all of it, if it is not checked.
+    #[inline]
+    #[must_use]
+    pub fn header(&self) -> [u8; RESPONSE_LEN] {
         let mut header = [0; RESPONSE_LEN];
         header[0] = RESPONSE;
         header[1] = flag(self.overflow, OVERFLOW) | flag(self.checked, CHECKED);
@@ -196,10 +206,7 @@ impl Response {
         header[4..8].copy_from_slice(&self.call.slot.to_le_bytes());
         header[8..12].copy_from_slice(&self.call.generation.to_le_bytes());
         header[12..14].copy_from_slice(&self.window.to_le_bytes());
-        out.extend_from_slice(&header);
-        if self.checked {
-            out.extend_from_slice(&[0; 4]);
-        }
+        header
     }
 
     /// How long the header is with its extensions.
