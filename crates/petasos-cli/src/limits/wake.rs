@@ -6,7 +6,7 @@ use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, retry_on_intr, write};
-use rustix::thread::futex;
+use rustix::thread::futex::{self, Timespec};
 
 use super::report::RoundTrip;
 use super::{LimitError, Plan, pin, timing};
@@ -28,14 +28,14 @@ pub(crate) fn eventfd_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
     take_turns(plan, EVENTFD, "blocking reads of two eventfds", &EventFds([event()?, event()?]))
 }
 
-/// Two threads wake each other through one futex.
+/// Two threads wake each other through two futexes, each time once the other sleeps.
 ///
 /// # Errors
 ///
 /// [`LimitError::System`] when the kernel refuses a futex, [`LimitError::PeerStopped`] when the
 /// other thread ended early.
 pub(crate) fn futex_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
-    take_turns(plan, FUTEX, "waits on one futex private to the process", &Futex::default())
+    take_turns(plan, FUTEX, "waits on two futexes private to the process", &Futex::default())
 }
 
 #[derive(Clone, Copy)]
@@ -48,6 +48,8 @@ enum Side {
 trait Bell: Sync {
     /// Wakes `side`.
     fn ring(&self, side: Side) -> Result<(), Errno>;
+    /// Wakes `side`, which may have ended.
+    fn ring_once(&self, side: Side);
     /// Sleeps until `side` has been woken since its last sleep.
     fn sleep(&self, side: Side) -> Result<(), Errno>;
 }
@@ -62,8 +64,7 @@ struct StopOnDrop<'a, B: Bell> {
 impl<B: Bell> Drop for StopOnDrop<'_, B> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Fails only where the other side's sleep fails as well.
-        let _ = self.bell.ring(self.other);
+        self.bell.ring_once(self.other);
     }
 }
 
@@ -107,36 +108,66 @@ impl Bell for EventFds {
         retry_on_intr(|| write(&self.0[side as usize], &1_u64.to_ne_bytes())).map(drop)
     }
 
+    fn ring_once(&self, side: Side) {
+        // Fails only where the other side's sleep fails as well.
+        let _ = self.ring(side);
+    }
+
     fn sleep(&self, side: Side) -> Result<(), Errno> {
         let mut count = [0; 8];
         retry_on_intr(|| read(&self.0[side as usize], &mut count)).map(drop)
     }
 }
 
-/// One word that both sides sleep on: which of them have been woken, a bit each.
+/// How long a side sleeps before it looks whether it was told something on the way to sleep: only
+/// the last word, which does not wait for a sleeper.
+const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A bed for each side, whose word never changes, so that who goes to bed does sleep; and whether
+/// it has been told to get up.
+#[derive(Default)]
+struct Futex([Bed; 2]);
+
 #[derive(Default)]
 #[repr(align(128))]
-struct Futex(AtomicU32);
+struct Bed {
+    word: AtomicU32,
+    told: AtomicBool,
+}
+
+impl Bed {
+    fn wake(&self) -> Result<bool, Errno> {
+        Ok(futex::wake(&self.word, futex::Flags::PRIVATE, 1)? > 0)
+    }
+}
 
 impl Bell for Futex {
     fn ring(&self, side: Side) -> Result<(), Errno> {
-        self.0.fetch_or(1 << side as u32, Ordering::Release);
-        // At most the other side sleeps here: the caller is awake.
-        futex::wake(&self.0, futex::Flags::PRIVATE, 1).map(drop)
+        let bed = &self.0[side as usize];
+        bed.told.store(true, Ordering::Release);
+        // Again until it slept: what is measured is the end of a sleep.
+        while bed.told.load(Ordering::Relaxed) && !bed.wake()? {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    fn ring_once(&self, side: Side) {
+        let bed = &self.0[side as usize];
+        bed.told.store(true, Ordering::Release);
+        // Fails only where the other side's sleep fails as well.
+        let _ = bed.wake();
     }
 
     fn sleep(&self, side: Side) -> Result<(), Errno> {
-        let bit = 1 << side as u32;
+        let bed = &self.0[side as usize];
         loop {
-            let seen = self.0.load(Ordering::Acquire);
-            if seen & bit != 0 {
-                self.0.fetch_and(!bit, Ordering::AcqRel);
-                return Ok(());
-            }
-            match futex::wait(&self.0, futex::Flags::PRIVATE, seen, None) {
-                // Changed before the kernel looked, or a signal: look again.
-                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+            match futex::wait(&bed.word, futex::Flags::PRIVATE, 0, Some(&NAP)) {
+                Ok(()) | Err(Errno::INTR | Errno::TIMEDOUT) => {}
                 Err(errno) => return Err(errno),
+            }
+            if bed.told.swap(false, Ordering::AcqRel) {
+                return Ok(());
             }
         }
     }
