@@ -4,7 +4,7 @@
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
-    limits::{self, BulkPoint, Plan, RoundTrip},
+    limits::{self, BulkPoint, Plan},
     output,
     server::{Order, Server, Waiting},
     service::{BenchClient, Way},
@@ -181,29 +181,6 @@ impl Pair {
             }
             None => failure,
         }
-    }
-
-    /// Calls that do nothing, one after the other.
-    pub(crate) fn null_call(&self, plan: &Plan) -> Outcome<RoundTrip> {
-        let (bench, engine) = (self.bench(), &self.engine);
-        engine.block_on(bench.null())?;
-        limits::round_trips(plan, "null_call", "typed, asynchronous, with a deadline", || {
-            Ok(engine.block_on(bench.null())?)
-        })
-    }
-
-    /// Calls with 64 bytes there and back, one after the other.
-    pub(crate) fn small_call(&self, plan: &Plan) -> Outcome<RoundTrip> {
-        let (bench, engine) = (self.bench(), &self.engine);
-        let mut message = [0; crate::service::MESSAGE];
-        let how = "64 bytes there and back, typed, asynchronous, with a deadline";
-        limits::round_trips(plan, "call_64", how, || {
-            message[0] = u8::wrapping_add(message[0], 1);
-            match engine.block_on(bench.small(message))? == message {
-                true => Ok(()),
-                false => Err(Failure::new(Code::Mismatch, "another message came back")),
-            }
-        })
     }
 
     /// Calls a second, so many at a time: the median of runs of about a millisecond.

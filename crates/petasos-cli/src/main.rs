@@ -9,6 +9,7 @@ mod commands;
 mod exit;
 mod figures;
 mod interrupt;
+mod latency;
 mod limits;
 mod output;
 mod progress;

@@ -11,6 +11,12 @@ use crate::{
     service::{Bench, Measured, Store, Stored},
 };
 use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions};
+use rustix::{
+    io::Errno,
+    process::{
+        Pid, Signal, WaitId, WaitIdOptions, kill_process, set_parent_process_death_signal, waitid,
+    },
+};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
@@ -150,6 +156,21 @@ impl Server {
         self.wait(Duration::from_millis(100))
     }
 
+    /// Takes the processor away from it, as long as the result lives.
+    pub(crate) fn freeze(&self) -> Outcome<Frozen> {
+        let failed = |error: Errno| {
+            Failure::new(Code::Failed, format!("stopping the server for a while: {error}"))
+        };
+        let id = self.child.id();
+        let pid = Pid::from_raw(id as i32).ok_or(Errno::SRCH).map_err(failed)?;
+        kill_process(pid, Signal::STOP).map_err(failed)?;
+        let frozen = Frozen { pid };
+        // Without taking the news of its end from `child`.
+        let news = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), news).map_err(failed)?;
+        Ok(frozen)
+    }
+
     fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + patience;
         loop {
@@ -159,6 +180,20 @@ impl Server {
                 Err(_) => return None,
             }
         }
+    }
+}
+
+/// A server that is stopped until this is dropped. If this thread dies first, the kernel goes on
+/// with it: see [`run`].
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    pid: Pid,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // Not reaped yet: nobody else has its number. Fails if it has ended.
+        let _ = kill_process(self.pid, Signal::CONT);
     }
 }
 
@@ -204,6 +239,8 @@ pub(crate) fn run(scratch: Option<OsString>) -> Outcome {
 /// True if the parent has said that all is done.
 fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
     interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
+    // It may be stopped when the one who would go on with it dies.
+    set_parent_process_death_signal(Some(Signal::CONT)).map_err(Failure::system("signals"))?;
     let line = read_line(&parent).map_err(Failure::system("reading the order"))?;
     if line.is_empty() {
         // It died before it said what to do.

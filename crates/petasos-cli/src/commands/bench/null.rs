@@ -4,7 +4,7 @@ use super::{Bench, in_turn};
 use crate::{
     exit::Outcome,
     figures::{self, Pair, Row, Setting},
-    limits::{self, LimitError, Plan, RoundTrip},
+    latency::{self, Latency},
     server::Waiting,
 };
 use petasos::Transport;
@@ -12,23 +12,13 @@ use petasos::Transport;
 /// Calls under way at a time.
 const IN_FLIGHT: [usize; 3] = [1, 16, 64];
 
-/// The limit of a call over this transport, both sides waiting like that.
-fn limit(transport: &Transport, waiting: Waiting) -> fn(&Plan) -> Result<RoundTrip, LimitError> {
-    match (transport.scheme, waiting) {
-        ("shm", Waiting::Sleeping) => limits::futex_round_trip,
-        ("shm", _) => limits::cache_line_round_trip,
-        (_, Waiting::Sleeping) => |plan| limits::tcp_round_trip(plan, limits::Waiting::Sleeping),
-        _ => |plan| limits::tcp_round_trip(plan, limits::Waiting::Spinning),
-    }
-}
-
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     let mut ways = vec![figures::spinning(&bench.plan), Waiting::Sleeping];
     ways.dedup();
     for waiting in ways {
         bench.progress.step(format!("{}: calls, {}", transport.scheme, word(waiting)));
-        let measure = || latency(bench, transport, waiting);
+        let measure = || calls(bench, transport, waiting);
         rows.extend(figures::on_client_core(&bench.plan, measure)?);
     }
     Ok(rows)
@@ -38,10 +28,10 @@ fn word(waiting: Waiting) -> &'static str {
     if waiting == Waiting::Sleeping { "blocking" } else { "spinning" }
 }
 
-fn latency(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
+fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (transport.scheme, &bench.plan);
     let word = word(waiting);
-    let limit = limit(transport, waiting);
+    let limit = latency::limit(transport, waiting);
     let mut name = "";
     let setting = Setting {
         transport,
@@ -53,18 +43,16 @@ fn latency(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Ou
     };
     let [machine, machine_p99, null, null_p99, small, one, many, most] =
         in_turn(bench.rounds, || {
-            // First, and alone: a server that spins would take its core.
-            let machine = limit(plan)?;
             let mut pair = Pair::start(&setting)?;
             let work = || {
-                let (null, small) = (pair.null_call(plan)?, pair.small_call(plan)?);
+                let found = pair.latency(plan, limit)?;
                 let mut rates = [0.0; IN_FLIGHT.len()];
                 for (rate, in_flight) in rates.iter_mut().zip(IN_FLIGHT) {
                     *rate = pair.rate(in_flight, plan.time)?;
                 }
-                Ok((null, small, rates))
+                Ok((found, rates))
             };
-            let (null, small, [one, many, most]) = match work() {
+            let (Latency { machine, null, small }, [one, many, most]) = match work() {
                 Ok(figures) => figures,
                 Err(failure) => return Err(pair.explain(failure)),
             };
@@ -75,7 +63,7 @@ fn latency(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Ou
         })?;
     let how = format!(
         "typed, asynchronous, with a deadline, one after the other; medians of short batches, p99 \
-         of single calls; {}",
+         of single calls; in slices beside the limit; {}",
         plan.cores.describe(&format!("{word} processes"))
     );
     let time = |what: &str, value, limit| {

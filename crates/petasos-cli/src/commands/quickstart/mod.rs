@@ -10,7 +10,8 @@ use crate::{
     cli, client,
     exit::{Code, Failure, Outcome},
     figures::{self, Pair, Row, Setting},
-    limits::{self, Plan, Waiting},
+    latency::{self, Latency},
+    limits::{self, Plan},
     output,
     progress::Progress,
     scratch::Scratch,
@@ -114,11 +115,11 @@ fn one(
     let progress = Progress::steps(4);
     let scheme = setting.transport.scheme;
     progress.step(format!("{scheme}: what the machine can do"));
-    let limits = Limits::measure(setting)?;
+    let limits = bulk_limits(setting)?;
     progress.step(format!("{scheme}: starting a server process"));
     let mut pair = Pair::start(setting)?;
     progress.step(format!("{scheme}: calls and bulk data"));
-    let mut rows = match memory(&pair, setting, &limits) {
+    let mut rows = match memory(&pair, setting, limits) {
         Ok(rows) => rows,
         Err(failure) => return Err(pair.explain(failure)),
     };
@@ -130,48 +131,40 @@ fn one(
     Ok(rows)
 }
 
-/// The limits that belong to a transport.
-struct Limits {
-    /// Name, median and 99th percentile.
-    call: (&'static str, f64, f64),
-    /// Of pulls and of pushes.
-    bulk: [(&'static str, f64); 2],
-}
-
-impl Limits {
-    fn measure(setting: &Setting<'_>) -> Outcome<Limits> {
-        let plan = setting.plan;
-        let (call, bulk) = if setting.transport.scheme == "shm" {
-            let call = limits::cache_line_round_trip(plan)?;
-            (call, figures::between_processes(plan, BULK)?)
-        } else {
-            let call = limits::tcp_round_trip(plan, Waiting::Spinning)?;
-            let stream = limits::tcp_stream(plan, &[BULK])?;
-            (call, [(stream.name, stream.first()); 2])
-        };
-        Ok(Limits { call: (call.name, call.median, call.p99), bulk })
+/// The limits of pulls and of pushes.
+fn bulk_limits(setting: &Setting<'_>) -> Outcome<[(&'static str, f64); 2]> {
+    if setting.transport.scheme == "shm" {
+        return figures::between_processes(setting.plan, BULK);
     }
+    let stream = limits::tcp_stream(setting.plan, &[BULK])?;
+    Ok([(stream.name, stream.first()); 2])
 }
 
 /// Calls, and bulk data between memories.
-fn memory(pair: &Pair, setting: &Setting<'_>, limits: &Limits) -> Outcome<Vec<Row>> {
+fn memory(
+    pair: &Pair,
+    setting: &Setting<'_>,
+    [of_pull, of_push]: [(&'static str, f64); 2],
+) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (setting.transport.scheme, setting.plan);
-    let call = pair.null_call(plan)?;
+    let limit = latency::limit(setting.transport, setting.waiting);
+    let Latency { machine, null, .. } = pair.latency(plan, limit)?;
     let memory = pair.memory(BULK, false)?;
     let pulled = pair.bulk(plan, Way::Pull, &memory, BULK)?;
     let pushed = pair.bulk(plan, Way::Push, &memory, BULK)?;
     let memory = pair.memory(BULK, false)?;
     pair.check_bulk(&memory, BULK)?;
-    let (name, median, p99) = limits.call;
-    let [of_pull, of_push] = limits.bulk;
+    let call = |what: &str, time, limit| {
+        Row::new(scheme, what, (time, "ns"), Some((machine.name, limit)), &null.how)
+    };
     let moved = |what: &str, rate: f64, limit| {
         let what = format!("{what}, {}", output::size(BULK as u64));
         let how = "one transfer at a time, memory used again";
         Row::new(scheme, what, (rate, "GB/s"), Some(limit), how)
     };
     Ok(vec![
-        Row::new(scheme, "null call, median", (call.median, "ns"), Some((name, median)), &call.how),
-        Row::new(scheme, "null call, p99", (call.p99, "ns"), Some((name, p99)), &call.how),
+        call("null call, median", null.median, machine.median),
+        call("null call, p99", null.p99, machine.p99),
         moved("memory to server", pulled.median, of_pull),
         moved("server to memory", pushed.median, of_push),
     ])
