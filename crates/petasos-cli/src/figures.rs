@@ -4,16 +4,13 @@
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
-    limits::{self, BulkPoint, Plan},
+    limits::{self, Plan},
     output,
     server::{Order, Server, Waiting},
-    service::{BenchClient, Way},
+    service::BenchClient,
 };
 use comfy_table::Table;
-use petasos::{
-    Engine,
-    fabric::{Access, Address, Region},
-};
+use petasos::{Engine, fabric::Address};
 use serde::Serialize;
 use std::{
     collections::VecDeque,
@@ -43,17 +40,6 @@ pub(crate) struct Row {
 pub(crate) struct Limit {
     pub(crate) name: String,
     pub(crate) value: f64,
-}
-
-/// The limits of pull and push between memories of any kind in two processes. Where one may not
-/// reach into the other, both map what they share.
-pub(crate) fn between_processes(plan: &Plan, bytes: usize) -> Outcome<[(&'static str, f64); 2]> {
-    let sizes = &[bytes];
-    let limit = |between: limits::BulkFn| {
-        let found = between(plan, sizes).or_else(|_| limits::memcpy(plan, sizes))?;
-        Ok::<_, Failure>((found.name, found.first()))
-    };
-    Ok([limit(limits::vm_readv)?, limit(limits::vm_writev)?])
 }
 
 impl Row {
@@ -208,79 +194,4 @@ impl Pair {
             Ok(limits::median(&mut rates))
         })
     }
-
-    /// Memory that the server reaches, with a pattern in it.
-    pub(crate) fn memory(&self, bytes: usize, of_transport: bool) -> Outcome<Region> {
-        let region = if of_transport {
-            self.engine.alloc(bytes).map_err(Failure::system("memory of the transport"))?
-        } else {
-            Region::zeroed(bytes)
-        };
-        let pattern = pattern();
-        for at in (0..bytes).step_by(PATTERN) {
-            region.write(at, &pattern[..PATTERN.min(bytes - at)]);
-        }
-        Ok(region)
-    }
-
-    /// Bulk data between the first `bytes` of `memory` and memory that the server keeps.
-    pub(crate) fn bulk(
-        &self,
-        plan: &Plan,
-        way: Way,
-        memory: &Region,
-        bytes: usize,
-    ) -> Outcome<BulkPoint> {
-        // So many at a call that its own time counts for nothing.
-        let times = ((16 << 20) / bytes).clamp(1, 1000);
-        let slice = memory.slice(0, bytes).ok_or_else(|| {
-            Failure::new(Code::Failed, format!("{bytes} bytes of {} in memory", memory.len()))
-        })?;
-        let access = if way == Way::Pull { Access::READ } else { Access::WRITE };
-        let lent = self.engine.bulk(slice, access)?;
-        let (bench, handle) = (self.bench(), lent.handle());
-        let mut point = limits::transfers(plan, bytes * times, 0, || {
-            let call = bench.transfer(handle.clone(), way, times as u32);
-            self.engine.block_on(call)?.map_err(|text| Failure::new(Code::Failed, text))
-        })?;
-        self.engine.block_on(lent.close())?;
-        point.bytes = bytes;
-        Ok(point)
-    }
-
-    /// Makes sure that what was pulled last comes back whole: for memory with the pattern.
-    pub(crate) fn check_bulk(&self, memory: &Region, bytes: usize) -> Outcome {
-        let brief = Plan { time: Duration::ZERO, ..Plan::default() };
-        self.bulk(&brief, Way::Pull, memory, bytes)?;
-        let blank = vec![0xff; PATTERN];
-        for at in (0..bytes).step_by(PATTERN) {
-            memory.write(at, &blank[..PATTERN.min(bytes - at)]);
-        }
-        self.bulk(&brief, Way::Push, memory, bytes)?;
-        let (pattern, mut found) = (pattern(), blank);
-        for at in (0..bytes).step_by(PATTERN) {
-            let len = PATTERN.min(bytes - at);
-            memory.read(at, &mut found[..len]);
-            if let Some(wrong) = (0..len).find(|&i| found[i] != pattern[i]) {
-                let text = format!("byte {} of {bytes} came back wrong", at + wrong);
-                return Err(Failure::new(Code::Mismatch, text));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Bytes after which the pattern begins again: prime, so that no block begins like another.
-const PATTERN: usize = 1_048_573;
-
-fn pattern() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    })
-    .take(PATTERN)
-    .collect()
 }

@@ -1,10 +1,7 @@
 //! How long calls take, beside the round trip that the machine allows.
-//!
-//! Which cores two virtual ones are, and so how far a cache line has to go, may change from one
-//! moment to the next. So the limit and the call are measured in turn, in short slices, and what is
-//! shown is one slice: that with the median ratio.
 
 use crate::{
+    beside::typical,
     exit::{Code, Failure, Outcome},
     figures::Pair,
     limits::{self, Plan, RoundTrip, RoundTripFn},
@@ -13,7 +10,7 @@ use crate::{
 };
 use petasos::Transport;
 
-/// Slices, each for a limit and for a call.
+/// How often the limit and calls are measured in turn.
 const SLICES: u32 = 7;
 
 /// A limit, and what was measured right after it.
@@ -26,7 +23,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    fn ratio(&self) -> f64 {
+    pub(crate) fn ratio(&self) -> f64 {
         self.null.median / self.machine.median
     }
 }
@@ -55,8 +52,7 @@ impl Pair {
             let (null, small) = (self.null_call(&slice)?, self.small_call(&slice)?);
             slices.push(Latency { machine, null, small });
         }
-        slices.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
-        Ok(slices.swap_remove(slices.len() / 2))
+        Ok(typical(slices, Latency::ratio))
     }
 
     /// Calls that do nothing, one after the other.

@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+mod beside;
+mod bulk;
 mod cli;
 mod client;
 mod commands;

@@ -1,52 +1,40 @@
 //! Bulk data, both ways, by size.
 
-use super::{Bench, in_turn};
+use super::Bench;
 use crate::{
+    beside::Beside,
+    bulk::{self, Amount, Bulk, Limits},
     exit::Outcome,
-    figures::{self, Pair, Row, Setting},
-    limits, output,
-    service::Way,
+    figures::{self, Row, Setting},
+    limits::{self, Plan},
+    output,
 };
-use petasos::{Transport, fabric::Support};
+use petasos::Transport;
 
 const SIZES: [usize; 5] = [64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20];
 const QUICK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
 
-/// Where the caller's memory is from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Memory {
-    /// Anywhere.
-    Ordinary,
-    /// The transport: others can map it.
-    Transport,
-}
-
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let sizes = if bench.quick { &QUICK[..] } else { &SIZES };
     let mut rows = Vec::new();
-    for memory in [Memory::Ordinary, Memory::Transport] {
-        let word = if memory == Memory::Ordinary { "any memory" } else { "its own memory" };
+    for of_transport in [false, true] {
+        let word = if of_transport { "its own memory" } else { "any memory" };
         bench.progress.step(format!("{}: bulk data, {word}", transport.scheme));
         for &bytes in sizes {
-            let found =
-                figures::on_client_core(&bench.plan, || of_size(bench, transport, memory, bytes))?;
-            rows.extend(found.into_iter().flatten());
+            let amount = Amount { bytes, of_transport, rounds: bench.rounds };
+            let measure = || of_size(bench, transport, amount);
+            rows.extend(figures::on_client_core(&bench.plan, measure)?.into_iter().flatten());
         }
     }
     Ok(rows)
 }
 
-/// The limits that belong to the transport and the memory, for pull and push.
-fn limits(
-    bench: &Bench,
-    transport: &Transport,
-    memory: Memory,
-    bytes: usize,
-) -> Outcome<[(&'static str, f64); 2]> {
-    let (plan, sizes) = (&bench.plan, &[bytes]);
-    let both = match (transport.scheme, memory) {
-        ("shm", Memory::Transport) => limits::memcpy(plan, sizes)?,
-        ("shm", Memory::Ordinary) => return figures::between_processes(plan, bytes),
+/// The limits that belong to the transport and the memory.
+fn limits(plan: &Plan, transport: &Transport, amount: Amount) -> Outcome<Limits> {
+    let sizes = &[amount.bytes];
+    let both = match (transport.scheme, amount.of_transport) {
+        ("shm", true) => limits::memcpy(plan, sizes)?,
+        ("shm", false) => return bulk::between_processes(plan, amount.bytes),
         // Whichever is faster here: without a pause, or one request at a time.
         _ => {
             let (stream, fetch) =
@@ -60,10 +48,9 @@ fn limits(
 fn of_size(
     bench: &Bench,
     transport: &'static Transport,
-    kind: Memory,
-    bytes: usize,
-) -> Outcome<Option<Vec<Row>>> {
-    let (scheme, plan) = (transport.scheme, &bench.plan);
+    amount: Amount,
+) -> Outcome<Option<[Row; 2]>> {
+    let plan = &Plan { time: bench.plan.time / 2, ..bench.plan };
     let setting = Setting {
         transport,
         waiting: figures::spinning(plan),
@@ -72,42 +59,18 @@ fn of_size(
         store: None,
         scratch: &bench.scratch,
     };
-    // The limit is measured while the server sleeps for want of a client: one server serves all
-    // rounds, so that its memory is there.
-    let mut pair = Pair::start(&Setting { waiting: crate::server::Waiting::Adaptive, ..setting })?;
-    if kind == Memory::Transport && pair.engine.capabilities().map == Support::None {
-        return Ok(None);
-    }
-    let work = || {
-        let memory = pair.memory(bytes, kind == Memory::Transport)?;
-        pair.check_bulk(&memory, bytes)?;
-        let mut names = ["", ""];
-        let medians = in_turn(bench.rounds, || {
-            let found = limits(bench, transport, kind, bytes)?;
-            names = found.map(|(name, _)| name);
-            let [pull, push] = found.map(|(_, rate)| rate);
-            let pulled = pair.bulk(plan, Way::Pull, &memory, bytes)?;
-            let pushed = pair.bulk(plan, Way::Push, &memory, bytes)?;
-            Ok([pull, push, pulled.median, pushed.median])
-        })?;
-        Ok((names, medians))
-    };
-    let (names, [pull, push, pulled, pushed]) = match work() {
-        Ok(figures) => figures,
-        Err(failure) => return Err(pair.explain(failure)),
-    };
-    let memory = match kind {
-        Memory::Ordinary => "",
-        Memory::Transport => " of the transport's memory",
-    };
+    let found = bulk::measure(&setting, amount, || limits(plan, transport, amount))?;
+    let Some(Bulk { names, pull, push }) = found else { return Ok(None) };
+    let memory = if amount.of_transport { " of the transport's memory" } else { "" };
     let how = format!(
         "one transfer in flight by the server, {}; both sides' memory used again, checked once",
         plan.cores.describe("processes")
     );
-    let row = |way: &str, rate, limit| {
-        let what = format!("{way}{memory}, {}", output::size(bytes as u64));
-        Row::new(scheme, what, (rate, "GB/s"), Some(limit), &how)
+    let row = |way: &str, rate: Beside, limit| {
+        let what = format!("{way}{memory}, {}", output::size(amount.bytes as u64));
+        let limit = Some((limit, rate.limit));
+        Row::new(transport.scheme, what, (rate.value, "GB/s"), limit, &how)
     };
     let [of_pull, of_push] = names;
-    Ok(Some(vec![row("pull", pulled, (of_pull, pull)), row("push", pushed, (of_push, push))]))
+    Ok(Some([row("pull", pull, of_pull), row("push", push, of_push)]))
 }

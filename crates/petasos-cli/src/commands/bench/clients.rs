@@ -1,6 +1,6 @@
 //! How the rate of calls goes on as clients grow in number.
 
-use super::{Bench, in_turn};
+use super::Bench;
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
@@ -38,9 +38,10 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     let mut rates = Vec::new();
     for &count in counts {
         bench.progress.step(format!("{}: {count} clients", transport.scheme));
-        let measured = in_turn(bench.rounds, || Ok([total(&pair.address, bench, count)?]));
+        let measured: Outcome<Vec<f64>> =
+            (0..bench.rounds).map(|_| total(&pair.address, bench, count)).collect();
         match measured {
-            Ok([rate]) => rates.push(rate),
+            Ok(mut found) => rates.push(limits::median(&mut found)),
             Err(failure) => return Err(pair.explain(failure)),
         }
     }

@@ -1,7 +1,7 @@
 //! `petasos bench`: calls and bulk data, each beside the machine's limit.
 //!
-//! Limit and figure are measured in turn, several times over, on the same two cores; what is shown
-//! are the medians, so that an hour in which the machine is slow is slow for both.
+//! Limit and figure are measured in turn, several times over, on the same two cores, so that an
+//! hour in which the machine is slow is slow for both: see [`crate::beside`].
 
 mod bulk;
 mod clients;
@@ -12,7 +12,7 @@ use crate::{
     client,
     exit::Outcome,
     figures::{self, Row},
-    limits::{self, Cores, Plan},
+    limits::{Cores, Plan},
     output,
     progress::Progress,
     scratch::Scratch,
@@ -85,21 +85,7 @@ fn show(report: &Report) -> Outcome {
     let mut text = format!("{}\n", figures::table(&report.figures));
     text += "ratio: to the machine's limit in the same run; of times, small is good, of rates and \
              GB/s, large is good.\n";
-    text += &format!("How each was measured (medians of {} rounds):\n", report.rounds);
+    text += &format!("How each was measured (the median of {} rounds):\n", report.rounds);
     text += &figures::notes(&report.figures);
     output::print(&text)
-}
-
-/// Measures a limit and figures in turn, `rounds` times: the medians of each of them.
-fn in_turn<const N: usize>(
-    rounds: usize,
-    mut measure: impl FnMut() -> Outcome<[f64; N]>,
-) -> Outcome<[f64; N]> {
-    let mut all: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(rounds));
-    for _ in 0..rounds.max(1) {
-        for (values, value) in all.iter_mut().zip(measure()?) {
-            values.push(value);
-        }
-    }
-    Ok(all.map(|mut values| limits::median(&mut values)))
 }

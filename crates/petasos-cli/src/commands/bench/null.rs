@@ -1,7 +1,8 @@
 //! Calls that do nothing: how long one takes, and how many there are in a second.
 
-use super::{Bench, in_turn};
+use super::Bench;
 use crate::{
+    beside::{Beside, typical},
     exit::Outcome,
     figures::{self, Pair, Row, Setting},
     latency::{self, Latency},
@@ -32,7 +33,6 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
     let (scheme, plan) = (transport.scheme, &bench.plan);
     let word = word(waiting);
     let limit = latency::limit(transport, waiting);
-    let mut name = "";
     let setting = Setting {
         transport,
         waiting,
@@ -41,46 +41,46 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
         store: None,
         scratch: &bench.scratch,
     };
-    let [machine, machine_p99, null, null_p99, small, one, many, most] =
-        in_turn(bench.rounds, || {
-            let mut pair = Pair::start(&setting)?;
-            let work = || {
-                let found = pair.latency(plan, limit)?;
-                let mut rates = [0.0; IN_FLIGHT.len()];
-                for (rate, in_flight) in rates.iter_mut().zip(IN_FLIGHT) {
-                    *rate = pair.rate(in_flight, plan.time)?;
-                }
-                Ok((found, rates))
-            };
-            let (Latency { machine, null, small }, [one, many, most]) = match work() {
-                Ok(figures) => figures,
-                Err(failure) => return Err(pair.explain(failure)),
-            };
-            name = machine.name;
-            let latencies = [machine.median, machine.p99, null.median, null.p99, small.median];
-            let [a, b, c, d, e] = latencies;
-            Ok([a, b, c, d, e, one, many, most])
-        })?;
+    let mut latencies = Vec::new();
+    let mut rates = [const { Vec::new() }; IN_FLIGHT.len()];
+    for _ in 0..bench.rounds {
+        let mut pair = Pair::start(&setting)?;
+        let mut work = || {
+            let found = pair.latency(plan, limit)?;
+            for (rates, in_flight) in rates.iter_mut().zip(IN_FLIGHT) {
+                let value = pair.rate(in_flight, plan.time)?;
+                rates.push(Beside { value, limit: 1e9 / found.machine.median });
+            }
+            Ok(found)
+        };
+        match work() {
+            Ok(found) => latencies.push(found),
+            Err(failure) => return Err(pair.explain(failure)),
+        }
+    }
+    let Latency { machine, null, small } = typical(latencies, Latency::ratio);
     let how = format!(
         "typed, asynchronous, with a deadline, one after the other; medians of short batches, p99 \
-         of single calls; in slices beside the limit; {}",
+         of single calls; {}",
         plan.cores.describe(&format!("{word} processes"))
     );
     let time = |what: &str, value, limit| {
-        Row::new(scheme, format!("{what}, {word}"), (value, "ns"), Some((name, limit)), &how)
+        let limit = Some((machine.name, limit));
+        Row::new(scheme, format!("{what}, {word}"), (value, "ns"), limit, &how)
     };
     let mut rows = vec![
-        time("null call", null, machine),
-        time("null call p99", null_p99, machine_p99),
-        time("64-byte call", small, machine),
+        time("null call", null.median, machine.median),
+        time("null call p99", null.p99, machine.p99),
+        time("64-byte call", small.median, machine.median),
     ];
-    let one_at_a_time = format!("{name}, one at a time");
-    for (in_flight, rate) in IN_FLIGHT.into_iter().zip([one, many, most]) {
+    let one_at_a_time = format!("{}, one at a time", machine.name);
+    for (in_flight, rates) in IN_FLIGHT.into_iter().zip(rates) {
+        let rate = Beside::typical(rates);
         let what = format!("call rate, {word}, {in_flight} in flight");
-        let limit = Some((one_at_a_time.as_str(), 1e9 / machine));
+        let limit = Some((one_at_a_time.as_str(), rate.limit));
         let how = "null calls by one client to one server, the oldest awaited before the next \
                    begins; median of runs of 1 ms";
-        rows.push(Row::new(scheme, what, (rate, "calls/s"), limit, how));
+        rows.push(Row::new(scheme, what, (rate.value, "calls/s"), limit, how));
     }
     Ok(rows)
 }

@@ -7,6 +7,8 @@ mod stage;
 mod transfer;
 
 use crate::{
+    beside::Beside,
+    bulk::{self, Amount, Bulk, Limits},
     cli, client,
     exit::{Code, Failure, Outcome},
     figures::{self, Pair, Row, Setting},
@@ -15,7 +17,6 @@ use crate::{
     output,
     progress::Progress,
     scratch::Scratch,
-    service::Way,
 };
 use serde::Serialize;
 use source::{Contents, Source};
@@ -24,6 +25,9 @@ use std::{path::Path, time::Instant};
 
 /// Size of the transfers between memories.
 const BULK: usize = 16 << 20;
+
+/// How often transfers and their limit are measured in turn.
+const ROUNDS: u32 = 3;
 
 #[derive(Serialize)]
 struct Report {
@@ -112,17 +116,18 @@ fn one(
     stage: Option<&Stage>,
     copied: copy::Rates,
 ) -> Outcome<Vec<Row>> {
-    let progress = Progress::steps(4);
+    let progress = Progress::steps(3);
     let scheme = setting.transport.scheme;
-    progress.step(format!("{scheme}: what the machine can do"));
-    let limits = bulk_limits(setting)?;
+    progress.step(format!("{scheme}: bulk data, and what the machine can do"));
+    let moved = memory(setting)?;
     progress.step(format!("{scheme}: starting a server process"));
     let mut pair = Pair::start(setting)?;
-    progress.step(format!("{scheme}: calls and bulk data"));
-    let mut rows = match memory(&pair, setting, limits) {
+    progress.step(format!("{scheme}: calls, and what the machine can do"));
+    let mut rows = match calls(&pair, setting) {
         Ok(rows) => rows,
         Err(failure) => return Err(pair.explain(failure)),
     };
+    rows.extend(moved);
     drop(progress);
     match files(&pair, setting, source, stage, copied) {
         Ok(more) => rows.extend(more),
@@ -132,42 +137,45 @@ fn one(
 }
 
 /// The limits of pulls and of pushes.
-fn bulk_limits(setting: &Setting<'_>) -> Outcome<[(&'static str, f64); 2]> {
-    if setting.transport.scheme == "shm" {
-        return figures::between_processes(setting.plan, BULK);
+fn bulk_limits(scheme: &str, plan: &Plan) -> Outcome<Limits> {
+    if scheme == "shm" {
+        return bulk::between_processes(plan, BULK);
     }
-    let stream = limits::tcp_stream(setting.plan, &[BULK])?;
+    let stream = limits::tcp_stream(plan, &[BULK])?;
     Ok([(stream.name, stream.first()); 2])
 }
 
-/// Calls, and bulk data between memories.
-fn memory(
-    pair: &Pair,
-    setting: &Setting<'_>,
-    [of_pull, of_push]: [(&'static str, f64); 2],
-) -> Outcome<Vec<Row>> {
+/// Calls.
+fn calls(pair: &Pair, setting: &Setting<'_>) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (setting.transport.scheme, setting.plan);
     let limit = latency::limit(setting.transport, setting.waiting);
     let Latency { machine, null, .. } = pair.latency(plan, limit)?;
-    let memory = pair.memory(BULK, false)?;
-    let pulled = pair.bulk(plan, Way::Pull, &memory, BULK)?;
-    let pushed = pair.bulk(plan, Way::Push, &memory, BULK)?;
-    let memory = pair.memory(BULK, false)?;
-    pair.check_bulk(&memory, BULK)?;
     let call = |what: &str, time, limit| {
         Row::new(scheme, what, (time, "ns"), Some((machine.name, limit)), &null.how)
-    };
-    let moved = |what: &str, rate: f64, limit| {
-        let what = format!("{what}, {}", output::size(BULK as u64));
-        let how = "one transfer at a time, memory used again";
-        Row::new(scheme, what, (rate, "GB/s"), Some(limit), how)
     };
     Ok(vec![
         call("null call, median", null.median, machine.median),
         call("null call, p99", null.p99, machine.p99),
-        moved("memory to server", pulled.median, of_pull),
-        moved("server to memory", pushed.median, of_push),
     ])
+}
+
+/// Bulk data between memories.
+fn memory(setting: &Setting<'_>) -> Outcome<Vec<Row>> {
+    let scheme = setting.transport.scheme;
+    let plan = &Plan { time: setting.plan.time / ROUNDS, ..*setting.plan };
+    let setting = Setting { plan, store: None, ..*setting };
+    let amount = Amount { bytes: BULK, of_transport: false, rounds: ROUNDS as usize };
+    let found = bulk::measure(&setting, amount, || bulk_limits(scheme, plan))?;
+    let Some(Bulk { names, pull, push }) = found else { return Ok(Vec::new()) };
+    let mut rows = Vec::new();
+    let ways = ["memory to server", "server to memory"];
+    for ((what, name), found) in ways.into_iter().zip(names).zip([pull, push]) {
+        let Beside { value, limit } = found;
+        let what = format!("{what}, {}", output::size(BULK as u64));
+        let how = "one transfer at a time, memory used again";
+        rows.push(Row::new(scheme, what, (value, "GB/s"), Some((name, limit)), how));
+    }
+    Ok(rows)
 }
 
 /// The files: there and back.

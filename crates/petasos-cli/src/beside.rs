@@ -1,0 +1,42 @@
+//! A figure beside its limit, measured in turn.
+//!
+//! Where virtual cores and memory lie, and so how far data has to go, may change from one moment to
+//! the next. So a limit and what belongs to it are measured right after each other, several times
+//! over, and what is shown is one of these pairs: that with the median ratio.
+
+/// A figure, and the limit that was measured with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Beside {
+    pub(crate) value: f64,
+    pub(crate) limit: f64,
+}
+
+impl Beside {
+    /// The value as a multiple of the limit.
+    pub(crate) fn ratio(&self) -> f64 {
+        self.value / self.limit
+    }
+
+    /// What is shown of several.
+    pub(crate) fn typical(found: Vec<Beside>) -> Beside {
+        typical(found, Beside::ratio)
+    }
+}
+
+/// Of several, which must not be none, that with the median ratio.
+pub(crate) fn typical<T>(mut found: Vec<T>, ratio: impl Fn(&T) -> f64) -> T {
+    found.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+    found.swap_remove(found.len() / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_ratio_and_not_the_median_values() {
+        let pair = |value, limit| Beside { value, limit };
+        let found = vec![pair(1000.0, 50.0), pair(350.0, 50.0), pair(750.0, 400.0)];
+        assert_eq!(Beside::typical(found), pair(350.0, 50.0));
+    }
+}
