@@ -36,7 +36,7 @@ fn remote_write() {
 #[test]
 fn in_situ() {
     let place = tempfile::tempdir().unwrap();
-    let said = example("in_situ", &["128", "100"], place.path());
+    let said = example("in_situ", &["256", "200"], place.path());
     assert!(said.contains("looks") && said.contains("slow-down of the computation"), "{said}");
     assert!(!said.contains("\n0 looks"), "the observer saw nothing: {said}");
 }
