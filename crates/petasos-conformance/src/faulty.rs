@@ -2,16 +2,10 @@
 
 use crate::Random;
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer,
-    PeerInfo, PeerState, Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time,
-    Token,
+    Endpoint, Event, InjectError, LostReason, OpError, OpErrorKind, Operation, Peer, PeerInfo,
+    PeerState, Sleep, Time, delegate,
 };
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    os::fd::BorrowedFd,
-    time::Duration,
-};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// How often what goes wrong, in percent of the occasions.
 #[derive(Clone, Copy, Debug)]
@@ -134,22 +128,6 @@ fn partner(operation: &Operation) -> Option<Peer> {
 }
 
 impl Endpoint for Faulty {
-    fn address(&self) -> &Address {
-        self.inner.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.inner.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        self.inner.resolve(address, patience)
-    }
-
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
         self.lost.get(&peer).cloned().or_else(|| self.inner.peer(peer))
     }
@@ -203,10 +181,6 @@ impl Endpoint for Faulty {
         }
     }
 
-    fn cancel(&mut self, token: Token) {
-        self.inner.cancel(token);
-    }
-
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         let mut budget = budget;
         if self.random.percent(self.faults.partial) {
@@ -248,40 +222,18 @@ impl Endpoint for Faulty {
         self.inner.arm(now)
     }
 
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn notifier(&self) -> Notifier {
-        self.inner.notifier()
-    }
-
-    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
-        self.inner.alloc(len)
-    }
-
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.inner.register(memory, access)
-    }
-
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.inner.export(region)
-    }
-
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        self.inner.import(key)
-    }
-
-    fn release(&mut self, remote: Remote) {
-        self.inner.release(remote);
+    delegate! {
+        inner: address incarnation capabilities resolve cancel fd notifier alloc register export
+        import release
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use petasos_fabric::Clock;
+    use petasos_fabric::{Address, Clock};
     use petasos_self::Local;
+    use std::time::Duration;
 
     fn open() -> Box<dyn Endpoint> {
         let any = Address::parse("self://*").unwrap();

@@ -4,14 +4,12 @@ use petasos_conformance::{
     Fixture, RealTime, World, driving, faults, keys, lifecycle, messages, mix, run, tagged,
 };
 use petasos_fabric::{
-    Access, Address, Capabilities, Done, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Notifier, Notify, OpError, Operation, Peer, PeerInfo, RegionId,
-    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Address, Done, Endpoint, Event, InjectError, Notifier, Notify, OpError, Operation, Peer, Time,
+    Token, delegate,
 };
 use petasos_self::Local;
 use std::{
     collections::VecDeque,
-    os::fd::BorrowedFd,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -92,30 +90,13 @@ impl Sinner {
 }
 
 impl Endpoint for Sinner {
-    fn address(&self) -> &Address {
-        self.inner.address()
-    }
-    fn incarnation(&self) -> Incarnation {
-        self.inner.incarnation()
-    }
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        self.inner.resolve(address, patience)
-    }
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.inner.peer(peer)
-    }
-    fn forget(&mut self, peer: Peer) {
-        self.inner.forget(peer);
-    }
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         match self.inner.inject(peer, parts) {
             Err(InjectError::Full) if self.sin == Sin::Forgetful => Ok(()),
             result => result,
         }
     }
+
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
         if self.sin == Sin::Hasty {
             for operation in operations.iter() {
@@ -128,11 +109,13 @@ impl Endpoint for Sinner {
         }
         self.inner.submit(operations);
     }
+
     fn cancel(&mut self, token: Token) {
         if self.sin != Sin::Stubborn {
             self.inner.cancel(token);
         }
     }
+
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         let mut new = Vec::new();
         let worked = self.inner.progress(now, budget, &mut new);
@@ -143,12 +126,7 @@ impl Endpoint for Sinner {
         }
         worked
     }
-    fn arm(&mut self, now: Time) -> Sleep {
-        self.inner.arm(now)
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
+
     fn notifier(&self) -> Notifier {
         struct Nothing;
         impl Notify for Nothing {
@@ -159,17 +137,9 @@ impl Endpoint for Sinner {
         }
         self.inner.notifier()
     }
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.inner.register(memory, access)
-    }
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.inner.export(region)
-    }
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        self.inner.import(key)
-    }
-    fn release(&mut self, remote: Remote) {
-        self.inner.release(remote);
+
+    delegate! {
+        inner: address incarnation capabilities resolve peer forget arm fd register export import release
     }
 }
 

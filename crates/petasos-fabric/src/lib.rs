@@ -25,6 +25,7 @@
 
 pub mod address;
 pub mod capability;
+mod delegate;
 pub mod endpoint;
 pub mod error;
 pub mod event;

@@ -1,0 +1,138 @@
+//! For endpoints that stand in front of another one: to inject faults, to watch, to count.
+
+/// Writes methods of [`Endpoint`](crate::Endpoint) that do what the endpoint in a field does.
+///
+/// ```
+/// use petasos_fabric::{Endpoint, Event, Time, delegate};
+///
+/// /// Counts what comes.
+/// struct Counted<E> {
+///     inner: E,
+///     events: usize,
+/// }
+///
+/// impl<E: Endpoint> Endpoint for Counted<E> {
+///     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+///         let before = events.len();
+///         let worked = self.inner.progress(now, budget, events);
+///         self.events += events.len() - before;
+///         worked
+///     }
+///
+///     delegate! {
+///         inner: address incarnation capabilities resolve peer forget inject submit cancel arm
+///         fd notifier alloc register export import release
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! delegate {
+    ($to:ident: $($method:ident)*) => { $($crate::delegate!(@ $to $method);)* };
+    (@ $to:ident address) => {
+        fn address(&self) -> &$crate::Address {
+            self.$to.address()
+        }
+    };
+    (@ $to:ident incarnation) => {
+        fn incarnation(&self) -> $crate::Incarnation {
+            self.$to.incarnation()
+        }
+    };
+    (@ $to:ident capabilities) => {
+        fn capabilities(&self) -> &$crate::Capabilities {
+            self.$to.capabilities()
+        }
+    };
+    (@ $to:ident resolve) => {
+        fn resolve(
+            &mut self,
+            address: &$crate::Address,
+            patience: ::std::time::Duration,
+        ) -> Result<$crate::Peer, $crate::ResolveError> {
+            self.$to.resolve(address, patience)
+        }
+    };
+    (@ $to:ident peer) => {
+        fn peer(&self, peer: $crate::Peer) -> Option<$crate::PeerInfo> {
+            self.$to.peer(peer)
+        }
+    };
+    (@ $to:ident forget) => {
+        fn forget(&mut self, peer: $crate::Peer) {
+            self.$to.forget(peer);
+        }
+    };
+    (@ $to:ident inject) => {
+        fn inject(
+            &mut self,
+            peer: $crate::Peer,
+            parts: &[&[u8]],
+        ) -> Result<(), $crate::InjectError> {
+            self.$to.inject(peer, parts)
+        }
+    };
+    (@ $to:ident submit) => {
+        fn submit(&mut self, operations: &mut ::std::collections::VecDeque<$crate::Operation>) {
+            self.$to.submit(operations);
+        }
+    };
+    (@ $to:ident cancel) => {
+        fn cancel(&mut self, token: $crate::Token) {
+            self.$to.cancel(token);
+        }
+    };
+    (@ $to:ident progress) => {
+        fn progress(
+            &mut self,
+            now: $crate::Time,
+            budget: usize,
+            events: &mut Vec<$crate::Event>,
+        ) -> bool {
+            self.$to.progress(now, budget, events)
+        }
+    };
+    (@ $to:ident arm) => {
+        fn arm(&mut self, now: $crate::Time) -> $crate::Sleep {
+            self.$to.arm(now)
+        }
+    };
+    (@ $to:ident fd) => {
+        fn fd(&self) -> Option<::std::os::fd::BorrowedFd<'_>> {
+            self.$to.fd()
+        }
+    };
+    (@ $to:ident notifier) => {
+        fn notifier(&self) -> $crate::Notifier {
+            self.$to.notifier()
+        }
+    };
+    (@ $to:ident alloc) => {
+        fn alloc(&mut self, len: usize) -> Result<$crate::Region, $crate::AllocError> {
+            self.$to.alloc(len)
+        }
+    };
+    (@ $to:ident register) => {
+        fn register(
+            &mut self,
+            memory: &$crate::Slice,
+            access: $crate::Access,
+        ) -> Result<$crate::RegionId, $crate::RegisterError> {
+            self.$to.register(memory, access)
+        }
+    };
+    (@ $to:ident export) => {
+        fn export(&self, region: $crate::RegionId) -> Result<$crate::Key, $crate::ExportError> {
+            self.$to.export(region)
+        }
+    };
+    (@ $to:ident import) => {
+        fn import(&mut self, key: &$crate::Key) -> Result<$crate::Remote, $crate::ImportError> {
+            self.$to.import(key)
+        }
+    };
+    (@ $to:ident release) => {
+        fn release(&mut self, remote: $crate::Remote) {
+            self.$to.release(remote);
+        }
+    };
+}
