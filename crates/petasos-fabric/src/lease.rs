@@ -33,6 +33,21 @@ impl Lease {
         Lease::inline_with(message.len(), |room| room.copy_from_slice(message))
     }
 
+    /// A short message at the beginning of a buffer: for who moves a fixed number of bytes, which is
+    /// cheaper than to look how many there are.
+    ///
+    /// # Panics
+    /// If `len` is more than the buffer holds.
+    #[inline]
+    #[must_use]
+    pub fn inline_within<const N: usize>(buffer: &[u8; N], len: usize) -> Lease {
+        const { assert!(N <= Lease::INLINE) };
+        assert!(len <= N);
+        let mut bytes = [0; Lease::INLINE];
+        bytes[..N].copy_from_slice(buffer);
+        Lease(Repr::Inline { len: len as u8, bytes })
+    }
+
     /// A short message that `fill` writes in place.
     ///
     /// # Panics

@@ -4,13 +4,14 @@ use crate::{
     Shm,
     channel::{Arrival, Channel, kind},
     hello::Note,
+    ring::FIRST,
     segment::Segment,
     socket,
     state::Source,
     sync::{Ordering, fence},
 };
 use petasos_fabric::{
-    Access, Event, LostReason, Time,
+    Access, Event, Lease, LostReason, Time,
     two_sided::{self, Placement, header},
 };
 use rustix::{event::epoll, io::Errno};
@@ -106,7 +107,11 @@ impl Shm {
                     return true;
                 }
                 let consumer = &channel.pair.consumer;
-                let lease = pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room));
+                let lease = if incoming.len <= FIRST {
+                    Some(Lease::inline_within(&consumer.first(&incoming), incoming.len))
+                } else {
+                    pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room))
+                };
                 let Some(message) = lease else {
                     channel.held = true;
                     return false;
@@ -128,6 +133,8 @@ impl Shm {
             if channel.pair.finish(incoming) {
                 channel.bell_out.ring(&channel.socket);
                 self.counters.wake_ups += 1;
+            } else if channel.pair.is_empty() {
+                break;
             }
         }
         true

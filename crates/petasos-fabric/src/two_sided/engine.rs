@@ -393,6 +393,7 @@ impl Engine {
     // Events.
 
     /// Whether there are events to take.
+    #[inline]
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.ledger.events.is_empty() || self.own_output()

@@ -5,6 +5,7 @@ use crate::{LostReason, Slice};
 
 impl Engine {
     /// Whether there is something for this endpoint itself that can be moved on now.
+    #[inline]
     pub(super) fn own_output(&self) -> bool {
         let listed = |peer| self.peers.get(peer).is_some_and(|link| link.listed);
         match &self.stuck {

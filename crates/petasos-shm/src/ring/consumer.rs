@@ -76,26 +76,21 @@ impl<M: Memory> Consumer<M> {
         Ok(Some(Incoming { kind, len, cell }))
     }
 
+    /// All that the first cell of a message holds: the message, if it is short, and what lay there
+    /// before.
+    #[inline]
+    pub(crate) fn first(&self, incoming: &Incoming) -> [u8; FIRST] {
+        let mut bytes = [0; FIRST];
+        let (chunks, _) = bytes.as_chunks_mut::<8>();
+        for (chunk, word) in chunks.iter_mut().zip(&self.memory.cell(incoming.cell)[1..]) {
+            *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        bytes
+    }
+
     /// Copies bytes of a message out, from `at` in it on.
     #[inline]
     pub(crate) fn read(&self, incoming: &Incoming, at: usize, into: &mut [u8]) {
-        if at == 0 && into.len() <= FIRST {
-            assert!(into.len() <= incoming.len);
-            let first = incoming.cell * WORDS + 1;
-            let mut chunks = into.chunks_exact_mut(8);
-            let mut i = 0;
-            for chunk in &mut chunks {
-                let word = self.memory.word(first + i).load(Ordering::Relaxed);
-                chunk.copy_from_slice(&word.to_ne_bytes());
-                i += 1;
-            }
-            let rest = chunks.into_remainder();
-            if !rest.is_empty() {
-                let word = self.memory.word(first + i).load(Ordering::Relaxed);
-                rest.copy_from_slice(&word.to_ne_bytes()[..rest.len()]);
-            }
-            return;
-        }
         // SAFETY: a slice of ours is writable, and lies in no ring.
         unsafe { self.read_raw(incoming, at, into.as_mut_ptr(), into.len()) }
     }

@@ -1,5 +1,6 @@
 //! Where the cells of a ring lie.
 
+use super::WORDS;
 use crate::sync::AtomicU64;
 #[cfg(test)]
 use crate::sync::Ordering;
@@ -9,13 +10,15 @@ use std::{any::Any, ptr::NonNull, sync::Arc};
 /// Memory that somebody else may write at any time: words as atomics, bytes by opaque copies.
 ///
 /// # Safety
-/// `words()` words are there for as long as the value lives, `word` gives the same ones as the
-/// copies reach, at eight bytes each.
+/// `words()` words are there for as long as the value lives, `word` and `cell` give the same ones as
+/// the copies reach, at eight bytes each.
 pub(crate) unsafe trait Memory {
     /// How many words there are.
     fn words(&self) -> usize;
     /// One of them.
     fn word(&self, index: usize) -> &AtomicU64;
+    /// Those of a cell.
+    fn cell(&self, cell: usize) -> &[AtomicU64; WORDS];
     /// Copies bytes in, from the byte `at` on.
     ///
     /// # Safety
@@ -69,6 +72,13 @@ unsafe impl Memory for Shared {
     }
 
     #[inline]
+    fn cell(&self, cell: usize) -> &[AtomicU64; WORDS] {
+        assert!(cell < self.words / WORDS);
+        // SAFETY: as for `word`; so many words from there on are within.
+        unsafe { self.base.add(cell * WORDS).cast::<[AtomicU64; WORDS]>().as_ref() }
+    }
+
+    #[inline]
     unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize) {
         debug_assert!(at + len <= self.words * 8);
         // SAFETY: the caller's promise; the words are mapped and writable, nobody has references.
@@ -104,6 +114,10 @@ unsafe impl Memory for Heap {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         &self.0[index]
+    }
+
+    fn cell(&self, cell: usize) -> &[AtomicU64; WORDS] {
+        self.0[cell * WORDS..].first_chunk().expect("a cell of the ring")
     }
 
     unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize) {

@@ -58,11 +58,10 @@ impl<M: Memory> Producer<M> {
                 at += part.len();
             }
             debug_assert_eq!(at, len);
-            let used = len.div_ceil(8);
+            // All words of the cell, whatever the length: a fixed number of stores.
             let (words, _) = bytes.as_chunks::<8>();
-            for (i, word) in words[..used].iter().enumerate() {
-                let word = u64::from_le_bytes(*word);
-                self.memory.word(slot.cell * WORDS + 1 + i).store(word.to_le(), Ordering::Relaxed);
+            for (to, word) in self.memory.cell(slot.cell)[1..].iter().zip(words) {
+                to.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
             }
         } else {
             let mut at = 0;

@@ -206,6 +206,9 @@ mod interleavings {
                 let mut bytes = vec![0; len];
                 consumer.read(&incoming, 0, &mut bytes);
                 assert_eq!(bytes, vec![kind; len]);
+                if len <= FIRST {
+                    assert_eq!(consumer.first(&incoming)[..len], bytes);
+                }
                 consumer.finish(incoming, report);
             }
             sender.join().unwrap();
