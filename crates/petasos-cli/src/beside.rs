@@ -1,17 +1,26 @@
 //! A figure beside its limit, measured in turn.
 //!
-//! Where virtual cores and memory lie, and so how far data has to go, may change from one moment to
-//! the next. So a limit and what belongs to it are measured right after each other, several times
-//! over, and what is shown is one of these pairs: that with the median ratio.
+//! What a cache line or a copy takes changes from one moment to the next, on a virtual machine by a
+//! factor of eight. So a limit and what belongs to it are measured right after each other, several
+//! times over, and what is shown is one of these pairs: that with the median ratio.
+
+use crate::limits::Bulk;
 
 /// A figure, and the limit that was measured with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Beside {
     pub(crate) value: f64,
     pub(crate) limit: f64,
+    /// Which limit.
+    pub(crate) of: &'static str,
 }
 
 impl Beside {
+    /// A bandwidth, and the limit of transfers of one size.
+    pub(crate) fn bandwidth(value: f64, limit: &Bulk) -> Beside {
+        Beside { value, limit: limit.first(), of: limit.name }
+    }
+
     /// The value as a multiple of the limit.
     pub(crate) fn ratio(&self) -> f64 {
         self.value / self.limit
@@ -35,7 +44,7 @@ mod tests {
 
     #[test]
     fn the_median_ratio_and_not_the_median_values() {
-        let pair = |value, limit| Beside { value, limit };
+        let pair = |value, limit| Beside { value, limit, of: "test" };
         let found = vec![pair(1000.0, 50.0), pair(350.0, 50.0), pair(750.0, 400.0)];
         assert_eq!(Beside::typical(found), pair(350.0, 50.0));
     }

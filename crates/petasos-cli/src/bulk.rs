@@ -1,7 +1,7 @@
 //! Bulk data between memories, beside what the machine can do.
 //!
-//! Where the pages of a buffer lie makes a difference of a third. So each round has a server process
-//! and memory of its own, as the limit has.
+//! Figures differ by a third from one allocation to the next. So each round has a server process and
+//! memory of its own, as the limit has.
 
 use crate::{
     beside::Beside,
@@ -13,13 +13,8 @@ use crate::{
 use petasos::fabric::{Access, Region, Support};
 use std::time::Duration;
 
-/// The limits of pull and of push: their names, and GB/s.
-pub(crate) type Limits = [(&'static str, f64); 2];
-
 /// Bulk data of one size, beside its limits.
-pub(crate) struct Bulk {
-    /// Of pull and of push.
-    pub(crate) names: [&'static str; 2],
+pub(crate) struct Moved {
     pub(crate) pull: Beside,
     pub(crate) push: Beside,
 }
@@ -33,24 +28,20 @@ pub(crate) struct Amount {
     pub(crate) rounds: usize,
 }
 
-/// Measures transfers in both directions beside `limits`. `None` if the transport has no memory of
-/// its own. What comes back is checked, once.
-pub(crate) fn measure(
-    setting: &Setting<'_>,
-    amount: Amount,
-    limits: impl Fn() -> Outcome<Limits>,
-) -> Outcome<Option<Bulk>> {
-    let (mut names, mut pulls, mut pushes) = (["", ""], Vec::new(), Vec::new());
+/// Measures transfers in both directions beside what the machine can do. `None` if the transport
+/// has no memory of its own. What comes back is checked, once.
+pub(crate) fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<Moved>> {
+    let (mut pulls, mut pushes) = (Vec::new(), Vec::new());
     for round in 0..amount.rounds {
         let mut pair = Pair::start(setting)?;
         if amount.of_transport && pair.engine.capabilities().map == Support::None {
             return Ok(None);
         }
         let work = || {
-            let found = {
+            let limits = {
                 // It would take a core of the limit's.
                 let _frozen = pair.server.freeze()?;
-                limits()?
+                limits_of(setting, amount)?
             };
             let (plan, bytes) = (setting.plan, amount.bytes);
             let memory = pair.memory(bytes, amount.of_transport)?;
@@ -59,28 +50,38 @@ pub(crate) fn measure(
             }
             let pulled = pair.transfers(plan, Way::Pull, &memory, bytes)?;
             let pushed = pair.transfers(plan, Way::Push, &memory, bytes)?;
-            Ok((found, pulled.median, pushed.median))
+            Ok((limits, pulled.median, pushed.median))
         };
         let ([of_pull, of_push], pulled, pushed) = match work() {
             Ok(figures) => figures,
             Err(failure) => return Err(pair.explain(failure)),
         };
-        names = [of_pull.0, of_push.0];
-        pulls.push(Beside { value: pulled, limit: of_pull.1 });
-        pushes.push(Beside { value: pushed, limit: of_push.1 });
+        pulls.push(Beside::bandwidth(pulled, &of_pull));
+        pushes.push(Beside::bandwidth(pushed, &of_push));
     }
-    Ok(Some(Bulk { names, pull: Beside::typical(pulls), push: Beside::typical(pushes) }))
+    Ok(Some(Moved { pull: Beside::typical(pulls), push: Beside::typical(pushes) }))
 }
 
-/// The limits of pull and push between memories of any kind in two processes. Where one may not
-/// reach into the other, both map what they share.
-pub(crate) fn between_processes(plan: &Plan, bytes: usize) -> Outcome<Limits> {
-    let sizes = &[bytes];
-    let limit = |between: limits::BulkFn| {
-        let found = between(plan, sizes).or_else(|_| limits::memcpy(plan, sizes))?;
-        Ok::<_, Failure>((found.name, found.first()))
+/// The limits of pull and of push that belong to the transport and the memory.
+fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]> {
+    let (plan, sizes) = (setting.plan, &[amount.bytes]);
+    let both = match (setting.transport.scheme, amount.of_transport) {
+        ("shm", true) => limits::memcpy(plan, sizes)?,
+        ("shm", false) => {
+            // Where one may not reach into the other, both map what they share.
+            let limit = |between: limits::BulkFn| {
+                between(plan, sizes).or_else(|_| limits::memcpy(plan, sizes))
+            };
+            return Ok([limit(limits::vm_readv)?, limit(limits::vm_writev)?]);
+        }
+        // Whichever is faster here: without a pause, or one request at a time.
+        _ => {
+            let (stream, fetch) =
+                (limits::tcp_stream(plan, sizes)?, limits::tcp_fetch(plan, sizes)?);
+            if stream.first() > fetch.first() { stream } else { fetch }
+        }
     };
-    Ok([limit(limits::vm_readv)?, limit(limits::vm_writev)?])
+    Ok([both.clone(), both])
 }
 
 impl Pair {

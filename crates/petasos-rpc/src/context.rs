@@ -14,9 +14,9 @@ use std::{cell::Cell, fmt, ops::Deref, rc::Rc, time::Duration};
 
 /// The call being served: who calls, how, and whether anybody still waits. Cheap to clone.
 #[derive(Clone)]
-pub struct Context(Rc<Served>);
+pub struct Context(Rc<State>);
 
-struct Served {
+struct State {
     inner: Rc<Inner>,
     peer: Peer,
     method: Method,
@@ -29,7 +29,7 @@ struct Served {
 
 impl Context {
     pub(crate) fn new(inner: Rc<Inner>, peer: Peer, request: &Request, method: Method) -> Context {
-        Context(Rc::new(Served {
+        Context(Rc::new(State {
             inner,
             peer,
             method,

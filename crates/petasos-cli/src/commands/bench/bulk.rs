@@ -3,10 +3,10 @@
 use super::Bench;
 use crate::{
     beside::Beside,
-    bulk::{self, Amount, Bulk, Limits},
+    bulk::{self, Amount, Moved},
     exit::Outcome,
     figures::{self, Row, Setting},
-    limits::{self, Plan},
+    limits::Plan,
     output,
 };
 use petasos::Transport;
@@ -29,22 +29,6 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
     Ok(rows)
 }
 
-/// The limits that belong to the transport and the memory.
-fn limits(plan: &Plan, transport: &Transport, amount: Amount) -> Outcome<Limits> {
-    let sizes = &[amount.bytes];
-    let both = match (transport.scheme, amount.of_transport) {
-        ("shm", true) => limits::memcpy(plan, sizes)?,
-        ("shm", false) => return bulk::between_processes(plan, amount.bytes),
-        // Whichever is faster here: without a pause, or one request at a time.
-        _ => {
-            let (stream, fetch) =
-                (limits::tcp_stream(plan, sizes)?, limits::tcp_fetch(plan, sizes)?);
-            if stream.first() > fetch.first() { stream } else { fetch }
-        }
-    };
-    Ok([(both.name, both.first()); 2])
-}
-
 fn of_size(
     bench: &Bench,
     transport: &'static Transport,
@@ -59,18 +43,17 @@ fn of_size(
         store: None,
         scratch: &bench.scratch,
     };
-    let found = bulk::measure(&setting, amount, || limits(plan, transport, amount))?;
-    let Some(Bulk { names, pull, push }) = found else { return Ok(None) };
+    let found = bulk::measure(&setting, amount)?;
+    let Some(Moved { pull, push }) = found else { return Ok(None) };
     let memory = if amount.of_transport { " of the transport's memory" } else { "" };
     let how = format!(
         "one transfer in flight by the server, {}; both sides' memory used again, checked once",
         plan.cores.describe("processes")
     );
-    let row = |way: &str, rate: Beside, limit| {
+    let row = |way: &str, rate: Beside| {
         let what = format!("{way}{memory}, {}", output::size(amount.bytes as u64));
-        let limit = Some((limit, rate.limit));
+        let limit = Some((rate.of, rate.limit));
         Row::new(transport.scheme, what, (rate.value, "GB/s"), limit, &how)
     };
-    let [of_pull, of_push] = names;
-    Ok(Some([row("pull", pull, of_pull), row("push", push, of_push)]))
+    Ok(Some([row("pull", pull), row("push", push)]))
 }

@@ -85,7 +85,10 @@ fn show(report: &Report) -> Outcome {
     let mut text = format!("{}\n", figures::table(&report.figures));
     text += "ratio: to the machine's limit in the same run; of times, small is good, of rates and \
              GB/s, large is good.\n";
-    text += &format!("How each was measured (the median of {} rounds):\n", report.rounds);
+    text += &format!(
+        "How each was measured (of {} rounds, that with the median ratio is shown):\n",
+        report.rounds
+    );
     text += &figures::notes(&report.figures);
     output::print(&text)
 }

@@ -49,7 +49,8 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
             let found = pair.latency(plan, limit)?;
             for (rates, in_flight) in rates.iter_mut().zip(IN_FLIGHT) {
                 let value = pair.rate(in_flight, plan.time)?;
-                rates.push(Beside { value, limit: 1e9 / found.machine.median });
+                let limit = 1e9 / found.machine.median;
+                rates.push(Beside { value, limit, of: found.machine.name });
             }
             Ok(found)
         };
@@ -73,10 +74,10 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
         time("null call p99", null.p99, machine.p99),
         time("64-byte call", small.median, machine.median),
     ];
-    let one_at_a_time = format!("{}, one at a time", machine.name);
     for (in_flight, rates) in IN_FLIGHT.into_iter().zip(rates) {
         let rate = Beside::typical(rates);
         let what = format!("call rate, {word}, {in_flight} in flight");
+        let one_at_a_time = format!("{}, one at a time", rate.of);
         let limit = Some((one_at_a_time.as_str(), rate.limit));
         let how = "null calls by one client to one server, the oldest awaited before the next \
                    begins; median of runs of 1 ms";

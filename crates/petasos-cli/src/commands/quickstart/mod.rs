@@ -8,12 +8,12 @@ mod transfer;
 
 use crate::{
     beside::Beside,
-    bulk::{self, Amount, Bulk, Limits},
+    bulk::{self, Amount, Moved},
     cli, client,
     exit::{Code, Failure, Outcome},
     figures::{self, Pair, Row, Setting},
     latency::{self, Latency},
-    limits::{self, Plan},
+    limits::Plan,
     output,
     progress::Progress,
     scratch::Scratch,
@@ -136,15 +136,6 @@ fn one(
     Ok(rows)
 }
 
-/// The limits of pulls and of pushes.
-fn bulk_limits(scheme: &str, plan: &Plan) -> Outcome<Limits> {
-    if scheme == "shm" {
-        return bulk::between_processes(plan, BULK);
-    }
-    let stream = limits::tcp_stream(plan, &[BULK])?;
-    Ok([(stream.name, stream.first()); 2])
-}
-
 /// Calls.
 fn calls(pair: &Pair, setting: &Setting<'_>) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (setting.transport.scheme, setting.plan);
@@ -161,21 +152,17 @@ fn calls(pair: &Pair, setting: &Setting<'_>) -> Outcome<Vec<Row>> {
 
 /// Bulk data between memories.
 fn memory(setting: &Setting<'_>) -> Outcome<Vec<Row>> {
-    let scheme = setting.transport.scheme;
     let plan = &Plan { time: setting.plan.time / ROUNDS, ..*setting.plan };
-    let setting = Setting { plan, store: None, ..*setting };
     let amount = Amount { bytes: BULK, of_transport: false, rounds: ROUNDS as usize };
-    let found = bulk::measure(&setting, amount, || bulk_limits(scheme, plan))?;
-    let Some(Bulk { names, pull, push }) = found else { return Ok(Vec::new()) };
-    let mut rows = Vec::new();
-    let ways = ["memory to server", "server to memory"];
-    for ((what, name), found) in ways.into_iter().zip(names).zip([pull, push]) {
-        let Beside { value, limit } = found;
+    let found = bulk::measure(&Setting { plan, store: None, ..*setting }, amount)?;
+    let row = |what: &str, Beside { value, limit, of }| {
         let what = format!("{what}, {}", output::size(BULK as u64));
         let how = "one transfer at a time, memory used again";
-        rows.push(Row::new(scheme, what, (value, "GB/s"), Some((name, limit)), how));
-    }
-    Ok(rows)
+        Row::new(setting.transport.scheme, what, (value, "GB/s"), Some((of, limit)), how)
+    };
+    let rows =
+        |Moved { pull, push }| vec![row("memory to server", pull), row("server to memory", push)];
+    Ok(found.map_or_else(Vec::new, rows))
 }
 
 /// The files: there and back.
