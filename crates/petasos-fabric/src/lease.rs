@@ -9,13 +9,13 @@ use std::{
 /// The bytes of a received message.
 ///
 /// Short ones lie in the value itself, longer ones in a buffer of the endpoint's [`Pool`] that
-/// goes back when this is dropped. A pool lends a bounded number of buffers, and then the endpoint
+/// goes back when this is dropped, or in a vector of somebody's own. A pool lends a bounded number of buffers, and then the endpoint
 /// stops receiving: do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
 pub struct Lease(Repr);
 
 enum Repr {
     Inline { len: u8, bytes: [u8; Lease::INLINE] },
-    Pooled { buffer: Vec<u8>, pool: Arc<Shared> },
+    Buffer { bytes: Vec<u8>, pool: Option<Arc<Shared>> },
 }
 
 impl Lease {
@@ -67,7 +67,7 @@ impl Deref for Lease {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            Repr::Pooled { buffer, .. } => buffer,
+            Repr::Buffer { bytes, .. } => bytes,
         }
     }
 }
@@ -75,9 +75,25 @@ impl Deref for Lease {
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
-        if let Repr::Pooled { buffer, pool } = &mut self.0 {
-            pool.take_back(std::mem::take(buffer));
+        if let Repr::Buffer { bytes, pool: Some(pool) } = &mut self.0 {
+            pool.take_back(std::mem::take(bytes));
         }
+    }
+}
+
+/// Bytes of one's own, on loan from nobody.
+impl From<Vec<u8>> for Lease {
+    #[inline]
+    fn from(bytes: Vec<u8>) -> Lease {
+        Lease(Repr::Buffer { bytes, pool: None })
+    }
+}
+
+/// An empty message.
+impl Default for Lease {
+    #[inline]
+    fn default() -> Lease {
+        Lease::from(Vec::new())
     }
 }
 
@@ -158,7 +174,7 @@ impl Pool {
     /// Makes a lease of a buffer from [`Pool::buffer`].
     #[must_use]
     pub fn lease(&self, buffer: Vec<u8>) -> Lease {
-        Lease(Repr::Pooled { buffer, pool: Arc::clone(&self.0) })
+        Lease(Repr::Buffer { bytes: buffer, pool: Some(Arc::clone(&self.0)) })
     }
 
     /// Takes back a buffer from [`Pool::buffer`] that did not become a lease.

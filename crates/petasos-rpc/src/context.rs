@@ -1,9 +1,6 @@
 //! What a handler knows of the call that it serves.
 
-use crate::{
-    Engine, Failure, Method, Reply,
-    inner::{Body, Inner},
-};
+use crate::{Engine, Failure, Method, Reply, body::Body, inner::Inner};
 use futures_channel::oneshot;
 use petasos_fabric::{Address, Peer};
 use petasos_wire::{
@@ -28,11 +25,11 @@ struct State {
 }
 
 impl Context {
-    pub(crate) fn new(inner: Rc<Inner>, peer: Peer, request: &Request, method: Method) -> Context {
+    pub(crate) fn new(inner: Rc<Inner>, peer: Peer, request: &Request, method: &Method) -> Context {
         Context(Rc::new(State {
             inner,
             peer,
-            method,
+            method: *method,
             provider: request.provider,
             encoding: request.encoding,
             left_us: request.left_us,

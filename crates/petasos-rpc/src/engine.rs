@@ -3,8 +3,8 @@
 use crate::{
     Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Idle, Method,
     RemoteBulk, RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
+    served::Provider,
 };
-use futures_util::task::{WakerRef, waker_ref};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Key, Region, Sleep, Slice, Time,
 };
@@ -87,7 +87,8 @@ impl Engine {
     /// Serves a method under a provider id. False if it is served already, or if another method
     /// has the same id.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
-        self.inner.served.borrow_mut().add(method, provider, Rc::new(handler))
+        let provider = Rc::new(Provider { id: provider, method, handler });
+        self.inner.served.borrow_mut().add(provider)
     }
 
     /// Makes sure that these methods can be registered.
@@ -106,8 +107,7 @@ impl Engine {
 
     /// Runs a future beside others, as long as the engine is driven.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
-        self.inner.tasks.spawn(Box::pin(future));
-        self.inner.waker.ring();
+        self.inner.spawn(Box::pin(future));
     }
 
     /// Memory of the transport's own: what others can map, where the transport can do that.
@@ -162,7 +162,7 @@ impl Engine {
     #[must_use]
     pub fn arm(&self) -> Option<Duration> {
         let inner = &self.inner;
-        if inner.tasks.has_fresh() || !inner.waker.fall_asleep() {
+        if !inner.waker.fall_asleep() {
             return None;
         }
         inner.tick();
@@ -200,8 +200,7 @@ impl Engine {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let inner = &self.inner;
         let main = &inner.main;
-        let waker: WakerRef<'_> = waker_ref(main);
-        let mut context = Context::from_waker(&waker);
+        let mut context = Context::from_waker(&inner.main_waker);
         let mut future = std::pin::pin!(future);
         let mut idle_since = None;
         main.set();
@@ -265,7 +264,7 @@ impl Engine {
     /// Counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.inner.stats.borrow().clone()
+        self.inner.stats.read()
     }
 
     /// What is under way now.

@@ -1,166 +1,46 @@
-//! Calls from others: finding the handler, running it, answering.
+//! Calls from others: whether they are admitted, running them, answering.
 
 use crate::{
-    Context, Failure, Incoming, Method,
-    inner::{Body, Inner},
+    Arrival, Begun, Context, Failure, Handler, HandlerFuture, Reply,
+    body::Body,
+    handler::Begin,
+    inner::Inner,
+    served::{Provider, Refusal, Running, Ticket},
     timers::Due,
 };
 use futures_util::future::{AbortHandle, Abortable};
-use petasos_fabric::{Access, LostReason, Peer, Region};
+use petasos_fabric::{Access, Lease, LostReason, Peer, Region};
 use petasos_wire::rpc::{self, CallId, Remote, Request, Response, Status, Trace};
-use slab::Slab;
 use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
     panic::AssertUnwindSafe,
     pin::Pin,
     rc::Rc,
-    task::{Context as PollContext, Poll, Waker},
+    task::{Context as PollContext, Poll},
     time::{Duration, Instant},
 };
-use tracing::Instrument;
-
-/// What a handler gives in the end: the bytes of the result.
-pub type Reply = Result<Vec<u8>, Failure>;
-
-/// A handler at work. Dropped when the caller cancels, is lost, or the deadline is over.
-pub type HandlerFuture = Pin<Box<dyn Future<Output = Reply>>>;
-
-/// Serves one method. Any function from [`Incoming`] to a [`HandlerFuture`] does.
-pub trait Handler {
-    /// Begins to serve a call. The future is polled at once; an answer that is there then leaves
-    /// at once.
-    fn call(&self, incoming: Incoming) -> HandlerFuture;
-}
-
-impl<F: Fn(Incoming) -> HandlerFuture> Handler for F {
-    fn call(&self, incoming: Incoming) -> HandlerFuture {
-        self(incoming)
-    }
-}
-
-/// The methods that are served, and the calls in progress.
-#[derive(Default)]
-pub(crate) struct Served {
-    methods: HashMap<u64, Entry, BuildHasherDefault<NoHash>>,
-    running: Slab<Running>,
-    by_call: HashMap<(Peer, u32), usize>,
-    serial: u64,
-}
-
-struct Entry {
-    method: Method,
-    providers: Vec<(u16, Rc<dyn Handler>)>,
-}
-
-/// A call in progress whose handler waits for something.
-struct Running {
-    serial: u64,
-    answer: Answer,
-    abort: AbortHandle,
-    context: Context,
-}
+use tracing::{Instrument, Span};
 
 /// What it takes to answer a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
-    peer: Peer,
-    call: CallId,
-    one_way: bool,
+    pub(crate) peer: Peer,
+    pub(crate) call: CallId,
+    pub(crate) one_way: bool,
     checked: bool,
     method: &'static str,
     started: Option<Instant>,
 }
 
-/// Method ids are hashes already.
-#[derive(Default)]
-struct NoHash(u64);
-
-impl Hasher for NoHash {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-}
-
-impl Served {
-    pub(crate) fn len(&self) -> usize {
-        self.running.len()
-    }
-
-    pub(crate) fn is_running(&self, slot: u32, serial: u64) -> bool {
-        self.running.get(slot as usize).is_some_and(|running| running.serial == serial)
-    }
-
-    /// Adds a handler; false if the method has one under this provider, or if another method has
-    /// the same id.
-    pub(crate) fn add(&mut self, method: Method, provider: u16, handler: Rc<dyn Handler>) -> bool {
-        let free = self.is_free(&method, provider);
-        if free {
-            let entry = self.methods.entry(method.id);
-            let entry = entry.or_insert_with(|| Entry { method, providers: Vec::new() });
-            entry.providers.push((provider, handler));
-        }
-        free
-    }
-
-    pub(crate) fn is_free(&self, method: &Method, provider: u16) -> bool {
-        self.methods.get(&method.id).is_none_or(|entry| {
-            entry.method == *method && entry.providers.iter().all(|(id, _)| *id != provider)
-        })
-    }
-
-    pub(crate) fn remove(&mut self, method: Method, provider: u16) {
-        if let Some(entry) = self.methods.get_mut(&method.id) {
-            entry.providers.retain(|(id, _)| *id != provider);
-            if entry.providers.is_empty() {
-                self.methods.remove(&method.id);
-            }
-        }
-    }
-
-    fn find(&self, request: &Request) -> Result<(Rc<dyn Handler>, Method), Refusal> {
-        let entry = self.methods.get(&request.method).ok_or(Refusal::plain(Status::NoMethod))?;
-        if entry.method.signature != request.signature {
-            let ours = entry.method.signature.to_le_bytes().to_vec();
-            return Err(Refusal { status: Status::Signature, body: ours });
-        }
-        let provider = entry.providers.iter().find(|(id, _)| *id == request.provider);
-        let (_, handler) = provider.ok_or(Refusal::plain(Status::NoProvider))?;
-        Ok((Rc::clone(handler), entry.method))
-    }
-
-    fn take(&mut self, at: usize, serial: u64) -> Option<Running> {
-        if !self.is_running(at as u32, serial) {
-            return None;
-        }
-        let running = self.running.remove(at);
-        self.by_call.remove(&(running.answer.peer, running.answer.call.slot));
-        Some(running)
-    }
-}
-
-/// An answer that is not a result.
-struct Refusal {
-    status: Status,
-    body: Vec<u8>,
-}
-
-impl Refusal {
-    fn plain(status: Status) -> Refusal {
-        Refusal { status, body: Vec::new() }
-    }
-}
-
 impl Inner {
-    pub(crate) fn serve_request(self: &Rc<Self>, peer: Peer, request: &Request, body: Body) {
+    /// Serves a call whose arguments begin at `start` in the message.
+    #[inline]
+    pub(crate) fn serve_request(
+        self: &Rc<Self>,
+        peer: Peer,
+        request: &Request,
+        message: &mut Lease,
+        start: usize,
+    ) {
         let mut answer = Answer {
             peer,
             call: request.call,
@@ -170,127 +50,168 @@ impl Inner {
             started: None,
         };
         let found = self.served.borrow().find(request);
-        let (handler, method) = match found {
-            Ok(found) => found,
-            Err(refusal) => {
-                self.meet(peer);
-                return self.refuse(answer, refusal);
-            }
+        let Some(provider) = found else {
+            self.meet(peer);
+            let refusal = self.served.borrow().refusal(request);
+            return self.refuse(answer, refusal);
         };
-        answer.method = method.name;
-        answer.started = self.config.measure.then(Instant::now);
-        if !self.admit(peer) {
-            let millis = u32::try_from(self.config.retry_after.as_millis()).unwrap_or(u32::MAX);
-            let body = millis.max(1).to_le_bytes().to_vec();
-            return self.refuse(answer, Refusal { status: Status::Busy, body });
+        answer.method = provider.method.name;
+        if !self.admits(peer) {
+            return self.refuse_busy(answer);
         }
-        let context = Context::new(Rc::clone(self), peer, request, method);
-        let mut work: HandlerFuture = if request.overflow {
-            let (inner, context) = (Rc::clone(self), context.clone());
-            Box::pin(async move {
-                let body = inner.fetch_arguments(&body).await?;
-                handler.call(Incoming::new(context, body)).await
-            })
-        } else {
-            // Making the future may panic, too.
-            let incoming = Incoming::new(context.clone(), body);
-            match std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(incoming))) {
-                Ok(work) => work,
-                Err(panic) => return self.answer(answer, Err(panicked(&*panic))),
-            }
-        };
-        if let Some(trace) = request.trace {
-            work = traced(work, trace, method.name);
+        if self.config.measure {
+            answer.started = Some(Instant::now());
         }
-        // Polled at once; a handler that need not wait never becomes a task. One that waits is
-        // polled again as a task, with a waker that means something.
-        let mut at_once = PollContext::from_waker(Waker::noop());
-        match poll_caught(&mut work, &mut at_once) {
-            Poll::Ready(reply) => self.answer(answer, reply),
-            Poll::Pending => self.run(answer, request.left_us, work, context),
+        if request.overflow || request.trace.is_some() {
+            let body = Body::new(std::mem::take(message), start);
+            return self.serve_any(answer, provider, request, body);
+        }
+        let (method, context) = (&provider.method, None);
+        let arrival = Arrival { inner: self, peer, request, method, message, start, context };
+        match call_caught(&provider.handler, arrival).0 {
+            Begin::Framed(frame) => self.answer_framed(answer, frame),
+            Begin::Replied(reply) => self.answer(answer, reply),
+            Begin::Waiting(work, context) => self.run(answer, request.left_us, work, context),
         }
     }
 
-    /// Whether the peer may have one more call in progress here; counts it.
-    fn admit(&self, peer: Peer) -> bool {
-        let mut peers = self.peers.borrow_mut();
-        if peers.get(peer).is_none() {
-            drop(peers);
-            self.meet(peer);
-            peers = self.peers.borrow_mut();
+    /// Serves a call that belongs to a trace, or whose arguments have to be fetched.
+    #[cold]
+    fn serve_any(
+        self: &Rc<Self>,
+        answer: Answer,
+        provider: Rc<Provider<dyn Handler>>,
+        request: &Request,
+        body: Body,
+    ) {
+        let (inner, peer, request) = (Rc::clone(self), answer.peer, *request);
+        let span = request.trace.map_or(Span::none(), |trace| span(trace, answer.method));
+        let context = Context::new(Rc::clone(self), peer, &request, &provider.method);
+        let known = context.clone();
+        let work = async move {
+            let Body { mut message, start } = match request.overflow {
+                true => inner.fetch_arguments(&body).await?,
+                false => body,
+            };
+            let (inner, request, method) = (&inner, &request, &provider.method);
+            let (message, context) = (&mut message, Some(known));
+            let arrival = Arrival { inner, peer, request, method, message, start, context };
+            match provider.handler.call(arrival).0 {
+                Begin::Framed(frame) => Ok(frame[rpc::response_len(request.checked)..].to_vec()),
+                Begin::Replied(reply) => reply,
+                Begin::Waiting(work, _) => work.await,
+            }
+        };
+        let mut work: HandlerFuture = Box::pin(work.instrument(span));
+        match poll_caught(&mut work, &mut crate::handler::at_once()) {
+            Poll::Ready(reply) => self.answer(answer, reply),
+            Poll::Pending => self.run(answer, request.left_us, work, Some(context)),
         }
-        let Some(record) = peers.get(peer) else { return false };
+    }
+
+    /// Whether the peer may have one more call in progress here.
+    #[inline]
+    fn admits(&self, peer: Peer) -> bool {
+        let mut peers = self.peers.borrow_mut();
+        let Some(record) = peers.get(peer) else {
+            drop(peers);
+            return self.meet(peer) && self.admits(peer);
+        };
         // Answers that the peer does not read and results that it does not fetch count as well; an
         // answer may be both.
         let used = record.serving as usize + record.parked.len().max(record.lent.len());
-        let limit = usize::from(self.config.calls_per_peer);
-        if used >= limit || self.served.borrow().len() >= self.config.calls_in_all {
-            return false;
-        }
-        record.serving += 1;
-        true
+        used < usize::from(self.config.calls_per_peer)
+            && self.served.borrow().len() < self.config.calls_in_all
     }
 
-    fn run(self: &Rc<Self>, answer: Answer, left_us: u32, work: HandlerFuture, context: Context) {
-        let (abort, registration) = AbortHandle::new_pair();
-        let mut served = self.served.borrow_mut();
-        served.serial += 1;
-        let serial = served.serial;
-        let at = served.running.insert(Running { serial, answer, abort, context });
-        if !answer.one_way {
-            served.by_call.insert((answer.peer, answer.call.slot), at);
+    /// Goes on with a call that waits for something, as a task.
+    fn run(
+        self: &Rc<Self>,
+        answer: Answer,
+        left_us: u32,
+        work: HandlerFuture,
+        context: Option<Context>,
+    ) {
+        if let Some(record) = self.peers.borrow_mut().get(answer.peer) {
+            record.serving += 1;
         }
-        drop(served);
+        let (abort, registration) = AbortHandle::new_pair();
+        let ticket = self.served.borrow_mut().begin(answer, abort, context);
         if left_us > 0 {
             let left = Duration::from_micros(left_us.into());
-            self.timers.borrow_mut().add(left, Due::Served(at as u32, serial));
+            self.timers.borrow_mut().add(left, Due::Served(ticket.slot, ticket.serial));
         }
         let inner = Rc::clone(self);
         let work = Abortable::new(Caught(work), registration);
-        self.tasks.spawn(Box::pin(async move {
+        self.spawn(Box::pin(async move {
             // Aborted: whoever did that has seen to the answer.
             if let Ok(reply) = work.await
-                && inner.served.borrow_mut().take(at, serial).is_some()
+                && inner.ended(ticket).is_some()
             {
                 inner.answer(answer, reply);
             }
         }));
     }
 
-    /// Answers a call that was admitted.
-    fn answer(self: &Rc<Self>, answer: Answer, reply: Reply) {
-        if let Some(record) = self.peers.borrow_mut().get(answer.peer) {
+    /// A call in progress is over: it counts no more.
+    fn ended(&self, ticket: Ticket) -> Option<Running> {
+        let running = self.served.borrow_mut().end(ticket)?;
+        if let Some(record) = self.peers.borrow_mut().get(running.answer.peer) {
             record.serving = record.serving.saturating_sub(1);
         }
-        let mut stats = self.stats.borrow_mut();
-        stats.calls_served += 1;
-        if let Some(started) = answer.started {
-            stats.record(answer.method, started.elapsed());
+        Some(running)
+    }
+
+    /// Answers with a response that is whole, but for its checksum.
+    #[inline]
+    fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
+        let header = rpc::response_len(answer.checked);
+        if frame.len() > self.max_frame {
+            return self.answer(answer, Ok(frame.split_off(header)));
         }
-        drop(stats);
-        match reply {
-            Ok(body) => self.answer_ok(answer, body),
-            Err(failure) => {
-                self.stats.borrow_mut().calls_failed += 1;
-                let (status, text) = match failure {
-                    Failure::Failed(text) => (Status::Failed, text),
-                    Failure::BadArguments(text) => (Status::BadArguments, text),
-                    Failure::TooLarge(text) => (Status::TooLarge, text),
-                    Failure::Busy => (Status::Busy, "\u{1}\0\0\0".to_owned()),
-                };
-                self.refuse(answer, Refusal { status, body: text.into_bytes() });
+        self.served_one(answer);
+        if !answer.one_way {
+            if answer.checked {
+                rpc::seal(&mut frame, header);
             }
+            self.send_frame(answer.peer, &[&frame]);
         }
+        self.recycle(frame);
+    }
+
+    /// Counts a call that was served.
+    #[inline]
+    fn served_one(&self, answer: Answer) {
+        self.stats.calls_served.count();
+        if let Some(started) = answer.started {
+            self.stats.record(answer.method, started.elapsed());
+        }
+    }
+
+    /// Answers a call that was admitted.
+    fn answer(self: &Rc<Self>, answer: Answer, reply: Reply) {
+        self.served_one(answer);
+        let failure = match reply {
+            Ok(body) => return self.answer_ok(answer, body),
+            Err(failure) => failure,
+        };
+        self.stats.calls_failed.count();
+        let (status, text) = match failure {
+            Failure::Failed(text) => (Status::Failed, text),
+            Failure::BadArguments(text) => (Status::BadArguments, text),
+            Failure::TooLarge(text) => (Status::TooLarge, text),
+            Failure::Busy => (Status::Busy, "\u{1}\0\0\0".to_owned()),
+        };
+        self.refuse(answer, Refusal { status, body: text.into_bytes() });
     }
 
     fn answer_ok(self: &Rc<Self>, answer: Answer, body: Vec<u8>) {
         if answer.one_way {
             return self.recycle(body);
         }
-        let mut response = self.response(answer, Status::Ok);
+        let mut response = self.response(answer.call, Status::Ok, answer.checked);
         if response.header_len() + body.len() <= self.max_frame {
-            self.respond(answer.peer, &response, &body);
-            return self.recycle(body);
+            return self.respond(answer.peer, &response, body);
         }
         let len = body.len() as u64;
         match self.lend(&Region::from_vec(body).whole(), Access::READ) {
@@ -306,7 +227,7 @@ impl Inner {
                     self.deregister_later(region);
                 }
                 response.overflow = true;
-                self.respond(answer.peer, &response, &remote);
+                self.respond(answer.peer, &response, remote);
             }
             Err(error) => {
                 let body = format!("the result could not be lent: {error}").into_bytes();
@@ -315,16 +236,24 @@ impl Inner {
         }
     }
 
+    #[cold]
+    fn refuse_busy(self: &Rc<Self>, answer: Answer) {
+        let millis = u32::try_from(self.config.retry_after.as_millis()).unwrap_or(u32::MAX);
+        let body = millis.max(1).to_le_bytes().to_vec();
+        self.refuse(answer, Refusal { status: Status::Busy, body });
+    }
+
     /// Answers with something that is no result.
-    fn refuse(self: &Rc<Self>, answer: Answer, refusal: Refusal) {
+    #[cold]
+    fn refuse(self: &Rc<Self>, answer: Answer, mut refusal: Refusal) {
         if answer.one_way {
-            self.stats.borrow_mut().one_way_dropped += 1;
+            self.stats.one_way_dropped.count();
             return;
         }
-        let response = self.response(answer, refusal.status);
+        let response = self.response(answer.call, refusal.status, answer.checked);
         let room = self.max_frame - response.header_len();
-        let body = &refusal.body[..refusal.body.len().min(room).min(1024)];
-        self.respond(answer.peer, &response, body);
+        refusal.body.truncate(room.min(1024));
+        self.respond(answer.peer, &response, refusal.body);
         self.check_patience(answer.peer);
     }
 
@@ -338,85 +267,59 @@ impl Inner {
         }
     }
 
-    fn response(&self, answer: Answer, status: Status) -> Response {
-        Response {
-            call: answer.call,
-            status,
-            overflow: false,
-            checked: answer.checked,
-            window: self.config.calls_per_peer,
-        }
+    #[inline]
+    pub(crate) fn response(&self, call: CallId, status: Status, checked: bool) -> Response {
+        Response { call, status, overflow: false, checked, window: self.config.calls_per_peer }
     }
 
-    fn respond(&self, peer: Peer, response: &Response, body: &[u8]) {
-        if !response.checked {
-            return self.send_frame(peer, &[&response.header(), body]);
+    /// Sends a response.
+    fn respond(&self, peer: Peer, response: &Response, mut body: Vec<u8>) {
+        if response.checked {
+            let mut frame = Vec::with_capacity(response.header_len() + body.len());
+            response.encode(&mut frame);
+            frame.append(&mut body);
+            rpc::seal(&mut frame, response.header_len());
+            return self.send_frame(peer, &[&frame]);
         }
-        let mut frame = self.buffer();
-        response.encode(&mut frame);
-        let len = frame.len();
-        frame.extend_from_slice(body);
-        rpc::seal(&mut frame, len);
-        self.send_frame(peer, &[&frame]);
-        self.recycle(frame);
+        self.send_frame(peer, &[&response.header(), &body]);
+        self.recycle(body);
     }
 
     pub(crate) fn cancel_served(self: &Rc<Self>, peer: Peer, call: CallId) {
-        let served = self.served.borrow();
-        let Some(&at) = served.by_call.get(&(peer, call.slot)) else { return };
-        let running = &served.running[at];
-        if running.answer.call != call {
-            return;
+        let named = self.served.borrow().named(peer, call);
+        if let Some(ticket) = named {
+            self.stats.cancelled_by_caller.count();
+            self.stop(ticket, Status::Cancelled);
         }
-        let serial = running.serial;
-        drop(served);
-        self.stats.borrow_mut().cancelled_by_caller += 1;
-        self.stop(at, serial, Status::Cancelled);
     }
 
     pub(crate) fn served_is_late(self: &Rc<Self>, slot: u32, serial: u64) {
-        self.stats.borrow_mut().served_too_late += 1;
-        self.stop(slot as usize, serial, Status::Deadline);
+        self.stats.served_too_late.count();
+        self.stop(Ticket { slot, serial }, Status::Deadline);
     }
 
     /// Stops a handler, and answers with `status`.
-    fn stop(self: &Rc<Self>, at: usize, serial: u64, status: Status) {
-        let running = self.served.borrow_mut().take(at, serial);
-        let Some(running) = running else { return };
-        running.context.cancel();
-        running.abort.abort();
-        if let Some(record) = self.peers.borrow_mut().get(running.answer.peer) {
-            record.serving = record.serving.saturating_sub(1);
+    fn stop(self: &Rc<Self>, ticket: Ticket, status: Status) {
+        if let Some(running) = self.ended(ticket) {
+            running.stop();
+            self.refuse(running.answer, Refusal::plain(status));
         }
-        self.refuse(running.answer, Refusal::plain(status));
     }
 
     /// Stops what is done for a peer that is gone.
     pub(crate) fn end_served(&self, peer: Peer) {
-        let mut served = self.served.borrow_mut();
-        let served = &mut *served;
-        let mut stopped = Vec::new();
-        served.running.retain(|_, running| {
-            let keep = running.answer.peer != peer;
-            if !keep {
-                running.context.cancel();
-                stopped.push(running.abort.clone());
-                served.by_call.remove(&(peer, running.answer.call.slot));
-            }
-            keep
-        });
-        stopped.iter().for_each(AbortHandle::abort);
+        let ended = self.served.borrow_mut().end_all(peer);
+        ended.iter().for_each(Running::stop);
     }
 }
 
-/// The handler within a span that belongs to the caller's trace.
-fn traced(work: HandlerFuture, trace: Trace, method: &'static str) -> HandlerFuture {
+/// The span of a call that belongs to the caller's trace.
+fn span(trace: Trace, method: &'static str) -> Span {
     let (id, parent) = (trace.trace, trace.span);
-    let span = tracing::debug_span!(
+    tracing::debug_span!(
         target: "petasos::serve", "serve", method,
         trace = format_args!("{id:032x}"), parent = format_args!("{parent:016x}"),
-    );
-    if span.is_disabled() { work } else { Box::pin(work.instrument(span)) }
+    )
 }
 
 /// A handler whose panics are failures.
@@ -434,6 +337,13 @@ fn poll_caught(work: &mut HandlerFuture, context: &mut PollContext<'_>) -> Poll<
     polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
 }
 
+#[inline]
+fn call_caught(handler: &dyn Handler, arrival: Arrival<'_>) -> Begun {
+    let begun = std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(arrival)));
+    begun.unwrap_or_else(|panic| Begun(Begin::Replied(Err(panicked(&*panic)))))
+}
+
+#[cold]
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");

@@ -4,25 +4,28 @@
 //! borrowed while user code runs.
 
 use crate::{
-    EngineConfig, Stats,
-    call::Calls,
+    EngineConfig,
+    calls::Calls,
     clock::EngineClock,
-    inbound::Served,
     operation::Operations,
-    peers::{Peers, SELF},
-    tasks::Tasks,
+    peers::{Peers, Record, SELF},
+    served::Served,
+    stats::Counters,
+    tasks::{Task, Tasks},
     timers::{Due, Timers},
     wake::{EngineWaker, MainWaker},
 };
-use petasos_fabric::{Address, Endpoint, Event, Lease, LostReason, Operation, Peer, Token};
-use petasos_wire::rpc::{self, Frame};
+use petasos_fabric::{
+    Address, Done, Endpoint, Event, InjectError, Lease, LostReason, Operation, Peer, Token,
+};
+use petasos_wire::rpc::{self, Frame, FrameError};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     fmt,
-    ops::Deref,
     rc::Rc,
     sync::{Arc, Mutex, PoisonError},
+    task::Waker,
 };
 
 /// Work for an engine from another thread.
@@ -48,17 +51,19 @@ pub(crate) struct Inner {
     pub(crate) tasks: Tasks,
     pub(crate) waker: Arc<EngineWaker>,
     pub(crate) main: Arc<MainWaker>,
+    /// The same, as futures know it.
+    pub(crate) main_waker: Waker,
     pub(crate) commands: Arc<Commands>,
-    pub(crate) stats: RefCell<Stats>,
+    pub(crate) stats: Counters,
     submitted: RefCell<VecDeque<Operation>>,
-    events: RefCell<Vec<Event>>,
+    events: Cell<Vec<Event>>,
     loopback: RefCell<VecDeque<Vec<u8>>>,
-    buffers: RefCell<Vec<Vec<u8>>>,
+    /// The buffer in which the next frame is put together: one is enough, as a rule.
+    spare: Cell<Vec<u8>>,
     turning: Cell<bool>,
 }
 
-/// Buffers kept for reuse, and the largest that is.
-const KEPT_BUFFERS: usize = 64;
+/// The largest buffer that is kept for reuse.
 const KEPT_BUFFER_LEN: usize = 64 * 1024;
 
 impl Inner {
@@ -69,27 +74,29 @@ impl Inner {
     ) -> Rc<Inner> {
         let address = endpoint.address().clone();
         let waker = EngineWaker::new(endpoint.notifier());
+        let main = MainWaker::new(Arc::clone(&waker));
         let limits = endpoint.capabilities().limits;
         Rc::new(Inner {
             max_frame: limits.max_inject,
             clock,
             peers: RefCell::new(Peers::new(address.clone())),
-            calls: RefCell::default(),
+            calls: RefCell::new(Calls::new(Arc::clone(&main))),
             served: RefCell::default(),
             operations: RefCell::default(),
             timers: RefCell::default(),
             tasks: Tasks::default(),
-            main: MainWaker::new(Arc::clone(&waker)),
+            main_waker: futures_util::task::waker(Arc::clone(&main)),
+            main,
             commands: Arc::new(Commands {
                 queue: Mutex::new(Some(Vec::new())),
                 waker: Arc::clone(&waker),
             }),
             waker,
-            stats: RefCell::default(),
+            stats: Counters::default(),
             submitted: RefCell::default(),
-            events: RefCell::default(),
+            events: Cell::default(),
             loopback: RefCell::default(),
-            buffers: RefCell::default(),
+            spare: Cell::default(),
             turning: Cell::new(false),
             endpoint: RefCell::new(endpoint),
             config,
@@ -108,14 +115,14 @@ impl Inner {
         let mut events = self.events.take();
         let now = self.clock.coarse();
         busy |= self.endpoint.borrow_mut().progress(now, self.config.budget, &mut events);
-        for event in events.drain(..) {
+        for event in &mut events {
             self.handle(event);
         }
-        *self.events.borrow_mut() = events;
-        busy |= self.deliver_loopback();
-        if self.waker_is_set() || self.tasks.has_fresh() {
-            busy |= self.run_commands();
-            busy |= self.tasks.run(&self.waker, self.config.budget);
+        events.clear();
+        self.events.set(events);
+        // Whoever leaves something to be done rings.
+        if self.waker.is_set() {
+            busy |= self.do_chores();
         }
         if ticked {
             self.expire();
@@ -124,106 +131,126 @@ impl Inner {
         busy
     }
 
-    fn waker_is_set(&self) -> bool {
-        self.waker.is_set()
+    /// Does what was left to be done: calls to ourselves, work from other threads, tasks.
+    fn do_chores(self: &Rc<Self>) -> bool {
+        // Taken before, so that whoever rings meanwhile is heard in the next pass.
+        let rung = self.waker.take();
+        self.deliver_loopback();
+        self.run_commands();
+        self.tasks.run(&self.waker, self.config.budget);
+        rung
     }
 
-    fn run_commands(self: &Rc<Self>) -> bool {
+    /// Runs a future beside others.
+    pub(crate) fn spawn(&self, task: Task) {
+        self.tasks.spawn(task);
+        self.waker.ring();
+    }
+
+    fn run_commands(self: &Rc<Self>) {
         let commands = {
             let mut queue = self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            match queue.as_mut() {
-                Some(commands) if !commands.is_empty() => std::mem::take(commands),
-                _ => return false,
-            }
+            queue.as_mut().map(std::mem::take).unwrap_or_default()
         };
         for command in commands {
             command(self);
         }
-        true
     }
 
-    fn handle(self: &Rc<Self>, event: Event) {
+    #[inline]
+    fn handle(self: &Rc<Self>, event: &mut Event) {
         match event {
-            Event::Message { peer, message } => self.take_frame(peer, Body::leased(message)),
-            Event::Done { token, result } => self.operations.borrow_mut().complete(token, result),
-            Event::Writable { peer } => self.unpark(peer),
-            Event::PeerLost { peer, reason } => self.lose(peer, &reason),
-            Event::PeerUp { peer, .. } => self.meet(peer),
+            Event::Message { peer, message } => self.take_frame(*peer, message),
+            Event::Done { token, result } => {
+                let result = std::mem::replace(result, Ok(Done::Put));
+                self.operations.borrow_mut().complete(*token, result);
+            }
+            Event::Writable { peer } => self.unpark(*peer),
+            Event::PeerLost { peer, reason } => self.lose(*peer, reason),
+            Event::PeerUp { peer, .. } => {
+                self.meet(*peer);
+            }
             // Nobody here uses long messages or puts with event.
             _ => {}
         }
     }
 
-    /// Makes sure that there is a record of the peer.
-    pub(crate) fn meet(&self, peer: Peer) {
-        if self.peers.borrow_mut().get(peer).is_some() {
-            return;
+    /// Makes sure that there is a record of the peer; false if there is no such peer.
+    pub(crate) fn meet(&self, peer: Peer) -> bool {
+        let mut peers = self.peers.borrow_mut();
+        if !peers.knows(peer) {
+            let Some(info) = self.endpoint.borrow().peer(peer) else { return false };
+            peers.add(peer, info.address);
         }
-        let info = self.endpoint.borrow().peer(peer);
-        if let Some(info) = info {
-            self.peers.borrow_mut().add(peer, info.address);
-        }
+        true
     }
 
-    fn take_frame(self: &Rc<Self>, peer: Peer, body: Body) {
-        let frame = match rpc::decode(&body) {
-            Ok(frame) => frame,
-            Err(error) => {
-                self.stats.borrow_mut().garbage += 1;
-                tracing::warn!(?peer, %error, "a frame was not understood");
-                return;
+    /// Takes in a frame; takes the message if it is kept.
+    fn take_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
+        match rpc::decode(message) {
+            Ok(Frame::Request(request, rest)) => {
+                let start = message.len() - rest.len();
+                self.serve_request(peer, &request, message, start);
             }
-        };
-        match frame {
-            Frame::Request(request, rest) => {
-                let start = body.len() - rest.len();
-                self.serve_request(peer, &request, body.from(start));
+            Ok(Frame::Response(response, rest)) => {
+                let start = message.len() - rest.len();
+                self.take_response(peer, &response, message, start);
             }
-            Frame::Response(response, rest) => {
-                let start = body.len() - rest.len();
-                self.take_response(peer, &response, body.from(start));
-            }
-            Frame::Cancel(call) => self.cancel_served(peer, call),
-            Frame::Release(call) => {
+            Ok(Frame::Cancel(call)) => self.cancel_served(peer, call),
+            Ok(Frame::Release(call)) => {
                 let lent = self.peers.borrow_mut().get(peer).and_then(|r| r.lent.remove(&call));
                 if let Some(region) = lent {
                     self.deregister_later(region);
                 }
             }
+            Err(error) => self.ignore(peer, error),
         }
     }
 
-    fn deliver_loopback(self: &Rc<Self>) -> bool {
+    #[cold]
+    fn ignore(&self, peer: Peer, error: FrameError) {
+        self.stats.garbage.count();
+        tracing::warn!(?peer, %error, "a frame was not understood");
+    }
+
+    fn deliver_loopback(self: &Rc<Self>) {
         let count = self.loopback.borrow().len();
         for _ in 0..count {
             let Some(frame) = self.loopback.borrow_mut().pop_front() else { break };
-            self.take_frame(SELF, Body::owned(frame));
+            self.take_frame(SELF, &mut Lease::from(frame));
         }
-        count > 0
+    }
+
+    /// Sends a frame to a peer, if there is one.
+    #[inline]
+    pub(crate) fn send_frame(&self, peer: Peer, parts: &[&[u8]]) {
+        if let Some(record) = self.peers.borrow_mut().get(peer) {
+            self.transmit(record, parts);
+        }
     }
 
     /// Sends a frame, or parks it behind others when the transport has no room.
-    pub(crate) fn send_frame(&self, peer: Peer, parts: &[&[u8]]) {
-        if peer == SELF {
-            self.loopback.borrow_mut().push_back(parts.concat());
-            // The next pass must not be slept away.
-            self.waker.ring();
-            return;
-        }
-        let mut peers = self.peers.borrow_mut();
-        let Some(record) = peers.get(peer) else { return };
-        if record.parked.is_empty() {
-            use petasos_fabric::InjectError::{Full, PeerLost, UnknownPeer};
-            match self.endpoint.borrow_mut().inject(peer, parts) {
-                Ok(()) | Err(PeerLost | UnknownPeer) => return,
-                Err(Full) => {}
-                Err(error) => {
-                    tracing::error!(%error, "a frame was not sent");
-                    return;
-                }
+    #[inline(always)]
+    pub(crate) fn transmit(&self, record: &mut Record, parts: &[&[u8]]) {
+        if record.parked.is_empty() && record.peer != SELF {
+            match self.endpoint.borrow_mut().inject(record.peer, parts) {
+                Ok(()) | Err(InjectError::PeerLost | InjectError::UnknownPeer) => return,
+                Err(InjectError::Full) => {}
+                Err(error) => return tracing::error!(%error, "a frame was not sent"),
             }
         }
-        record.parked.push_back(parts.concat());
+        self.put_aside(record, parts.concat());
+    }
+
+    /// Keeps a frame for later: for when there is room, or, to ourselves, for the next pass.
+    #[cold]
+    fn put_aside(&self, record: &mut Record, frame: Vec<u8>) {
+        if record.peer != SELF {
+            return record.parked.push_back(frame);
+        }
+        self.loopback.borrow_mut().push_back(frame);
+        // The next pass must not be slept away.
+        self.waker.ring();
     }
 
     fn unpark(&self, peer: Peer) {
@@ -231,11 +258,17 @@ impl Inner {
         let Some(record) = peers.get(peer) else { return };
         while let Some(frame) = record.parked.front() {
             let sent = self.endpoint.borrow_mut().inject(peer, &[frame]);
-            if sent == Err(petasos_fabric::InjectError::Full) {
+            if sent == Err(InjectError::Full) {
                 return;
             }
             record.parked.pop_front();
         }
+    }
+
+    pub(crate) fn address_of(&self, peer: Peer) -> Address {
+        let peers = self.peers.try_borrow_mut().ok();
+        let known = peers.and_then(|mut peers| Some(peers.get(peer)?.address.clone()));
+        known.unwrap_or_else(|| self.address.clone())
     }
 
     pub(crate) fn submit(&self, operation: Operation) {
@@ -274,11 +307,11 @@ impl Inner {
         let record = self.peers.borrow_mut().remove(peer);
         let Some(record) = record else { return };
         tracing::debug!(peer = %record.address, %reason, "a peer is lost");
-        self.stats.borrow_mut().peers_lost += 1;
+        self.stats.peers_lost.count();
         for region in record.lent.values() {
             self.deregister_later(*region);
         }
-        self.end_calls(peer, &record.address, reason);
+        self.end_calls(peer, reason);
         self.end_served(peer);
         self.endpoint.borrow_mut().forget(peer);
     }
@@ -311,16 +344,17 @@ impl Inner {
     }
 
     /// An empty buffer.
+    #[inline]
     pub(crate) fn buffer(&self) -> Vec<u8> {
-        self.buffers.borrow_mut().pop().unwrap_or_default()
+        self.spare.take()
     }
 
     /// Takes a buffer back for reuse.
+    #[inline]
     pub(crate) fn recycle(&self, mut buffer: Vec<u8>) {
-        let mut buffers = self.buffers.borrow_mut();
-        if buffers.len() < KEPT_BUFFERS && buffer.capacity() <= KEPT_BUFFER_LEN {
+        if buffer.capacity() <= KEPT_BUFFER_LEN {
             buffer.clear();
-            buffers.push(buffer);
+            self.spare.set(buffer);
         }
     }
 
@@ -339,45 +373,5 @@ impl Inner {
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Engine({})", self.address)
-    }
-}
-
-/// The bytes of arguments or a result: a message on loan or a vector, from some offset on.
-#[derive(Debug)]
-pub(crate) struct Body {
-    source: Source,
-    start: usize,
-}
-
-#[derive(Debug)]
-enum Source {
-    Leased(Lease),
-    Owned(Vec<u8>),
-}
-
-impl Body {
-    pub(crate) fn leased(lease: Lease) -> Body {
-        Body { source: Source::Leased(lease), start: 0 }
-    }
-
-    pub(crate) fn owned(bytes: Vec<u8>) -> Body {
-        Body { source: Source::Owned(bytes), start: 0 }
-    }
-
-    /// The rest from `start` on.
-    fn from(mut self, start: usize) -> Body {
-        self.start += start;
-        self
-    }
-}
-
-impl Deref for Body {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match &self.source {
-            Source::Leased(lease) => &lease[self.start..],
-            Source::Owned(bytes) => &bytes[self.start..],
-        }
     }
 }

@@ -19,21 +19,28 @@
 
 #![forbid(unsafe_code)]
 
+mod body;
 mod bulk;
 mod call;
+mod calls;
 mod clock;
 mod config;
 mod context;
 mod engine;
 mod error;
+mod handler;
 mod inbound;
 mod inner;
 mod memory;
 mod method;
 mod operation;
+mod options;
+mod outbound;
 mod overflow;
 mod peers;
+mod served;
 mod stats;
+mod target;
 mod tasks;
 mod thread;
 mod timers;
@@ -48,14 +55,16 @@ pub use petasos_macros::{Wire, service};
 pub use petasos_wire as wire;
 
 pub use bulk::{Block, BlockStream, Bulk, BulkHandle, RemoteBulk, Sink};
-pub use call::{Call, CallOptions, Target};
+pub use call::Call;
 pub use config::{EngineConfig, Idle};
 pub use context::{Context, Incoming, Responder};
 pub use engine::Engine;
 pub use error::{BulkError, CallError, Failure, ServeError};
-pub use inbound::{Handler, HandlerFuture, Reply};
+pub use handler::{Arrival, Begun, Handler, HandlerFuture, Reply};
 pub use memory::{Exported, RemoteMemory};
 pub use method::Method;
+pub use options::CallOptions;
 pub use stats::{MethodStats, Stats, Usage};
+pub use target::Target;
 pub use thread::{EngineHandle, EngineThread, Running, ThreadError};
-pub use typed::{TypedCall, serve};
+pub use typed::{TypedCall, serve, typed};

@@ -1,11 +1,8 @@
 //! Arguments and results that do not fit a message: lent by the one, fetched by the other.
 
-use crate::{
-    BulkError, CallError, Failure, Method,
-    inner::{Body, Inner},
-};
+use crate::{BulkError, Failure, body::Body, calls::Outcome, inner::Inner};
 use petasos_fabric::{Access, Key, Operation, Peer, Region, RegionId, RemoteSpan, Slice};
-use petasos_wire::rpc::{self, CallId, Remote};
+use petasos_wire::rpc::{self, CallId, Remote, Status};
 use smallvec::smallvec;
 use std::rc::Rc;
 
@@ -58,28 +55,20 @@ impl Inner {
     }
 
     /// Fetches the result of a call, and lets the target know when it is done.
-    pub(crate) fn fetch_result(
-        self: &Rc<Self>,
-        peer: Peer,
-        id: CallId,
-        method: Method,
-        body: Body,
-    ) {
+    pub(crate) fn fetch_result(self: &Rc<Self>, peer: Peer, id: CallId, body: Body) {
         let inner = Rc::clone(self);
-        self.tasks.spawn(Box::pin(async move {
+        self.spawn(Box::pin(async move {
             let fetched = inner.fetch(&body).await;
             inner.send_frame(peer, &[&rpc::release(id)]);
-            inner.return_credit(peer);
-            let outcome = fetched.map_err(|error| {
-                let (peer, method) = (inner.address_of(peer), method.name);
-                match error {
-                    BulkError::TooLarge { .. } => {
-                        CallError::TooLarge { peer, method, reason: error.to_string() }
-                    }
-                    error => CallError::Transfer { peer, method, reason: error.to_string() },
-                }
-            });
-            inner.finish_call(id, outcome);
+            inner.return_credit(peer, None);
+            inner.finish_call(
+                id,
+                match fetched {
+                    Ok(body) => Outcome::Answer(Status::Ok, body),
+                    Err(error @ BulkError::TooLarge { .. }) => Outcome::TooLarge(error.to_string()),
+                    Err(error) => Outcome::Unfetched(error.to_string()),
+                },
+            );
         }));
     }
 }

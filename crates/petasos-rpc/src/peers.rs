@@ -18,8 +18,8 @@ pub(crate) struct Record {
     pub(crate) window: u32,
     /// Calls of ours that the peer has not answered.
     pub(crate) outstanding: u32,
-    /// Calls of ours that wait for credit: slot, serial number.
-    pub(crate) waiting: VecDeque<(u32, u32)>,
+    /// Calls of ours that wait for credit.
+    pub(crate) waiting: VecDeque<CallId>,
     /// Frames that the transport had no room for, in order.
     pub(crate) parked: VecDeque<Vec<u8>>,
     /// Calls of the peer's that are in progress here.
@@ -41,6 +41,12 @@ impl Record {
             lent: HashMap::new(),
         }
     }
+
+    /// Whether another call of ours may go at once.
+    #[inline]
+    pub(crate) fn has_credit(&self) -> bool {
+        self.outstanding < self.window && self.waiting.is_empty()
+    }
 }
 
 #[derive(Debug)]
@@ -54,13 +60,22 @@ impl Peers {
         Peers { table: Vec::new(), own: Box::new(Record::new(SELF, own)) }
     }
 
+    /// Whether there is a record.
+    #[inline]
+    pub(crate) fn knows(&self, peer: Peer) -> bool {
+        match self.table.get(peer.index as usize) {
+            Some(Some(record)) => record.peer == peer,
+            _ => peer == SELF,
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&mut self, peer: Peer) -> Option<&mut Record> {
-        if peer == SELF {
-            return Some(&mut self.own);
+        match self.table.get_mut(peer.index as usize) {
+            Some(Some(record)) if record.peer == peer => Some(record),
+            _ if peer == SELF => Some(&mut self.own),
+            _ => None,
         }
-        let record = self.table.get_mut(peer.index as usize)?.as_deref_mut()?;
-        (record.peer == peer).then_some(record)
     }
 
     /// Makes a record for a peer that has none.

@@ -5,7 +5,13 @@ use hdrhistogram::Histogram;
 use petasos_fabric::Address;
 use petasos_wire::rpc::Trace;
 use serde::Serialize;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    time::Duration,
+};
+
+type Latencies = BTreeMap<&'static str, Histogram<u64>>;
 
 /// Counters of an engine since its start, and latencies per method where they are measured.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +37,7 @@ pub struct Stats {
     pub garbage: u64,
     /// Peers that were lost.
     pub peers_lost: u64,
-    latencies: BTreeMap<&'static str, Histogram<u64>>,
+    latencies: Latencies,
 }
 
 /// Latencies of one method, made or served, in nanoseconds.
@@ -76,15 +82,62 @@ pub struct Usage {
     pub tasks: usize,
 }
 
-impl Stats {
-    pub(crate) fn record(&mut self, method: &'static str, took: Duration) {
-        let histogram = self.latencies.entry(method).or_insert_with(|| {
+/// What an engine counts: see [`Stats`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) calls_made: Counter,
+    pub(crate) calls_cancelled: Counter,
+    pub(crate) one_way_made: Counter,
+    pub(crate) calls_served: Counter,
+    pub(crate) calls_failed: Counter,
+    pub(crate) cancelled_by_caller: Counter,
+    pub(crate) served_too_late: Counter,
+    pub(crate) one_way_dropped: Counter,
+    pub(crate) garbage: Counter,
+    pub(crate) peers_lost: Counter,
+    latencies: RefCell<Latencies>,
+}
+
+/// One of them.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(Cell<u64>);
+
+impl Counter {
+    #[inline]
+    pub(crate) fn count(&self) {
+        self.0.set(self.0.get().wrapping_add(1));
+    }
+}
+
+impl Counters {
+    pub(crate) fn record(&self, method: &'static str, took: Duration) {
+        let mut latencies = self.latencies.borrow_mut();
+        let histogram = latencies.entry(method).or_insert_with(|| {
             // 1 ns to 10 minutes, 1 % exact.
             Histogram::new_with_bounds(1, 600_000_000_000, 2).expect("bounds that exist")
         });
         histogram.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// As they stand.
+    pub(crate) fn read(&self) -> Stats {
+        Stats {
+            calls_made: self.calls_made.0.get(),
+            calls_cancelled: self.calls_cancelled.0.get(),
+            one_way_made: self.one_way_made.0.get(),
+            calls_served: self.calls_served.0.get(),
+            calls_failed: self.calls_failed.0.get(),
+            cancelled_by_caller: self.cancelled_by_caller.0.get(),
+            served_too_late: self.served_too_late.0.get(),
+            one_way_dropped: self.one_way_dropped.0.get(),
+            garbage: self.garbage.0.get(),
+            peers_lost: self.peers_lost.0.get(),
+            latencies: self.latencies.borrow().clone(),
+        }
+    }
+}
+
+impl Stats {
     /// Latencies per method; empty unless `EngineConfig::measure` is set.
     #[must_use]
     pub fn methods(&self) -> Vec<MethodStats> {

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll},
 };
 
-type Task = Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 #[derive(Default)]
 pub(crate) struct Tasks {
@@ -23,6 +23,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
+    /// Adds a task. The engine has to be rung, so that it runs.
     pub(crate) fn spawn(&self, task: Task) {
         self.fresh.borrow_mut().push(task);
     }
@@ -31,33 +32,21 @@ impl Tasks {
         self.running.try_borrow().map_or(1, |running| running.len()) + self.fresh.borrow().len()
     }
 
-    /// Whether tasks were spawned and not yet polled.
-    pub(crate) fn has_fresh(&self) -> bool {
-        !self.fresh.borrow().is_empty()
-    }
-
-    /// Polls what is ready, about `budget` times at most; false if there was nothing. What is
-    /// left makes the engine wake again.
-    pub(crate) fn run(&self, waker: &Arc<EngineWaker>, budget: usize) -> bool {
+    /// Polls what is ready, about `budget` times at most. What is left makes the engine wake again.
+    pub(crate) fn run(&self, waker: &Arc<EngineWaker>, budget: usize) {
         // Not to be entered by a task that turns the engine.
-        let Ok(mut running) = self.running.try_borrow_mut() else { return false };
-        let mut fresh = self.fresh.borrow_mut();
-        if fresh.is_empty() && !waker.take() {
-            return false;
-        }
-        running.extend(fresh.drain(..));
-        drop(fresh);
+        let Ok(mut running) = self.running.try_borrow_mut() else { return };
+        running.extend(self.fresh.borrow_mut().drain(..));
         let task_waker: WakerRef<'_> = waker_ref(waker);
         let mut context = Context::from_waker(&task_waker);
         for _ in 0..budget {
             match Pin::new(&mut *running).poll_next(&mut context) {
                 Poll::Ready(Some(())) => {}
-                Poll::Ready(None) | Poll::Pending => return true,
+                Poll::Ready(None) | Poll::Pending => return,
             }
             running.extend(self.fresh.borrow_mut().drain(..));
         }
         waker.ring();
-        true
     }
 
     /// Drops all tasks.

@@ -55,7 +55,7 @@ impl EngineHandle {
         let (sender, receiver) = oneshot::channel();
         self.command(Box::new(move |inner: &Rc<Inner>| {
             let work = work(Engine::borrowed(Rc::clone(inner)));
-            inner.tasks.spawn(Box::pin(async move {
+            inner.spawn(Box::pin(async move {
                 let _ = sender.send(work.await);
             }));
         }));

@@ -1,16 +1,23 @@
 //! Calls with types: what `#[service]` makes stands on this.
 
-use crate::{Call, CallError, CallOptions, Context, HandlerFuture, Incoming, Method, Target};
+use crate::{
+    Arrival, Begun, Call, CallError, CallOptions, Context, Failure, Handler, Method, Reply, Target,
+    handler::at_once, inner::Inner,
+};
 use petasos_wire::{Encoding, Wire, encode_into, from_bytes};
+use pin_project_lite::pin_project;
 use std::{
+    cell::Cell,
     marker::PhantomData,
     pin::Pin,
-    task::{Context as PollContext, Poll},
+    rc::Rc,
+    task::{Context as PollContext, Poll, ready},
 };
 
 impl Target {
     /// Calls a method. The future need not be polled for the call to be under way; dropping it
     /// cancels the call, here and at the target.
+    #[inline]
     pub fn call<A: Wire, R: Wire>(
         &self,
         method: Method,
@@ -46,30 +53,116 @@ pub struct TypedCall<R> {
 impl<R: Wire> Future for TypedCall<R> {
     type Output = Result<R, CallError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut PollContext<'_>) -> Poll<Self::Output> {
         let encoding = self.encoding;
-        self.call.poll_body(context).map(|body| {
-            from_bytes(encoding, &body?).map_err(|reason| {
-                let (peer, method) = self.call.describe();
-                CallError::BadResult { peer, method, reason }
-            })
-        })
+        let body = ready!(self.call.poll_body(context))?;
+        Poll::Ready(from_bytes(encoding, &body).map_err(|reason| self.call.bad_result(reason)))
     }
 }
 
 /// Makes a handler of an async function from decoded arguments to a result.
-pub fn serve<A, R, F, W>(serve: F) -> impl Fn(Incoming) -> HandlerFuture
+pub fn serve<A, R, F, W>(serve: F) -> impl Handler
 where
     A: Wire + 'static,
     R: Wire + 'static,
-    F: Fn(Context, A) -> W,
+    F: Fn(Context, A) -> W + 'static,
     W: Future<Output = R> + 'static,
 {
-    move |incoming| match incoming.decode::<A>() {
-        Ok((context, arguments)) => {
-            let work = serve(context.clone(), arguments);
-            Box::pin(async move { context.reply(&work.await) })
+    typed(move |arrival: &mut Arrival<'_>, arguments| {
+        let work = serve(arrival.context(), arguments);
+        async { Ok(work.await) }
+    })
+}
+
+/// Makes a handler of a function from decoded arguments to a future of the result. Where nobody
+/// asks for the [`Context`], and the future need not wait, serving a call allocates nothing.
+pub fn typed<A, R, F, W>(serve: F) -> impl Handler
+where
+    A: Wire + 'static,
+    R: Wire + 'static,
+    F: Fn(&mut Arrival<'_>, A) -> W + 'static,
+    W: Future<Output = Result<R, Failure>> + 'static,
+{
+    Typed { serve, spare: Cell::new(None), arguments: PhantomData }
+}
+
+struct Typed<A, F, W> {
+    serve: F,
+    /// Room for the future of a call: that of the last one which did not have to wait.
+    spare: Cell<Option<Pin<Box<Work<W>>>>>,
+    arguments: PhantomData<fn(A)>,
+}
+
+pin_project! {
+    /// A handler's future, and how its result is to be encoded should it have to wait.
+    struct Work<W> {
+        #[pin]
+        future: Option<W>,
+        encoding: Encoding,
+        engine: Option<Rc<Inner>>,
+    }
+}
+
+impl<A, R, F, W> Handler for Typed<A, F, W>
+where
+    A: Wire,
+    R: Wire + 'static,
+    F: Fn(&mut Arrival<'_>, A) -> W,
+    W: Future<Output = Result<R, Failure>> + 'static,
+{
+    #[inline]
+    fn call(&self, mut arrival: Arrival<'_>) -> Begun {
+        let arguments = match arrival.decode::<A>() {
+            Ok(arguments) => arguments,
+            Err(error) => return arrival.done(Err(error.into())),
+        };
+        let future = (self.serve)(&mut arrival, arguments);
+        let mut work = self.spare.take().unwrap_or_else(Work::empty);
+        match work.as_mut().begin(future) {
+            Poll::Ready(result) => {
+                work.as_mut().project().future.set(None);
+                self.spare.set(Some(work));
+                match result {
+                    Ok(result) => arrival.reply(&result),
+                    Err(failure) => arrival.done(Err(failure)),
+                }
+            }
+            Poll::Pending => {
+                let this = work.as_mut().project();
+                *this.encoding = arrival.request.encoding;
+                *this.engine = Some(Rc::clone(arrival.inner));
+                arrival.wait(work)
+            }
         }
-        Err(error) => Box::pin(std::future::ready(Err(error.into()))),
+    }
+}
+
+impl<W: Future> Work<W> {
+    #[cold]
+    fn empty() -> Pin<Box<Work<W>>> {
+        Box::pin(Work { future: None, encoding: Encoding::Native, engine: None })
+    }
+
+    /// Takes the future in, and polls it for the first time.
+    #[inline]
+    fn begin(self: Pin<&mut Self>, future: W) -> Poll<W::Output> {
+        let mut this = self.project();
+        this.future.set(Some(future));
+        let future = this.future.as_pin_mut().expect("it was put there just now");
+        future.poll(&mut at_once())
+    }
+}
+
+impl<W: Future<Output = Result<R, Failure>>, R: Wire> Future for Work<W> {
+    type Output = Reply;
+
+    fn poll(self: Pin<&mut Self>, context: &mut PollContext<'_>) -> Poll<Reply> {
+        let this = self.project();
+        let future = this.future.as_pin_mut().expect("it waits, so it is there");
+        let result = ready!(future.poll(context))?;
+        let mut body = this.engine.as_ref().map(|engine| engine.buffer()).unwrap_or_default();
+        encode_into(*this.encoding, &result, &mut body);
+        Poll::Ready(Ok(body))
     }
 }

@@ -148,19 +148,24 @@ impl MainWaker {
     pub(crate) fn take(&self) -> bool {
         self.ready.take()
     }
+
+    /// Has the future polled, whatever the engine is about to do. To be called at home.
+    #[inline]
+    pub(crate) fn wake_at_home(&self) {
+        self.set();
+        // `block_on` looks before it rests, unless it was about to sleep.
+        if self.engine.sleeping.load(Relaxed) {
+            self.engine.ring();
+        }
+    }
 }
 
 impl ArcWake for MainWaker {
     fn wake_by_ref(this: &Arc<MainWaker>) {
         if this.ready.is_home() {
-            this.set();
-            // `block_on` looks before it rests, unless it was about to sleep.
-            if !this.engine.sleeping.load(Relaxed) {
-                return;
-            }
-        } else {
-            this.ready.elsewhere.store(true, SeqCst);
+            return this.wake_at_home();
         }
+        this.ready.elsewhere.store(true, SeqCst);
         this.engine.ring();
     }
 }

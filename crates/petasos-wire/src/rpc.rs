@@ -213,8 +213,15 @@ impl Response {
     #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
-        RESPONSE_LEN + usize::from(self.checked) * 4
+        response_len(self.checked)
     }
+}
+
+/// How long the header of a response is.
+#[inline]
+#[must_use]
+pub fn response_len(checked: bool) -> usize {
+    RESPONSE_LEN + usize::from(checked) * 4
 }
 
 /// Fills in the checksum of a whole frame whose header, extensions included, is `header` long.

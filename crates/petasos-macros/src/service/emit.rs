@@ -107,29 +107,28 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
         let remote = format_ident!("remote_{name}");
         quote!(#remote.push(0, ::core::convert::Into::into(#name)).await?;)
     });
+    let asked = method.parameters.iter().any(|parameter| parameter.role != Role::Argument);
+    let (arrival, context) = match asked {
+        true => (quote!(arrival), quote!(let context = arrival.context();)),
+        false => (quote!(_), quote!()),
+    };
     quote! {
         let this = ::std::rc::Rc::clone(&service);
         engine.register(
             #client::#constant,
             provider,
-            move |incoming: #krate::Incoming| -> #krate::HandlerFuture {
-                let this = ::std::rc::Rc::clone(&this);
-                match incoming.decode::<(#(#types,)*)>() {
-                    ::core::result::Result::Ok((context, (#(#names,)*))) => {
-                        ::std::boxed::Box::pin(async move {
-                            #(#before)*
-                            let result = this.#name(#(#hands),*).await;
-                            #(#after)*
-                            context.reply(&result)
-                        })
+            #krate::typed(
+                move |#arrival: &mut #krate::Arrival<'_>, (#(#names,)*): (#(#types,)*)| {
+                    let this = ::std::rc::Rc::clone(&this);
+                    #context
+                    async move {
+                        #(#before)*
+                        let result = this.#name(#(#hands),*).await;
+                        #(#after)*
+                        ::core::result::Result::<_, #krate::Failure>::Ok(result)
                     }
-                    ::core::result::Result::Err(error) => ::std::boxed::Box::pin(
-                        ::core::future::ready(::core::result::Result::Err(
-                            ::core::convert::From::from(error),
-                        )),
-                    ),
-                }
-            },
+                },
+            ),
         );
     }
 }

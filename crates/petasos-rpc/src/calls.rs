@@ -1,0 +1,273 @@
+//! The calls of ours that are not over: their slots, and what becomes of each.
+
+use crate::{body::Body, wake::MainWaker};
+use petasos_fabric::{LostReason, Peer, RegionId};
+use petasos_wire::rpc::{CallId, Status};
+use slab::Slab;
+use std::{sync::Arc, task::Waker, time::Instant};
+
+/// How a call ended, before it is told as its caller wants to hear it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The target answered.
+    Answer(Status, Body),
+    /// The time was over.
+    TooLate,
+    PeerLost(LostReason),
+    /// The result is larger than this side takes.
+    TooLarge(String),
+    /// The result could not be fetched.
+    Unfetched(String),
+    EngineGone,
+}
+
+/// One call of ours.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    serial: u32,
+    /// Whether the peer owes an answer: then the slot stays, and the credit is in use.
+    owed: bool,
+    /// Nobody waits for the outcome any more.
+    abandoned: bool,
+    peer: Peer,
+    waiter: Waiter,
+    outcome: Option<Outcome>,
+    rare: Option<Box<Rare>>,
+}
+
+/// Who is told of the outcome.
+#[derive(Debug)]
+enum Waiter {
+    Nobody,
+    /// Whoever blocks on the engine: most waiters, known without counting references.
+    Main,
+    Other(Waker),
+}
+
+/// What few calls have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The request, while it waits for credit.
+    queued: Option<Vec<u8>>,
+    /// Arguments that did not fit.
+    lent: Option<RegionId>,
+    /// When it began, if latencies are wanted, and the method.
+    started: Option<(Instant, &'static str)>,
+}
+
+/// All calls of ours.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    slots: Slab<Slot>,
+    serial: u32,
+    main: Arc<MainWaker>,
+}
+
+impl Calls {
+    pub(crate) fn new(main: Arc<MainWaker>) -> Calls {
+        Calls { slots: Slab::new(), serial: 0, main }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A slot for a call that is sent at once, unless something is said against it.
+    #[inline]
+    pub(crate) fn open(&mut self, peer: Peer) -> CallId {
+        self.serial = self.serial.wrapping_add(1);
+        let at = self.slots.insert(Slot {
+            serial: self.serial,
+            owed: true,
+            abandoned: false,
+            peer,
+            waiter: Waiter::Nobody,
+            outcome: None,
+            rare: None,
+        });
+        CallId { slot: at as u32, generation: self.serial }
+    }
+
+    /// Takes back the slot of a call that never left; gives what it lent.
+    pub(crate) fn close(&mut self, id: CallId) -> Option<RegionId> {
+        self.get(id)?;
+        self.slots.remove(id.slot as usize).rare?.lent
+    }
+
+    #[inline]
+    fn get(&mut self, id: CallId) -> Option<&mut Slot> {
+        self.slots.get_mut(id.slot as usize).filter(|slot| slot.serial == id.generation)
+    }
+
+    /// Notes what few calls have.
+    pub(crate) fn note(
+        &mut self,
+        id: CallId,
+        lent: Option<RegionId>,
+        method: Option<&'static str>,
+    ) {
+        if let Some(slot) = self.get(id) {
+            let rare = slot.rare.get_or_insert_default();
+            rare.lent = lent;
+            rare.started = method.map(|method| (Instant::now(), method));
+        }
+    }
+
+    /// The request has to wait for credit.
+    pub(crate) fn queue(&mut self, id: CallId, request: Vec<u8>) {
+        if let Some(slot) = self.get(id) {
+            slot.owed = false;
+            slot.rare.get_or_insert_default().queued = Some(request);
+        }
+    }
+
+    /// The request that waited, which goes now. None if the call ended meanwhile.
+    pub(crate) fn unqueue(&mut self, id: CallId) -> Option<Vec<u8>> {
+        let slot = self.get(id)?;
+        let request = slot.rare.as_mut()?.queued.take()?;
+        slot.owed = true;
+        Some(request)
+    }
+
+    /// The outcome, if there is one; the call is over then.
+    #[inline]
+    pub(crate) fn take_outcome(&mut self, id: CallId) -> Option<Outcome> {
+        let slot = self.get(id).expect("a call's slot lives as long as the call");
+        let outcome = slot.outcome.take()?;
+        slot.abandoned = true;
+        if !slot.owed {
+            self.slots.remove(id.slot as usize);
+        }
+        Some(outcome)
+    }
+
+    /// Notes who waits for the outcome.
+    #[inline]
+    pub(crate) fn wait(&mut self, id: CallId, waker: &Waker, main: &Waker) {
+        let Some(slot) = self.get(id) else { return };
+        match &mut slot.waiter {
+            waiter if waker.will_wake(main) => *waiter = Waiter::Main,
+            Waiter::Other(known) => known.clone_from(waker),
+            waiter => *waiter = Waiter::Other(waker.clone()),
+        }
+    }
+
+    /// Whether a deadline still matters.
+    #[inline]
+    pub(crate) fn is_waiting(&self, slot: u32, serial: u32) -> bool {
+        self.slots
+            .get(slot as usize)
+            .is_some_and(|s| s.serial == serial && s.outcome.is_none() && !s.abandoned)
+    }
+
+    /// The slot of a call that is like most: the peer owes the answer, somebody waits for it, and
+    /// nothing else is to be done about it.
+    #[inline]
+    pub(crate) fn awaited(&mut self, peer: Peer, id: CallId) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        let owed = slot.serial == id.generation && slot.peer == peer && slot.owed;
+        let plain = !slot.abandoned && slot.rare.is_none() && slot.outcome.is_none();
+        (owed && plain).then_some(slot)
+    }
+
+    /// Takes in the answer to any call: nothing is owed from now on. None if there is no such call.
+    pub(crate) fn answered(&mut self, peer: Peer, id: CallId) -> Option<Answered> {
+        let slot = self.get(id).filter(|slot| slot.peer == peer && slot.owed)?;
+        slot.owed = false;
+        let Rare { lent, started, .. } = slot.rare.take().map(|rare| *rare).unwrap_or_default();
+        let wanted = slot.outcome.is_none() && !slot.abandoned;
+        if slot.abandoned {
+            self.slots.remove(id.slot as usize);
+        }
+        Some(Answered { wanted, lent, started })
+    }
+
+    /// Ends a call; its slot stays while something is owed or somebody waits.
+    pub(crate) fn finish(&mut self, id: CallId, outcome: Outcome) -> Ended {
+        let main = Arc::clone(&self.main);
+        let Some(slot) = self.get(id) else { return Ended::default() };
+        let lent = slot.withdraw();
+        Ended { wake: slot.finish(outcome, &main), lent, owing: slot.owed.then_some(slot.peer) }
+    }
+
+    /// Nobody waits for the call any more.
+    pub(crate) fn abandon(&mut self, id: CallId) -> Ended {
+        let Some(slot) = self.get(id) else { return Ended::default() };
+        slot.abandoned = true;
+        let finished = slot.outcome.take().is_some();
+        let lent = slot.withdraw();
+        let owing = slot.owed.then_some(slot.peer).filter(|_| !finished);
+        if !slot.owed {
+            self.slots.remove(id.slot as usize);
+        }
+        Ended { wake: None, lent, owing }
+    }
+
+    /// Ends the calls to one peer, or all, in a way that leaves nothing owed.
+    pub(crate) fn end(&mut self, with: Option<Peer>, why: impl Fn() -> Outcome) -> Vec<Ended> {
+        let (mut ended, main) = (Vec::new(), Arc::clone(&self.main));
+        self.slots.retain(|_, slot| {
+            if with.is_some_and(|peer| slot.peer != peer) {
+                return true;
+            }
+            slot.owed = false;
+            let lent = slot.withdraw();
+            ended.push(Ended { wake: slot.finish(why(), &main), lent, owing: None });
+            !slot.abandoned
+        });
+        ended
+    }
+}
+
+/// What an answer leaves to be done.
+pub(crate) struct Answered {
+    /// Whether somebody waits for the outcome.
+    pub(crate) wanted: bool,
+    pub(crate) lent: Option<RegionId>,
+    pub(crate) started: Option<(Instant, &'static str)>,
+}
+
+/// What the end of a call leaves to be done, once nothing is borrowed.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Ended {
+    pub(crate) wake: Option<Waker>,
+    pub(crate) lent: Option<RegionId>,
+    /// The peer that is still at work for it.
+    pub(crate) owing: Option<Peer>,
+}
+
+impl Slot {
+    /// Takes back the request, if it waits for credit, and what was lent for it.
+    fn withdraw(&mut self) -> Option<RegionId> {
+        let rare = self.rare.as_mut()?;
+        rare.queued = None;
+        rare.lent.take()
+    }
+
+    /// The peer has answered. Gives whom to wake once nothing is borrowed.
+    #[must_use]
+    #[inline]
+    pub(crate) fn answered(&mut self, outcome: Outcome, main: &MainWaker) -> Option<Waker> {
+        self.owed = false;
+        self.finish(outcome, main)
+    }
+
+    /// The outcome is known. Gives whom to wake once nothing is borrowed.
+    #[must_use]
+    #[inline]
+    fn finish(&mut self, outcome: Outcome, main: &MainWaker) -> Option<Waker> {
+        if self.abandoned || self.outcome.is_some() {
+            return None;
+        }
+        self.outcome = Some(outcome);
+        match std::mem::replace(&mut self.waiter, Waiter::Nobody) {
+            Waiter::Nobody => None,
+            Waiter::Main => {
+                main.wake_at_home();
+                None
+            }
+            Waiter::Other(waker) => Some(waker),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How a call is made.
+
+use petasos_wire::{Encoding, rpc::Trace};
+use std::time::Duration;
+
+/// How a call is made; `Default` suits most.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CallOptions {
+    /// Its time limit; none: the engine's. `Duration::MAX` is no limit.
+    pub timeout: Option<Duration>,
+    /// Which provider of the interface.
+    pub provider: u16,
+    /// How arguments and result are encoded.
+    pub encoding: Encoding,
+    /// Whether checksums guard request and response.
+    pub checked: bool,
+    /// The trace that it belongs to; else that of the current span begins, if traces are wanted.
+    pub trace: Option<Trace>,
+}
+
+impl CallOptions {
+    /// Sets the time limit.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> CallOptions {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the provider.
+    #[must_use]
+    pub fn provider(mut self, provider: u16) -> CallOptions {
+        self.provider = provider;
+        self
+    }
+
+    /// Sets the encoding.
+    #[must_use]
+    pub fn encoding(mut self, encoding: Encoding) -> CallOptions {
+        self.encoding = encoding;
+        self
+    }
+
+    /// Asks for checksums.
+    #[must_use]
+    pub fn checked(mut self) -> CallOptions {
+        self.checked = true;
+        self
+    }
+
+    /// Makes it part of a trace.
+    #[must_use]
+    pub fn trace(mut self, trace: Option<Trace>) -> CallOptions {
+        self.trace = trace;
+        self
+    }
+}

@@ -1,0 +1,329 @@
+//! Calls to others: the request, credit, the answer, and every other end.
+
+use crate::{
+    CallError, CallOptions, Method, Target,
+    body::Body,
+    calls::{Answered, Ended, Outcome},
+    inner::Inner,
+    timers::Due,
+};
+use petasos_fabric::{Access, Lease, LostReason, Peer, Region, RegionId};
+use petasos_wire::{
+    Encoding,
+    rpc::{self, CallId, Remote, Request, Response},
+};
+use std::{rc::Rc, task::Waker, time::Duration};
+
+impl Inner {
+    /// Makes a call.
+    #[inline]
+    pub(crate) fn start(
+        &self,
+        target: &Target,
+        method: &Method,
+        options: &CallOptions,
+        timeout: Duration,
+        arguments: impl FnOnce(Encoding, &mut Vec<u8>),
+    ) -> Result<CallId, CallError> {
+        let peer = target.peer(method)?;
+        let id = self.calls.borrow_mut().open(peer);
+        let mut frame = self.buffer();
+        let request = header(target, method, options, timeout, id);
+        request.encode(&mut frame);
+        arguments(options.encoding, &mut frame);
+        if frame.len() > self.max_frame || options.checked || self.config.measure {
+            self.prepare(target, method, request, &mut frame)?;
+        }
+        let mut peers = self.peers.borrow_mut();
+        match peers.get(peer) {
+            Some(record) if record.has_credit() => {
+                record.outstanding += 1;
+                self.transmit(record, &[&frame]);
+                self.recycle(frame);
+            }
+            Some(record) if record.waiting.len() < self.config.queue_per_peer => {
+                record.waiting.push_back(id);
+                self.calls.borrow_mut().queue(id, frame);
+            }
+            Some(_) => {
+                drop(peers);
+                let lent = self.calls.borrow_mut().close(id);
+                lent.inspect(|region| self.deregister_later(*region));
+                return Err(self.busy(target, method));
+            }
+            // Lost while the arguments were encoded, by code that drove the engine: the call knows.
+            None => {}
+        }
+        if timeout != Duration::MAX {
+            self.timers.borrow_mut().add(timeout, Due::Call(id.slot, id.generation));
+        }
+        self.stats.calls_made.count();
+        Ok(id)
+    }
+
+    /// Makes a one-way call.
+    pub(crate) fn tell(
+        &self,
+        target: &Target,
+        method: &Method,
+        options: &CallOptions,
+        arguments: impl FnOnce(Encoding, &mut Vec<u8>),
+    ) -> Result<(), CallError> {
+        let peer = target.peer(method)?;
+        let timeout = options.timeout.unwrap_or(self.config.timeout);
+        let nobody = CallId { slot: u32::MAX, generation: 0 };
+        let mut request = header(target, method, options, timeout, nobody);
+        request.one_way = true;
+        let mut frame = self.buffer();
+        request.encode(&mut frame);
+        arguments(options.encoding, &mut frame);
+        if frame.len() > self.max_frame {
+            // It could be lent, but nobody would say when it has been fetched.
+            let most = self.max_frame - request.header_len();
+            let len = frame.len() - request.header_len();
+            let reason =
+                format!("a one-way call takes at most {most} bytes of arguments, these are {len}");
+            let peer = target.address().clone();
+            return Err(CallError::TooLarge { peer, method: method.name, reason });
+        }
+        if request.checked {
+            rpc::seal(&mut frame, request.header_len());
+        }
+        let mut peers = self.peers.borrow_mut();
+        if let Some(record) = peers.get(peer) {
+            if record.parked.len() >= self.config.queue_per_peer {
+                return Err(self.busy(target, method));
+            }
+            self.transmit(record, &[&frame]);
+        }
+        self.recycle(frame);
+        self.stats.one_way_made.count();
+        Ok(())
+    }
+
+    /// What few requests need: arguments that do not fit are lent, and the frame says where they
+    /// are; a checksum; the time at which it began.
+    #[cold]
+    fn prepare(
+        &self,
+        target: &Target,
+        method: &Method,
+        mut request: Request,
+        frame: &mut Vec<u8>,
+    ) -> Result<(), CallError> {
+        let (id, mut lent) = (request.call, None);
+        if frame.len() > self.max_frame {
+            match self.lend_arguments(&mut request, frame) {
+                Ok(region) => lent = Some(region),
+                Err(reason) => {
+                    self.calls.borrow_mut().close(id);
+                    let (peer, method) = (target.address().clone(), method.name);
+                    return Err(CallError::Transfer { peer, method, reason });
+                }
+            }
+        }
+        if request.checked {
+            rpc::seal(frame, request.header_len());
+        }
+        let method = self.config.measure.then_some(method.name);
+        self.calls.borrow_mut().note(id, lent, method);
+        Ok(())
+    }
+
+    fn lend_arguments(
+        &self,
+        request: &mut Request,
+        frame: &mut Vec<u8>,
+    ) -> Result<RegionId, String> {
+        let body = Region::from_vec(frame.split_off(request.header_len()));
+        let len = body.len() as u64;
+        let lend = self.lend(&body.whole(), Access::READ);
+        let (region, key) = lend.map_err(|error| error.to_string())?;
+        frame.clear();
+        request.overflow = true;
+        request.encode(frame);
+        Remote { len, key: key.as_bytes() }.encode(frame);
+        Ok(region)
+    }
+
+    fn busy(&self, target: &Target, method: &Method) -> CallError {
+        let retry_after = self.config.retry_after;
+        CallError::Busy { peer: target.address().clone(), method: method.name, retry_after }
+    }
+
+    /// Takes in an answer whose result begins at `start` in the message.
+    #[inline]
+    pub(crate) fn take_response(
+        self: &Rc<Self>,
+        peer: Peer,
+        response: &Response,
+        message: &mut Lease,
+        start: usize,
+    ) {
+        let Response { call, status, overflow, window, .. } = *response;
+        let mut calls = self.calls.borrow_mut();
+        let Some(slot) = calls.awaited(peer, call).filter(|_| !overflow) else {
+            drop(calls);
+            let body = Body::new(std::mem::take(message), start);
+            return self.take_any_response(peer, response, body);
+        };
+        let outcome = Outcome::Answer(status, Body::new(std::mem::take(message), start));
+        let waker = slot.answered(outcome, &self.main);
+        drop(calls);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.return_credit(peer, Some(window));
+    }
+
+    /// The same, for answers to which there is more than that, or to nothing.
+    #[cold]
+    fn take_any_response(self: &Rc<Self>, peer: Peer, response: &Response, body: Body) {
+        let id = response.call;
+        let Some(answered) = self.calls.borrow_mut().answered(peer, id) else {
+            self.stats.garbage.count();
+            return;
+        };
+        let Answered { wanted, lent, started } = answered;
+        if let Some((began, method)) = started {
+            self.stats.record(method, began.elapsed());
+        }
+        if let Some(region) = lent {
+            self.deregister_later(region);
+        }
+        if response.overflow && wanted {
+            // What is being fetched counts with the target until it is released.
+            self.hear_window(peer, response.window);
+            return self.fetch_result(peer, id, body);
+        }
+        if response.overflow {
+            self.send_frame(peer, &[&rpc::release(id)]);
+        }
+        if wanted {
+            self.finish_call(id, Outcome::Answer(response.status, body));
+        }
+        self.return_credit(peer, Some(response.window));
+    }
+
+    fn hear_window(&self, peer: Peer, window: u16) {
+        if let Some(record) = self.peers.borrow_mut().get(peer) {
+            record.window = u32::from(window.max(1));
+        }
+    }
+
+    /// The peer has done with a call of ours: the next one may go. It may have said how many it
+    /// takes.
+    #[inline]
+    pub(crate) fn return_credit(&self, peer: Peer, window: Option<u16>) {
+        let mut peers = self.peers.borrow_mut();
+        let Some(record) = peers.get(peer) else { return };
+        if let Some(window) = window {
+            record.window = u32::from(window.max(1));
+        }
+        record.outstanding = record.outstanding.saturating_sub(1);
+        if !record.waiting.is_empty() {
+            drop(peers);
+            self.send_waiting(peer);
+        }
+    }
+
+    /// Sends what waited for credit.
+    fn send_waiting(&self, peer: Peer) {
+        let mut peers = self.peers.borrow_mut();
+        while let Some(record) = peers.get(peer)
+            && record.outstanding < record.window
+            && let Some(id) = record.waiting.pop_front()
+        {
+            // A call that ended while it waited has no request any more.
+            let Some(frame) = self.calls.borrow_mut().unqueue(id) else { continue };
+            record.outstanding += 1;
+            self.transmit(record, &[&frame]);
+            self.recycle(frame);
+        }
+    }
+
+    /// Completes a call.
+    pub(crate) fn finish_call(&self, id: CallId, outcome: Outcome) {
+        let ended = self.calls.borrow_mut().finish(id, outcome);
+        self.settle(ended);
+    }
+
+    /// Nobody waits for a call any more: its target is told.
+    #[inline]
+    pub(crate) fn abandon(&self, id: CallId) {
+        let ended = self.calls.borrow_mut().abandon(id);
+        if let Some(peer) = ended.owing {
+            self.stats.calls_cancelled.count();
+            self.send_frame(peer, &[&rpc::cancel(id)]);
+        }
+        self.settle(ended);
+    }
+
+    /// The time of a call is over: its target is told.
+    pub(crate) fn call_is_late(&self, slot: u32, serial: u32) {
+        let id = CallId { slot, generation: serial };
+        let ended = self.calls.borrow_mut().finish(id, Outcome::TooLate);
+        if let Some(peer) = ended.owing {
+            self.send_frame(peer, &[&rpc::cancel(id)]);
+        }
+        self.settle(ended);
+    }
+
+    /// Ends the calls to a peer that is gone.
+    pub(crate) fn end_calls(&self, peer: Peer, reason: &LostReason) {
+        let ended = self.calls.borrow_mut().end(Some(peer), || Outcome::PeerLost(reason.clone()));
+        ended.into_iter().for_each(|ended| self.settle(ended));
+    }
+
+    /// Ends all calls.
+    pub(crate) fn end_all_calls(&self) {
+        // What they lent goes with the endpoint.
+        let ended = self.calls.borrow_mut().end(None, || Outcome::EngineGone);
+        ended.into_iter().filter_map(|ended| ended.wake).for_each(Waker::wake);
+    }
+
+    /// What is left to do for a call that ended.
+    #[inline]
+    fn settle(&self, ended: Ended) {
+        if let Some(region) = ended.lent {
+            self.deregister_later(region);
+        }
+        if let Some(waker) = ended.wake {
+            waker.wake();
+        }
+    }
+}
+
+/// The header of a request.
+#[inline]
+fn header(
+    target: &Target,
+    method: &Method,
+    options: &CallOptions,
+    timeout: Duration,
+    call: CallId,
+) -> Request {
+    Request {
+        one_way: false,
+        encoding: options.encoding,
+        checked: options.checked,
+        overflow: false,
+        trace: options.trace.or_else(|| crate::stats::begin_trace(method, target.address())),
+        provider: options.provider,
+        call,
+        method: method.id,
+        signature: method.signature,
+        left_us: left_us(timeout),
+    }
+}
+
+/// The time left as it travels; 0 is none.
+#[inline]
+fn left_us(timeout: Duration) -> u32 {
+    /// Whole seconds that can be told in so many microseconds.
+    const MOST: u64 = u32::MAX as u64 / 1_000_000 - 1;
+    match timeout.as_secs() {
+        seconds @ 0..=MOST => (seconds as u32 * 1_000_000 + timeout.subsec_micros()).max(1),
+        _ => 0,
+    }
+}

@@ -1,0 +1,111 @@
+//! Somebody to call.
+
+use crate::{Bulk, Call, CallError, CallOptions, Method, call::Ticket, inner::Inner, peers::SELF};
+use petasos_fabric::{Access, Address, Peer, Slice};
+use petasos_wire::Encoding;
+use std::{cell::Cell, fmt, rc::Rc};
+
+/// Somebody to call: an address, and the peer found there. Cheap to clone; belongs to its engine.
+///
+/// When the peer is lost, its calls fail; the next call looks the address up again, so that a
+/// server that was restarted there is found.
+#[derive(Clone)]
+pub struct Target {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    inner: Rc<Inner>,
+    address: Address,
+    peer: Cell<Option<Peer>>,
+}
+
+impl Target {
+    pub(crate) fn new(inner: Rc<Inner>, address: Address) -> Target {
+        Target { shared: Rc::new(Shared { inner, address, peer: Cell::new(None) }) }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.shared.address
+    }
+
+    #[inline]
+    pub(crate) fn inner(&self) -> &Rc<Inner> {
+        &self.shared.inner
+    }
+
+    /// Calls a method with bytes, gives bytes. `arguments` appends them to a buffer.
+    ///
+    /// The future need not be polled for the call to be under way. Dropping it cancels the call,
+    /// here and at the target.
+    #[inline]
+    pub fn call_raw(
+        &self,
+        method: Method,
+        options: &CallOptions,
+        arguments: impl FnOnce(Encoding, &mut Vec<u8>),
+    ) -> Call {
+        let timeout = options.timeout.unwrap_or(self.inner().config.timeout);
+        let id = self.inner().start(self, &method, options, timeout, arguments);
+        let ticket = Ticket { target: self.clone(), method, provider: options.provider, timeout };
+        Call::new(ticket, id)
+    }
+
+    /// Tells a method something; no answer comes. It is done at most once, and is dropped when
+    /// the target is busy. An error means that it did not leave.
+    pub fn notify_raw(
+        &self,
+        method: Method,
+        options: &CallOptions,
+        arguments: impl FnOnce(Encoding, &mut Vec<u8>),
+    ) -> Result<(), CallError> {
+        self.inner().tell(self, &method, options, arguments)
+    }
+
+    /// Lends memory to a call of `method`.
+    pub fn lend(&self, method: Method, memory: Slice, access: Access) -> Result<Bulk, CallError> {
+        Bulk::new(self.inner(), &[memory], access).map_err(|error| CallError::Transfer {
+            peer: self.address().clone(),
+            method: method.name,
+            reason: error.to_string(),
+        })
+    }
+
+    /// The peer that is called, which has a record.
+    #[inline]
+    pub(crate) fn peer(&self, method: &Method) -> Result<Peer, CallError> {
+        match self.shared.peer.get() {
+            Some(peer) if self.inner().peers.borrow().knows(peer) => Ok(peer),
+            _ => self.find(method),
+        }
+    }
+
+    #[cold]
+    fn find(&self, method: &Method) -> Result<Peer, CallError> {
+        let (inner, address) = (self.inner(), self.address());
+        let peer = if *address == inner.address {
+            SELF
+        } else {
+            let resolved = inner.endpoint.borrow_mut().resolve(address, inner.config.patience);
+            resolved.map_err(|error| CallError::Unresolved {
+                peer: address.clone(),
+                method: method.name,
+                reason: error.to_string(),
+            })?
+        };
+        let mut peers = inner.peers.borrow_mut();
+        if !peers.knows(peer) {
+            peers.add(peer, address.clone());
+        }
+        self.shared.peer.set(Some(peer));
+        Ok(peer)
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Target({})", self.address())
+    }
+}
