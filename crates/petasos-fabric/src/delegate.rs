@@ -2,6 +2,8 @@
 
 /// Writes methods of [`Endpoint`](crate::Endpoint) that do what the endpoint in a field does.
 ///
+/// Who changes `progress` leaves `poll_message` out: then all messages come that way.
+///
 /// ```
 /// use petasos_fabric::{Endpoint, Event, Time, delegate};
 ///
@@ -89,6 +91,11 @@ macro_rules! delegate {
             events: &mut Vec<$crate::Event>,
         ) -> bool {
             self.$to.progress(now, budget, events)
+        }
+    };
+    (@ $to:ident poll_message) => {
+        fn poll_message(&mut self) -> Option<($crate::Peer, $crate::Lease)> {
+            self.$to.poll_message()
         }
     };
     (@ $to:ident arm) => {

@@ -1,6 +1,6 @@
 //! A call under way, as its caller holds it.
 
-use crate::{CallError, Method, Target, body::Body, calls::Outcome};
+use crate::{CallError, Method, Target, calls::Outcome};
 use petasos_wire::{
     DecodeError,
     rpc::{CallId, Status},
@@ -50,9 +50,13 @@ impl Call {
         Call { ticket, state }
     }
 
-    /// Polls for the undecoded result.
+    /// Polls for the result, which `decode` makes of its bytes.
     #[inline]
-    pub(crate) fn poll_body(&mut self, context: &mut Context<'_>) -> Poll<Result<Body, CallError>> {
+    pub(crate) fn poll_result<R>(
+        &mut self,
+        context: &mut Context<'_>,
+        decode: impl FnOnce(&[u8], &Ticket) -> Result<R, CallError>,
+    ) -> Poll<Result<R, CallError>> {
         let State::Started(id) = self.state else { return Poll::Ready(Err(self.never_began())) };
         let inner = self.ticket.target.inner();
         let mut calls = inner.calls.borrow_mut();
@@ -62,9 +66,9 @@ impl Call {
         };
         drop(calls);
         self.state = State::Over;
-        Poll::Ready(match outcome {
-            Outcome::Answer(Status::Ok, body) => Ok(body),
-            outcome => Err(self.ticket.error(outcome)),
+        Poll::Ready(match &outcome {
+            Outcome::Answer(Status::Ok, body) => decode(body, &self.ticket),
+            _ => Err(self.ticket.error(outcome)),
         })
     }
 
@@ -76,13 +80,6 @@ impl Call {
         }
     }
 
-    /// The error that an undecodable result is.
-    #[cold]
-    pub(crate) fn bad_result(&self, reason: DecodeError) -> CallError {
-        let (peer, method) = (self.ticket.target.address().clone(), self.ticket.method.name);
-        CallError::BadResult { peer, method, reason }
-    }
-
     /// Cancels the call, here and at the target. The same as dropping it.
     pub fn cancel(self) {}
 }
@@ -91,7 +88,7 @@ impl Future for Call {
     type Output = Result<Vec<u8>, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_body(context).map_ok(|body| body.to_vec())
+        self.poll_result(context, |body, _| Ok(body.to_vec()))
     }
 }
 
@@ -105,6 +102,13 @@ impl Drop for Call {
 }
 
 impl Ticket {
+    /// The error that an undecodable result is.
+    #[cold]
+    pub(crate) fn bad_result(&self, reason: DecodeError) -> CallError {
+        let (peer, method) = (self.target.address().clone(), self.method.name);
+        CallError::BadResult { peer, method, reason }
+    }
+
     /// The error that this outcome is.
     #[cold]
     fn error(&self, outcome: Outcome) -> CallError {

@@ -1,9 +1,8 @@
 //! The calls of ours that are not over: their slots, and what becomes of each.
 
-use crate::{body::Body, wake::MainWaker};
+use crate::{body::Body, peers::SELF, wake::MainWaker};
 use petasos_fabric::{LostReason, Peer, RegionId};
 use petasos_wire::rpc::{CallId, Status};
-use slab::Slab;
 use std::{sync::Arc, task::Waker, time::Instant};
 
 /// How a call ended, before it is told as its caller wants to hear it.
@@ -21,10 +20,13 @@ pub(crate) enum Outcome {
     EngineGone,
 }
 
-/// One call of ours.
+/// Room for one call of ours. It is used again and again, and stays where it is: moving it would
+/// cost as much as all else that is done with it.
 #[derive(Debug)]
 pub(crate) struct Slot {
     serial: u32,
+    /// Whether there is a call. If not, there is no waiter, no outcome, and nothing rare.
+    live: bool,
     /// Whether the peer owes an answer: then the slot stays, and the credit is in use.
     owed: bool,
     /// Nobody waits for the outcome any more.
@@ -58,45 +60,67 @@ struct Rare {
 /// All calls of ours.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    slots: Slab<Slot>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
     serial: u32,
     main: Arc<MainWaker>,
 }
 
 impl Calls {
     pub(crate) fn new(main: Arc<MainWaker>) -> Calls {
-        Calls { slots: Slab::new(), serial: 0, main }
+        Calls { slots: Vec::new(), free: Vec::new(), serial: 0, main }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.len() - self.free.len()
     }
 
     /// A slot for a call that is sent at once, unless something is said against it.
     #[inline]
     pub(crate) fn open(&mut self, peer: Peer) -> CallId {
+        let at = self.free.pop().unwrap_or_else(|| self.add());
+        let slot = &mut self.slots[at as usize];
         self.serial = self.serial.wrapping_add(1);
-        let at = self.slots.insert(Slot {
-            serial: self.serial,
-            owed: true,
+        slot.serial = self.serial;
+        slot.peer = peer;
+        (slot.live, slot.owed, slot.abandoned) = (true, true, false);
+        CallId { slot: at, generation: self.serial }
+    }
+
+    #[cold]
+    fn add(&mut self) -> u32 {
+        self.slots.push(Slot {
+            serial: 0,
+            live: false,
+            owed: false,
             abandoned: false,
-            peer,
+            peer: SELF,
             waiter: Waiter::Nobody,
             outcome: None,
             rare: None,
         });
-        CallId { slot: at as u32, generation: self.serial }
+        u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 calls at a time")
     }
 
     /// Takes back the slot of a call that never left; gives what it lent.
     pub(crate) fn close(&mut self, id: CallId) -> Option<RegionId> {
-        self.get(id)?;
-        self.slots.remove(id.slot as usize).rare?.lent
+        let lent = self.get(id)?.withdraw();
+        self.free(id.slot);
+        lent
+    }
+
+    #[inline]
+    fn free(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        (slot.live, slot.waiter) = (false, Waiter::Nobody);
+        (slot.outcome, slot.rare) = (None, None);
+        self.free.push(at);
     }
 
     #[inline]
     fn get(&mut self, id: CallId) -> Option<&mut Slot> {
-        self.slots.get_mut(id.slot as usize).filter(|slot| slot.serial == id.generation)
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        (slot.serial == id.generation && slot.live).then_some(slot)
     }
 
     /// Notes what few calls have.
@@ -136,7 +160,7 @@ impl Calls {
         let outcome = slot.outcome.take()?;
         slot.abandoned = true;
         if !slot.owed {
-            self.slots.remove(id.slot as usize);
+            self.free(id.slot);
         }
         Some(outcome)
     }
@@ -155,17 +179,17 @@ impl Calls {
     /// Whether a deadline still matters.
     #[inline]
     pub(crate) fn is_waiting(&self, slot: u32, serial: u32) -> bool {
-        self.slots
-            .get(slot as usize)
-            .is_some_and(|s| s.serial == serial && s.outcome.is_none() && !s.abandoned)
+        self.slots.get(slot as usize).is_some_and(|slot| {
+            slot.live && slot.serial == serial && slot.outcome.is_none() && !slot.abandoned
+        })
     }
 
     /// The slot of a call that is like most: the peer owes the answer, somebody waits for it, and
     /// nothing else is to be done about it.
     #[inline]
     pub(crate) fn awaited(&mut self, peer: Peer, id: CallId) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(id.slot as usize)?;
-        let owed = slot.serial == id.generation && slot.peer == peer && slot.owed;
+        let slot = self.get(id)?;
+        let owed = slot.peer == peer && slot.owed;
         let plain = !slot.abandoned && slot.rare.is_none() && slot.outcome.is_none();
         (owed && plain).then_some(slot)
     }
@@ -177,7 +201,7 @@ impl Calls {
         let Rare { lent, started, .. } = slot.rare.take().map(|rare| *rare).unwrap_or_default();
         let wanted = slot.outcome.is_none() && !slot.abandoned;
         if slot.abandoned {
-            self.slots.remove(id.slot as usize);
+            self.free(id.slot);
         }
         Some(Answered { wanted, lent, started })
     }
@@ -198,7 +222,7 @@ impl Calls {
         let lent = slot.withdraw();
         let owing = slot.owed.then_some(slot.peer).filter(|_| !finished);
         if !slot.owed {
-            self.slots.remove(id.slot as usize);
+            self.free(id.slot);
         }
         Ended { wake: None, lent, owing }
     }
@@ -206,15 +230,18 @@ impl Calls {
     /// Ends the calls to one peer, or all, in a way that leaves nothing owed.
     pub(crate) fn end(&mut self, with: Option<Peer>, why: impl Fn() -> Outcome) -> Vec<Ended> {
         let (mut ended, main) = (Vec::new(), Arc::clone(&self.main));
-        self.slots.retain(|_, slot| {
-            if with.is_some_and(|peer| slot.peer != peer) {
-                return true;
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            if !slot.live || with.is_some_and(|peer| slot.peer != peer) {
+                continue;
             }
             slot.owed = false;
             let lent = slot.withdraw();
             ended.push(Ended { wake: slot.finish(why(), &main), lent, owing: None });
-            !slot.abandoned
-        });
+            if slot.abandoned {
+                self.free(at as u32);
+            }
+        }
         ended
     }
 }

@@ -50,7 +50,14 @@ impl EngineClock {
         self.now.get()
     }
 
+    /// Passes since the clock was read.
+    #[inline]
+    pub(crate) fn passes(&self) -> u32 {
+        self.passes.get()
+    }
+
     /// Counts a pass; true if the clock was read in it.
+    #[inline]
     pub(crate) fn pass(&self) -> bool {
         let passes = self.passes.get() + 1;
         self.passes.set(passes);

@@ -63,6 +63,8 @@ pub(crate) struct Inner {
     turning: Cell<bool>,
 }
 
+/// Of so many passes, one moves the transport on even if there were messages.
+const FULL: u32 = 16;
 /// The largest buffer that is kept for reuse.
 const KEPT_BUFFER_LEN: usize = 64 * 1024;
 
@@ -111,6 +113,36 @@ impl Inner {
             return false;
         }
         let ticked = self.clock.pass();
+        let mut busy = self.take_messages();
+        // Where messages never end, all else moves on nevertheless.
+        if !busy || self.clock.passes().is_multiple_of(FULL) {
+            busy |= self.progress();
+        }
+        // Whoever leaves something to be done rings.
+        if self.waker.is_set() {
+            busy |= self.do_chores();
+        }
+        if ticked {
+            self.expire();
+        }
+        self.turning.set(false);
+        busy
+    }
+
+    /// Takes the messages that need no event.
+    #[inline]
+    fn take_messages(self: &Rc<Self>) -> bool {
+        for taken in 0..self.config.budget {
+            let next = self.endpoint.borrow_mut().poll_message();
+            let Some((peer, mut message)) = next else { return taken > 0 };
+            self.take_frame(peer, &mut message);
+        }
+        true
+    }
+
+    /// Moves the transport on, and does what it says.
+    #[inline]
+    fn progress(self: &Rc<Self>) -> bool {
         let mut busy = self.flush_operations();
         let mut events = self.events.take();
         let now = self.clock.coarse();
@@ -120,14 +152,6 @@ impl Inner {
         }
         events.clear();
         self.events.set(events);
-        // Whoever leaves something to be done rings.
-        if self.waker.is_set() {
-            busy |= self.do_chores();
-        }
-        if ticked {
-            self.expire();
-        }
-        self.turning.set(false);
         busy
     }
 

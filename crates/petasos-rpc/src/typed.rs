@@ -56,8 +56,9 @@ impl<R: Wire> Future for TypedCall<R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut PollContext<'_>) -> Poll<Self::Output> {
         let encoding = self.encoding;
-        let body = ready!(self.call.poll_body(context))?;
-        Poll::Ready(from_bytes(encoding, &body).map_err(|reason| self.call.bad_result(reason)))
+        self.call.poll_result(context, |body, ticket| {
+            from_bytes(encoding, body).map_err(|reason| ticket.bad_result(reason))
+        })
     }
 }
 
