@@ -2,9 +2,9 @@
 
 use crate::{
     Shm,
-    channel::{Arrival, Channel, kind},
+    channel::{Arrival, Channel, NOBODY, RUNG, kind},
     hello::Note,
-    ring::FIRST,
+    ring::Incoming,
     segment::Segment,
     socket,
     state::Source,
@@ -15,21 +15,21 @@ use petasos_fabric::{
     two_sided::{self, Placement, header},
 };
 use rustix::{event::epoll, io::Errno};
-use std::mem::MaybeUninit;
+use std::{mem::MaybeUninit, time::Duration};
 
 /// Watched peers that are looked at in each pass; of the others, so many as well, in turns.
-const FRONT: usize = 8;
+pub(crate) const FRONT: usize = 8;
 /// Messages taken from one peer in one pass.
 const PER_PEER: usize = 32;
 /// Packets of the engine's sent to one peer in one pass.
 const PACKETS: usize = 64;
-/// Passes without an event, and with events, after which descriptors are looked at.
+/// Passes without a message, and with messages, after which descriptors are looked at.
 const IDLE_PASSES: u32 = 256;
 const BUSY_PASSES: u32 = 16_384;
-/// The same while connections are being made.
+/// The former while connections are being made.
 const CONNECTING_PASSES: u32 = 16;
 /// The longest time between two looks.
-const LOOK: u64 = 1_000_000;
+const LOOK: Duration = Duration::from_millis(1);
 /// Watched peers beyond so many lose their watch when nothing has come for so long (nanoseconds).
 const QUIET_WATCHED: usize = 64;
 const QUIET: u64 = 200_000_000;
@@ -37,114 +37,166 @@ const QUIET: u64 = 200_000_000;
 impl Shm {
     // In.
 
-    /// Takes what has come from the watched peers.
+    /// Whether something has come from a peer: a cheap look, which may be mistaken for a moment.
     #[inline]
-    pub(crate) fn receive_all(&mut self, budget: usize, events: &mut Vec<Event>) {
-        let end = events.len() + budget;
-        let mut at = 0;
-        while at < self.watched.len().min(FRONT) && events.len() < end {
-            let index = self.watched[at];
-            self.receive(index, end, events);
-            // A peer that was lost is gone from the list.
-            at += usize::from(self.watched.get(at) == Some(&index));
+    pub(crate) fn has_come(&self, index: u32) -> bool {
+        let channel = self.channels.get(index as usize).and_then(Option::as_deref);
+        channel.is_some_and(|channel| !channel.pair.is_empty())
+    }
+
+    /// Takes what has come from the peers in front, if there are no others. Most passes end here,
+    /// with nothing, and most others with messages from one peer.
+    #[inline]
+    pub(crate) fn receive_come(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        match self.watched.iter().rposition(|index| self.has_come(*index)) {
+            None => false,
+            Some(0) => self.receive(self.watched[0], room, events),
+            Some(last) => self.receive_front(last + 1, room, events),
         }
-        let rest = self.watched.len().saturating_sub(FRONT);
-        for _ in 0..rest.min(FRONT) {
+    }
+
+    /// The same in a pass after something was sent. Apart, so that the pass without is short.
+    #[inline(never)]
+    pub(crate) fn ring_and_receive(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        self.ring_all();
+        self.receive_come(room, events)
+    }
+
+    /// Takes what has come from so many peers in front, the last of them first. True if there was
+    /// something.
+    #[inline(never)]
+    pub(crate) fn receive_front(
+        &mut self,
+        count: usize,
+        room: usize,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let end = events.len().saturating_add(room);
+        let mut worked = false;
+        // Backwards, as a peer that is lost is gone from the list.
+        for at in (0..count).rev() {
+            let (index, room) = (self.watched[at], end.saturating_sub(events.len()));
+            worked |= self.has_come(index) && self.receive(index, room, events);
+        }
+        worked
+    }
+
+    /// The same for some of those behind the front, in turns.
+    pub(crate) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let end = events.len().saturating_add(room);
+        let mut worked = false;
+        for _ in 0..self.watched.len().saturating_sub(FRONT).min(FRONT) {
             let rest = self.watched.len().saturating_sub(FRONT);
             if rest == 0 || events.len() >= end {
                 break;
             }
             self.round = (self.round + 1) % rest;
             let at = FRONT + self.round;
-            if self.receive(self.watched[at], end, events) && at < self.watched.len() {
-                // It is active: to the front, in the place of another each time.
-                self.watched.swap(at, self.round % FRONT);
+            let (index, room) = (self.watched[at], end - events.len());
+            if self.has_come(index) && self.receive(index, room, events) {
+                worked = true;
+                if at < self.watched.len() {
+                    // It is active: to the front, in the place of another each time.
+                    self.watched.swap(at, self.round % FRONT);
+                }
             }
         }
+        worked
     }
 
-    /// Takes what has come from one peer, until `events` is so long. True if there was something.
-    #[inline]
-    fn receive(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
-        let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-        else {
+    /// Takes from a peer from which something has come, as far as there is room in `events`. True if
+    /// anything could be taken.
+    #[inline(never)]
+    pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
+        let Shm { channels, counters, .. } = self;
+        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return false;
         };
-        if channel.pair.is_empty() { false } else { self.receive_some(index, end, events) }
+        channel.touched = self.now;
+        self.due = (self.passes + self.patience).min(BUSY_PASSES);
+        let before = events.len();
+        let end = before + room.min(PER_PEER);
+        while events.len() < end {
+            let seen = channel.pair.consumer.look(kind::MESSAGE);
+            let Some(len) = seen.short() else {
+                let others = seen.is_there() && self.receive_others(index, end, events);
+                return others || events.len() > before;
+            };
+            push_with(events, || {
+                let message = Lease::inline_words(channel.pair.consumer.words(), len);
+                Event::Message { peer: channel.handle, message }
+            });
+            counters.received += 1;
+            if channel.pair.finish_short() {
+                counters.wake_ups += 1;
+                channel.ring();
+            }
+        }
+        room > 0
     }
 
-    fn receive_some(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
-        self.idle = 0;
-        let now = self.now;
-        for _ in 0..PER_PEER {
-            // What the engine has to say came before this.
-            if self.engine.has_events() {
-                self.engine.take_events(end.saturating_sub(events.len()), events);
-                if self.engine.has_events() {
+    /// Takes what is no short message, and what follows. False if nothing could be taken.
+    #[cold]
+    #[inline(never)]
+    fn receive_others(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
+        for taken in 0..PER_PEER {
+            match self.receive_any(index, events) {
+                Ok(false) => return taken > 0,
+                // What the engine has to say came before what follows.
+                Ok(true) if self.hear_engine(end, events) && events.len() < end => {}
+                Ok(true) => return true,
+                Err(what) => {
+                    self.violated(index, what);
                     return true;
                 }
-            }
-            if events.len() >= end {
-                return true;
-            }
-            let Shm { channels, pool, .. } = self;
-            let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            else {
-                return true;
-            };
-            channel.touched = now;
-            let incoming = match channel.pair.peek() {
-                Ok(None) => return true,
-                Ok(Some(incoming)) => incoming,
-                Err(broken) => {
-                    self.violated(index, broken.to_string());
-                    return true;
-                }
-            };
-            if incoming.kind == kind::MESSAGE {
-                if incoming.len > self.config.max_message {
-                    self.violated(index, format!("a message of {} bytes", incoming.len));
-                    return true;
-                }
-                let consumer = &channel.pair.consumer;
-                let lease = if incoming.len <= FIRST {
-                    Some(Lease::inline_within(&consumer.first(&incoming), incoming.len))
-                } else {
-                    pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room))
-                };
-                let Some(message) = lease else {
-                    channel.held = true;
-                    return false;
-                };
-                events.push(Event::Message { peer: channel.handle, message });
-            } else {
-                match self.receive_other(index, &incoming, events) {
-                    Ok(true) => {}
-                    Ok(false) => return false,
-                    Err(what) => {
-                        self.violated(index, what);
-                        return true;
-                    }
-                }
-            }
-            self.counters.received += 1;
-            let Some(channel) = self.channel(index) else { return true };
-            channel.held = false;
-            if channel.pair.finish(incoming) {
-                channel.bell_out.ring(&channel.socket);
-                self.counters.wake_ups += 1;
-            } else if channel.pair.is_empty() {
-                break;
             }
         }
         true
+    }
+
+    /// Takes the engine's events. False if there was no room for all of them.
+    fn hear_engine(&mut self, end: usize, events: &mut Vec<Event>) -> bool {
+        self.engine.take_events(end.saturating_sub(events.len()), events);
+        !self.engine.has_events()
+    }
+
+    /// Takes whatever comes next. False if there is nothing, or if it has to wait.
+    fn receive_any(&mut self, index: u32, events: &mut Vec<Event>) -> Result<bool, String> {
+        let Shm { channels, pool, config, .. } = self;
+        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(false) };
+        let peeked = channel.pair.peek().map_err(|broken| broken.to_string())?;
+        let Some(incoming) = peeked else { return Ok(false) };
+        let taken = if incoming.kind == kind::MESSAGE {
+            if incoming.len > config.max_message {
+                return Err(format!("a message of {} bytes", incoming.len));
+            }
+            let consumer = &channel.pair.consumer;
+            let lease = pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room));
+            let taken = lease.is_some();
+            let peer = channel.handle;
+            events.extend(lease.map(|message| Event::Message { peer, message }));
+            taken
+        } else {
+            self.receive_other(index, &incoming, events)?
+        };
+        let Some(channel) = self.channel(index) else { return Ok(false) };
+        channel.held = !taken;
+        if taken {
+            let starving = channel.pair.finish(incoming);
+            if starving {
+                channel.ring();
+            }
+            self.counters.received += 1;
+            self.counters.wake_ups += u64::from(starving);
+        }
+        Ok(taken)
     }
 
     /// Takes in anything but a plain message. False if it has to wait.
     fn receive_other(
         &mut self,
         index: u32,
-        incoming: &crate::ring::Incoming,
+        incoming: &Incoming,
         events: &mut Vec<Event>,
     ) -> Result<bool, String> {
         let Shm { channels, engine, .. } = self;
@@ -168,10 +220,7 @@ impl Shm {
             let said = |violation: two_sided::Violation| violation.to_string();
             let mut placement = engine.accept(peer, head).map_err(said)?;
             match &mut placement {
-                Placement::Busy => {
-                    channel.held = true;
-                    return Ok(false);
-                }
+                Placement::Busy => return Ok(false),
                 Placement::Discard => {}
                 Placement::Buffer(buffer) => consumer.read(incoming, frame.header, buffer),
                 Placement::Memory(pieces) => {
@@ -256,17 +305,21 @@ impl Shm {
     }
 
     /// Moves on with those who are over: what they sent, and then their end.
-    pub(crate) fn end_all(&mut self, budget: usize, events: &mut Vec<Event>) {
-        let end = events.len() + budget;
+    pub(crate) fn end_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let end = events.len().saturating_add(room);
+        let mut worked = false;
         for index in self.endings.clone() {
-            self.receive(index, end, events);
+            let room = end.saturating_sub(events.len());
+            worked |= self.has_come(index) && self.receive(index, room, events);
             if let Some(channel) = self.channel(index)
                 && channel.pair.peek() == Ok(None)
                 && let Some(reason) = channel.ending.take()
             {
                 self.lose(index, reason);
+                worked = true;
             }
         }
+        worked
     }
 
     // Out.
@@ -341,19 +394,16 @@ impl Shm {
     /// Rings for those who fell asleep while something was published.
     #[inline]
     pub(crate) fn ring_all(&mut self) {
-        if self.unrung.is_empty() {
+        if self.unrung == NOBODY {
             return;
         }
         fence(Ordering::SeqCst);
-        while let Some(index) = self.unrung.pop() {
-            let Some(channel) =
-                self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            else {
-                continue;
-            };
-            channel.unrung = false;
+        let Shm { channels, unrung, .. } = self;
+        let mut next = std::mem::replace(unrung, NOBODY);
+        while let Some(channel) = channels.get_mut(next as usize).and_then(Option::as_deref_mut) {
+            next = std::mem::replace(&mut channel.unrung, RUNG);
             if channel.pair.take_sleeper() {
-                channel.bell_out.ring(&channel.socket);
+                channel.ring();
                 self.counters.wake_ups += 1;
             }
         }
@@ -363,22 +413,21 @@ impl Shm {
 
     /// Whether it is time to look at the descriptors.
     #[inline]
-    pub(crate) fn attention_due(&mut self, now: Time) -> bool {
-        self.idle += 1;
-        self.passes += 1;
-        let connecting = !self.attempts.is_empty() || !self.arrivals.is_empty();
-        let patience = if connecting { CONNECTING_PASSES } else { IDLE_PASSES };
-        self.idle >= patience
-            || self.passes >= BUSY_PASSES
-            || now.0.wrapping_sub(self.attended.0) >= LOOK
+    pub(crate) fn attention_due(&self) -> bool {
+        self.passes >= self.due || self.now >= self.attend_at
+    }
+
+    /// Somebody is being connected to: looks at the descriptors now, and often.
+    pub(crate) fn attend_soon(&mut self) {
+        (self.due, self.patience) = (0, CONNECTING_PASSES);
     }
 
     /// Looks at the descriptors, and at what time has brought. True if there was something.
-    pub(crate) fn attend(&mut self, now: Time) -> bool {
-        (self.idle, self.passes) = (0, 0);
-        let later = now.0.wrapping_sub(self.attended.0) >= LOOK;
+    pub(crate) fn attend(&mut self) -> bool {
+        let now = self.now;
+        let later = now >= self.attend_at;
         if later {
-            self.attended = now;
+            self.attend_at = now.after(LOOK);
         }
         let mut worked = self.look(now);
         if self.arrivals.more {
@@ -394,6 +443,9 @@ impl Shm {
             self.stop_watching_quiet(now);
             self.tell_gone();
         }
+        let connecting = !self.attempts.is_empty() || !self.arrivals.is_empty();
+        self.patience = if connecting { CONNECTING_PASSES } else { IDLE_PASSES };
+        (self.passes, self.due) = (0, self.patience);
         worked
     }
 
@@ -541,6 +593,19 @@ impl Shm {
     pub(crate) fn is_exhausted(&self) -> bool {
         !self.pool.has_room()
     }
+}
+
+/// Pushes what is made in its place: an event that is made before there is room for it would be
+/// moved there.
+#[inline]
+fn push_with(events: &mut Vec<Event>, make: impl FnOnce() -> Event) {
+    let len = events.len();
+    if len == events.capacity() {
+        events.reserve(1);
+    }
+    events.spare_capacity_mut()[0].write(make());
+    // SAFETY: the element behind the last was written just now, within the capacity.
+    unsafe { events.set_len(len + 1) }
 }
 
 impl Channel {
