@@ -33,18 +33,21 @@ impl Lease {
         Lease::inline_with(message.len(), |room| room.copy_from_slice(message))
     }
 
-    /// A short message at the beginning of a buffer: for who moves a fixed number of bytes, which is
-    /// cheaper than to look how many there are.
+    /// A short message at the beginning of some words, in the order of memory: for who moves a fixed
+    /// number of them, which is cheaper than to look how many there are.
     ///
     /// # Panics
-    /// If `len` is more than the buffer holds.
+    /// If `len` is more than the words hold.
     #[inline]
     #[must_use]
-    pub fn inline_within<const N: usize>(buffer: &[u8; N], len: usize) -> Lease {
-        const { assert!(N <= Lease::INLINE) };
-        assert!(len <= N);
+    pub fn inline_words<const N: usize>(words: [u64; N], len: usize) -> Lease {
+        const { assert!(N * 8 <= Lease::INLINE) };
+        assert!(len <= N * 8);
         let mut bytes = [0; Lease::INLINE];
-        bytes[..N].copy_from_slice(buffer);
+        let (chunks, _) = bytes.as_chunks_mut::<8>();
+        for (chunk, word) in chunks.iter_mut().zip(words) {
+            *chunk = word.to_ne_bytes();
+        }
         Lease(Repr::Inline { len: len as u8, bytes })
     }
 

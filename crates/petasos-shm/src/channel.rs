@@ -23,6 +23,10 @@ pub(crate) mod kind {
     pub(crate) const GONE: u8 = 5;
 }
 
+/// No index: in the list of those who may have to be rung, its end, and who is not in it.
+pub(crate) const NOBODY: u32 = u32::MAX;
+pub(crate) const RUNG: u32 = u32::MAX - 1;
+
 /// What an event of a put says, 40 bytes little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
@@ -62,10 +66,20 @@ pub(crate) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     rest.is_empty().then(|| words.map(u64::from_le_bytes))
 }
 
+/// In front what each short message needs, close together.
+#[repr(C)]
 pub(crate) struct Channel {
     pub(crate) handle: Peer,
-    pub(crate) incarnation: Incarnation,
+    /// The engine gave it to us to be served.
+    pub(crate) served: bool,
+    /// Something was published, and whether it sleeps has not been looked at since: the next of
+    /// those for whom that is so. Else [`RUNG`].
+    pub(crate) unrung: u32,
+    /// When something last came.
+    pub(crate) touched: Time,
     pub(crate) pair: Pair,
+
+    pub(crate) incarnation: Incarnation,
     /// The peer's.
     pub(crate) table: Table,
     pub(crate) socket: OwnedFd,
@@ -83,16 +97,10 @@ pub(crate) struct Channel {
     pub(crate) stuck: Option<Packet>,
     /// There was no room for a packet of this transport's own.
     pub(crate) unposted: bool,
-    /// The engine gave it to us to be served.
-    pub(crate) served: bool,
     /// Its ring is looked at without being rung for.
     pub(crate) watched: bool,
-    /// Something was published, and whether it sleeps has not been looked at since.
-    pub(crate) unrung: bool,
     /// There is a message for which there was no lease.
     pub(crate) held: bool,
-    /// When something last came.
-    pub(crate) touched: Time,
     /// It is over as soon as its ring is empty.
     pub(crate) ending: Option<LostReason>,
 
@@ -130,16 +138,20 @@ impl Channel {
 
     /// Something was published: see [`Shm::published`](crate::Shm). True if the peer was rung.
     #[inline]
-    pub(crate) fn published(&mut self, index: u32, unrung: &mut Vec<u32>) -> bool {
+    pub(crate) fn published(&mut self, index: u32, unrung: &mut u32) -> bool {
         if self.pair.take_sleeper() {
-            self.bell_out.ring(&self.socket);
+            self.ring();
             return true;
         }
-        if !self.unrung {
-            self.unrung = true;
-            unrung.push(index);
+        if self.unrung == RUNG {
+            self.unrung = std::mem::replace(unrung, index);
         }
         false
+    }
+
+    #[cold]
+    pub(crate) fn ring(&self) {
+        self.bell_out.ring(&self.socket);
     }
 
     /// Writes a packet of the engine's into the ring. False if there is no room.

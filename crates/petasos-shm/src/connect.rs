@@ -12,7 +12,7 @@
 use crate::{
     Shm,
     bell::{self, Bell},
-    channel::Channel,
+    channel::{Channel, RUNG},
     cross,
     hello::{Greeting, Note},
     name::Name,
@@ -439,7 +439,7 @@ impl Shm {
             unposted: false,
             served: false,
             watched: false,
-            unrung: false,
+            unrung: RUNG,
             held: false,
             touched: self.now,
             ending: None,

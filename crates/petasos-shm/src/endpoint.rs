@@ -2,9 +2,10 @@
 
 use crate::{
     Shm, access,
-    channel::kind,
+    channel::{NOBODY, kind},
     connect::Attempt,
     name::Name,
+    pump::FRONT,
     segment::{self, Segment},
     state::{Closing, SCHEME},
     sync::{Ordering, fence},
@@ -61,8 +62,7 @@ impl Endpoint for Shm {
         let peer = self.engine.add_peer(&address)?;
         if !self.engine.is_self(peer) {
             self.attempts.push(Attempt::new(peer, address, name, patience));
-            // Soon: not only after so many passes.
-            self.idle = u32::MAX / 2;
+            self.attend_soon();
         }
         Ok(peer)
     }
@@ -81,34 +81,22 @@ impl Endpoint for Shm {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        let Shm { channels, engine, unrung, counters, .. } = self;
-        let Some(channel) = channels
-            .get_mut(peer.index as usize)
-            .and_then(Option::as_deref_mut)
-            .filter(|channel| channel.handle == peer)
-        else {
-            return engine.inject(peer, parts);
-        };
-        let len = parts.iter().map(|part| part.len()).sum();
-        if len > self.config.max_message {
-            return Err(InjectError::TooLong { len, max: self.config.max_message });
-        }
-        let queued = channel.served || (engine.has_output() && engine.messages_queued(peer));
-        if !queued {
-            match channel.pair.send(kind::MESSAGE, parts, len) {
-                Ok(true) => {
-                    counters.sent += 1;
-                    counters.wake_ups += u64::from(channel.published(peer.index, unrung));
-                    return Ok(());
-                }
-                Ok(false) => {}
-                Err(broken) => {
-                    self.violated(peer.index, broken.to_string());
-                    return Err(InjectError::PeerLost);
-                }
+        // A short message in one part, if nothing is in the way: a few dozen instructions.
+        if let [bytes] = parts
+            && let Some(channel) =
+                self.channels.get_mut(peer.index as usize).and_then(Option::as_deref_mut)
+            && channel.handle == peer
+            && !channel.served
+            && !self.engine.has_output()
+            && channel.pair.send_short(kind::MESSAGE, bytes)
+        {
+            self.counters.sent += 1;
+            if channel.published(peer.index, &mut self.unrung) {
+                self.counters.wake_ups += 1;
             }
+            return Ok(());
         }
-        self.engine.inject(peer, parts)
+        self.inject_any(peer, parts)
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
@@ -134,42 +122,15 @@ impl Endpoint for Shm {
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
-        let budget = budget.max(1);
-        let (begin, end) = (events.len(), events.len() + budget);
-        let mut worked = false;
-        if self.armed {
-            self.wake();
-            worked |= self.attend(now);
+        self.passes += 1;
+        let room = budget.max(1);
+        if self.has_chores() || self.attention_due() {
+            self.progress_all(room, events)
+        } else if self.unrung != NOBODY {
+            self.ring_and_receive(room, events)
+        } else {
+            self.receive_come(room, events)
         }
-        if self.engine.has_events() {
-            worked |= self.engine.take_events(budget, events);
-        }
-        self.receive_all(end.saturating_sub(events.len()), events);
-        if !self.endings.is_empty() {
-            self.end_all(end.saturating_sub(events.len()), events);
-        }
-        if !self.working.is_empty() {
-            worked |= self.work();
-        }
-        if self.engine.has_output() || !self.serving.is_empty() {
-            worked |= self.transmit_all();
-        }
-        self.ring_all();
-        if !self.closing.is_empty() {
-            worked |= self.close_regions();
-        }
-        if self.attention_due(now) {
-            worked |= self.attend(now);
-        }
-        if !self.ready.is_empty() {
-            let count = self.ready.len().min(end.saturating_sub(events.len()));
-            events.extend(self.ready.drain(..count));
-        }
-        if self.engine.has_events() {
-            let room = end.saturating_sub(events.len());
-            worked |= room > 0 && self.engine.take_events(room, events);
-        }
-        worked || events.len() > begin
     }
 
     fn arm(&mut self, now: Time) -> Sleep {
@@ -281,8 +242,95 @@ impl Endpoint for Shm {
 }
 
 impl Shm {
-    /// The sleep is over.
-    fn wake(&mut self) {
+    /// Any message that may be sent without a queue.
+    #[cold]
+    #[inline(never)]
+    fn inject_any(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let Shm { channels, engine, unrung, counters, .. } = self;
+        let Some(channel) = channels
+            .get_mut(peer.index as usize)
+            .and_then(Option::as_deref_mut)
+            .filter(|channel| channel.handle == peer)
+        else {
+            return engine.inject(peer, parts);
+        };
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > self.config.max_message {
+            return Err(InjectError::TooLong { len, max: self.config.max_message });
+        }
+        let queued = channel.served || (engine.has_output() && engine.messages_queued(peer));
+        if !queued {
+            match channel.pair.send(kind::MESSAGE, parts, len) {
+                Ok(true) => {
+                    counters.sent += 1;
+                    counters.wake_ups += u64::from(channel.published(peer.index, unrung));
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(broken) => {
+                    self.violated(peer.index, broken.to_string());
+                    return Err(InjectError::PeerLost);
+                }
+            }
+        }
+        self.engine.inject(peer, parts)
+    }
+
+    /// Whether there is more to do in a pass than to look at the peers in front: one test of all
+    /// that could tell, as mostly there is not.
+    #[inline]
+    fn has_chores(&self) -> bool {
+        let lists = self.endings.len()
+            | self.working.len()
+            | self.serving.len()
+            | self.closing.len()
+            | self.ready.len();
+        lists | usize::from(self.armed) != 0
+            || !self.engine.is_quiet()
+            || self.watched.len() > FRONT
+    }
+
+    /// A pass with everything.
+    #[cold]
+    #[inline(never)]
+    fn progress_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let end = events.len().saturating_add(room);
+        let left = |events: &mut Vec<Event>| end.saturating_sub(events.len());
+        let mut worked = self.armed && self.wake();
+        // What the engine has to say came before what lies in the rings.
+        if self.engine.has_events() {
+            worked |= self.engine.take_events(room, events);
+        }
+        worked |= self.receive_front(self.watched.len().min(FRONT), left(events), events);
+        worked |= self.receive_round(left(events), events);
+        if !self.endings.is_empty() {
+            worked |= self.end_all(left(events), events);
+        }
+        if !self.working.is_empty() {
+            worked |= self.work();
+        }
+        if self.engine.has_output() || !self.serving.is_empty() {
+            worked |= self.transmit_all();
+        }
+        self.ring_all();
+        if !self.closing.is_empty() {
+            worked |= self.close_regions();
+        }
+        if self.attention_due() {
+            worked |= self.attend();
+        }
+        let count = self.ready.len().min(left(events));
+        events.extend(self.ready.drain(..count));
+        worked |= count > 0;
+        if left(events) > 0 && self.engine.has_events() {
+            worked |= self.engine.take_events(left(events), events);
+        }
+        worked
+    }
+
+    /// The sleep is over. True if descriptors had something.
+    #[cold]
+    fn wake(&mut self) -> bool {
         self.armed = false;
         self.bell.awake();
         for index in &self.watched {
@@ -290,6 +338,7 @@ impl Shm {
                 channel.pair.set_asleep(false);
             }
         }
+        self.attend()
     }
 
     /// Whether all that has to be sent or moved waits for others, who will ring.

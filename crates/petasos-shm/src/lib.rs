@@ -44,6 +44,7 @@ mod name;
 mod pair;
 mod probe;
 mod pump;
+mod receive;
 mod ring;
 mod segment;
 mod socket;

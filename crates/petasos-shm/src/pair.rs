@@ -19,11 +19,11 @@
 
 use crate::{
     memfd::{self, Mapping, Unfit},
-    ring::{Consumer, Flag, Incoming, Producer, Report, RingError, Shared, Slot},
+    ring::{CELL, Consumer, Flag, Incoming, Producer, Report, RingError, Shared, Slot},
     sync::{AtomicU64, Ordering, fence},
 };
 use rustix::{fd::OwnedFd, io::Errno};
-use std::sync::Arc;
+use std::{ops::Deref, ptr::NonNull, sync::Arc};
 
 const CONTROL: usize = 4096;
 const RECEIVER: [usize; 2] = [0, 128];
@@ -37,11 +37,47 @@ fn file_len(ring: usize) -> usize {
 }
 
 /// One side's view of a pair.
+#[repr(C)]
 pub(crate) struct Pair {
-    control: Arc<Mapping>,
-    side: usize,
     pub(crate) producer: Producer<Shared>,
+    /// What the receiver of our messages writes: consumed cells, whether it sleeps.
+    out: Line,
     pub(crate) consumer: Consumer<Shared>,
+    /// The same, written by us, of the messages to us.
+    back: Line,
+    /// Of this side, and of the other: whether it waits for room, the region that it reaches into.
+    ours: Line,
+    theirs: Line,
+    #[cfg(any(test, feature = "fuzzing"))]
+    control: Arc<Mapping>,
+}
+
+/// Two words of the first page.
+struct Line {
+    words: NonNull<[AtomicU64; 2]>,
+    _owner: Arc<Mapping>,
+}
+
+// SAFETY: the words are reached only as atomics, from any thread, and `Mapping` may go there, too.
+unsafe impl Send for Line {}
+
+impl Line {
+    fn new(control: &Arc<Mapping>, at: usize) -> Line {
+        assert!(at + 16 <= CONTROL && at.is_multiple_of(8) && CONTROL <= control.len());
+        // SAFETY: within the mapping, as was checked just now.
+        let words = unsafe { control.base().add(at).cast() };
+        Line { words, _owner: control.clone() }
+    }
+}
+
+impl Deref for Line {
+    type Target = [AtomicU64; 2];
+    #[inline]
+    fn deref(&self) -> &[AtomicU64; 2] {
+        // SAFETY: `new` found them in the mapping, which is aligned to a page and writable, and
+        // which `_owner` keeps; an atomic is made for memory that others write.
+        unsafe { self.words.as_ref() }
+    }
 }
 
 impl Pair {
@@ -66,51 +102,50 @@ impl Pair {
             let owner = control.clone();
             // SAFETY: both rings lie within the mapping, whose length was checked just now, at
             // multiples of a page; the mapping is writable and lives as long as `owner`.
-            unsafe { Shared::new(control.base().add(CONTROL + nth * ring), ring / 8, owner) }
+            unsafe { Shared::new(control.base().add(CONTROL + nth * ring), ring / CELL, owner) }
         };
-        let producer = Producer::new(memory(side));
-        let consumer = Consumer::new(memory(1 - side), max);
-        Pair { control, side, producer, consumer }
-    }
-
-    /// A word of the first page.
-    #[inline]
-    fn word(control: &Mapping, at: usize) -> &AtomicU64 {
-        debug_assert!(at + 8 <= CONTROL && at.is_multiple_of(8));
-        // SAFETY: within the mapping, which is longer than `CONTROL`, and aligned; lives as long as
-        // the reference to it; an atomic is made for memory that others write.
-        unsafe { control.base().add(at).cast::<AtomicU64>().as_ref() }
-    }
-
-    /// What the receiver of our messages writes.
-    #[inline]
-    fn out_report(control: &Mapping, side: usize) -> Report<'_> {
-        Report { consumed: Self::word(control, RECEIVER[side]) }
+        let line = |at| Line::new(&control, at);
+        Pair {
+            producer: Producer::new(memory(side)),
+            out: line(RECEIVER[side]),
+            consumer: Consumer::new(memory(1 - side), max),
+            back: line(RECEIVER[1 - side]),
+            ours: line(SIDE[side]),
+            theirs: line(SIDE[1 - side]),
+            #[cfg(any(test, feature = "fuzzing"))]
+            control,
+        }
     }
 
     // Sending.
 
-    /// Sends a short message; false if there is no room.
+    /// Sends a message of one cell if that needs no further question, and else ask
+    /// [`Pair::send`].
     #[inline]
+    pub(crate) fn send_short(&mut self, kind: u8, bytes: &[u8]) -> bool {
+        self.producer.send_short(kind, bytes)
+    }
+
+    /// Sends a message; false if there is no room.
     pub(crate) fn send(
         &mut self,
         kind: u8,
         parts: &[&[u8]],
         len: usize,
     ) -> Result<bool, RingError> {
-        let report = Self::out_report(&self.control, self.side);
+        let report = Report { consumed: &self.out[0] };
         self.producer.send(report, kind, parts, len)
     }
 
     /// Room for a message that is then written bit by bit and published.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<Option<Slot>, RingError> {
-        let report = Self::out_report(&self.control, self.side);
+        let report = Report { consumed: &self.out[0] };
         self.producer.reserve(report, len)
     }
 
     /// Whether a message of any length would find room.
     pub(crate) fn has_room(&mut self) -> Result<bool, RingError> {
-        let report = Self::out_report(&self.control, self.side);
+        let report = Report { consumed: &self.out[0] };
         self.producer.has_room_for_any(report)
     }
 
@@ -118,12 +153,12 @@ impl Pair {
     /// A fence, or luck, must have made the message visible before.
     #[inline]
     pub(crate) fn take_sleeper(&self) -> bool {
-        Flag(Self::word(&self.control, RECEIVER[self.side] + 8)).take()
+        Flag(&self.out[1]).take()
     }
 
     /// Says that this side waits for room. Look again after a fence.
     pub(crate) fn starve(&self) {
-        Flag(Self::word(&self.control, SIDE[self.side])).raise();
+        Flag(&self.ours[0]).raise();
     }
 
     // Receiving.
@@ -135,26 +170,34 @@ impl Pair {
     }
 
     /// The next message, if there is one.
-    #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
         self.consumer.peek()
     }
 
     /// Gives back the cells of a message. True if the sender waits for room and has it now: ring.
-    #[inline]
     pub(crate) fn finish(&mut self, incoming: Incoming) -> bool {
-        let consumed = Self::word(&self.control, RECEIVER[1 - self.side]);
-        if !self.consumer.finish(incoming, Report { consumed }) {
-            return false;
-        }
+        let report = Report { consumed: &self.back[0] };
+        self.consumer.finish(incoming, report) && self.take_starving()
+    }
+
+    /// The same after a short message.
+    #[inline]
+    pub(crate) fn finish_short(&mut self) -> bool {
+        let report = Report { consumed: &self.back[0] };
+        self.consumer.advance(1, report) && self.take_starving()
+    }
+
+    /// Whether the sender waits for the room that was just reported.
+    #[cold]
+    fn take_starving(&self) -> bool {
         fence(Ordering::SeqCst);
-        Flag(Self::word(&self.control, SIDE[1 - self.side])).take()
+        Flag(&self.theirs[0]).take()
     }
 
     /// Says whether this side must be rung when something comes. After `true`, fence and look.
     #[inline]
     pub(crate) fn set_asleep(&self, asleep: bool) {
-        let flag = Flag(Self::word(&self.control, RECEIVER[1 - self.side] + 8));
+        let flag = Flag(&self.back[1]);
         if asleep { flag.raise() } else { flag.lower() }
     }
 
@@ -162,12 +205,12 @@ impl Pair {
 
     /// Announces that this side reaches into the region with this tag.
     pub(crate) fn announce(&self, tag: u64) {
-        Self::word(&self.control, SIDE[self.side] + 8).store(tag, Ordering::SeqCst);
+        self.ours[1].store(tag, Ordering::SeqCst);
     }
 
     /// This side is not in any region now, and what it did there is done.
     pub(crate) fn withdraw(&self) {
-        Self::word(&self.control, SIDE[self.side] + 8).store(0, Ordering::Release);
+        self.ours[1].store(0, Ordering::Release);
     }
 
     /// Writes a word anywhere into what the two share, as somebody might who means harm.
@@ -181,7 +224,7 @@ impl Pair {
 
     /// The region of ours that the other side says it is reaching into; zero for none.
     pub(crate) fn announced(&self) -> u64 {
-        Self::word(&self.control, SIDE[1 - self.side] + 8).load(Ordering::SeqCst)
+        self.theirs[1].load(Ordering::SeqCst)
     }
 }
 

@@ -1,276 +1,33 @@
-//! Moving packets: what a pass of `progress` does.
+//! What a pass of `progress` does but to receive: sending, ringing, looking at descriptors.
 
 use crate::{
     Shm,
-    channel::{Arrival, Channel, kind},
+    channel::{Channel, NOBODY, RUNG, kind},
     hello::Note,
-    ring::FIRST,
-    segment::Segment,
     socket,
     state::Source,
     sync::{Ordering, fence},
 };
-use petasos_fabric::{
-    Access, Event, Lease, LostReason, Time,
-    two_sided::{self, Placement, header},
-};
+use petasos_fabric::{LostReason, Time};
 use rustix::{event::epoll, io::Errno};
-use std::mem::MaybeUninit;
+use std::{mem::MaybeUninit, time::Duration};
 
 /// Watched peers that are looked at in each pass; of the others, so many as well, in turns.
-const FRONT: usize = 8;
-/// Messages taken from one peer in one pass.
-const PER_PEER: usize = 32;
+pub(crate) const FRONT: usize = 8;
 /// Packets of the engine's sent to one peer in one pass.
 const PACKETS: usize = 64;
-/// Passes without an event, and with events, after which descriptors are looked at.
+/// Passes without a message, and with messages, after which descriptors are looked at.
 const IDLE_PASSES: u32 = 256;
-const BUSY_PASSES: u32 = 16_384;
-/// The same while connections are being made.
+pub(crate) const BUSY_PASSES: u32 = 16_384;
+/// The former while connections are being made.
 const CONNECTING_PASSES: u32 = 16;
 /// The longest time between two looks.
-const LOOK: u64 = 1_000_000;
+const LOOK: Duration = Duration::from_millis(1);
 /// Watched peers beyond so many lose their watch when nothing has come for so long (nanoseconds).
 const QUIET_WATCHED: usize = 64;
 const QUIET: u64 = 200_000_000;
 
 impl Shm {
-    // In.
-
-    /// Takes what has come from the watched peers.
-    #[inline]
-    pub(crate) fn receive_all(&mut self, budget: usize, events: &mut Vec<Event>) {
-        let end = events.len() + budget;
-        let mut at = 0;
-        while at < self.watched.len().min(FRONT) && events.len() < end {
-            let index = self.watched[at];
-            self.receive(index, end, events);
-            // A peer that was lost is gone from the list.
-            at += usize::from(self.watched.get(at) == Some(&index));
-        }
-        let rest = self.watched.len().saturating_sub(FRONT);
-        for _ in 0..rest.min(FRONT) {
-            let rest = self.watched.len().saturating_sub(FRONT);
-            if rest == 0 || events.len() >= end {
-                break;
-            }
-            self.round = (self.round + 1) % rest;
-            let at = FRONT + self.round;
-            if self.receive(self.watched[at], end, events) && at < self.watched.len() {
-                // It is active: to the front, in the place of another each time.
-                self.watched.swap(at, self.round % FRONT);
-            }
-        }
-    }
-
-    /// Takes what has come from one peer, until `events` is so long. True if there was something.
-    #[inline]
-    fn receive(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
-        let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-        else {
-            return false;
-        };
-        if channel.pair.is_empty() { false } else { self.receive_some(index, end, events) }
-    }
-
-    fn receive_some(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
-        self.idle = 0;
-        let now = self.now;
-        for _ in 0..PER_PEER {
-            // What the engine has to say came before this.
-            if self.engine.has_events() {
-                self.engine.take_events(end.saturating_sub(events.len()), events);
-                if self.engine.has_events() {
-                    return true;
-                }
-            }
-            if events.len() >= end {
-                return true;
-            }
-            let Shm { channels, pool, .. } = self;
-            let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            else {
-                return true;
-            };
-            channel.touched = now;
-            let incoming = match channel.pair.peek() {
-                Ok(None) => return true,
-                Ok(Some(incoming)) => incoming,
-                Err(broken) => {
-                    self.violated(index, broken.to_string());
-                    return true;
-                }
-            };
-            if incoming.kind == kind::MESSAGE {
-                if incoming.len > self.config.max_message {
-                    self.violated(index, format!("a message of {} bytes", incoming.len));
-                    return true;
-                }
-                let consumer = &channel.pair.consumer;
-                let lease = if incoming.len <= FIRST {
-                    Some(Lease::inline_within(&consumer.first(&incoming), incoming.len))
-                } else {
-                    pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room))
-                };
-                let Some(message) = lease else {
-                    channel.held = true;
-                    return false;
-                };
-                events.push(Event::Message { peer: channel.handle, message });
-            } else {
-                match self.receive_other(index, &incoming, events) {
-                    Ok(true) => {}
-                    Ok(false) => return false,
-                    Err(what) => {
-                        self.violated(index, what);
-                        return true;
-                    }
-                }
-            }
-            self.counters.received += 1;
-            let Some(channel) = self.channel(index) else { return true };
-            channel.held = false;
-            if channel.pair.finish(incoming) {
-                channel.bell_out.ring(&channel.socket);
-                self.counters.wake_ups += 1;
-            } else if channel.pair.is_empty() {
-                break;
-            }
-        }
-        true
-    }
-
-    /// Takes in anything but a plain message. False if it has to wait.
-    fn receive_other(
-        &mut self,
-        index: u32,
-        incoming: &crate::ring::Incoming,
-        events: &mut Vec<Event>,
-    ) -> Result<bool, String> {
-        let Shm { channels, engine, .. } = self;
-        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
-            return Ok(false);
-        };
-        let consumer = &channel.pair.consumer;
-        let mut bytes = [0; header::MAX];
-        if incoming.kind == kind::PACKET {
-            // Copied once, and only the copy is looked at.
-            let most = incoming.len.min(bytes.len());
-            consumer.read(incoming, 0, &mut bytes[..most]);
-            let prefix = bytes.first_chunk().filter(|_| most >= header::PREFIX);
-            let prefix = prefix.ok_or("a packet without a header")?;
-            let frame = header::frame(*prefix).map_err(|violation| violation.to_string())?;
-            if frame.header + frame.payload != incoming.len {
-                return Err(format!("a packet of {} bytes that says otherwise", incoming.len));
-            }
-            let head = &bytes[..frame.header];
-            let peer = channel.handle;
-            let said = |violation: two_sided::Violation| violation.to_string();
-            let mut placement = engine.accept(peer, head).map_err(said)?;
-            match &mut placement {
-                Placement::Busy => {
-                    channel.held = true;
-                    return Ok(false);
-                }
-                Placement::Discard => {}
-                Placement::Buffer(buffer) => consumer.read(incoming, frame.header, buffer),
-                Placement::Memory(pieces) => {
-                    let mut at = frame.header;
-                    for piece in pieces {
-                        // SAFETY: memory that the engine places data in is writable, lives as long
-                        // as the slice, and lies in no ring.
-                        unsafe { consumer.read_raw(incoming, at, piece.as_ptr(), piece.len()) };
-                        at += piece.len();
-                    }
-                }
-            }
-            engine.landed(peer, placement).map_err(said)?;
-            return Ok(true);
-        }
-        if incoming.len > bytes.len() {
-            return Err(format!("a packet of kind {} with {} bytes", incoming.kind, incoming.len));
-        }
-        let bytes = &mut bytes[..incoming.len];
-        consumer.read(incoming, 0, bytes);
-        match incoming.kind {
-            kind::EVENT => {
-                let arrival = Arrival::decode(bytes).ok_or("an event of a bad length")?;
-                let peer = channel.handle;
-                if let Some(region) = self.arrived(&arrival) {
-                    let Arrival { offset, len, data, .. } = arrival;
-                    events.push(Event::PutArrived { peer, region, offset, len, data });
-                }
-            }
-            kind::WANT => {
-                let wanted = crate::channel::numbers::<5>(bytes).ok_or("a wish of a bad length")?;
-                self.give_segment(index, wanted);
-            }
-            kind::GONE => {
-                let [id] = crate::channel::numbers(bytes).ok_or("a number of a bad length")?;
-                channel.mapped.retain(|mapped| mapped.id != id);
-            }
-            kind => return Err(format!("a packet of the unknown kind {kind}")),
-        }
-        Ok(true)
-    }
-
-    /// The region in which a put has landed, if it could.
-    fn arrived(&self, arrival: &Arrival) -> Option<petasos_fabric::RegionId> {
-        let slot = usize::try_from(arrival.slot).ok()?;
-        let (region, tag) = self.exposed.get(slot).copied().flatten()?;
-        let (memory, access) = self.engine.region(region)?;
-        let end = arrival.offset.checked_add(arrival.len)?;
-        let right = tag == arrival.tag && access.allows(Access::WRITE);
-        (right && end <= memory.len() as u64).then_some(region)
-    }
-
-    /// Answers a wish for the descriptor of a segment: of a region whose key the peer has.
-    fn give_segment(&mut self, index: u32, [slot, id, first, second, writable]: [u64; 5]) {
-        let writable = writable != 0;
-        let found = usize::try_from(slot).ok().and_then(|slot| self.exposed.get(slot).copied()?);
-        let region = found.map(|(region, _)| region).filter(|region| {
-            let parts = self.engine.key_parts(*region).ok();
-            let route = parts.as_ref().and_then(|p| p.route(petasos_fabric::Key::ROUTE_TWO_SIDED));
-            route.is_some_and(|route| crate::channel::numbers::<2>(route) == Some([first, second]))
-        });
-        let memory = region.and_then(|region| self.engine.region(region));
-        let segment = memory.and_then(|(memory, access)| {
-            let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
-            let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
-            (changes || !writable).then(|| (segment.descriptor(writable), segment.alive()))
-        });
-        let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-        else {
-            return;
-        };
-        let note = |given| Note::Segment { id, given, writable }.encode();
-        if let Some((Ok(fd), alive)) = segment {
-            use rustix::fd::AsFd;
-            if socket::send(&channel.socket, &note(true), &[fd.as_fd()]).is_ok() {
-                channel.given.retain(|(given, _)| *given != id);
-                channel.given.push((id, alive));
-                return;
-            }
-        }
-        let _ = socket::send(&channel.socket, &note(false), &[]);
-    }
-
-    /// Moves on with those who are over: what they sent, and then their end.
-    pub(crate) fn end_all(&mut self, budget: usize, events: &mut Vec<Event>) {
-        let end = events.len() + budget;
-        for index in self.endings.clone() {
-            self.receive(index, end, events);
-            if let Some(channel) = self.channel(index)
-                && channel.pair.peek() == Ok(None)
-                && let Some(reason) = channel.ending.take()
-            {
-                self.lose(index, reason);
-            }
-        }
-    }
-
-    // Out.
-
     /// Sends what the engine has, to each peer in turn.
     pub(crate) fn transmit_all(&mut self) -> bool {
         let mut worked = false;
@@ -341,19 +98,16 @@ impl Shm {
     /// Rings for those who fell asleep while something was published.
     #[inline]
     pub(crate) fn ring_all(&mut self) {
-        if self.unrung.is_empty() {
+        if self.unrung == NOBODY {
             return;
         }
         fence(Ordering::SeqCst);
-        while let Some(index) = self.unrung.pop() {
-            let Some(channel) =
-                self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
-            else {
-                continue;
-            };
-            channel.unrung = false;
+        let Shm { channels, unrung, .. } = self;
+        let mut next = std::mem::replace(unrung, NOBODY);
+        while let Some(channel) = channels.get_mut(next as usize).and_then(Option::as_deref_mut) {
+            next = std::mem::replace(&mut channel.unrung, RUNG);
             if channel.pair.take_sleeper() {
-                channel.bell_out.ring(&channel.socket);
+                channel.ring();
                 self.counters.wake_ups += 1;
             }
         }
@@ -363,22 +117,21 @@ impl Shm {
 
     /// Whether it is time to look at the descriptors.
     #[inline]
-    pub(crate) fn attention_due(&mut self, now: Time) -> bool {
-        self.idle += 1;
-        self.passes += 1;
-        let connecting = !self.attempts.is_empty() || !self.arrivals.is_empty();
-        let patience = if connecting { CONNECTING_PASSES } else { IDLE_PASSES };
-        self.idle >= patience
-            || self.passes >= BUSY_PASSES
-            || now.0.wrapping_sub(self.attended.0) >= LOOK
+    pub(crate) fn attention_due(&self) -> bool {
+        self.passes >= self.due || self.now >= self.attend_at
+    }
+
+    /// Somebody is being connected to: looks at the descriptors now, and often.
+    pub(crate) fn attend_soon(&mut self) {
+        (self.due, self.patience) = (0, CONNECTING_PASSES);
     }
 
     /// Looks at the descriptors, and at what time has brought. True if there was something.
-    pub(crate) fn attend(&mut self, now: Time) -> bool {
-        (self.idle, self.passes) = (0, 0);
-        let later = now.0.wrapping_sub(self.attended.0) >= LOOK;
+    pub(crate) fn attend(&mut self) -> bool {
+        let now = self.now;
+        let later = now >= self.attend_at;
         if later {
-            self.attended = now;
+            self.attend_at = now.after(LOOK);
         }
         let mut worked = self.look(now);
         if self.arrivals.more {
@@ -394,6 +147,9 @@ impl Shm {
             self.stop_watching_quiet(now);
             self.tell_gone();
         }
+        let connecting = !self.attempts.is_empty() || !self.arrivals.is_empty();
+        self.patience = if connecting { CONNECTING_PASSES } else { IDLE_PASSES };
+        (self.passes, self.due) = (0, self.patience);
         worked
     }
 

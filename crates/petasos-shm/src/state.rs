@@ -4,7 +4,7 @@ use crate::{
     Config, Counters, OpenError,
     access::Access,
     bell::OwnBell,
-    channel::Channel,
+    channel::{Channel, NOBODY},
     connect::{Arrivals, Attempt},
     cross,
     name::Name,
@@ -64,7 +64,8 @@ pub struct Shm {
     pub(crate) round: usize,
     /// Peers whose packets the engine gave us to send.
     pub(crate) serving: VecDeque<u32>,
-    pub(crate) unrung: Vec<u32>,
+    /// The first of those who may have to be rung.
+    pub(crate) unrung: u32,
     /// Peers with accesses under way.
     pub(crate) working: VecDeque<u32>,
     /// Peers that are over, and whose ring is not empty yet.
@@ -79,9 +80,13 @@ pub struct Shm {
 
     pub(crate) now: Time,
     pub(crate) armed: bool,
-    pub(crate) idle: u32,
+    /// Passes since the descriptors were looked at, after how many they are again, and how many
+    /// of them come after each message.
     pub(crate) passes: u32,
-    pub(crate) attended: Time,
+    pub(crate) due: u32,
+    pub(crate) patience: u32,
+    /// When they are in any case.
+    pub(crate) attend_at: Time,
 }
 
 /// A region that is being closed while a peer reaches into it.
@@ -195,7 +200,7 @@ impl Shm {
             watched: Vec::new(),
             round: 0,
             serving: VecDeque::new(),
-            unrung: Vec::new(),
+            unrung: NOBODY,
             working: VecDeque::new(),
             endings: Vec::new(),
             departed: VecDeque::new(),
@@ -205,9 +210,10 @@ impl Shm {
             ready: VecDeque::new(),
             now: Time::ZERO,
             armed: false,
-            idle: 0,
             passes: 0,
-            attended: Time::ZERO,
+            due: 0,
+            patience: 0,
+            attend_at: Time::ZERO,
         })
     }
 
@@ -282,12 +288,14 @@ impl Shm {
     pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) {
         let index = peer.index;
         self.attempts.retain(|attempt| attempt.peer != peer);
+        // Nobody is in that list then, which goes through the channels.
+        self.ring_all();
         if let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::take) {
             // Its bell is known to the peer, too, and stays in the set until nobody has it.
             let _ = epoll::delete(&self.epoll, &channel.bell_in);
             let _ = epoll::delete(&self.epoll, &channel.socket);
         }
-        for list in [&mut self.watched, &mut self.unrung, &mut self.endings] {
+        for list in [&mut self.watched, &mut self.endings] {
             list.retain(|i| *i != index);
         }
         self.serving.retain(|i| *i != index);

@@ -7,8 +7,8 @@ use crate::{
     table::Table,
 };
 use petasos_fabric::{
-    Access, Address, Clock, Endpoint, Event, Incarnation, LostReason, Operation, Peer, Region,
-    RemoteSpan, Token,
+    Access, Address, Clock, Endpoint, Event, Incarnation, InjectError, LostReason, Operation, Peer,
+    Region, RemoteSpan, Token,
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use rustix::fd::AsFd;
@@ -224,6 +224,37 @@ fn who_stays_in_a_closing_region_is_cut_off() {
     until("it is cut off", &mut [&mut owner], |ends| {
         ends[0].lost(at_owner).is_some() && done(ends[0])
     });
+}
+
+/// Messages of one cell and of two until there is no more room, again and again: what waits in the
+/// engine is not overtaken by what would find room in the ring.
+#[test]
+fn order_is_kept_when_room_runs_out() {
+    let (mut sender, mut receiver) = (End::new(), End::new());
+    let (peer, _) = join(&mut sender, &mut receiver);
+    let (mut sent, mut came) = (0u32, 0u32);
+    for _ in 0..5 {
+        loop {
+            let mut bytes = vec![1; [8, 56, 57, 9, 55][sent as usize % 5]];
+            bytes[..4].copy_from_slice(&sent.to_le_bytes());
+            match sender.shm.inject(peer, &[&bytes]) {
+                Ok(()) => sent += 1,
+                Err(InjectError::Full) => break,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let all = (sent - came) as usize;
+        assert!(all > 1000, "only {all}");
+        until("all have come", &mut [&mut sender, &mut receiver], |ends| ends[1].messages() == all);
+        for event in receiver.events.drain(..) {
+            if let Event::Message { message, .. } = event {
+                assert_eq!(message[..4], came.to_le_bytes());
+                assert_eq!(message.len(), [8, 56, 57, 9, 55][came as usize % 5]);
+                came += 1;
+            }
+        }
+        sender.events.clear();
+    }
 }
 
 /// Peers beyond the number that is watched ring, and are heard; nobody starves.

@@ -366,9 +366,19 @@ impl Engine {
     }
 
     /// Whether `next_output` has a peer to name: then do not sleep.
+    #[inline]
     #[must_use]
     pub fn has_output(&self) -> bool {
         !self.ledger.ready.is_empty()
+    }
+
+    /// Whether there is plainly nothing to take or to send: one cheap look for who comes by often.
+    /// False now and then without need, for an endpoint that talks to itself.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let listed = self.ledger.events.len() | self.ledger.ready.len();
+        listed | usize::from(self.own.is_some()) == 0
     }
 
     /// The next packet for a peer. `None` when there is none now, and the peer will be named by

@@ -1,18 +1,42 @@
 //! The receiver's end of a ring.
 
-use super::{CELL, FIRST, HEADER, Memory, PAD, Report, RingError, WORDS, cells_for, lap_of};
+use super::{CELL, FIRST, HEADER, Memory, PAD, Report, RingError, cells_for, header, lap_of};
 use crate::sync::Ordering;
 
 /// The only one who reads the cells of a ring, and reports what it has consumed.
+///
+/// Most messages take one cell: [`Consumer::look`] finds them, and touches the first fields only.
+#[repr(C)]
 pub(crate) struct Consumer<M> {
     memory: M,
-    cells: usize,
     /// Cells consumed since the beginning, and the lap that this is.
     tail: u64,
-    lap: u32,
-    /// What was last reported.
-    reported: u64,
+    lap: u64,
+    /// Where to report next: at each quarter of the ring, so at each change of the lap as well.
+    due: u64,
+
+    cells: usize,
     max: usize,
+}
+
+/// A header, and in what it differs from the expected one of an empty message.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen(u64);
+
+impl Seen {
+    /// The length of a message of the expected kind, all of it in its first cell, which lies within
+    /// the ring wherever it begins: take [`Consumer::words`], and then [`Consumer::advance`].
+    #[inline]
+    pub(crate) fn short(self) -> Option<usize> {
+        // Nothing but the length is left if lap and kind are the expected ones.
+        (self.0 <= FIRST as u64).then_some(self.0 as usize)
+    }
+
+    /// Whether it is of this lap: something is there, and [`Consumer::peek`] says what.
+    #[inline]
+    pub(crate) fn is_there(self) -> bool {
+        self.0 >> 32 == 0
+    }
 }
 
 /// A message that is there: its cells are the receiver's until [`Consumer::finish`].
@@ -26,44 +50,57 @@ pub(crate) struct Incoming {
 }
 
 impl<M: Memory> Consumer<M> {
-    /// The receiver of a ring, for messages of at most `max` bytes.
+    /// The receiver of a ring, for messages of at most `max` bytes: no less than a cell takes.
     pub(crate) fn new(memory: M, max: usize) -> Consumer<M> {
-        let cells = memory.words() / WORDS;
-        Consumer { memory, cells, tail: 0, lap: 1, reported: 0, max }
+        let cells = memory.cells();
+        assert!(cells >= 8 && max >= FIRST);
+        let (due, lap) = (cells as u64 / 4, lap_of(0, cells as u64));
+        Consumer { memory, tail: 0, lap, due, cells, max }
     }
 
     /// Whether nothing has been published where the next message is expected.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        let cell = self.tail as usize & (self.cells - 1);
-        let word = self.memory.word(cell * WORDS).load(Ordering::Relaxed);
-        (word >> 32) as u32 != self.lap
+        // What follows from it is looked at again, with acquire.
+        let word = self.memory.cell(self.tail)[0].load(Ordering::Relaxed);
+        !Seen(word ^ self.lap).is_there()
+    }
+
+    /// What is there, seen by who expects short messages of this kind.
+    #[inline]
+    pub(crate) fn look(&self, kind: u8) -> Seen {
+        let word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
+        Seen(word ^ header(self.lap, kind, 0))
+    }
+
+    /// The payload of the next cell: that of a short message, and what lay there before.
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; FIRST / 8] {
+        let [_, words @ ..] = self.memory.cell(self.tail);
+        words.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// The next message, if it is there. The same one until `finish`.
-    #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
-        let cell = self.tail as usize & (self.cells - 1);
-        let word = self.memory.word(cell * WORDS).load(Ordering::Acquire);
-        if (word >> 32) as u32 != self.lap {
+        let mut word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
+        let mut cell = self.tail as usize & (self.cells - 1);
+        if !Seen(word ^ self.lap).is_there() {
             return Ok(None);
         }
-        self.check(word, cell)
-    }
-
-    fn check(&mut self, mut word: u64, mut cell: usize) -> Result<Option<Incoming>, RingError> {
-        if (word >> 24) as u8 == PAD {
+        if kind_of(word) == PAD {
             if cell == 0 {
                 return Err(RingError::Pad(cell));
             }
-            self.advance(self.cells - cell);
+            // Reported with the message that follows.
+            self.tail += (self.cells - cell) as u64;
+            self.lap = lap_of(self.tail, self.cells as u64);
             cell = 0;
-            word = self.memory.word(0).load(Ordering::Acquire);
-            if (word >> 32) as u32 != self.lap {
+            word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
+            if !Seen(word ^ self.lap).is_there() {
                 return Ok(None);
             }
         }
-        let (kind, len) = ((word >> 24) as u8, word as usize & 0xFF_FFFF);
+        let (kind, len) = (kind_of(word), word as usize & 0xFF_FFFF);
         match kind {
             0 => return Err(RingError::Kind(cell)),
             PAD => return Err(RingError::Pad(cell)),
@@ -74,18 +111,6 @@ impl<M: Memory> Consumer<M> {
             return Err(RingError::Length { len, cell, cells, max });
         }
         Ok(Some(Incoming { kind, len, cell }))
-    }
-
-    /// All that the first cell of a message holds: the message, if it is short, and what lay there
-    /// before.
-    #[inline]
-    pub(crate) fn first(&self, incoming: &Incoming) -> [u8; FIRST] {
-        let mut bytes = [0; FIRST];
-        let (chunks, _) = bytes.as_chunks_mut::<8>();
-        for (chunk, word) in chunks.iter_mut().zip(&self.memory.cell(incoming.cell)[1..]) {
-            *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
-        }
-        bytes
     }
 
     /// Copies bytes of a message out, from `at` in it on.
@@ -102,27 +127,36 @@ impl<M: Memory> Consumer<M> {
     #[inline]
     pub(crate) unsafe fn read_raw(&self, incoming: &Incoming, at: usize, to: *mut u8, len: usize) {
         assert!(at + len <= incoming.len, "beyond the end of a packet");
-        // SAFETY: `check` made sure that the message lies within the ring.
+        // SAFETY: `peek` made sure that the message lies within the ring.
         unsafe { self.memory.copy_out(incoming.cell * CELL + HEADER + at, to, len) }
     }
 
     /// Gives the cells of the message back. True if that was reported to the sender.
-    #[inline]
     pub(crate) fn finish(&mut self, incoming: Incoming, report: Report<'_>) -> bool {
-        self.advance(cells_for(incoming.len));
-        if self.tail - self.reported < self.cells as u64 / 4 {
-            return false;
-        }
-        self.reported = self.tail;
-        report.consumed.store(self.tail, Ordering::Release);
-        true
+        self.advance(cells_for(incoming.len), report)
     }
 
+    /// Gives so many cells back. True if that was reported to the sender.
     #[inline]
-    fn advance(&mut self, cells: usize) {
+    pub(crate) fn advance(&mut self, cells: usize, report: Report<'_>) -> bool {
         self.tail += cells as u64;
-        if self.tail as usize & (self.cells - 1) == 0 {
-            self.lap = lap_of(self.tail, self.cells as u64);
+        let due = self.tail >= self.due;
+        if due {
+            self.report(report);
         }
+        due
     }
+
+    /// At a quarter of the ring, or beyond.
+    #[cold]
+    fn report(&mut self, report: Report<'_>) {
+        let quarter = self.cells as u64 / 4;
+        self.due = (self.tail / quarter + 1) * quarter;
+        self.lap = lap_of(self.tail, self.cells as u64);
+        report.consumed.store(self.tail, Ordering::Release);
+    }
+}
+
+fn kind_of(word: u64) -> u8 {
+    (word >> 24) as u8
 }

@@ -1,6 +1,6 @@
 //! Where the cells of a ring lie.
 
-use super::WORDS;
+use super::{CELL, WORDS};
 use crate::sync::AtomicU64;
 #[cfg(test)]
 use crate::sync::Ordering;
@@ -10,113 +10,105 @@ use std::{any::Any, ptr::NonNull, sync::Arc};
 /// Memory that somebody else may write at any time: words as atomics, bytes by opaque copies.
 ///
 /// # Safety
-/// `words()` words are there for as long as the value lives, `word` and `cell` give the same ones as
-/// the copies reach, at eight bytes each.
+/// `cells()` cells are there for as long as the value lives, `cell` gives the same words as the
+/// copies reach, at eight bytes each.
 pub(crate) unsafe trait Memory {
-    /// How many words there are.
-    fn words(&self) -> usize;
-    /// One of them.
-    fn word(&self, index: usize) -> &AtomicU64;
-    /// Those of a cell.
-    fn cell(&self, cell: usize) -> &[AtomicU64; WORDS];
+    /// How many cells there are: a power of two.
+    fn cells(&self) -> usize;
+    /// The words of the cell at this position, which goes around as often as it likes.
+    fn cell(&self, position: u64) -> &[AtomicU64; WORDS];
     /// Copies bytes in, from the byte `at` on.
     ///
     /// # Safety
-    /// `at + len` is within the words; `from` is readable for `len` bytes and lies elsewhere.
+    /// `at + len` is within the cells; `from` is readable for `len` bytes and lies elsewhere.
     unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize);
     /// Copies bytes out, from the byte `at` on.
     ///
     /// # Safety
-    /// `at + len` is within the words; `to` is writable for `len` bytes and lies elsewhere.
+    /// `at + len` is within the cells; `to` is writable for `len` bytes and lies elsewhere.
     unsafe fn copy_out(&self, at: usize, to: *mut u8, len: usize);
 }
 
-/// Words of a mapping that other processes share.
+/// Cells of a mapping that other processes share.
 pub(crate) struct Shared {
-    base: NonNull<AtomicU64>,
-    words: usize,
+    base: NonNull<[AtomicU64; WORDS]>,
+    /// One less than there are: a cell of any position is found without a question.
+    mask: usize,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the words are reached only by atomics and opaque copies, from any thread.
+// SAFETY: the cells are reached only by atomics and opaque copies, from any thread.
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// Words from `base` on, which `owner` keeps mapped.
+    /// Cells from `base` on, which `owner` keeps mapped.
     ///
     /// # Safety
-    /// `base` is aligned to eight bytes, and from there `words` words stay mapped, readable and
+    /// `base` is aligned to eight bytes, and from there `cells` cells stay mapped, readable and
     /// writable, while `owner` lives. This process has no references into them but to atomics.
+    ///
+    /// # Panics
+    /// If `cells` is not a power of two.
     pub(crate) unsafe fn new(
         base: NonNull<u8>,
-        words: usize,
+        cells: usize,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Shared {
-        Shared { base: base.cast(), words, _owner: owner }
+        assert!(cells.is_power_of_two());
+        Shared { base: base.cast(), mask: cells - 1, _owner: owner }
     }
 }
 
 // SAFETY: `new`'s promise, and `_owner` lives as long as this.
 unsafe impl Memory for Shared {
     #[inline]
-    fn words(&self) -> usize {
-        self.words
+    fn cells(&self) -> usize {
+        self.mask + 1
     }
 
     #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.words);
-        // SAFETY: within the words, which are mapped and aligned; others reach them as memory that
-        // may change at any time, which an atomic is made for.
-        unsafe { self.base.add(index).as_ref() }
-    }
-
-    #[inline]
-    fn cell(&self, cell: usize) -> &[AtomicU64; WORDS] {
-        assert!(cell < self.words / WORDS);
-        // SAFETY: as for `word`; so many words from there on are within.
-        unsafe { self.base.add(cell * WORDS).cast::<[AtomicU64; WORDS]>().as_ref() }
+    fn cell(&self, position: u64) -> &[AtomicU64; WORDS] {
+        // SAFETY: at most `mask`, so within the cells, which are mapped and aligned; others reach
+        // them as memory that may change at any time, which an atomic is made for.
+        unsafe { self.base.add(position as usize & self.mask).as_ref() }
     }
 
     #[inline]
     unsafe fn copy_in(&self, at: usize, from: *const u8, len: usize) {
-        debug_assert!(at + len <= self.words * 8);
+        debug_assert!(at + len <= self.cells() * CELL);
         // SAFETY: the caller's promise; the words are mapped and writable, nobody has references.
         unsafe { copy_opaque(from, self.base.as_ptr().cast::<u8>().add(at), len) }
     }
 
     #[inline]
     unsafe fn copy_out(&self, at: usize, to: *mut u8, len: usize) {
-        debug_assert!(at + len <= self.words * 8);
+        debug_assert!(at + len <= self.cells() * CELL);
         // SAFETY: the caller's promise; the words are mapped and readable.
         unsafe { copy_opaque(self.base.as_ptr().cast::<u8>().add(at), to, len) }
     }
 }
 
-/// Words on the heap: for tests and models.
+/// Cells on the heap: for tests and models.
 #[cfg(test)]
 #[derive(Clone)]
 pub(crate) struct Heap(Arc<Vec<AtomicU64>>);
 
 #[cfg(test)]
 impl Heap {
-    pub(crate) fn new(words: usize) -> Heap {
-        Heap(Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()))
+    pub(crate) fn new(cells: usize) -> Heap {
+        Heap(Arc::new((0..cells * WORDS).map(|_| AtomicU64::new(0)).collect()))
     }
 }
 
 // SAFETY: the vector never changes its length, and every copy goes through its words.
 #[cfg(test)]
 unsafe impl Memory for Heap {
-    fn words(&self) -> usize {
-        self.0.len()
+    fn cells(&self) -> usize {
+        self.0.len() / WORDS
     }
 
-    fn word(&self, index: usize) -> &AtomicU64 {
-        &self.0[index]
-    }
-
-    fn cell(&self, cell: usize) -> &[AtomicU64; WORDS] {
+    fn cell(&self, position: u64) -> &[AtomicU64; WORDS] {
+        let cell = position as usize % self.cells();
         self.0[cell * WORDS..].first_chunk().expect("a cell of the ring")
     }
 

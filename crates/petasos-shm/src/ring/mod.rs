@@ -73,13 +73,13 @@ fn cells_for(len: usize) -> usize {
     (HEADER + len).div_ceil(CELL)
 }
 
-/// The number of a lap as it stands in headers: never zero.
-fn lap_of(position: u64, cells: u64) -> u32 {
-    ((position / cells) % u64::from(u32::MAX)) as u32 + 1
+/// The number of a lap where it stands in headers: never zero.
+fn lap_of(position: u64, cells: u64) -> u64 {
+    (position / cells % u64::from(u32::MAX) + 1) << 32
 }
 
-fn header(lap: u32, kind: u8, len: usize) -> u64 {
-    u64::from(lap) << 32 | u64::from(kind) << 24 | len as u64
+fn header(lap: u64, kind: u8, len: usize) -> u64 {
+    lap | u64::from(kind) << 24 | len as u64
 }
 
 /// The most cells of a message that a ring of this size can take: half of the ring, less a report's

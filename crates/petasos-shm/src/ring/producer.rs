@@ -1,24 +1,30 @@
 //! The sender's end of a ring.
 
 use super::{
-    CELL, FIRST, HEADER, Memory, PAD, Report, RingError, WORDS, cells_for, header, lap_of,
-    max_packet,
+    CELL, FIRST, HEADER, Memory, PAD, Report, RingError, cells_for, header, lap_of, max_packet,
 };
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The only one who writes into the cells of a ring.
+///
+/// Most messages take one cell and are sent by [`Producer::send_short`], which touches the first
+/// fields only.
+#[repr(C)]
 pub(crate) struct Producer<M> {
     memory: M,
-    cells: usize,
     /// Cells written since the beginning, and the lap that this is.
     head: u64,
-    lap: u32,
+    lap: u64,
+    /// So far a message of one cell can be written with no further question: there is room, the lap
+    /// stays, and the cell that follows does not begin with payload.
+    plain: u64,
+
+    cells: usize,
+    max: usize,
     /// What the receiver last reported.
     consumed: u64,
-    /// Cells that begin with payload, one bit each, and how many.
+    /// Cells that begin with payload, one bit each. Never the one that is written next.
     payload: Vec<u64>,
-    marked: usize,
-    max: usize,
 }
 
 /// Room for one message that has been reserved: nobody sees it before `publish`.
@@ -29,17 +35,33 @@ pub(crate) struct Slot {
 }
 
 impl<M: Memory> Producer<M> {
-    /// The sender of a ring whose memory is zeroed, a power of two of cells.
+    /// The sender of a ring whose memory is zeroed.
     pub(crate) fn new(memory: M) -> Producer<M> {
-        let cells = memory.words() / WORDS;
+        let cells = memory.cells();
         assert!(cells.is_power_of_two() && cells >= 8, "a ring of {cells} cells");
-        let payload = vec![0; cells.div_ceil(64)];
-        let max = max_packet(cells);
-        Producer { memory, cells, head: 0, lap: 1, consumed: 0, payload, marked: 0, max }
+        let (payload, max) = (vec![0; cells.div_ceil(64)], max_packet(cells));
+        let (head, consumed, lap) = (0, 0, lap_of(0, cells as u64));
+        let mut producer = Producer { memory, head, lap, plain: 0, cells, max, consumed, payload };
+        producer.plain = producer.plain_until();
+        producer
+    }
+
+    /// Sends a message that fits into one cell, if that needs no further question. If this is
+    /// false, ask [`Producer::send`].
+    #[inline]
+    pub(crate) fn send_short(&mut self, kind: u8, bytes: &[u8]) -> bool {
+        debug_assert!(kind != 0 && kind != PAD);
+        if self.head == self.plain || bytes.len() > FIRST {
+            return false;
+        }
+        let [first, words @ ..] = self.memory.cell(self.head);
+        fill(words, bytes);
+        first.store(header(self.lap, kind, bytes.len()), Ordering::Release);
+        self.head += 1;
+        true
     }
 
     /// Sends the concatenation of `parts`, `len` bytes in all; false if there is no room.
-    #[inline]
     pub(crate) fn send(
         &mut self,
         report: Report<'_>,
@@ -50,33 +72,17 @@ impl<M: Memory> Producer<M> {
         let Some(slot) = self.reserve(report, len)? else {
             return Ok(false);
         };
-        if len <= FIRST {
-            let mut bytes = [0; FIRST];
-            let mut at = 0;
-            for part in parts {
-                bytes[at..at + part.len()].copy_from_slice(part);
-                at += part.len();
-            }
-            debug_assert_eq!(at, len);
-            // All words of the cell, whatever the length: a fixed number of stores.
-            let (words, _) = bytes.as_chunks::<8>();
-            for (to, word) in self.memory.cell(slot.cell)[1..].iter().zip(words) {
-                to.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
-            }
-        } else {
-            let mut at = 0;
-            for part in parts {
-                self.write(slot, at, part);
-                at += part.len();
-            }
-            debug_assert_eq!(at, len);
+        let mut at = 0;
+        for part in parts {
+            self.write(slot, at, part);
+            at += part.len();
         }
+        debug_assert_eq!(at, len);
         self.publish(slot, kind);
         Ok(true)
     }
 
     /// Room for a message of `len` bytes, if there is any.
-    #[inline]
     pub(crate) fn reserve(
         &mut self,
         report: Report<'_>,
@@ -84,16 +90,15 @@ impl<M: Memory> Producer<M> {
     ) -> Result<Option<Slot>, RingError> {
         assert!(len <= self.max, "a packet of {len} bytes in a ring for {}", self.max);
         let need = cells_for(len);
-        let cell = self.head as usize & (self.cells - 1);
+        let cell = self.cell();
         let pad = if cell + need > self.cells { self.cells - cell } else { 0 };
         if !self.has_room(report, pad + need)? {
             return Ok(None);
         }
         if pad > 0 {
-            self.finish(cell, pad, PAD, 0);
+            self.finish(pad, PAD, 0);
         }
-        let cell = self.head as usize & (self.cells - 1);
-        Ok(Some(Slot { cell, len }))
+        Ok(Some(Slot { cell: self.cell(), len }))
     }
 
     /// Whether the longest message would find room.
@@ -101,13 +106,11 @@ impl<M: Memory> Producer<M> {
         self.has_room(report, 2 * cells_for(self.max))
     }
 
-    /// Whether all that was sent is known to have been consumed.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
-    #[inline]
     fn has_room(&mut self, report: Report<'_>, need: usize) -> Result<bool, RingError> {
         let last = self.head + need as u64;
         if last - self.consumed <= self.cells as u64 {
@@ -122,7 +125,6 @@ impl<M: Memory> Producer<M> {
     }
 
     /// Copies bytes of the message, from `at` in it on.
-    #[inline]
     pub(crate) fn write(&mut self, slot: Slot, at: usize, bytes: &[u8]) {
         // SAFETY: a slice is readable, and nobody's slice lies in the ring.
         unsafe { self.write_raw(slot, at, bytes.as_ptr(), bytes.len()) }
@@ -132,7 +134,6 @@ impl<M: Memory> Producer<M> {
     ///
     /// # Safety
     /// `from` is readable for `len` bytes, and does not lie in the ring.
-    #[inline]
     pub(crate) unsafe fn write_raw(&mut self, slot: Slot, at: usize, from: *const u8, len: usize) {
         assert!(at + len <= slot.len, "beyond the end of a packet");
         // SAFETY: `reserve` made sure that the cells of the slot lie within the ring.
@@ -140,45 +141,89 @@ impl<M: Memory> Producer<M> {
     }
 
     /// Shows the message to the receiver. All of it must have been written.
-    #[inline]
     pub(crate) fn publish(&mut self, slot: Slot, kind: u8) {
-        debug_assert!(kind != 0 && kind != PAD);
-        self.finish(slot.cell, cells_for(slot.len), kind, slot.len);
+        debug_assert!(kind != 0 && kind != PAD && slot.cell == self.cell());
+        for cell in slot.cell + 1..slot.cell + cells_for(slot.len) {
+            self.payload[cell / 64] |= bit(cell);
+        }
+        self.finish(cells_for(slot.len), kind, slot.len);
     }
 
-    /// Publishes `used` cells from `cell` on.
-    #[inline]
-    fn finish(&mut self, cell: usize, used: usize, kind: u8, len: usize) {
-        let next = (cell + used) & (self.cells - 1);
-        if used > 1 || self.marked > 0 {
-            self.mark(cell, false);
-            if kind != PAD {
-                for cell in cell + 1..cell + used {
-                    self.mark(cell, true);
-                }
-            }
-            if self.mark(next, false) {
-                self.memory.word(next * WORDS).store(0, Ordering::Relaxed);
-            }
+    /// The cell that is written next.
+    fn cell(&self) -> usize {
+        self.head as usize & (self.cells - 1)
+    }
+
+    /// Publishes so many cells.
+    fn finish(&mut self, used: usize, kind: u8, len: usize) {
+        let next = (self.cell() + used) & (self.cells - 1);
+        if self.payload[next / 64] & bit(next) != 0 {
+            self.payload[next / 64] ^= bit(next);
+            self.memory.cell(next as u64)[0].store(0, Ordering::Relaxed);
         }
         let word = header(self.lap, kind, len);
-        self.memory.word(cell * WORDS).store(word, Ordering::Release);
+        self.memory.cell(self.head)[0].store(word, Ordering::Release);
         self.head += used as u64;
         if next == 0 {
             self.lap = lap_of(self.head, self.cells as u64);
         }
+        self.plain = self.plain_until();
     }
 
-    /// Notes whether a cell begins with payload; gives what it did before.
-    fn mark(&mut self, cell: usize, payload: bool) -> bool {
-        let (word, bit) = (&mut self.payload[cell / 64], 1 << (cell % 64));
-        let before = *word & bit != 0;
-        match (before, payload) {
-            (false, true) => self.marked += 1,
-            (true, false) => self.marked -= 1,
-            _ => return before,
-        }
-        *word ^= bit;
-        before
+    /// The end of the cells that can be written plainly from here on. Of the payload in front one
+    /// word is looked at, so they end now and then for no other reason.
+    fn plain_until(&self) -> u64 {
+        let cell = self.cell();
+        let known = 64.min(self.cells) - cell % 64;
+        let clear = (self.payload[cell / 64] >> (cell % 64)).trailing_zeros() as usize;
+        debug_assert!(clear > 0, "the next cell was cleared");
+        let plain = self.head + clear.min(known) as u64 - 1;
+        plain.min(self.consumed + self.cells as u64)
     }
+}
+
+fn bit(cell: usize) -> u64 {
+    1 << (cell % 64)
+}
+
+/// Writes a short message into as many words as it needs: without a call, and with few branches.
+#[inline]
+fn fill(words: &[AtomicU64; FIRST / 8], bytes: &[u8]) {
+    let (mut words, mut rest) = (&words[..], bytes);
+    fill_some::<4>(&mut words, &mut rest);
+    fill_some::<2>(&mut words, &mut rest);
+    fill_some::<1>(&mut words, &mut rest);
+    if let Some(word) = words.first()
+        && !rest.is_empty()
+    {
+        word.store(last_word(bytes, rest.len()), Ordering::Relaxed);
+    }
+}
+
+/// Writes so many words, if there are so many in the rest.
+#[inline]
+fn fill_some<const WORDS: usize>(words: &mut &[AtomicU64], rest: &mut &[u8]) {
+    if let Some((to, further)) = words.split_first_chunk::<WORDS>()
+        && let Some((from, _)) = rest.as_chunks::<8>().0.split_first_chunk::<WORDS>()
+    {
+        for (word, chunk) in to.iter().zip(from) {
+            word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+        }
+        (*words, *rest) = (further, &rest[8 * WORDS..]);
+    }
+}
+
+/// The one to seven bytes at the end that fill no word, by loads of fixed lengths.
+#[inline]
+fn last_word(bytes: &[u8], rest: usize) -> u64 {
+    let word = if let Some(last) = bytes.last_chunk() {
+        u64::from_le_bytes(*last) >> (64 - 8 * rest)
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
+        first | last << (8 * rest - 32)
+    } else {
+        let byte = |at: usize| u64::from(bytes[at]) << (8 * at);
+        byte(0) | byte(bytes.len() / 2) | byte(bytes.len() - 1)
+    };
+    word.to_le()
 }

@@ -1,0 +1,330 @@
+//! What comes in: messages out of the rings of the peers that are watched.
+
+use crate::{
+    Shm,
+    channel::{Arrival, kind},
+    hello::Note,
+    pump::{BUSY_PASSES, FRONT},
+    ring::Incoming,
+    segment::Segment,
+    socket,
+};
+use petasos_fabric::{
+    Access, Event, Lease,
+    two_sided::{self, Placement, header},
+};
+
+/// Messages taken from one peer in one pass.
+const PER_PEER: usize = 32;
+
+impl Shm {
+    /// Whether something has come from a peer: a cheap look, which may be mistaken for a moment.
+    #[inline]
+    pub(crate) fn has_come(&self, index: u32) -> bool {
+        let channel = self.channels.get(index as usize).and_then(Option::as_deref);
+        channel.is_some_and(|channel| !channel.pair.is_empty())
+    }
+
+    /// Takes what has come from the peers in front, if there are no others. Most passes end here,
+    /// with nothing, and most others with messages from one peer.
+    #[inline]
+    pub(crate) fn receive_come(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        match self.watched.iter().rposition(|index| self.has_come(*index)) {
+            None => false,
+            Some(0) => self.receive(self.watched[0], room, events),
+            Some(last) => self.receive_front(last + 1, room, events),
+        }
+    }
+
+    /// The same in a pass after something was sent. Apart, so that the pass without is short.
+    #[inline(never)]
+    pub(crate) fn ring_and_receive(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        self.ring_all();
+        self.receive_come(room, events)
+    }
+
+    /// Takes what has come from so many peers in front, the last of them first. True if there was
+    /// something.
+    #[inline(never)]
+    pub(crate) fn receive_front(
+        &mut self,
+        count: usize,
+        room: usize,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let end = events.len().saturating_add(room);
+        let mut worked = false;
+        // Backwards, as a peer that is lost is gone from the list; another one seldom, with it.
+        for at in (0..count).rev() {
+            let Some(&index) = self.watched.get(at) else { continue };
+            let room = end.saturating_sub(events.len());
+            worked |= self.has_come(index) && self.receive(index, room, events);
+        }
+        worked
+    }
+
+    /// The same for some of those behind the front, in turns.
+    pub(crate) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let end = events.len().saturating_add(room);
+        let mut worked = false;
+        for _ in 0..self.watched.len().saturating_sub(FRONT).min(FRONT) {
+            let rest = self.watched.len().saturating_sub(FRONT);
+            if rest == 0 || events.len() >= end {
+                break;
+            }
+            self.round = (self.round + 1) % rest;
+            let at = FRONT + self.round;
+            let (index, room) = (self.watched[at], end - events.len());
+            if self.has_come(index) && self.receive(index, room, events) {
+                worked = true;
+                if at < self.watched.len() {
+                    // It is active: to the front, in the place of another each time.
+                    self.watched.swap(at, self.round % FRONT);
+                }
+            }
+        }
+        worked
+    }
+
+    /// Takes from a peer from which something has come, as far as there is room in `events`. True if
+    /// anything could be taken.
+    #[inline(never)]
+    pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
+        let Shm { channels, counters, .. } = self;
+        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return false;
+        };
+        channel.touched = self.now;
+        self.due = (self.passes + self.patience).min(BUSY_PASSES);
+        let before = events.len();
+        let end = before + room.min(PER_PEER);
+        while events.len() < end {
+            let seen = channel.pair.consumer.look(kind::MESSAGE);
+            let Some(len) = seen.short() else {
+                let others = seen.is_there() && self.receive_and_answer(index, end, events);
+                return others || events.len() > before;
+            };
+            push_with(events, || {
+                let message = Lease::inline_words(channel.pair.consumer.words(), len);
+                Event::Message { peer: channel.handle, message }
+            });
+            counters.received += 1;
+            if channel.pair.finish_short() {
+                counters.wake_ups += 1;
+                channel.ring();
+            }
+        }
+        room > 0
+    }
+
+    /// Takes what is no short message, and what follows. Sends what the engine answers, and tells what
+    /// it has to tell, in the same pass, which may be the last one. False if nothing could be taken.
+    #[cold]
+    #[inline(never)]
+    fn receive_and_answer(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
+        let worked = self.receive_others(index, end, events);
+        if self.engine.has_output() {
+            self.transmit_all();
+            self.ring_all();
+        }
+        self.hear_engine(end, events);
+        worked
+    }
+
+    fn receive_others(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
+        for taken in 0..PER_PEER {
+            match self.receive_any(index, events) {
+                Ok(false) => return taken > 0,
+                // What the engine has to say came before what follows.
+                Ok(true) if self.hear_engine(end, events) && events.len() < end => {}
+                Ok(true) => return true,
+                Err(what) => {
+                    self.violated(index, what);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes the engine's events. False if there was no room for all of them.
+    fn hear_engine(&mut self, end: usize, events: &mut Vec<Event>) -> bool {
+        self.engine.take_events(end.saturating_sub(events.len()), events);
+        !self.engine.has_events()
+    }
+
+    /// Takes whatever comes next. False if there is nothing, or if it has to wait.
+    fn receive_any(&mut self, index: u32, events: &mut Vec<Event>) -> Result<bool, String> {
+        let Shm { channels, pool, config, .. } = self;
+        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(false) };
+        let peeked = channel.pair.peek().map_err(|broken| broken.to_string())?;
+        let Some(incoming) = peeked else { return Ok(false) };
+        let taken = if incoming.kind == kind::MESSAGE {
+            if incoming.len > config.max_message {
+                return Err(format!("a message of {} bytes", incoming.len));
+            }
+            let consumer = &channel.pair.consumer;
+            let lease = pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room));
+            let taken = lease.is_some();
+            let peer = channel.handle;
+            events.extend(lease.map(|message| Event::Message { peer, message }));
+            taken
+        } else {
+            self.receive_other(index, &incoming, events)?
+        };
+        let Some(channel) = self.channel(index) else { return Ok(false) };
+        channel.held = !taken;
+        if taken {
+            let starving = channel.pair.finish(incoming);
+            if starving {
+                channel.ring();
+            }
+            self.counters.received += 1;
+            self.counters.wake_ups += u64::from(starving);
+        }
+        Ok(taken)
+    }
+
+    /// Takes in anything but a plain message. False if it has to wait.
+    fn receive_other(
+        &mut self,
+        index: u32,
+        incoming: &Incoming,
+        events: &mut Vec<Event>,
+    ) -> Result<bool, String> {
+        let Shm { channels, engine, .. } = self;
+        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return Ok(false);
+        };
+        let consumer = &channel.pair.consumer;
+        let mut bytes = [0; header::MAX];
+        if incoming.kind == kind::PACKET {
+            // Copied once, and only the copy is looked at.
+            let most = incoming.len.min(bytes.len());
+            consumer.read(incoming, 0, &mut bytes[..most]);
+            let prefix = bytes.first_chunk().filter(|_| most >= header::PREFIX);
+            let prefix = prefix.ok_or("a packet without a header")?;
+            let frame = header::frame(*prefix).map_err(|violation| violation.to_string())?;
+            if frame.header + frame.payload != incoming.len {
+                return Err(format!("a packet of {} bytes that says otherwise", incoming.len));
+            }
+            let head = &bytes[..frame.header];
+            let peer = channel.handle;
+            let said = |violation: two_sided::Violation| violation.to_string();
+            let mut placement = engine.accept(peer, head).map_err(said)?;
+            match &mut placement {
+                Placement::Busy => return Ok(false),
+                Placement::Discard => {}
+                Placement::Buffer(buffer) => consumer.read(incoming, frame.header, buffer),
+                Placement::Memory(pieces) => {
+                    let mut at = frame.header;
+                    for piece in pieces {
+                        // SAFETY: memory that the engine places data in is writable, lives as long
+                        // as the slice, and lies in no ring.
+                        unsafe { consumer.read_raw(incoming, at, piece.as_ptr(), piece.len()) };
+                        at += piece.len();
+                    }
+                }
+            }
+            engine.landed(peer, placement).map_err(said)?;
+            return Ok(true);
+        }
+        if incoming.len > bytes.len() {
+            return Err(format!("a packet of kind {} with {} bytes", incoming.kind, incoming.len));
+        }
+        let bytes = &mut bytes[..incoming.len];
+        consumer.read(incoming, 0, bytes);
+        match incoming.kind {
+            kind::EVENT => {
+                let arrival = Arrival::decode(bytes).ok_or("an event of a bad length")?;
+                let peer = channel.handle;
+                if let Some(region) = self.arrived(&arrival) {
+                    let Arrival { offset, len, data, .. } = arrival;
+                    events.push(Event::PutArrived { peer, region, offset, len, data });
+                }
+            }
+            kind::WANT => {
+                let wanted = crate::channel::numbers::<5>(bytes).ok_or("a wish of a bad length")?;
+                self.give_segment(index, wanted);
+            }
+            kind::GONE => {
+                let [id] = crate::channel::numbers(bytes).ok_or("a number of a bad length")?;
+                channel.mapped.retain(|mapped| mapped.id != id);
+            }
+            kind => return Err(format!("a packet of the unknown kind {kind}")),
+        }
+        Ok(true)
+    }
+
+    /// The region in which a put has landed, if it could.
+    fn arrived(&self, arrival: &Arrival) -> Option<petasos_fabric::RegionId> {
+        let slot = usize::try_from(arrival.slot).ok()?;
+        let (region, tag) = self.exposed.get(slot).copied().flatten()?;
+        let (memory, access) = self.engine.region(region)?;
+        let end = arrival.offset.checked_add(arrival.len)?;
+        let right = tag == arrival.tag && access.allows(Access::WRITE);
+        (right && end <= memory.len() as u64).then_some(region)
+    }
+
+    /// Answers a wish for the descriptor of a segment: of a region whose key the peer has.
+    fn give_segment(&mut self, index: u32, [slot, id, first, second, writable]: [u64; 5]) {
+        let writable = writable != 0;
+        let found = usize::try_from(slot).ok().and_then(|slot| self.exposed.get(slot).copied()?);
+        let region = found.map(|(region, _)| region).filter(|region| {
+            let parts = self.engine.key_parts(*region).ok();
+            let route = parts.as_ref().and_then(|p| p.route(petasos_fabric::Key::ROUTE_TWO_SIDED));
+            route.is_some_and(|route| crate::channel::numbers::<2>(route) == Some([first, second]))
+        });
+        let memory = region.and_then(|region| self.engine.region(region));
+        let segment = memory.and_then(|(memory, access)| {
+            let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
+            let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
+            (changes || !writable).then(|| (segment.descriptor(writable), segment.alive()))
+        });
+        let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        let note = |given| Note::Segment { id, given, writable }.encode();
+        if let Some((Ok(fd), alive)) = segment {
+            use rustix::fd::AsFd;
+            if socket::send(&channel.socket, &note(true), &[fd.as_fd()]).is_ok() {
+                channel.given.retain(|(given, _)| *given != id);
+                channel.given.push((id, alive));
+                return;
+            }
+        }
+        let _ = socket::send(&channel.socket, &note(false), &[]);
+    }
+
+    /// Moves on with those who are over: what they sent, and then their end.
+    pub(crate) fn end_all(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let end = events.len().saturating_add(room);
+        let mut worked = false;
+        for index in self.endings.clone() {
+            let room = end.saturating_sub(events.len());
+            worked |= self.has_come(index) && self.receive(index, room, events);
+            if let Some(channel) = self.channel(index)
+                && channel.pair.peek() == Ok(None)
+                && let Some(reason) = channel.ending.take()
+            {
+                self.lose(index, reason);
+                worked = true;
+            }
+        }
+        worked
+    }
+}
+
+/// Pushes what is made in its place: an event that is made before there is room for it would be
+/// moved there.
+#[inline]
+fn push_with(events: &mut Vec<Event>, make: impl FnOnce() -> Event) {
+    let len = events.len();
+    if len == events.capacity() {
+        events.reserve(1);
+    }
+    events.spare_capacity_mut()[0].write(make());
+    // SAFETY: the element behind the last was written just now, within the capacity.
+    unsafe { events.set_len(len + 1) }
+}
