@@ -94,8 +94,8 @@ macro_rules! delegate {
         }
     };
     (@ $to:ident poll_message) => {
-        fn poll_message(&mut self) -> Option<($crate::Peer, $crate::Lease)> {
-            self.$to.poll_message()
+        fn poll_message(&mut self, message: &mut $crate::Lease) -> Option<$crate::Peer> {
+            self.$to.poll_message(message)
         }
     };
     (@ $to:ident arm) => {

@@ -2,8 +2,8 @@
 
 use crate::{
     Access, Address, AllocError, Capabilities, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Lease, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError, Remote,
-    ResolveError, Slice, Time, Token,
+    InjectError, Key, Lease, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
+    Remote, ResolveError, Slice, Time, Token,
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
@@ -65,13 +65,15 @@ pub trait Endpoint: Send {
     /// `now` must not go backwards; it may be coarse, a millisecond old at most.
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool;
 
-    /// The next message, if it has come, and nothing else is to be told or done before it.
+    /// The next message, if it has come, and nothing else is to be told or done before it: gives
+    /// whose it is, and puts it in the place of `message`.
     ///
     /// The fast path in, as `inject` is the fast path out: a message found here costs no event.
     /// Optional for both sides. `None` says nothing, as from transports that have no such path;
     /// whoever uses it calls `progress` whenever it gave nothing, and now and then if it never
     /// gives nothing, for all else waits for that. The time is that of the last `progress`.
-    fn poll_message(&mut self) -> Option<(Peer, Lease)> {
+    fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        let _ = message;
         None
     }
 

@@ -1,27 +1,37 @@
 //! Received messages: bytes on loan from a bounded pool.
 
 use std::{
-    fmt,
+    fmt, mem,
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use zerocopy::IntoBytes;
 
 /// The bytes of a received message.
 ///
-/// Short ones lie in the value itself, longer ones in a buffer of the endpoint's [`Pool`] that
-/// goes back when this is dropped, or in a vector of somebody's own. A pool lends a bounded number of buffers, and then the endpoint
-/// stops receiving: do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
+/// Short ones lie in the value itself, longer ones in a buffer of the endpoint's [`Pool`] that goes
+/// back when this is dropped, or in a vector of somebody's own. A pool lends a bounded number of
+/// buffers, and then the endpoint stops receiving: do not hoard leases, use
+/// [`to_vec`](slice::to_vec) for what is to stay.
 pub struct Lease(Repr);
 
 enum Repr {
-    Inline { len: u8, bytes: [u8; Lease::INLINE] },
-    Buffer { bytes: Vec<u8>, pool: Option<Arc<Shared>> },
+    /// Whole words: they are written and read one by one, which is fast only where both meet at the
+    /// same boundaries.
+    Inline {
+        len: u8,
+        words: [u64; Lease::INLINE / 8],
+    },
+    Buffer {
+        bytes: Vec<u8>,
+        pool: Option<Arc<Shared>>,
+    },
 }
 
 impl Lease {
-    /// Messages up to this length need no buffer: most calls with small arguments. Events are moved
-    /// about, and more room would cost those who do not need it.
-    pub const INLINE: usize = 62;
+    /// Messages up to this length need no buffer: most calls with small arguments. With its length
+    /// such a message is a cache line; more room would cost those who do not need it.
+    pub const INLINE: usize = 56;
 
     /// A short message.
     ///
@@ -33,22 +43,27 @@ impl Lease {
         Lease::inline_with(message.len(), |room| room.copy_from_slice(message))
     }
 
-    /// A short message at the beginning of some words, in the order of memory: for who moves a fixed
-    /// number of them, which is cheaper than to look how many there are.
+    /// Puts a short message in the place of this one, at the beginning of some words, in the order of
+    /// memory. For who moves all of them, which is cheaper than to look how many there are: `words`
+    /// gives them when nothing is left to be done but to store them.
     ///
     /// # Panics
-    /// If `len` is more than the words hold.
+    /// If `len` is more than [`Lease::INLINE`].
     #[inline]
-    #[must_use]
-    pub fn inline_words<const N: usize>(words: [u64; N], len: usize) -> Lease {
-        const { assert!(N * 8 <= Lease::INLINE) };
-        assert!(len <= N * 8);
-        let mut bytes = [0; Lease::INLINE];
-        let (chunks, _) = bytes.as_chunks_mut::<8>();
-        for (chunk, word) in chunks.iter_mut().zip(words) {
-            *chunk = word.to_ne_bytes();
+    pub fn put_words(&mut self, len: usize, words: impl FnOnce() -> [u64; Lease::INLINE / 8]) {
+        assert!(len <= Lease::INLINE);
+        if let Repr::Buffer { .. } = self.0 {
+            self.let_go();
         }
-        Lease(Repr::Inline { len: len as u8, bytes })
+        let before = mem::replace(&mut self.0, Repr::Inline { len: len as u8, words: words() });
+        // There is nothing in it that would have to be dropped, which the compiler does not see.
+        mem::forget(before);
+    }
+
+    /// Leaves an empty message.
+    #[cold]
+    fn let_go(&mut self) {
+        *self = Lease::default();
     }
 
     /// A short message that `fill` writes in place.
@@ -58,9 +73,9 @@ impl Lease {
     #[inline]
     #[must_use]
     pub fn inline_with(len: usize, fill: impl FnOnce(&mut [u8])) -> Lease {
-        let mut bytes = [0; Lease::INLINE];
-        fill(&mut bytes[..len]);
-        Lease(Repr::Inline { len: len as u8, bytes })
+        let mut words = [0; Lease::INLINE / 8];
+        fill(&mut words.as_mut_bytes()[..len]);
+        Lease(Repr::Inline { len: len as u8, words })
     }
 }
 
@@ -69,7 +84,7 @@ impl Deref for Lease {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
             Repr::Buffer { bytes, .. } => bytes,
         }
     }
@@ -79,7 +94,7 @@ impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
         if let Repr::Buffer { bytes, pool: Some(pool) } = &mut self.0 {
-            pool.take_back(std::mem::take(bytes));
+            pool.take_back(mem::take(bytes));
         }
     }
 }
@@ -96,7 +111,7 @@ impl From<Vec<u8>> for Lease {
 impl Default for Lease {
     #[inline]
     fn default() -> Lease {
-        Lease::from(Vec::new())
+        Lease(Repr::Inline { len: 0, words: [0; Lease::INLINE / 8] })
     }
 }
 

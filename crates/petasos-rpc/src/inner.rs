@@ -132,9 +132,10 @@ impl Inner {
     /// Takes the messages that need no event.
     #[inline]
     fn take_messages(self: &Rc<Self>) -> bool {
+        let mut message = Lease::default();
         for taken in 0..self.config.budget {
-            let next = self.endpoint.borrow_mut().poll_message();
-            let Some((peer, mut message)) = next else { return taken > 0 };
+            let from = self.endpoint.borrow_mut().poll_message(&mut message);
+            let Some(peer) = from else { return taken > 0 };
             self.take_frame(peer, &mut message);
         }
         true

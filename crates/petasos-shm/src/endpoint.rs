@@ -13,8 +13,8 @@ use crate::{
 };
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, LostReason, Notifier, OpErrorKind, Operation, Peer, PeerInfo,
-    Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Incarnation, InjectError, Key, Lease, LostReason, Notifier, OpErrorKind, Operation, Peer,
+    PeerInfo, Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{
     collections::VecDeque,
@@ -131,6 +131,12 @@ impl Endpoint for Shm {
         } else {
             self.receive_come(room, events)
         }
+    }
+
+    #[inline]
+    fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        // What there is to tell and to do comes first.
+        if self.has_chores() { None } else { self.receive_one(message) }
     }
 
     fn arm(&mut self, now: Time) -> Sleep {

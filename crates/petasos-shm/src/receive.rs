@@ -10,7 +10,7 @@ use crate::{
     socket,
 };
 use petasos_fabric::{
-    Access, Event, Lease,
+    Access, Event, Lease, Peer,
     two_sided::{self, Placement, header},
 };
 
@@ -86,33 +86,51 @@ impl Shm {
         worked
     }
 
+    /// Takes a short message from one of the peers in front.
+    #[inline]
+    pub(crate) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
+        let count = self.watched.len();
+        for _ in 0..count {
+            // Each in its turn, so that one who never pauses does not keep out the others.
+            self.turn = if self.turn + 1 < count { self.turn + 1 } else { 0 };
+            let from = self.receive_short(self.watched[self.turn], message);
+            if from.is_some() {
+                return from;
+            }
+        }
+        None
+    }
+
+    /// Takes the next message of a peer, if it is there, and short.
+    #[inline]
+    fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+        let Shm { channels, counters, .. } = self;
+        let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
+        let len = channel.pair.consumer.look(kind::MESSAGE).short()?;
+        message.put_words(len, || channel.pair.consumer.words());
+        channel.touched = self.now;
+        counters.received += 1;
+        if channel.pair.finish_short() {
+            counters.wake_ups += 1;
+            channel.ring();
+        }
+        Some(channel.handle)
+    }
+
     /// Takes from a peer from which something has come, as far as there is room in `events`. True if
     /// anything could be taken.
     #[inline(never)]
     pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
-        let Shm { channels, counters, .. } = self;
-        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
-            return false;
-        };
-        channel.touched = self.now;
         self.due = (self.passes + self.patience).min(BUSY_PASSES);
         let before = events.len();
         let end = before + room.min(PER_PEER);
+        let mut message = Lease::default();
         while events.len() < end {
-            let seen = channel.pair.consumer.look(kind::MESSAGE);
-            let Some(len) = seen.short() else {
-                let others = seen.is_there() && self.receive_and_answer(index, end, events);
+            let Some(peer) = self.receive_short(index, &mut message) else {
+                let others = self.has_come(index) && self.receive_and_answer(index, end, events);
                 return others || events.len() > before;
             };
-            push_with(events, || {
-                let message = Lease::inline_words(channel.pair.consumer.words(), len);
-                Event::Message { peer: channel.handle, message }
-            });
-            counters.received += 1;
-            if channel.pair.finish_short() {
-                counters.wake_ups += 1;
-                channel.ring();
-            }
+            events.push(Event::Message { peer, message: std::mem::take(&mut message) });
         }
         room > 0
     }
@@ -314,17 +332,4 @@ impl Shm {
         }
         worked
     }
-}
-
-/// Pushes what is made in its place: an event that is made before there is room for it would be
-/// moved there.
-#[inline]
-fn push_with(events: &mut Vec<Event>, make: impl FnOnce() -> Event) {
-    let len = events.len();
-    if len == events.capacity() {
-        events.reserve(1);
-    }
-    events.spare_capacity_mut()[0].write(make());
-    // SAFETY: the element behind the last was written just now, within the capacity.
-    unsafe { events.set_len(len + 1) }
 }

@@ -62,6 +62,8 @@ pub struct Shm {
     /// Peers that are watched, the lately active ones in front; and where the round is.
     pub(crate) watched: Vec<u32>,
     pub(crate) round: usize,
+    /// Who of those in front was last looked at for a single message.
+    pub(crate) turn: usize,
     /// Peers whose packets the engine gave us to send.
     pub(crate) serving: VecDeque<u32>,
     /// The first of those who may have to be rung.
@@ -199,6 +201,7 @@ impl Shm {
             arrivals: Arrivals::default(),
             watched: Vec::new(),
             round: 0,
+            turn: 0,
             serving: VecDeque::new(),
             unrung: NOBODY,
             working: VecDeque::new(),

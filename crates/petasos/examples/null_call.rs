@@ -5,18 +5,12 @@
 //! cargo run --release -p petasos --example null_call [URL]        # shm://* unless told otherwise
 //! ```
 //!
-//! With a third argument both engines run on one thread, for counting instructions:
-//!
-//! ```text
-//! valgrind --tool=callgrind --toggle-collect='*one_thread*' \
-//!     target/release/examples/null_call 'shm://*' 20000
-//! ```
+//! `scripts/instructions` counts what both sides execute.
 
-use petasos::{CallOptions, Engine, EngineConfig, Idle, OpenOptions, service};
+use petasos::{Engine, EngineConfig, Idle, OpenOptions, service};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    task::{Context, Poll, Waker},
     time::Instant,
 };
 
@@ -55,31 +49,8 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-#[inline(never)]
-fn one_thread(url: &str, count: u64) {
-    let (client, server) = (engine(url), engine(url));
-    Same.serve(&server, 0).expect("nothing served yet");
-    let null = NullClient::new(&client, server.address()).with(CallOptions::default());
-    let mut context = Context::from_waker(Waker::noop());
-    for n in 0..count {
-        let mut call = std::pin::pin!(null.null(n));
-        loop {
-            server.turn();
-            client.turn();
-            if let Poll::Ready(result) = call.as_mut().poll(&mut context) {
-                assert_eq!(result.expect("an answer"), n);
-                break;
-            }
-        }
-    }
-}
-
 fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let url = arguments.next().unwrap_or("shm://*".to_owned());
-    if let Some(count) = arguments.next() {
-        return one_thread(&url, count.parse().expect("a number of calls"));
-    }
+    let url = std::env::args().nth(1).unwrap_or("shm://*".to_owned());
     let (stop, bounce) = (AtomicBool::new(false), AtomicBool::new(false));
     let line = AtomicU64::new(0);
     std::thread::scope(|threads| {
