@@ -16,6 +16,7 @@ use zerocopy::IntoBytes;
 pub struct Lease(Repr);
 
 enum Repr {
+    Empty,
     /// Whole words: they are written and read one by one, which is fast only where both meet at the
     /// same boundaries.
     Inline {
@@ -84,6 +85,7 @@ impl Deref for Lease {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
+            Repr::Empty => &[],
             Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
             Repr::Buffer { bytes, .. } => bytes,
         }
@@ -111,7 +113,7 @@ impl From<Vec<u8>> for Lease {
 impl Default for Lease {
     #[inline]
     fn default() -> Lease {
-        Lease(Repr::Inline { len: 0, words: [0; Lease::INLINE / 8] })
+        Lease(Repr::Empty)
     }
 }
 

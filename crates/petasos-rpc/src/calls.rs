@@ -1,9 +1,9 @@
 //! The calls of ours that are not over: their slots, and what becomes of each.
 
 use crate::{body::Body, peers::SELF, wake::MainWaker};
-use petasos_fabric::{LostReason, Peer, RegionId};
+use petasos_fabric::{Lease, LostReason, Peer, RegionId};
 use petasos_wire::rpc::{CallId, Status};
-use std::{sync::Arc, task::Waker, time::Instant};
+use std::{mem, sync::Arc, task::Waker, time::Instant};
 
 /// How a call ended, before it is told as its caller wants to hear it.
 #[derive(Debug)]
@@ -112,8 +112,8 @@ impl Calls {
     #[inline]
     fn free(&mut self, at: u32) {
         let slot = &mut self.slots[at as usize];
-        (slot.live, slot.waiter) = (false, Waiter::Nobody);
-        (slot.outcome, slot.rare) = (None, None);
+        debug_assert!(slot.outcome.is_none(), "it was taken, or never came");
+        (slot.live, slot.waiter, slot.rare) = (false, Waiter::Nobody, None);
         self.free.push(at);
     }
 
@@ -272,12 +272,18 @@ impl Slot {
         rare.lent.take()
     }
 
-    /// The peer has answered. Gives whom to wake once nothing is borrowed.
+    /// The peer has answered an awaited call. Gives whom to wake once nothing is borrowed.
     #[must_use]
     #[inline]
-    pub(crate) fn answered(&mut self, outcome: Outcome, main: &MainWaker) -> Option<Waker> {
+    pub(crate) fn answered(
+        &mut self,
+        status: Status,
+        (message, start): (&mut Lease, usize),
+        main: &MainWaker,
+    ) -> Option<Waker> {
         self.owed = false;
-        self.finish(outcome, main)
+        self.outcome = Some(Outcome::Answer(status, Body::new(mem::take(message), start)));
+        self.wake(main)
     }
 
     /// The outcome is known. Gives whom to wake once nothing is borrowed.
@@ -288,7 +294,13 @@ impl Slot {
             return None;
         }
         self.outcome = Some(outcome);
-        match std::mem::replace(&mut self.waiter, Waiter::Nobody) {
+        self.wake(main)
+    }
+
+    /// Wakes who waits, or gives whom to wake.
+    #[inline]
+    fn wake(&mut self, main: &MainWaker) -> Option<Waker> {
+        match mem::replace(&mut self.waiter, Waiter::Nobody) {
             Waiter::Nobody => None,
             Waiter::Main => {
                 main.wake_at_home();

@@ -286,7 +286,8 @@ impl Inner {
             calls: self.calls.borrow().len(),
             credit: peers.iter().map(|r| r.outstanding as usize).sum(),
             waiting: peers.iter().map(|r| r.waiting.len()).sum(),
-            serving: peers.iter().map(|r| r.serving as usize).sum(),
+            serving: peers.iter().map(|r| r.serving as usize).sum::<usize>()
+                + usize::from(self.beginning.get()),
             lent_results: peers.iter().map(|r| r.lent.len()).sum(),
             parked: peers.iter().map(|r| r.parked.len()).sum(),
             operations: self.operations.borrow().len(),

@@ -3,7 +3,7 @@
 use crate::{
     Arrival, Begun, Context, Failure, Handler, HandlerFuture, Reply,
     body::Body,
-    handler::Begin,
+    handler::{Begin, at_once},
     inner::Inner,
     served::{Provider, Refusal, Running, Ticket},
     timers::Due,
@@ -68,7 +68,10 @@ impl Inner {
         }
         let (method, context) = (&provider.method, None);
         let arrival = Arrival { inner: self, peer, request, method, message, start, context };
-        match call_caught(&provider.handler, arrival).0 {
+        self.beginning.set(true);
+        let Begun(begin) = call_caught(&provider.handler, arrival);
+        self.beginning.set(false);
+        match begin {
             Begin::Framed(frame) => self.answer_framed(answer, frame),
             Begin::Replied(reply) => self.answer(answer, reply),
             Begin::Waiting(work, context) => self.run(answer, request.left_us, work, context),
@@ -103,7 +106,10 @@ impl Inner {
             }
         };
         let mut work: HandlerFuture = Box::pin(work.instrument(span));
-        match poll_caught(&mut work, &mut crate::handler::at_once()) {
+        self.beginning.set(true);
+        let polled = poll_caught(&mut work, &mut at_once());
+        self.beginning.set(false);
+        match polled {
             Poll::Ready(reply) => self.answer(answer, reply),
             Poll::Pending => self.run(answer, request.left_us, work, Some(context)),
         }

@@ -61,6 +61,8 @@ pub(crate) struct Inner {
     /// The buffer in which the next frame is put together: one is enough, as a rule.
     spare: Cell<Vec<u8>>,
     turning: Cell<bool>,
+    /// A handler begins right now: it is at work, though its call is not noted yet.
+    pub(crate) beginning: Cell<bool>,
 }
 
 /// Of so many passes, one moves the transport on even if there were messages.
@@ -100,6 +102,7 @@ impl Inner {
             loopback: RefCell::default(),
             spare: Cell::default(),
             turning: Cell::new(false),
+            beginning: Cell::new(false),
             endpoint: RefCell::new(endpoint),
             config,
             address,

@@ -167,8 +167,7 @@ impl Inner {
             let body = Body::new(std::mem::take(message), start);
             return self.take_any_response(peer, response, body);
         };
-        let outcome = Outcome::Answer(status, Body::new(std::mem::take(message), start));
-        let waker = slot.answered(outcome, &self.main);
+        let waker = slot.answered(status, (message, start), &self.main);
         drop(calls);
         if let Some(waker) = waker {
             waker.wake();
@@ -213,7 +212,7 @@ impl Inner {
 
     /// The peer has done with a call of ours: the next one may go. It may have said how many it
     /// takes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn return_credit(&self, peer: Peer, window: Option<u16>) {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else { return };

@@ -87,7 +87,7 @@ impl Shm {
     }
 
     /// Takes a short message from one of the peers in front.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
         let count = self.watched.len();
         for _ in 0..count {
@@ -102,8 +102,7 @@ impl Shm {
     }
 
     /// Takes the next message of a peer, if it is there, and short.
-    #[inline]
-    fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+    pub(crate) fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         let Shm { channels, counters, .. } = self;
         let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
         let len = channel.pair.consumer.look(kind::MESSAGE).short()?;
