@@ -62,7 +62,9 @@ fn main() {
             Same.serve(&server, 0).expect("nothing served yet");
             sender.send(server.address().clone()).expect("somebody listens");
             while !stop.load(Ordering::Relaxed) {
-                server.turn();
+                if !server.turn() {
+                    std::hint::spin_loop();
+                }
                 while bounce.load(Ordering::Relaxed) {
                     let seen = line.load(Ordering::Acquire);
                     if seen % 2 == 1 {
