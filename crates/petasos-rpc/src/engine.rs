@@ -3,7 +3,7 @@
 use crate::{
     Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Idle, Method,
     RemoteBulk, RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
-    served::Provider,
+    registry::Provider,
 };
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Key, Region, Sleep, Slice, Time,
@@ -88,13 +88,14 @@ impl Engine {
     /// has the same id.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
         let provider = Rc::new(Provider { id: provider, method, handler });
-        self.inner.served.borrow_mut().add(provider)
+        self.inner.served.borrow_mut().registry().add(provider)
     }
 
     /// Makes sure that these methods can be registered.
     pub fn check_free(&self, methods: &[Method], provider: u16) -> Result<(), ServeError> {
-        let served = self.inner.served.borrow();
-        match methods.iter().find(|method| !served.is_free(method, provider)) {
+        let mut served = self.inner.served.borrow_mut();
+        let registry = served.registry();
+        match methods.iter().find(|method| !registry.is_free(method, provider)) {
             Some(method) => Err(ServeError { method: method.name, provider }),
             None => Ok(()),
         }
@@ -102,7 +103,7 @@ impl Engine {
 
     /// Serves a method no longer; calls in progress finish.
     pub fn unregister(&self, method: Method, provider: u16) {
-        self.inner.served.borrow_mut().remove(method, provider);
+        self.inner.served.borrow_mut().registry().remove(method, provider);
     }
 
     /// Runs a future beside others, as long as the engine is driven.

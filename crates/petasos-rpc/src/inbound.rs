@@ -5,7 +5,8 @@ use crate::{
     body::Body,
     handler::{Begin, at_once},
     inner::Inner,
-    served::{Provider, Refusal, Running, Ticket},
+    registry::Provider,
+    served::{Refusal, Running, Ticket},
     timers::Due,
 };
 use futures_util::future::{AbortHandle, Abortable};

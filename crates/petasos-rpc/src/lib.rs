@@ -38,6 +38,7 @@ mod options;
 mod outbound;
 mod overflow;
 mod peers;
+mod registry;
 mod served;
 mod stats;
 mod target;

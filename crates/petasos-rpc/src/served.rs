@@ -1,36 +1,23 @@
-//! The methods that are served, and the calls in progress.
+//! What an engine does for others: who serves what, and the calls in progress.
 
-use crate::{Context, Handler, Method, inbound::Answer};
+use crate::{
+    Context, Handler,
+    inbound::Answer,
+    registry::{Provider, Registry},
+};
 use futures_util::future::AbortHandle;
 use petasos_fabric::Peer;
 use petasos_wire::rpc::{CallId, Request, Status};
 use slab::Slab;
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
-    rc::Rc,
-};
+use std::{collections::HashMap, rc::Rc};
 
-/// The methods that are served, and the calls in progress.
+/// What is done for others.
 #[derive(Default)]
 pub(crate) struct Served {
-    methods: HashMap<u64, Entry, BuildHasherDefault<NoHash>>,
+    registry: Registry,
     running: Slab<Running>,
     by_call: HashMap<(Peer, u32), usize>,
     serial: u64,
-}
-
-/// All that serve a method: under each provider id, one.
-struct Entry {
-    method: Method,
-    providers: Vec<Rc<Provider<dyn Handler>>>,
-}
-
-/// Who serves a method.
-pub(crate) struct Provider<H: ?Sized> {
-    pub(crate) id: u16,
-    pub(crate) method: Method,
-    pub(crate) handler: H,
 }
 
 /// A call in progress whose handler waits for something.
@@ -58,26 +45,6 @@ pub(crate) struct Ticket {
     pub(crate) serial: u64,
 }
 
-/// Method ids are hashes already.
-#[derive(Default)]
-struct NoHash(u64);
-
-impl Hasher for NoHash {
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
-    }
-}
-
 /// An answer that is not a result.
 pub(crate) struct Refusal {
     pub(crate) status: Status,
@@ -100,53 +67,26 @@ impl Served {
         self.running.get(slot as usize).is_some_and(|running| running.serial == serial)
     }
 
-    /// Adds a handler; false if the method has one under this provider, or if another method has
-    /// the same id.
-    pub(crate) fn add(&mut self, provider: Rc<Provider<dyn Handler>>) -> bool {
-        let (method, id) = (provider.method, provider.id);
-        let free = self.is_free(&method, id);
-        if free {
-            let entry = self.methods.entry(method.id);
-            let entry = entry.or_insert_with(|| Entry { method, providers: Vec::new() });
-            entry.providers.push(provider);
-        }
-        free
-    }
-
-    pub(crate) fn is_free(&self, method: &Method, provider: u16) -> bool {
-        self.methods.get(&method.id).is_none_or(|entry| {
-            entry.method == *method && entry.providers.iter().all(|known| known.id != provider)
-        })
-    }
-
-    pub(crate) fn remove(&mut self, method: Method, provider: u16) {
-        if let Some(entry) = self.methods.get_mut(&method.id) {
-            entry.providers.retain(|known| known.id != provider);
-            if entry.providers.is_empty() {
-                self.methods.remove(&method.id);
-            }
-        }
+    pub(crate) fn registry(&mut self) -> &mut Registry {
+        &mut self.registry
     }
 
     /// Who serves a request.
     #[inline]
     pub(crate) fn find(&self, request: &Request) -> Option<Rc<Provider<dyn Handler>>> {
-        let entry = self.methods.get(&request.method)?;
-        let provider = entry.providers.iter().find(|known| known.id == request.provider)?;
-        (entry.method.signature == request.signature).then(|| Rc::clone(provider))
+        self.registry.find(request)
     }
 
     /// Why nobody serves a request.
     #[cold]
     pub(crate) fn refusal(&self, request: &Request) -> Refusal {
-        let Some(entry) = self.methods.get(&request.method) else {
-            return Refusal::plain(Status::NoMethod);
-        };
-        let ours = entry.method.signature;
-        if ours != request.signature {
-            return Refusal { status: Status::Signature, body: ours.to_le_bytes().to_vec() };
+        match self.registry.signature(request.method) {
+            None => Refusal::plain(Status::NoMethod),
+            Some(ours) if ours != request.signature => {
+                Refusal { status: Status::Signature, body: ours.to_le_bytes().to_vec() }
+            }
+            Some(_) => Refusal::plain(Status::NoProvider),
         }
-        Refusal::plain(Status::NoProvider)
     }
 
     /// Notes a call in progress.
