@@ -180,31 +180,35 @@ pub(crate) fn serve(
 ) -> io::Result<bool> {
     let runtime = runtime()?;
     if transport == Transport::Tcp {
-        let stream = accept_tcp(&mut parent)?;
+        let Some(stream) = accept_tcp(&mut parent)? else { return Ok(false) };
         runtime.block_on(async { answer(stack, tcp(stream)?, parent).await })
     } else {
-        let stream = accept_unix(directory, &mut parent)?;
+        let Some(stream) = accept_unix(directory, &mut parent)? else { return Ok(false) };
         runtime.block_on(async { answer(stack, unix(stream)?, parent).await })
     }
 }
 
-/// Listens for the parent and takes its connection.
+/// Listens for the parent and takes its connection; nothing if it died meanwhile.
 ///
 /// The parent says over the private socket which address it comes from: others who find the port
 /// are sent away.
-fn accept_tcp(parent: &mut Parent) -> io::Result<TcpStream> {
+fn accept_tcp(parent: &mut Parent) -> io::Result<Option<TcpStream>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     parent.ready(listener.local_addr()?.to_string())?;
-    let expected: SocketAddr = parent.hear()?.parse().map_err(io::Error::other)?;
+    let said = parent.hear()?;
+    if said.is_empty() {
+        return Ok(None);
+    }
+    let expected: SocketAddr = said.parse().map_err(io::Error::other)?;
     loop {
         let (stream, from) = listener.accept()?;
         if from == expected {
-            return Ok(stream);
+            return Ok(Some(stream));
         }
     }
 }
 
-fn accept_unix(directory: &Path, parent: &mut Parent) -> io::Result<UnixStream> {
+fn accept_unix(directory: &Path, parent: &mut Parent) -> io::Result<Option<UnixStream>> {
     let path = directory.join(format!("peer-{}", std::process::id()));
     let text = path.to_str().ok_or_else(|| io::Error::other("the directory's name is no text"))?;
     let listener = UnixListener::bind(&path)?;
@@ -212,10 +216,7 @@ fn accept_unix(directory: &Path, parent: &mut Parent) -> io::Result<UnixStream> 
     let connected = parent.hear();
     // Nobody else is to find it.
     std::fs::remove_file(&path)?;
-    if connected?.is_empty() {
-        return Err(io::ErrorKind::ConnectionAborted.into());
-    }
-    Ok(listener.accept()?.0)
+    if connected?.is_empty() { Ok(None) } else { Ok(Some(listener.accept()?.0)) }
 }
 
 /// Answers calls until the parent has said its last word.
