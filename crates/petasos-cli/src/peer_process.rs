@@ -4,13 +4,13 @@
 //! more.
 
 use crate::{
-    exit::{Failure, Outcome},
+    exit::{Code, Failure, Outcome},
     interrupt,
     limits::Cores,
     scratch,
 };
 use petasos_peers::Place;
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, io, path::Path};
 
 /// The hidden subcommand for which `main` calls [`run`].
 pub(crate) const SUBCOMMAND: &str = "peer-process";
@@ -35,5 +35,11 @@ pub(crate) fn run(scratch: Option<OsString>) -> Outcome {
     {
         scratch::inherit(Path::new(&path));
     }
-    outcome.map(drop).map_err(Failure::system("answering as another stack"))
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(Failure::new(Code::Usage, error).advise("petasos bench peers"))
+        }
+        Err(error) => Err(Failure::system("answering as another stack")(error)),
+    }
 }

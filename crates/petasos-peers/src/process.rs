@@ -222,14 +222,16 @@ impl Parent {
 ///
 /// # Errors
 ///
-/// When standard input is not the socket that a session hands over, and when what it asks for
+/// [`io::ErrorKind::InvalidInput`] when standard input is not the socket that a session hands over;
+/// others when what it asks for
 /// cannot be done; the latter has also been told to the session.
 pub fn serve() -> io::Result<bool> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let mut parent = Parent(BufReader::new(UnixStream::from(input)));
     // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
     parent.0.get_ref().local_addr().map_err(|_| {
-        io::Error::other("this subcommand is for petasos itself, which talks to it over a socket")
+        let text = "this subcommand is for petasos itself, which talks to it over a socket";
+        io::Error::new(io::ErrorKind::InvalidInput, text)
     })?;
     let line = hear(&mut parent.0)?;
     if line.is_empty() {

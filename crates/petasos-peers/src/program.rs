@@ -101,20 +101,29 @@ impl Sides {
         read: impl Fn(&str) -> Option<T>,
         seconds: impl Fn(&T) -> f64,
     ) -> Result<T, Error> {
-        // So few that they count for nothing, as they are with caches cold.
-        const PROBE: u64 = 50;
+        // So few that they take no time, and are not to be believed: all is cold.
+        const PROBE: f64 = 50.0;
+        // How often to find out how long an iteration takes in a longer run.
+        const LONGER: usize = 4;
         let run = |iterations| {
             let output = self.run(time, |port| arguments(port, iterations))?;
             read(&output).ok_or_else(|| Error::Output { program: self.name, output: tail(&output) })
         };
-        let usual = match self.usual.get(&(what, bytes)) {
+        let mut usual = match self.usual.get(&(what, bytes)) {
             Some(usual) => *usual,
-            None => seconds(&run(PROBE)?),
+            None => seconds(&run(PROBE as u64)?),
         };
-        let iterations = (time.as_secs_f64() / usual.max(1e-9)).clamp(PROBE as f64, 1e8);
-        let result = run(iterations as u64)?;
-        self.usual.insert((what, bytes), seconds(&result));
-        Ok(result)
+        let mut runs = 0;
+        loop {
+            runs += 1;
+            let iterations = (time.as_secs_f64() / usual.max(1e-9)).clamp(PROBE, 1e8);
+            let result = run(iterations as u64)?;
+            usual = seconds(&result);
+            if runs == LONGER || iterations * usual > time.as_secs_f64() / 2.0 {
+                self.usual.insert((what, bytes), usual);
+                return Ok(result);
+            }
+        }
     }
 
     /// Runs both sides once: the client's output.

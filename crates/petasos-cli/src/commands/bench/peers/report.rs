@@ -81,6 +81,18 @@ struct Against {
     ours: Found,
 }
 
+type Ratio = fn(&Against) -> f64;
+
+impl Against {
+    fn of_machine(&self) -> f64 {
+        self.found.value / self.machine.value
+    }
+
+    fn of_petasos(&self) -> f64 {
+        self.found.value / self.ours.value
+    }
+}
+
 impl Tally {
     pub(super) fn new(cell: Cell) -> Tally {
         Tally { cell, machine: Vec::new(), ours: Vec::new(), peers: Vec::new() }
@@ -121,12 +133,12 @@ impl Tally {
         if matches!(cell, Cell::Rate { .. }) {
             name += ", one at a time";
         }
-        let standing = |who: String, over: String, rounds: Vec<Against>| {
-            Standing::new(cell, (scheme, waiting), who, over, rounds)
+        let standing = |who: String, over: String, rounds: Vec<Against>, ratio: Ratio| {
+            Standing::new(cell, (scheme, waiting), who, over, rounds, ratio)
         };
         let mut all = vec![
-            standing(format!("machine: {name}"), scheme.to_owned(), limit),
-            standing("petasos".to_owned(), scheme.to_owned(), own),
+            standing(format!("machine: {name}"), scheme.to_owned(), limit, Against::of_petasos),
+            standing("petasos".to_owned(), scheme.to_owned(), own, Against::of_machine),
         ];
         for (peer, rounds) in peers {
             let mut who = peer.name.to_owned();
@@ -135,7 +147,7 @@ impl Tally {
             {
                 who += &format!(" ({} B)", peer.smallest);
             }
-            all.push(standing(who, peer.transport.to_string(), rounds));
+            all.push(standing(who, peer.transport.to_string(), rounds, Against::of_petasos));
         }
         all
     }
@@ -156,9 +168,9 @@ struct Standing {
     unit: &'static str,
     /// 99th percentile of single calls, where there is one.
     p99: Option<f64>,
-    /// As a multiple of the machine's limit: the median over the rounds.
+    /// As a multiple of the machine's limit in the same round.
     of_machine: f64,
-    /// As a multiple of ours: the median over the rounds.
+    /// As a multiple of ours in the same round.
     of_petasos: f64,
     /// The values of all rounds.
     rounds: Vec<f64>,
@@ -173,13 +185,10 @@ impl Standing {
         who: String,
         over: String,
         rounds: Vec<Against>,
+        ratio: Ratio,
     ) -> Standing {
         let values = rounds.iter().map(|round| round.found.value).collect();
-        let of_petasos = |round: &Against| round.found.value / round.ours.value;
-        let of_machine = |round: &Against| round.found.value / round.machine.value;
-        // The machine's own line is the one that went with ours.
-        let shown = typical(rounds.clone(), of_petasos);
-        let against_machine = typical(rounds, of_machine);
+        let shown = typical(rounds, ratio);
         let Found { value, p99, .. } = shown.found;
         Standing {
             transport,
@@ -190,8 +199,8 @@ impl Standing {
             value,
             unit: cell.unit(),
             p99,
-            of_machine: of_machine(&against_machine),
-            of_petasos: of_petasos(&shown),
+            of_machine: shown.of_machine(),
+            of_petasos: shown.of_petasos(),
             rounds: values,
             shown: [cell.show(value), p99.map_or("–".to_owned(), |p99| cell.show(p99))],
         }
@@ -275,7 +284,10 @@ impl Report {
         let mut text = format!("{table}\n");
         text += "× machine, × petasos: as a multiple of the machine's limit and of ours, measured \
                  right before; of times, small is good, of rates and GB/s, large is good.\n";
-        text += &format!("Of {rounds} rounds, that with the median ratio to ours is shown.\n");
+        text += &format!(
+            "Of {rounds} rounds, that with the median ratio of us to the machine, and of a peer to \
+             us, is shown.\n"
+        );
         text += "petasos: typed calls, asynchronous, with a deadline; large arguments are pulled by \
                  the server.\n";
         for Entrant { name, version, how, .. } in &self.peers {
@@ -285,5 +297,45 @@ impl Report {
             text += &format!("skipped: {name}: {why}\n");
         }
         text.trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_of_one_round() {
+        let mut tally = Tally::new(Cell::Echo { bytes: 0 });
+        let peers = petasos_peers::peers();
+        let peer = peers.iter().find(|peer| peer.smallest > 0).expect("ucx_perftest");
+        for (machine, ours, theirs) in
+            [(50.0, 100.0, 900.0), (400.0, 600.0, 1200.0), (50.0, 200.0, 600.0)]
+        {
+            tally.machine_and_us(Found::value(machine).named("cache_line"), Found::value(ours));
+            tally.peer(peer, Found::value(theirs));
+        }
+        let lines = tally.standings("shm", "spinning");
+        let of = |line: &Standing| (line.value, line.of_machine, line.of_petasos);
+        // Ratios to the machine were 2, 1.5 and 4, and those of the peer to ours 9, 2 and 3.
+        assert_eq!(of(&lines[0]), (50.0, 1.0, 0.5));
+        assert_eq!(of(&lines[1]), (100.0, 2.0, 1.0));
+        assert_eq!(of(&lines[2]), (600.0, 12.0, 3.0));
+        assert_eq!(lines[0].who, "machine: cache line");
+        assert_eq!(lines[2].who, "ucx_perftest (8 B)");
+        assert_eq!(lines[2].rounds, [900.0, 1200.0, 600.0]);
+    }
+
+    #[test]
+    fn a_reason_is_said_once() {
+        let mut report = Report::default();
+        for _ in 0..3 {
+            report.skip(
+                "fi_pingpong",
+                &"fi_pingpong is not installed: apt-get install libfabric-bin",
+            );
+        }
+        let text = report.text(3);
+        assert_eq!(text.matches("skipped: fi_pingpong: fi_pingpong is not installed").count(), 1);
     }
 }
