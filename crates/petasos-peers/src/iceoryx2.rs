@@ -37,7 +37,7 @@ use std::{
 pub(crate) const NAME: &str = "iceoryx2";
 pub(crate) const VERSION: &str = "0.10.0";
 pub(crate) const HOW: &str = "request-response of slices, which both sides poll; one copy into a loan \
-                              on each side";
+                              on each side, read where it lies";
 
 const SERVICE: &str = "echo";
 

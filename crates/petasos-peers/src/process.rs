@@ -198,13 +198,14 @@ impl Parent {
     }
 
     /// The parent's next line.
+    #[cfg(feature = "async")]
     pub(crate) fn hear(&mut self) -> io::Result<String> {
         hear(&mut self.0)
     }
 
     /// Waits for the end; true if the parent has said that all is done.
     pub(crate) fn until_end(mut self) -> bool {
-        self.hear().is_ok_and(|said| said == GOOD_BYE)
+        hear(&mut self.0).is_ok_and(|said| said == GOOD_BYE)
     }
 }
 

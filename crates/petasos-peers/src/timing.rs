@@ -184,3 +184,61 @@ fn median(values: &mut [f64]) -> f64 {
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_calls_then_batches() {
+        let begin = Instant::now();
+        let mut watch = Watch::new(Duration::from_millis(40));
+        let mut largest = 0;
+        while let Some(calls) = watch.next() {
+            largest = largest.max(calls);
+            watch.record(Duration::from_micros(10) * calls as u32);
+        }
+        // Batches of a millisecond.
+        assert!((90..=110).contains(&largest), "{largest}");
+        let times = watch.times();
+        assert_eq!(times.median, 10_000.0);
+        let p99 = times.p99.unwrap();
+        assert!((9_000.0..=10_010.0).contains(&p99) && times.samples > 100, "{times:?}");
+        assert!(begin.elapsed() >= Duration::from_millis(40));
+    }
+
+    #[test]
+    fn slow_calls_keep_to_the_time() {
+        let begin = Instant::now();
+        let mut watch = Watch::new(Duration::from_millis(20));
+        while let Some(calls) = watch.next() {
+            std::thread::sleep(Duration::from_millis(5) * calls as u32);
+            watch.record(Duration::from_millis(5) * calls as u32);
+        }
+        assert_eq!(watch.times().median, 5e6);
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_rate_is_counted_after_a_first_window() {
+        let mut meter = Meter::new(Duration::from_millis(20));
+        let pause = Duration::from_micros(100);
+        while meter.call() {
+            std::thread::sleep(pause);
+        }
+        let rate = meter.rate();
+        assert!(rate > 10.0 && rate <= 10_000.0, "{rate}");
+    }
+
+    #[test]
+    fn the_first_transfers_are_not_counted() {
+        let mut transfers = Transfers::new(1_000_000, Duration::ZERO);
+        for _ in 0..2 {
+            assert!(transfers.record(Duration::from_secs(1)));
+        }
+        assert!(transfers.record(Duration::from_millis(1)));
+        assert!(transfers.record(Duration::from_millis(1)));
+        assert!(!transfers.record(Duration::from_millis(1)));
+        assert_eq!(transfers.bandwidth(), 1.0);
+    }
+}

@@ -92,7 +92,7 @@ fn echoes() {
     each(
         |_| true,
         |peer, session| {
-            for bytes in [0, 8, 64, 1024, 65_536] {
+            for bytes in [0, 64, 65_536] {
                 let begin = Instant::now();
                 let found = session.echo(bytes.max(peer.smallest), BRIEF);
                 let times = found.unwrap_or_else(|e| panic!("{peer:?}, {bytes} bytes: {e}"));
@@ -128,13 +128,17 @@ fn large_arguments() {
     each(
         |_| true,
         |peer, session| {
-            for bytes in [1 << 20, 16 << 20] {
+            // The programs take long to begin.
+            let sizes = if peer.name.contains('_') { &[1 << 20][..] } else { &[1 << 20, 16 << 20] };
+            for &bytes in sizes {
                 let found = session.stream(bytes, BRIEF);
                 let rate = found.unwrap_or_else(|e| panic!("{peer:?}, {bytes} bytes: {e}"));
                 assert!(rate > 0.001 && rate < 1000.0, "{peer:?}: {rate}");
             }
-            // And back to a small one.
-            session.echo(64, BRIEF).unwrap();
+            if sizes.len() > 1 {
+                // And back to a small one.
+                session.echo(64, BRIEF).unwrap();
+            }
         },
     );
 }
@@ -184,4 +188,16 @@ fn what_there_is() {
     assert_eq!(programs, 6);
     let sleeping = peers().into_iter().filter(|peer| peer.waiting == Waiting::Sleeping).count();
     assert!(sleeping >= 2);
+}
+
+#[test]
+fn versions_are_those_that_are_built() {
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    let lock = fs::read_to_string(lock).unwrap();
+    for peer in peers().into_iter().filter(|peer| !peer.name.contains('_')) {
+        let package = if peer.name.starts_with("Cap") { "capnp-rpc" } else { peer.name };
+        let version = peer.version().unwrap();
+        let entry = format!("name = \"{package}\"\nversion = \"{version}\"\n");
+        assert!(lock.contains(&entry), "{package} is not {version}");
+    }
 }
