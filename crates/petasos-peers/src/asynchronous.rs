@@ -34,6 +34,7 @@ use tokio::{
 };
 
 /// The longest payload that is taken, in bytes.
+#[cfg(any(feature = "tarpc", feature = "tonic"))]
 pub(crate) const LONGEST: usize = 1 << 30;
 
 /// Which of the stacks a server is to speak.

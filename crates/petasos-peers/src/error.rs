@@ -77,7 +77,7 @@ impl Error {
     }
 
     /// For `map_err`: the peer's own code failed.
-    #[cfg(any(feature = "async", feature = "iceoryx2"))]
+    #[cfg(any(feature = "_async", feature = "iceoryx2"))]
     pub(crate) fn peer<E: fmt::Display>(
         peer: &'static str,
         doing: &'static str,

@@ -23,7 +23,7 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "async")]
+#[cfg(feature = "_async")]
 mod asynchronous;
 #[cfg(feature = "capnp")]
 mod capnp;
@@ -31,14 +31,14 @@ mod error;
 mod fi_pingpong;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx2;
-#[cfg(any(feature = "async", feature = "iceoryx2"))]
+#[cfg(any(feature = "_async", feature = "iceoryx2"))]
 mod payload;
 mod peer;
 mod process;
 mod program;
 #[cfg(feature = "tarpc")]
 mod tarpc;
-#[cfg(any(feature = "async", feature = "iceoryx2"))]
+#[cfg(any(feature = "_async", feature = "iceoryx2"))]
 mod timing;
 #[cfg(feature = "tonic")]
 mod tonic;

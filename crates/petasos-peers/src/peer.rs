@@ -178,7 +178,7 @@ pub fn peers() -> Vec<Peer> {
             });
         }
     }
-    #[cfg(feature = "async")]
+    #[cfg(feature = "_async")]
     for transport in [Unix, Tcp] {
         #[cfg(feature = "tarpc")]
         peers.push(Peer {

@@ -6,7 +6,7 @@
 //! dropped. A program is run in place of this executable, on its core, and ends with its parent;
 //! that the socket closes without a word says that it began.
 
-#[cfg(feature = "async")]
+#[cfg(feature = "_async")]
 use crate::Transport;
 use crate::{Error, Place};
 use rustix::{
@@ -48,7 +48,7 @@ pub(crate) struct Order {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Answer calls by one of the asynchronous stacks, on the first connection.
-    #[cfg(feature = "async")]
+    #[cfg(feature = "_async")]
     Serve { stack: crate::asynchronous::Stack, transport: Transport, directory: PathBuf },
     /// Answer requests in shared memory.
     #[cfg(feature = "iceoryx2")]
@@ -77,7 +77,7 @@ impl Process {
     /// Starts a server and waits until it says where it is.
     ///
     /// To be called on a thread that outlives the server.
-    #[cfg(any(feature = "async", feature = "iceoryx2"))]
+    #[cfg(any(feature = "_async", feature = "iceoryx2"))]
     pub(crate) fn serve(
         peer: &'static str,
         place: &Place,
@@ -190,7 +190,7 @@ fn hear(lines: &mut BufReader<UnixStream>) -> io::Result<String> {
 #[derive(Debug)]
 pub(crate) struct Parent(BufReader<UnixStream>);
 
-#[cfg(any(feature = "async", feature = "iceoryx2"))]
+#[cfg(any(feature = "_async", feature = "iceoryx2"))]
 impl Parent {
     /// Says where the server is to be found.
     pub(crate) fn ready(&mut self, found_at: impl Into<String>) -> io::Result<()> {
@@ -198,7 +198,7 @@ impl Parent {
     }
 
     /// The parent's next line.
-    #[cfg(feature = "async")]
+    #[cfg(feature = "_async")]
     pub(crate) fn hear(&mut self) -> io::Result<String> {
         hear(&mut self.0)
     }
@@ -253,7 +253,7 @@ pub fn serve() -> io::Result<bool> {
 
 fn obey(task: Task, parent: Parent) -> io::Result<bool> {
     match task {
-        #[cfg(feature = "async")]
+        #[cfg(feature = "_async")]
         Task::Serve { stack, transport, directory } => {
             crate::asynchronous::serve(stack, transport, &directory, parent)
         }

@@ -46,7 +46,9 @@ pub(super) fn measure(
     ways.dedup();
     for waiting in ways {
         bench.progress.step(format!("{}: other stacks, {}", transport.scheme, word(waiting)));
-        let group = Group { bench, transport, waiting };
+        // There are many to measure.
+        let plan = Plan { time: bench.plan.time / 3, ..bench.plan };
+        let group = Group { bench, plan, transport, waiting };
         let found = figures::on_client_core(&bench.plan, || group.measure(report))?;
         report.add(found, transport.scheme, word(waiting));
     }
@@ -60,6 +62,7 @@ fn word(waiting: Waiting) -> &'static str {
 /// Those that can be compared: over one transport, all waiting in the same way.
 struct Group<'a> {
     bench: &'a Bench,
+    plan: Plan,
     transport: &'static Transport,
     waiting: Waiting,
 }
@@ -99,7 +102,7 @@ impl Group<'_> {
         Setting {
             transport: self.transport,
             waiting: self.waiting,
-            plan: &self.bench.plan,
+            plan: &self.plan,
             secret: &self.bench.secret,
             store: None,
             scratch: &self.bench.scratch,
@@ -108,7 +111,7 @@ impl Group<'_> {
 
     /// Opens the peers that belong here.
     fn guests(&self, report: &mut Report) -> Vec<Guest> {
-        let place: Place = peer_process::place(self.bench.plan.cores, &self.bench.scratch);
+        let place: Place = peer_process::place(self.plan.cores, &self.bench.scratch);
         let mut guests = Vec::new();
         for peer in petasos_peers::peers().into_iter().filter(|peer| self.has(peer)) {
             match peer.open(&place) {
@@ -147,7 +150,7 @@ impl Group<'_> {
                     (Found::of(&machine), Found::of(&ours))
                 }
                 (Cell::Rate { in_flight }, Some(machine)) => {
-                    let rate = pair.rate(in_flight, self.bench.plan.time)?;
+                    let rate = pair.rate(in_flight, self.plan.time)?;
                     let one_at_a_time = Found::value(1e9 / machine.median).named(machine.name);
                     (one_at_a_time, Found::value(rate))
                 }
@@ -170,7 +173,7 @@ impl Group<'_> {
     }
 
     fn guest(&self, peer: &Peer, session: &mut dyn Session, cell: Cell) -> Result<Found, Error> {
-        let time = self.bench.plan.time;
+        let time = self.plan.time;
         match cell {
             Cell::Echo { bytes } => {
                 let times = session.echo(bytes.max(peer.smallest), time)?;
@@ -191,7 +194,7 @@ impl Group<'_> {
 
     /// What the machine allows for a call with so many bytes there and back.
     fn limit(&self, bytes: usize) -> Outcome<RoundTrip> {
-        let plan = &self.bench.plan;
+        let plan = &self.plan;
         Ok(match (self.transport.scheme, self.waiting) {
             // Without the bytes, which count for little beside the waking.
             ("shm", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
@@ -208,7 +211,7 @@ impl Group<'_> {
     /// Our own calls, one after the other; of the answers as much is checked as of the peers'.
     fn echo(&self, pair: &Pair, bytes: usize) -> Outcome<RoundTrip> {
         let (bench, engine) = (pair.bench(), &pair.engine);
-        let plan: &Plan = &self.bench.plan;
+        let plan = &self.plan;
         if bytes == 0 {
             let call = || Ok(engine.block_on(bench.null())?);
             return limits::round_trips(plan, "null_call", "", call);
