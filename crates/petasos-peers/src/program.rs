@@ -105,10 +105,7 @@ impl Sides {
         const PROBE: f64 = 50.0;
         // How often to find out how long an iteration takes in a longer run.
         const LONGER: usize = 4;
-        let run = |iterations| {
-            let output = self.run(time, |port| arguments(port, iterations))?;
-            read(&output).ok_or_else(|| Error::Output { program: self.name, output: tail(&output) })
-        };
+        let run = |iterations| self.run_once(time, |port| arguments(port, iterations), &read);
         let mut usual = match self.usual.get(&(what, bytes)) {
             Some(usual) => *usual,
             None => seconds(&run(PROBE as u64)?),
@@ -124,6 +121,17 @@ impl Sides {
                 return Ok(result);
             }
         }
+    }
+
+    /// Runs both sides once, for about `time`: what `read` finds in the client's output.
+    pub(crate) fn run_once<T>(
+        &self,
+        time: Duration,
+        arguments: impl Fn(u16) -> Arguments,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, Error> {
+        let output = self.run(time, arguments)?;
+        read(&output).ok_or_else(|| Error::Output { program: self.name, output: tail(&output) })
     }
 
     /// Runs both sides once: the client's output.
