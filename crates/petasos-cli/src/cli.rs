@@ -123,7 +123,7 @@ pub(crate) struct Ping {
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// What to measure [default: all]
+    /// What to measure [default: null, bulk, clients]
     #[arg(value_enum)]
     pub(crate) what: Vec<Topic>,
     /// Transports to use, one after the other: shm, tcp [default: all]
@@ -145,6 +145,8 @@ pub(crate) enum Topic {
     Bulk,
     /// Rate by number of clients
     Clients,
+    /// Other stacks, measured in turn with us; not among what is measured by default
+    Peers,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

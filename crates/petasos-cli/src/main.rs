@@ -14,6 +14,8 @@ mod interrupt;
 mod latency;
 mod limits;
 mod output;
+#[cfg(feature = "peers")]
+mod peer_process;
 mod progress;
 mod scratch;
 mod server;
@@ -31,6 +33,8 @@ fn main() -> ExitCode {
         Some(limits::HELPER_SUBCOMMAND) => {
             limits::run_helper().map_err(exit::Failure::system("helping to measure"))
         }
+        #[cfg(feature = "peers")]
+        Some(peer_process::SUBCOMMAND) => peer_process::run(env::args_os().nth(2)),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         _ => run(Cli::parse().command),
     };

@@ -40,8 +40,8 @@ const ARGUMENTS: [&str; 4] =
 pub(super) enum Request {
     /// Hold memory that the parent reads.
     Memory { bytes: usize },
-    /// Send messages of 64 bytes back over TCP.
-    Echo { waiting: Waiting },
+    /// Send messages of so many bytes back over TCP.
+    Echo { waiting: Waiting, bytes: usize },
     /// Send up to `bytes` over TCP each time it is asked to.
     Stream { bytes: usize },
 }
@@ -58,8 +58,12 @@ impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.request {
             Request::Memory { bytes } => write!(f, "memory {bytes}")?,
-            Request::Echo { waiting: Waiting::Spinning } => write!(f, "echo spinning")?,
-            Request::Echo { waiting: Waiting::Sleeping } => write!(f, "echo sleeping")?,
+            Request::Echo { waiting: Waiting::Spinning, bytes } => {
+                write!(f, "echo spinning {bytes}")?;
+            }
+            Request::Echo { waiting: Waiting::Sleeping, bytes } => {
+                write!(f, "echo sleeping {bytes}")?;
+            }
             Request::Stream { bytes } => write!(f, "stream {bytes}")?,
         }
         if let Some(core) = self.core {
@@ -79,11 +83,11 @@ impl FromStr for Order {
         let (request, place) = match words.as_slice() {
             ["memory", bytes, place @ ..] => (Request::Memory { bytes: number(bytes)? }, place),
             ["stream", bytes, place @ ..] => (Request::Stream { bytes: number(bytes)? }, place),
-            ["echo", "spinning", place @ ..] => {
-                (Request::Echo { waiting: Waiting::Spinning }, place)
+            ["echo", "spinning", bytes, place @ ..] => {
+                (Request::Echo { waiting: Waiting::Spinning, bytes: number(bytes)? }, place)
             }
-            ["echo", "sleeping", place @ ..] => {
-                (Request::Echo { waiting: Waiting::Sleeping }, place)
+            ["echo", "sleeping", bytes, place @ ..] => {
+                (Request::Echo { waiting: Waiting::Sleeping, bytes: number(bytes)? }, place)
             }
             _ => return Err(unknown()),
         };
@@ -200,7 +204,7 @@ fn obey(parent: &mut BufReader<UnixStream>) -> io::Result<()> {
             writeln!(parent.get_mut(), "address {}", memory.as_ptr() as usize)?;
             wait_for_end(parent)
         }
-        Request::Echo { waiting } => tcp::serve(parent, waiting, order.alone),
+        Request::Echo { waiting, bytes } => tcp::serve(parent, waiting, bytes, order.alone),
         Request::Stream { bytes } => stream::serve(parent, bytes),
     }
 }
@@ -288,8 +292,8 @@ mod tests {
     fn orders_survive_the_way() {
         let requests = [
             Request::Memory { bytes: 7 },
-            Request::Echo { waiting: Waiting::Spinning },
-            Request::Echo { waiting: Waiting::Sleeping },
+            Request::Echo { waiting: Waiting::Spinning, bytes: 64 },
+            Request::Echo { waiting: Waiting::Sleeping, bytes: 65_536 },
             Request::Stream { bytes: 1 << 30 },
         ];
         for request in requests {

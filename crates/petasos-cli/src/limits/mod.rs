@@ -8,6 +8,7 @@
 //! | limit | of what |
 //! |---|---|
 //! | [`cache_line_round_trip`], [`message_round_trip`] | a call over shared memory, both sides spinning |
+//! | `copied_round_trip` | a call with a payload over shared memory, both sides spinning |
 //! | [`eventfd_round_trip`], [`futex_round_trip`] | the same, both sides asleep in between |
 //! | [`tcp_round_trip`] | a call over TCP, spinning or asleep |
 //! | [`memcpy`], [`vm_readv`], [`vm_writev`] | bulk over shared memory: mapped by both, or one copy between processes |
@@ -17,6 +18,8 @@
 //! `main` calls [`run_helper`] and nothing else.
 
 mod buffer;
+#[cfg(feature = "peers")]
+mod copied;
 mod cores;
 mod error;
 mod helper;
@@ -28,6 +31,8 @@ mod tcp;
 mod timing;
 mod wake;
 
+#[cfg(feature = "peers")]
+pub(crate) use copied::copied_round_trip;
 pub(crate) use cores::{Cores, pin};
 pub(crate) use error::LimitError;
 pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
@@ -35,6 +40,8 @@ pub(crate) use memory::{memcpy, vm_readv, vm_writev};
 pub(crate) use report::{Bulk, BulkPoint, RoundTrip};
 pub(crate) use spin::{cache_line_round_trip, message_round_trip};
 pub(crate) use stream::{tcp_fetch, tcp_stream};
+#[cfg(feature = "peers")]
+pub(crate) use tcp::tcp_echo;
 pub(crate) use tcp::{Waiting, tcp_round_trip};
 pub(crate) use timing::{median, round_trips, transfers};
 pub(crate) use wake::{eventfd_round_trip, futex_round_trip};

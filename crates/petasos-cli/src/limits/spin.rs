@@ -20,7 +20,7 @@ const WORDS: usize = MESSAGE_BYTES / size_of::<u64>();
 /// lines, which is the least that 64 bytes and a word to say that they are there can have.
 #[derive(Default)]
 #[repr(C)]
-struct Slot {
+pub(super) struct Slot {
     turn: AtomicU64,
     words: [AtomicU64; WORDS],
 }
@@ -88,14 +88,14 @@ pub(crate) fn message_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
 }
 
 /// What the client does around a round trip, with the turn it began at.
-enum Step {
+pub(super) enum Step {
     Send(u64),
     Received(u64),
 }
 
 /// Measures with and without a pause instruction in the loop that spins, half the time each, and
 /// returns the faster: which one it is depends on the processor.
-fn bounce(
+pub(super) fn bounce(
     plan: &Plan,
     name: &'static str,
     how: &str,

@@ -26,50 +26,67 @@ pub(crate) enum Waiting {
 ///
 /// # Errors
 ///
-/// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other
-/// process fails.
+/// As [`tcp_echo`].
 pub(crate) fn tcp_round_trip(plan: &Plan, waiting: Waiting) -> Result<RoundTrip, LimitError> {
+    tcp_echo(plan, waiting, MESSAGE_BYTES)
+}
+
+/// A message of so many bytes over TCP to a child process and back, with `TCP_NODELAY`.
+///
+/// # Errors
+///
+/// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other
+/// process fails, [`LimitError::EmptySize`] for a size of 0.
+pub(crate) fn tcp_echo(
+    plan: &Plan,
+    waiting: Waiting,
+    bytes: usize,
+) -> Result<RoundTrip, LimitError> {
+    if bytes == 0 {
+        return Err(LimitError::EmptySize);
+    }
     let (name, reads) = match waiting {
         Waiting::Spinning => (SPINNING, "reads that do not block"),
         Waiting::Sleeping => (SLEEPING, "reads that block"),
     };
     let how = format!(
-        "64 bytes over TCP on 127.0.0.1, no delay, {reads}; {}",
+        "{bytes} bytes over TCP on 127.0.0.1, no delay, {reads}; {}",
         plan.cores.describe("processes")
     );
     on_client_core(plan, || {
-        let mut helper = Helper::start(plan, Request::Echo { waiting })?;
+        let mut helper = Helper::start(plan, Request::Echo { waiting, bytes })?;
         let mut stream = connect(&mut helper)?;
         let failed = LimitError::system("a message over TCP");
         stream.set_nonblocking(waiting == Waiting::Spinning).map_err(&failed)?;
-        let (mut message, mut answer) = ([0_u8; MESSAGE_BYTES], [0; MESSAGE_BYTES]);
+        let (mut message, mut answer) = (vec![0_u8; bytes], vec![0; bytes]);
         timing::round_trips(plan, name, &how, || {
             message[0] = message[0].wrapping_add(1);
-            stream.write_all(&message).map_err(&failed)?;
+            send(&mut stream, &message, plan.cores.alone()).map_err(&failed)?;
             receive(&mut stream, &mut answer, plan.cores.alone()).map_err(&failed)?;
             if answer != message {
-                return Err(LimitError::Corrupt { name, offset: 0, bytes: MESSAGE_BYTES });
+                return Err(LimitError::Corrupt { name, offset: 0, bytes });
             }
             Ok(())
         })
     })
 }
 
-/// The helper's side of [`tcp_round_trip`].
+/// The helper's side of [`tcp_echo`].
 pub(super) fn serve(
     parent: &mut BufReader<UnixStream>,
     waiting: Waiting,
+    bytes: usize,
     alone: bool,
 ) -> io::Result<()> {
     let mut stream = accept(parent)?;
     stream.set_nonblocking(waiting == Waiting::Spinning)?;
-    let mut message = [0; MESSAGE_BYTES];
+    let mut message = vec![0; bytes];
     loop {
         match receive(&mut stream, &mut message, alone) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             received => received?,
         }
-        stream.write_all(&message)?;
+        send(&mut stream, &message, alone)?;
     }
 }
 
@@ -101,6 +118,24 @@ pub(super) fn accept(parent: &mut BufReader<UnixStream>) -> io::Result<TcpStream
             return Ok(stream);
         }
     }
+}
+
+/// Writes all of `message`, spinning where the stream does not block and has no room.
+fn send(stream: &mut TcpStream, message: &[u8], alone: bool) -> io::Result<()> {
+    let mut done = 0;
+    while done < message.len() {
+        match stream.write(&message[done..]) {
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if alone {
+                    thread::yield_now();
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Fills `into`, spinning where the stream does not block; `alone`: others need the core.

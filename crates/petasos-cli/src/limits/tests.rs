@@ -26,6 +26,16 @@ fn round_trips() {
 }
 
 #[test]
+fn tcp_messages_of_any_size() {
+    for waiting in [Waiting::Spinning, Waiting::Sleeping] {
+        for bytes in [1, 1024, 1 << 20] {
+            check_round_trip(&tcp::tcp_echo(&quick(), waiting, bytes).unwrap());
+        }
+        assert!(matches!(tcp::tcp_echo(&quick(), waiting, 0), Err(LimitError::EmptySize)));
+    }
+}
+
+#[test]
 fn round_trips_on_one_core() {
     let core = Cores::pick().client;
     let plan = Plan { cores: Cores { client: core, server: core }, ..quick() };

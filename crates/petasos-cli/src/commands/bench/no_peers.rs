@@ -1,0 +1,26 @@
+//! What stands for the other stacks where they are not built in.
+
+use super::Bench;
+use crate::exit::{Code, Failure, Outcome};
+use petasos::Transport;
+use serde::Serialize;
+
+/// There is none.
+#[derive(Serialize)]
+pub(super) enum Report {}
+
+impl Report {
+    pub(super) fn text(&self, _: usize) -> String {
+        match *self {}
+    }
+}
+
+pub(super) fn see_that_they_are_built_in() -> Outcome {
+    let text = "the other stacks are not built into this petasos, as they are some 200 crates";
+    Err(Failure::new(Code::Usage, text)
+        .advise("cargo run --release -p petasos-cli --features peers -- bench peers"))
+}
+
+pub(super) fn measure(_: &Bench, _: &'static Transport, _: &mut Option<Report>) -> Outcome {
+    see_that_they_are_built_in()
+}

@@ -1,0 +1,241 @@
+//! Other stacks, measured in turn with us.
+//!
+//! Each cell of the tables, say echoes of 64 bytes over TCP with both sides asleep in between, is
+//! measured of the machine, of us, and of each peer right after each other, several times over. So
+//! a moment in which the machine is slow is slow for all, and ratios mean something.
+
+mod report;
+
+use super::Bench;
+use crate::{
+    bulk::{self, Amount},
+    exit::{Code, Failure, Outcome},
+    figures::{self, Pair, Setting},
+    limits::{self, Plan, RoundTrip},
+    peer_process,
+    server::Waiting,
+};
+use petasos::Transport;
+use petasos_peers::{Error, Peer, Place, Session};
+pub(super) use report::Report;
+use report::{Cell, Found, Tally};
+
+/// Payloads of echoes, in bytes.
+const ECHOES: [usize; 4] = [0, 64, 1024, 65_536];
+const QUICK_ECHOES: [usize; 2] = [64, 65_536];
+
+/// Calls under way at a time.
+const IN_FLIGHT: [usize; 3] = [1, 16, 64];
+
+/// Large arguments, in bytes.
+const LARGE: [usize; 2] = [1 << 20, 16 << 20];
+const QUICK_LARGE: [usize; 1] = [1 << 20];
+
+pub(super) fn see_that_they_are_built_in() -> Outcome {
+    Ok(())
+}
+
+/// Adds what was measured over one transport.
+pub(super) fn measure(
+    bench: &Bench,
+    transport: &'static Transport,
+    report: &mut Option<Report>,
+) -> Outcome {
+    let report = report.get_or_insert_default();
+    let mut ways = vec![figures::spinning(&bench.plan), Waiting::Sleeping];
+    ways.dedup();
+    for waiting in ways {
+        bench.progress.step(format!("{}: other stacks, {}", transport.scheme, word(waiting)));
+        // There are many to measure.
+        let plan = Plan { time: bench.plan.time / 3, ..bench.plan };
+        let group = Group { bench, plan, transport, waiting };
+        let found = figures::on_client_core(&bench.plan, || group.measure(report))?;
+        report.add(found, transport.scheme, word(waiting));
+    }
+    Ok(())
+}
+
+fn word(waiting: Waiting) -> &'static str {
+    if waiting == Waiting::Sleeping { "sleeping" } else { "spinning" }
+}
+
+/// Those that can be compared: over one transport, all waiting in the same way.
+struct Group<'a> {
+    bench: &'a Bench,
+    plan: Plan,
+    transport: &'static Transport,
+    waiting: Waiting,
+}
+
+/// A peer that is there in this round.
+struct Guest {
+    peer: Peer,
+    session: Box<dyn Session>,
+}
+
+impl Group<'_> {
+    fn measure(&self, report: &mut Report) -> Outcome<Vec<Tally>> {
+        let mut tallies: Vec<Tally> = self.cells().into_iter().map(Tally::new).collect();
+        for _ in 0..self.bench.rounds {
+            let mut pair = Pair::start(&self.setting())?;
+            let mut guests = self.guests(report);
+            for tally in &mut tallies {
+                let round = self.round(&pair, &mut guests, tally, report);
+                round.map_err(|failure| pair.explain(failure))?;
+            }
+        }
+        Ok(tallies)
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let (echoes, large) = match self.bench.quick {
+            true => (&QUICK_ECHOES[..], &QUICK_LARGE[..]),
+            false => (&ECHOES[..], &LARGE[..]),
+        };
+        let echoes = echoes.iter().map(|&bytes| Cell::Echo { bytes });
+        let rates = IN_FLIGHT.iter().map(|&in_flight| Cell::Rate { in_flight });
+        let large = large.iter().map(|&bytes| Cell::Large { bytes });
+        echoes.chain(rates).chain(large).collect()
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting {
+            transport: self.transport,
+            waiting: self.waiting,
+            plan: &self.plan,
+            secret: &self.bench.secret,
+            store: None,
+            scratch: &self.bench.scratch,
+        }
+    }
+
+    /// Opens the peers that belong here.
+    fn guests(&self, report: &mut Report) -> Vec<Guest> {
+        let place: Place = peer_process::place(self.plan.cores, &self.bench.scratch);
+        let mut guests = Vec::new();
+        for peer in petasos_peers::peers().into_iter().filter(|peer| self.has(peer)) {
+            match peer.open(&place) {
+                Ok(session) => guests.push(Guest { peer, session }),
+                Err(why) => report.skip(peer.name, &why),
+            }
+        }
+        guests
+    }
+
+    fn has(&self, peer: &Peer) -> bool {
+        use petasos_peers::{Transport as Theirs, Waiting as Wait};
+        let tcp = self.transport.scheme == "tcp";
+        let sleeping = self.waiting == Waiting::Sleeping;
+        (peer.transport == Theirs::Tcp) == tcp && (peer.waiting == Wait::Sleeping) == sleeping
+    }
+
+    /// A cell once: the machine, we, the peers.
+    fn round(
+        &self,
+        pair: &Pair,
+        guests: &mut [Guest],
+        tally: &mut Tally,
+        report: &mut Report,
+    ) -> Outcome {
+        let (machine, ours) = {
+            let cell = tally.cell();
+            let machine = match cell {
+                Cell::Large { .. } => None,
+                Cell::Echo { bytes } => Some(self.frozen(pair, || self.limit(bytes))?),
+                Cell::Rate { .. } => Some(self.frozen(pair, || self.limit(0))?),
+            };
+            match (cell, machine) {
+                (Cell::Echo { bytes }, Some(machine)) => {
+                    let ours = self.echo(pair, bytes)?;
+                    (Found::of(&machine), Found::of(&ours))
+                }
+                (Cell::Rate { in_flight }, Some(machine)) => {
+                    let rate = pair.rate(in_flight, self.plan.time)?;
+                    let one_at_a_time = Found::value(1e9 / machine.median).named(machine.name);
+                    (one_at_a_time, Found::value(rate))
+                }
+                (Cell::Large { bytes }, _) | (Cell::Echo { bytes }, None) => {
+                    self.large(pair, bytes)?
+                }
+                (Cell::Rate { .. }, None) => return Ok(()),
+            }
+        };
+        tally.machine_and_us(machine, ours);
+        let _frozen = pair.server.freeze()?;
+        for Guest { peer, session } in guests {
+            match self.guest(peer, &mut **session, tally.cell()) {
+                Ok(found) => tally.peer(peer, found),
+                Err(Error::Unsupported { .. }) => {}
+                Err(error) => report.skip(peer.name, &error),
+            }
+        }
+        Ok(())
+    }
+
+    fn guest(&self, peer: &Peer, session: &mut dyn Session, cell: Cell) -> Result<Found, Error> {
+        let time = self.plan.time;
+        match cell {
+            Cell::Echo { bytes } => {
+                let times = session.echo(bytes.max(peer.smallest), time)?;
+                Ok(Found { p99: times.p99, ..Found::value(times.median) })
+            }
+            Cell::Rate { in_flight } => {
+                session.rate(peer.smallest, in_flight, time).map(Found::value)
+            }
+            Cell::Large { bytes } => session.stream(bytes, time).map(Found::value),
+        }
+    }
+
+    /// Measures the machine while our server does not take a core of it.
+    fn frozen<T>(&self, pair: &Pair, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+        let _frozen = pair.server.freeze()?;
+        work()
+    }
+
+    /// What the machine allows for a call with so many bytes there and back.
+    fn limit(&self, bytes: usize) -> Outcome<RoundTrip> {
+        let plan = &self.plan;
+        Ok(match (self.transport.scheme, self.waiting) {
+            // Without the bytes, which count for little beside the waking.
+            ("shm", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
+            ("shm", _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
+            ("shm", _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
+            ("shm", _) => limits::copied_round_trip(plan, bytes)?,
+            (_, Waiting::Sleeping) => {
+                limits::tcp_echo(plan, limits::Waiting::Sleeping, bytes.max(8))?
+            }
+            _ => limits::tcp_echo(plan, limits::Waiting::Spinning, bytes.max(8))?,
+        })
+    }
+
+    /// Our own calls, one after the other; of the answers as much is checked as of the peers'.
+    fn echo(&self, pair: &Pair, bytes: usize) -> Outcome<RoundTrip> {
+        let (bench, engine) = (pair.bench(), &pair.engine);
+        let plan = &self.plan;
+        if bytes == 0 {
+            let call = || Ok(engine.block_on(bench.null())?);
+            return limits::round_trips(plan, "null_call", "", call);
+        }
+        let mut message: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+        let (first, last) = (message[0], message[bytes - 1]);
+        limits::round_trips(plan, "echo", "", || {
+            message = engine.block_on(bench.echo(std::mem::take(&mut message)))?;
+            match (message.len(), message.first(), message.last()) {
+                (len, Some(a), Some(b)) if (len, *a, *b) == (bytes, first, last) => Ok(()),
+                _ => Err(Failure::new(Code::Mismatch, "another message came back")),
+            }
+        })
+    }
+
+    /// Large arguments, which the target pulls, beside their limit. In a process of their own, as
+    /// the bench of bulk data has it.
+    fn large(&self, pair: &Pair, bytes: usize) -> Outcome<(Found, Found)> {
+        let _frozen = pair.server.freeze()?;
+        let amount = Amount { bytes, of_transport: false, rounds: 1 };
+        let Some(moved) = bulk::measure(&self.setting(), amount)? else {
+            return Err(Failure::new(Code::Failed, "any memory can be pulled"));
+        };
+        let pull = moved.pull;
+        Ok((Found::value(pull.limit).named(pull.of), Found::value(pull.value)))
+    }
+}

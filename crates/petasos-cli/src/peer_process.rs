@@ -1,0 +1,45 @@
+//! The other side of a peer: this executable, started again.
+//!
+//! The temporary directory is an argument: the process removes it also when nobody lived to say
+//! more.
+
+use crate::{
+    exit::{Code, Failure, Outcome},
+    interrupt,
+    limits::Cores,
+    scratch,
+};
+use petasos_peers::Place;
+use std::{ffi::OsString, io, path::Path};
+
+/// The hidden subcommand for which `main` calls [`run`].
+pub(crate) const SUBCOMMAND: &str = "peer-process";
+
+/// Where peers are measured: on our own cores, with files in our own directory.
+pub(crate) fn place(cores: Cores, scratch: &Path) -> Place {
+    Place {
+        client: cores.client,
+        server: cores.server,
+        scratch: scratch.to_owned(),
+        entry: vec![SUBCOMMAND.into(), scratch.into()],
+    }
+}
+
+/// What the process does.
+pub(crate) fn run(scratch: Option<OsString>) -> Outcome {
+    interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
+    let outcome = petasos_peers::serve();
+    // Without the last word it died, and left to us what it could not remove.
+    if matches!(outcome, Ok(false))
+        && let Some(path) = scratch
+    {
+        scratch::inherit(Path::new(&path));
+    }
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(Failure::new(Code::Usage, error).advise("petasos bench peers"))
+        }
+        Err(error) => Err(Failure::system("answering as another stack")(error)),
+    }
+}

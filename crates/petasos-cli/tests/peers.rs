@@ -1,0 +1,121 @@
+//! `petasos bench peers`, with and without the other stacks.
+
+mod common;
+
+use common::Place;
+
+#[cfg(not(feature = "peers"))]
+#[test]
+fn without_the_other_stacks_it_says_how_to_get_them() {
+    let place = Place::new();
+    let ran = place.run(&["bench", "null", "peers", "--quick"]).assert(2);
+    ran.says("not built into this petasos").says("--features peers");
+    place.assert_clean();
+}
+
+#[cfg(feature = "peers")]
+mod built_in {
+    use super::*;
+    use common::{signal, until, wait};
+    use serde_json::Value;
+    use std::{
+        fs,
+        process::{Child, Stdio},
+        time::{Duration, Instant},
+    };
+
+    #[test]
+    fn a_quick_bench_of_all() {
+        let place = Place::new();
+        let report = place.run(&["bench", "peers", "--quick", "--json"]).assert(0).json();
+        let lines = report["peers"]["standings"].as_array().unwrap();
+        let of = |who: &str, transport: &str| -> Vec<&Value> {
+            lines.iter().filter(|l| l["who"] == who && l["transport"] == transport).collect()
+        };
+        for transport in ["shm", "tcp"] {
+            // Echoes of two sizes, three rates and a large argument, spinning and asleep.
+            for who in ["petasos", "tarpc", "tonic", "Cap'n Proto RPC"] {
+                let expected = if who == "petasos" { 12 } else { 6 };
+                assert_eq!(of(who, transport).len(), expected, "{who} over {transport}");
+            }
+        }
+        assert_eq!(of("iceoryx2", "shm").len(), 6);
+        for line in lines {
+            for key in ["value", "of_machine", "of_petasos"] {
+                assert!(line[key].as_f64().unwrap() > 0.0, "{line}");
+            }
+            assert_eq!(line["rounds"].as_array().unwrap().len(), 3, "{line}");
+        }
+        let skipped = report["peers"]["skipped"].as_array().unwrap();
+        let missing = |s: &Value| s["why"].as_str().unwrap().contains("apt-get install");
+        assert!(skipped.iter().all(missing), "{skipped:?}");
+        let named = report["peers"]["peers"].as_array().unwrap().len() + skipped.len();
+        assert_eq!(named, 6, "{report}");
+        place.assert_clean();
+    }
+
+    #[test]
+    fn peers_of_one_transport() {
+        let place = Place::new();
+        // No programs here: they are skipped, with the package that has them.
+        let mut command = place.command(&["bench", "peers", "--quick", "--transport", "shm"]);
+        let output = command.env("PATH", place.path("tmp")).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        for word in ["iceoryx2", "tonic, unix socket", "apt-get install libfabric-bin", "ucx-utils"]
+        {
+            assert!(text.contains(word), "`{word}` is not in {text}");
+        }
+        assert!(!text.contains("tcp"), "{text}");
+        place.assert_clean();
+    }
+
+    #[test]
+    fn the_hidden_subcommand_is_not_for_people() {
+        Place::new().run(&["peer-process"]).assert(2).says("petasos bench peers");
+    }
+
+    /// Processes below `pid`.
+    fn below(pid: u32) -> Vec<u32> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let text: String = lists.collect::<Vec<_>>().join(" ");
+        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
+    fn begun(place: &Place) -> (Child, Vec<u32>) {
+        let arguments = ["bench", "peers", "--quick", "--json"];
+        let child = place.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
+        // The server of our own, and those of some peers.
+        let servers = until("servers of peers", || {
+            let below = below(child.id());
+            (below.len() >= 3).then_some(below)
+        });
+        (child, servers)
+    }
+
+    fn gone(servers: &[u32]) {
+        until("the servers end", || {
+            let there = |pid: &&u32| {
+                let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                // Nobody may be there to reap them.
+                !status.is_empty() && !status.contains(") Z ")
+            };
+            servers.iter().find(there).is_none().then_some(())
+        });
+    }
+
+    #[test]
+    fn interrupted_or_killed_it_leaves_nothing() {
+        for (name, code) in [("INT", Some(130)), ("KILL", None)] {
+            let place = Place::new();
+            let (mut child, servers) = begun(&place);
+            signal(child.id(), name);
+            let begin = Instant::now();
+            assert_eq!(wait(&mut child, Duration::from_secs(10)).code(), code);
+            gone(&servers);
+            assert!(begin.elapsed() < Duration::from_secs(10));
+            place.assert_clean();
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The peers, and how one is measured.
+
+use crate::{Error, Unavailable, fi_pingpong, ucx_perftest};
+use serde::{Deserialize, Serialize};
+use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
+
+/// How bytes get to the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Shared memory.
+    Shm,
+    /// Unix sockets.
+    Unix,
+    /// TCP over the loopback interface.
+    Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Shm => "shm",
+            Transport::Unix => "unix",
+            Transport::Tcp => "tcp",
+        })
+    }
+}
+
+/// What both sides do while there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Waiting {
+    /// They look again at once, and take a core each.
+    Spinning,
+    /// They sleep until the kernel wakes them.
+    Sleeping,
+}
+
+/// Where a peer is measured.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The core of the side that measures; the caller has pinned its own thread there.
+    pub client: Option<usize>,
+    /// The core of the side that answers. If it is the client's, sides that spin yield.
+    pub server: Option<usize>,
+    /// A directory that only this user can enter: for sockets and the like. Paths of sockets are
+    /// at most 107 bytes long, so it has to be short.
+    pub scratch: PathBuf,
+    /// The arguments with which this executable calls [`crate::serve`] and nothing else.
+    pub entry: Vec<OsString>,
+}
+
+impl Place {
+    /// Both sides share a core.
+    pub(crate) fn alone(&self) -> bool {
+        self.client.is_some() && self.client == self.server
+    }
+}
+
+type Open = fn(&Place, Transport, Waiting) -> Result<Box<dyn Session>, Unavailable>;
+
+/// Another stack, over one transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// What it calls itself.
+    pub name: &'static str,
+    /// How its bytes travel.
+    pub transport: Transport,
+    /// How both of its sides wait.
+    pub waiting: Waiting,
+    /// The smallest payload that it can measure, in bytes.
+    pub smallest: usize,
+    /// How it is used, in a line.
+    pub how: &'static str,
+    version: fn() -> Result<String, Unavailable>,
+    open: Open,
+}
+
+impl Peer {
+    /// The version of its package.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`] when a program is not installed.
+    pub fn version(&self) -> Result<String, Unavailable> {
+        (self.version)()
+    }
+
+    /// Starts the other side, on the server's core, and connects to it.
+    ///
+    /// The session is to be dropped by the thread that opened it: its processes end with that
+    /// thread. Nothing of them is left when it has been dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable`] with a sentence that says why this peer cannot be measured here, and what
+    /// to do about it.
+    pub fn open(&self, place: &Place) -> Result<Box<dyn Session>, Unavailable> {
+        (self.open)(place, self.transport, self.waiting)
+    }
+}
+
+/// How long calls took, in nanoseconds there and back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Times {
+    /// Median over short batches of a batch's mean. Of `fi_pingpong` it is the mean of all, and of
+    /// `ucx_perftest` the median of single ones: that is what they tell.
+    pub median: f64,
+    /// 99th percentile of single calls, where there is one.
+    pub p99: Option<f64>,
+    /// 99.9th percentile of single calls, where there is one.
+    pub p99_9: Option<f64>,
+    /// Single calls behind the percentiles; for the programs, iterations.
+    pub samples: u64,
+}
+
+/// A peer that is ready to be measured, in rounds as short as one likes.
+///
+/// Each method warms up before it measures. Where the peer has no such thing, the result is
+/// [`Error::Unsupported`]; all others say what failed.
+pub trait Session {
+    /// One call after the other with `bytes` bytes there and the same bytes back, for about `time`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Session`].
+    fn echo(&mut self, bytes: usize, time: Duration) -> Result<Times, Error>;
+
+    /// Calls per second, with `in_flight` of them under way at a time, for about `time`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Session`].
+    fn rate(&mut self, bytes: usize, in_flight: usize, time: Duration) -> Result<f64, Error>;
+
+    /// Bandwidth, in GB/s (10^9 bytes per second), of `bytes` bytes that go one way, a small answer
+    /// awaited before the next are sent, for about `time`.
+    ///
+    /// # Errors
+    ///
+    /// See [`Session`].
+    fn stream(&mut self, bytes: usize, time: Duration) -> Result<f64, Error>;
+}
+
+/// All peers that are built in, those on shared memory first.
+pub fn peers() -> Vec<Peer> {
+    use {Transport::*, Waiting::*};
+    let mut peers = Vec::new();
+    #[cfg(feature = "iceoryx2")]
+    peers.push(Peer {
+        name: crate::iceoryx2::NAME,
+        transport: Shm,
+        waiting: Spinning,
+        smallest: 0,
+        how: crate::iceoryx2::HOW,
+        version: || Ok(crate::iceoryx2::VERSION.to_owned()),
+        open: crate::iceoryx2::open,
+    });
+    for transport in [Shm, Tcp] {
+        peers.push(Peer {
+            name: fi_pingpong::NAME,
+            transport,
+            waiting: Spinning,
+            smallest: fi_pingpong::SMALLEST,
+            how: fi_pingpong::HOW,
+            version: fi_pingpong::version,
+            open: fi_pingpong::open,
+        });
+        for waiting in [Spinning, Sleeping] {
+            peers.push(Peer {
+                name: ucx_perftest::NAME,
+                transport,
+                waiting,
+                smallest: ucx_perftest::SMALLEST,
+                how: ucx_perftest::HOW,
+                version: ucx_perftest::version,
+                open: ucx_perftest::open,
+            });
+        }
+    }
+    #[cfg(feature = "_async")]
+    for transport in [Unix, Tcp] {
+        #[cfg(feature = "tarpc")]
+        peers.push(Peer {
+            name: crate::tarpc::NAME,
+            transport,
+            waiting: Sleeping,
+            smallest: 0,
+            how: crate::tarpc::HOW,
+            version: || Ok(crate::tarpc::VERSION.to_owned()),
+            open: crate::tarpc::open,
+        });
+        #[cfg(feature = "capnp")]
+        peers.push(Peer {
+            name: crate::capnp::NAME,
+            transport,
+            waiting: Sleeping,
+            smallest: 0,
+            how: crate::capnp::HOW,
+            version: || Ok(crate::capnp::VERSION.to_owned()),
+            open: crate::capnp::open,
+        });
+        #[cfg(feature = "tonic")]
+        peers.push(Peer {
+            name: crate::tonic::NAME,
+            transport,
+            waiting: Sleeping,
+            smallest: 0,
+            how: crate::tonic::HOW,
+            version: || Ok(crate::tonic::VERSION.to_owned()),
+            open: crate::tonic::open,
+        });
+    }
+    peers
+}

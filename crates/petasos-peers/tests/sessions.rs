@@ -1,0 +1,203 @@
+//! Each peer that is built in can be measured here, and leaves nothing behind.
+
+use petasos_peers::{Error, Peer, Place, Transport, Waiting, peers};
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Not a test: what this executable does when it is started as the other side.
+#[test]
+#[ignore = "entry of the other process of these tests"]
+fn as_server() {
+    if let Err(error) = petasos_peers::serve() {
+        eprintln!("server: {error}");
+    }
+}
+
+/// One at a time: peers that spin need their cores, and what is left behind must be this test's.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn place() -> (Place, TempDir) {
+    let scratch = tempfile::tempdir().unwrap();
+    let entry = ["as_server", "--exact", "--ignored", "--nocapture"].map(Into::into).to_vec();
+    let cores = cores();
+    let place = Place {
+        client: cores.first().copied(),
+        server: cores.last().copied(),
+        scratch: scratch.path().to_owned(),
+        entry,
+    };
+    (place, scratch)
+}
+
+/// Two that this process may use, or one.
+fn cores() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    let allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
+    allowed.take(2).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Processes that this one has started and that are still there.
+fn children() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    children
+        .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Runs `work` on a session of each peer that `wanted` picks; what it left behind fails the test.
+fn each(wanted: impl Fn(&Peer) -> bool, work: impl Fn(&Peer, &mut dyn petasos_peers::Session)) {
+    let _alone = alone();
+    let before = names(Path::new("/dev/shm"));
+    for peer in peers().into_iter().filter(wanted) {
+        let (place, scratch) = place();
+        let mut session = match peer.open(&place) {
+            Ok(session) => session,
+            Err(why) => {
+                petasos_testing::skip(&format!("{}: {why}", peer.name));
+                continue;
+            }
+        };
+        let version = peer.version().unwrap();
+        assert!(version.starts_with(|c: char| c.is_ascii_digit()), "{}: {version}", peer.name);
+        work(&peer, &mut *session);
+        drop(session);
+        assert!(names(scratch.path()).is_empty(), "{}: {:?}", peer.name, names(scratch.path()));
+        assert!(children().is_empty(), "{}: {:?}", peer.name, children());
+    }
+    let left: Vec<_> =
+        names(Path::new("/dev/shm")).into_iter().filter(|name| !before.contains(name)).collect();
+    // Others' as well, while this ran; those of the programs begin with a process id.
+    let ours = |name: &String| name.contains("petasos") || name.contains(":0:");
+    assert!(!left.iter().any(ours), "left in /dev/shm: {left:?}");
+}
+
+const BRIEF: Duration = Duration::from_millis(30);
+
+#[test]
+fn echoes() {
+    each(
+        |_| true,
+        |peer, session| {
+            for bytes in [0, 64, 65_536] {
+                let begin = Instant::now();
+                let found = session.echo(bytes.max(peer.smallest), BRIEF);
+                let times = found.unwrap_or_else(|e| panic!("{peer:?}, {bytes} bytes: {e}"));
+                assert!(times.median > 50.0 && times.median < 1e9, "{peer:?}: {times:?}");
+                assert!(times.samples > 0, "{peer:?}: {times:?}");
+                if let (Some(p99), Some(p99_9)) = (times.p99, times.p99_9) {
+                    assert!(p99 > 0.0 && p99 <= p99_9, "{peer:?}: {times:?}");
+                }
+                assert!(begin.elapsed() < Duration::from_secs(10), "{peer:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn rates() {
+    each(
+        |_| true,
+        |peer, session| {
+            for in_flight in [1, 16, 64] {
+                match session.rate(peer.smallest, in_flight, BRIEF) {
+                    Ok(rate) => assert!(rate > 100.0, "{peer:?}: {rate}"),
+                    Err(Error::Unsupported { .. }) => assert!(peer.name.contains('_')),
+                    Err(error) => panic!("{peer:?}, {in_flight} in flight: {error}"),
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn large_arguments() {
+    each(
+        |_| true,
+        |peer, session| {
+            // The programs take long to begin.
+            let sizes = if peer.name.contains('_') { &[1 << 20][..] } else { &[1 << 20, 16 << 20] };
+            for &bytes in sizes {
+                let found = session.stream(bytes, BRIEF);
+                let rate = found.unwrap_or_else(|e| panic!("{peer:?}, {bytes} bytes: {e}"));
+                assert!(rate > 0.001 && rate < 1000.0, "{peer:?}: {rate}");
+            }
+            if sizes.len() > 1 {
+                // And back to a small one.
+                session.echo(64, BRIEF).unwrap();
+            }
+        },
+    );
+}
+
+#[test]
+fn on_one_core() {
+    let _alone = alone();
+    for peer in peers() {
+        let (place, _scratch) = place();
+        let place = Place { server: place.client, ..place };
+        match peer.open(&place) {
+            Ok(mut session) => assert!(session.echo(64, BRIEF).unwrap().median > 0.0, "{peer:?}"),
+            // The programs cannot be made to yield.
+            Err(why) => assert!(peer.name.contains('_'), "{peer:?}: {why}"),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_started_is_said() {
+    let _alone = alone();
+    for peer in peers() {
+        let (place, _scratch) = place();
+        // The harness finds no such test, and ends.
+        let place = Place { entry: vec!["no_such_entry".into(), "--exact".into()], ..place };
+        let begin = Instant::now();
+        // The programs start nothing before they are measured.
+        let failed = match peer.open(&place) {
+            Ok(mut session) => session.echo(64, BRIEF).unwrap_err().to_string(),
+            Err(why) => why.to_string(),
+        };
+        assert!(failed.contains(peer.name), "{failed}");
+        assert!(begin.elapsed() < Duration::from_secs(15), "{peer:?}");
+        assert!(children().is_empty(), "{peer:?}");
+    }
+}
+
+#[test]
+fn what_there_is() {
+    for peer in peers() {
+        assert!(!peer.how.contains('\n') && !peer.how.is_empty(), "{peer:?}");
+        let spins_over_a_socket =
+            peer.transport == Transport::Unix && peer.waiting == Waiting::Spinning;
+        assert!(!spins_over_a_socket, "{peer:?}");
+    }
+    let programs = peers().into_iter().filter(|peer| peer.name.contains('_')).count();
+    assert_eq!(programs, 6);
+    let sleeping = peers().into_iter().filter(|peer| peer.waiting == Waiting::Sleeping).count();
+    assert!(sleeping >= 2);
+}
+
+#[test]
+fn versions_are_those_that_are_built() {
+    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
+    let lock = fs::read_to_string(lock).unwrap();
+    for peer in peers().into_iter().filter(|peer| !peer.name.contains('_')) {
+        let package = if peer.name.starts_with("Cap") { "capnp-rpc" } else { peer.name };
+        let version = peer.version().unwrap();
+        let entry = format!("name = \"{package}\"\nversion = \"{version}\"\n");
+        assert!(lock.contains(&entry), "{package} is not {version}");
+    }
+}
