@@ -153,21 +153,23 @@ pub enum Frame<'a> {
 
 impl Request {
     /// Appends the header with its extensions. The body follows; then [`seal`] if it is checked.
-    #[inline]
+    #[inline(always)]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut header = [0; REQUEST_LEN];
-        header[0] = if self.one_way { ONE_WAY } else { REQUEST };
-        header[1] = flag(self.encoding == Encoding::Xdr, XDR)
+        let kind = if self.one_way { ONE_WAY } else { REQUEST };
+        let flags = flag(self.encoding == Encoding::Xdr, XDR)
             | flag(self.checked, CHECKED)
             | flag(self.overflow, OVERFLOW)
             | flag(self.trace.is_some(), TRACED);
-        header[2..4].copy_from_slice(&self.provider.to_le_bytes());
-        header[4..8].copy_from_slice(&self.call.slot.to_le_bytes());
-        header[8..16].copy_from_slice(&self.method.to_le_bytes());
-        header[16..20].copy_from_slice(&self.call.generation.to_le_bytes());
-        header[20..24].copy_from_slice(&self.left_us.to_le_bytes());
-        header[24..32].copy_from_slice(&self.signature.to_le_bytes());
-        out.extend_from_slice(&header);
+        let first = u64::from(kind) | u64::from(flags) << 8 | u64::from(self.provider) << 16;
+        words(
+            out,
+            [
+                first | u64::from(self.call.slot) << 32,
+                self.method,
+                u64::from(self.call.generation) | u64::from(self.left_us) << 32,
+                self.signature,
+            ],
+        );
         if let Some(trace) = self.trace {
             out.extend_from_slice(&trace.trace.to_le_bytes());
             out.extend_from_slice(&trace.span.to_le_bytes());
@@ -189,7 +191,7 @@ impl Response {
     /// Appends the header. The body follows; then [`seal`] if it is checked.
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.header());
+        words(out, self.words());
         if self.checked {
             out.extend_from_slice(&[0; 4]);
         }
@@ -200,13 +202,22 @@ impl Response {
     #[must_use]
     pub fn header(&self) -> [u8; RESPONSE_LEN] {
         let mut header = [0; RESPONSE_LEN];
-        header[0] = RESPONSE;
-        header[1] = flag(self.overflow, OVERFLOW) | flag(self.checked, CHECKED);
-        header[2] = self.status as u8;
-        header[4..8].copy_from_slice(&self.call.slot.to_le_bytes());
-        header[8..12].copy_from_slice(&self.call.generation.to_le_bytes());
-        header[12..14].copy_from_slice(&self.window.to_le_bytes());
+        let (chunks, _) = header.as_chunks_mut::<8>();
+        for (chunk, word) in chunks.iter_mut().zip(self.words()) {
+            *chunk = word.to_le_bytes();
+        }
         header
+    }
+
+    #[inline]
+    fn words(&self) -> [u64; RESPONSE_LEN / 8] {
+        let flags = flag(self.overflow, OVERFLOW) | flag(self.checked, CHECKED);
+        let first =
+            u64::from(RESPONSE) | u64::from(flags) << 8 | u64::from(self.status as u8) << 16;
+        [
+            first | u64::from(self.call.slot) << 32,
+            u64::from(self.call.generation) | u64::from(self.window) << 32,
+        ]
     }
 
     /// How long the header is with its extensions.
@@ -249,6 +260,13 @@ fn short(kind: u8, call: CallId) -> [u8; 12] {
     frame[4..8].copy_from_slice(&call.slot.to_le_bytes());
     frame[8..12].copy_from_slice(&call.generation.to_le_bytes());
     frame
+}
+
+/// Appends words. Headers are made of words because they are copied by words soon: a processor feeds
+/// a load from stores that it has not written yet only if one of them has all of its bytes.
+#[inline]
+fn words<const N: usize>(out: &mut Vec<u8>, words: [u64; N]) {
+    out.extend_from_slice(words.map(u64::to_le_bytes).as_flattened());
 }
 
 #[inline]
