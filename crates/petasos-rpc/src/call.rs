@@ -1,6 +1,6 @@
 //! A call under way, as its caller holds it.
 
-use crate::{CallError, Method, Target, calls::Outcome};
+use crate::{CallError, Method, Target, body::Body, calls::Outcome};
 use petasos_wire::{
     DecodeError,
     rpc::{CallId, Status},
@@ -60,15 +60,16 @@ impl Call {
         let State::Started(id) = self.state else { return Poll::Ready(Err(self.never_began())) };
         let inner = self.ticket.target.inner();
         let mut calls = inner.calls.borrow_mut();
-        let Some(outcome) = calls.take_outcome(id) else {
+        let mut body = Body::default();
+        let Some(outcome) = calls.take_outcome(id, &mut body) else {
             calls.wait(id, context.waker(), &inner.main_waker);
             return Poll::Pending;
         };
         drop(calls);
         self.state = State::Over;
-        Poll::Ready(match &outcome {
-            Outcome::Answer(Status::Ok, body) => decode(body, &self.ticket),
-            _ => Err(self.ticket.error(outcome)),
+        Poll::Ready(match outcome {
+            Outcome::Answer(Status::Ok) => decode(&body, &self.ticket),
+            outcome => Err(self.ticket.error(outcome, &body)),
         })
     }
 
@@ -111,11 +112,11 @@ impl Ticket {
 
     /// The error that this outcome is.
     #[cold]
-    fn error(&self, outcome: Outcome) -> CallError {
+    fn error(&self, outcome: Outcome, body: &[u8]) -> CallError {
         let Ticket { method: Method { name: method, .. }, timeout, .. } = *self;
         let peer = self.target.address().clone();
         match outcome {
-            Outcome::Answer(status, body) => self.refusal(status, &body),
+            Outcome::Answer(status) => self.refusal(status, body),
             Outcome::TooLate => CallError::Deadline { peer, method, timeout },
             Outcome::PeerLost(reason) => CallError::PeerLost { peer, method, reason },
             Outcome::TooLarge(reason) => CallError::TooLarge { peer, method, reason },

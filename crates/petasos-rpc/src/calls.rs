@@ -8,8 +8,8 @@ use std::{mem, sync::Arc, task::Waker, time::Instant};
 /// How a call ended, before it is told as its caller wants to hear it.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The target answered.
-    Answer(Status, Body),
+    /// The target answered; the result lies in the slot.
+    Answer(Status),
     /// The time was over.
     TooLate,
     PeerLost(LostReason),
@@ -34,6 +34,8 @@ pub(crate) struct Slot {
     peer: Peer,
     waiter: Waiter,
     outcome: Option<Outcome>,
+    /// The result, apart, so that it is moved as it lies: see [`Lease`].
+    body: Body,
     rare: Option<Box<Rare>>,
 }
 
@@ -97,6 +99,7 @@ impl Calls {
             peer: SELF,
             waiter: Waiter::Nobody,
             outcome: None,
+            body: Body::default(),
             rare: None,
         });
         u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 calls at a time")
@@ -153,16 +156,24 @@ impl Calls {
         Some(request)
     }
 
-    /// The outcome, if there is one; the call is over then.
+    /// The outcome, if there is one, and the result that came with it; the call is over then.
     #[inline]
-    pub(crate) fn take_outcome(&mut self, id: CallId) -> Option<Outcome> {
+    pub(crate) fn take_outcome(&mut self, id: CallId, body: &mut Body) -> Option<Outcome> {
         let slot = self.get(id).expect("a call's slot lives as long as the call");
-        let outcome = slot.outcome.take()?;
+        let outcome = match slot.outcome {
+            None => return None,
+            Some(Outcome::Answer(status)) => {
+                *body = mem::take(&mut slot.body);
+                slot.outcome = None;
+                Some(Outcome::Answer(status))
+            }
+            Some(_) => slot.outcome.take(),
+        };
         slot.abandoned = true;
         if !slot.owed {
             self.free(id.slot);
         }
-        Some(outcome)
+        outcome
     }
 
     /// Notes who waits for the outcome.
@@ -206,6 +217,14 @@ impl Calls {
         Some(Answered { wanted, lent, started })
     }
 
+    /// Ends a call with an answer.
+    pub(crate) fn finish_answered(&mut self, id: CallId, status: Status, body: Body) -> Ended {
+        if let Some(slot) = self.get(id).filter(|slot| slot.outcome.is_none() && !slot.abandoned) {
+            slot.body = body;
+        }
+        self.finish(id, Outcome::Answer(status))
+    }
+
     /// Ends a call; its slot stays while something is owed or somebody waits.
     pub(crate) fn finish(&mut self, id: CallId, outcome: Outcome) -> Ended {
         let main = Arc::clone(&self.main);
@@ -219,6 +238,7 @@ impl Calls {
         let Some(slot) = self.get(id) else { return Ended::default() };
         slot.abandoned = true;
         let finished = slot.outcome.take().is_some();
+        slot.body = Body::default();
         let lent = slot.withdraw();
         let owing = slot.owed.then_some(slot.peer).filter(|_| !finished);
         if !slot.owed {
@@ -282,7 +302,8 @@ impl Slot {
         main: &MainWaker,
     ) -> Option<Waker> {
         self.owed = false;
-        self.outcome = Some(Outcome::Answer(status, Body::new(mem::take(message), start)));
+        self.body = Body::new(mem::take(message), start);
+        self.outcome = Some(Outcome::Answer(status));
         self.wake(main)
     }
 

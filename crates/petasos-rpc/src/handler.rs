@@ -83,7 +83,7 @@ impl Arrival<'_> {
     /// The call is done with this result, encoded as the caller wants it.
     #[inline]
     #[must_use]
-    pub fn reply<R: Wire>(self, result: &R) -> Begun {
+    pub fn reply<R: Wire>(&self, result: &R) -> Begun {
         let Arrival { inner, request, .. } = self;
         let mut frame = inner.buffer();
         inner.response(request.call, Status::Ok, request.checked).encode(&mut frame);
@@ -94,14 +94,14 @@ impl Arrival<'_> {
     /// The call is done.
     #[inline]
     #[must_use]
-    pub fn done(self, reply: Reply) -> Begun {
+    pub fn done(&self, reply: Reply) -> Begun {
         Begun(Begin::Replied(reply))
     }
 
     /// The call is done when this future is.
     #[must_use]
-    pub fn wait(self, work: HandlerFuture) -> Begun {
-        Begun(Begin::Waiting(work, self.context))
+    pub fn wait(&mut self, work: HandlerFuture) -> Begun {
+        Begun(Begin::Waiting(work, self.context.take()))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
 use petasos_fabric::{Access, Lease, LostReason, Peer, Region, RegionId};
 use petasos_wire::{
     Encoding,
-    rpc::{self, CallId, Remote, Request, Response},
+    rpc::{self, CallId, Remote, Request, Response, Status},
 };
 use std::{rc::Rc, task::Waker, time::Duration};
 
@@ -199,7 +199,7 @@ impl Inner {
             self.send_frame(peer, &[&rpc::release(id)]);
         }
         if wanted {
-            self.finish_call(id, Outcome::Answer(response.status, body));
+            self.finish_answered(id, response.status, body);
         }
         self.return_credit(peer, Some(response.window));
     }
@@ -241,7 +241,13 @@ impl Inner {
         }
     }
 
-    /// Completes a call.
+    /// Completes a call with an answer.
+    pub(crate) fn finish_answered(&self, id: CallId, status: Status, body: Body) {
+        let ended = self.calls.borrow_mut().finish_answered(id, status, body);
+        self.settle(ended);
+    }
+
+    /// Completes a call otherwise.
     pub(crate) fn finish_call(&self, id: CallId, outcome: Outcome) {
         let ended = self.calls.borrow_mut().finish(id, outcome);
         self.settle(ended);

@@ -61,14 +61,13 @@ impl Inner {
             let fetched = inner.fetch(&body).await;
             inner.send_frame(peer, &[&rpc::release(id)]);
             inner.return_credit(peer, None);
-            inner.finish_call(
-                id,
-                match fetched {
-                    Ok(body) => Outcome::Answer(Status::Ok, body),
-                    Err(error @ BulkError::TooLarge { .. }) => Outcome::TooLarge(error.to_string()),
-                    Err(error) => Outcome::Unfetched(error.to_string()),
-                },
-            );
+            match fetched {
+                Ok(body) => inner.finish_answered(id, Status::Ok, body),
+                Err(error @ BulkError::TooLarge { .. }) => {
+                    inner.finish_call(id, Outcome::TooLarge(error.to_string()));
+                }
+                Err(error) => inner.finish_call(id, Outcome::Unfetched(error.to_string())),
+            }
         }));
     }
 }
