@@ -296,7 +296,8 @@ impl Shm {
         if !queued {
             let sent = if len <= MAX_SHORT {
                 let mut room = [0; MAX_SHORT];
-                channel.pair.send_short(gather(parts, &mut room))
+                let bytes = if let [bytes] = parts { bytes } else { gather(parts, &mut room) };
+                channel.pair.send_short(bytes)
             } else {
                 channel.pair.send(kind::MESSAGE, parts, len)
             };
