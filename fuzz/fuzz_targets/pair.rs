@@ -173,6 +173,8 @@ impl<'a> World<'a> {
                     0 => self.number(),
                     _ => {
                         let (lap, kind) = (self.cut.u8() % 4, self.cut.u8());
+                        // Mostly one of those that there are: the first is of short messages.
+                        let kind = if kind < 224 { kind % 8 } else { kind };
                         let len = u64::from(self.cut.u16());
                         u64::from(lap) << 32 | u64::from(kind) << 24 | len
                     }

@@ -1,6 +1,7 @@
 //! Received messages: bytes on loan from a bounded pool.
 
 use std::{
+    cell::Cell,
     fmt, mem,
     ops::Deref,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,10 +10,10 @@ use zerocopy::IntoBytes;
 
 /// The bytes of a received message.
 ///
-/// Short ones lie in the value itself, longer ones in a buffer of the endpoint's [`Pool`] that goes
-/// back when this is dropped, or in a vector of somebody's own. A pool lends a bounded number of
-/// buffers, and then the endpoint stops receiving: do not hoard leases, use
-/// [`to_vec`](slice::to_vec) for what is to stay.
+/// Short ones lie in the value itself, or in a few lines of memory of its own, longer ones in a
+/// buffer of the endpoint's [`Pool`] that goes back when this is dropped, or in a vector of
+/// somebody's own. A pool lends a bounded number of buffers, and then the endpoint stops receiving:
+/// do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
 pub struct Lease(Repr);
 
 enum Repr {
@@ -21,7 +22,12 @@ enum Repr {
     /// same boundaries.
     Inline {
         len: u8,
-        words: [u64; Lease::INLINE / 8],
+        words: Line,
+    },
+    /// Apart, as a lease is moved a few times on its way, and mostly there is but one line.
+    Lines {
+        len: u8,
+        words: Box<[Line; 2]>,
     },
     Buffer {
         bytes: Vec<u8>,
@@ -29,10 +35,23 @@ enum Repr {
     },
 }
 
+/// What a cache line holds beside one other word.
+type Line = [u64; 7];
+
+thread_local! {
+    /// Two lines of a message that was dropped on this thread: calls that follow each other allocate
+    /// nothing.
+    static SPARE: Cell<Option<Box<[Line; 2]>>> = const { Cell::new(None) };
+}
+
 impl Lease {
-    /// Messages up to this length need no buffer: most calls with small arguments. With its length
-    /// such a message is a cache line; more room would cost those who do not need it.
-    pub const INLINE: usize = 56;
+    /// Messages up to this length need no memory but the value: most calls with small arguments.
+    /// With its length such a message is a cache line; more room would cost those who do not need
+    /// it.
+    pub const INLINE: usize = size_of::<Line>();
+
+    /// The longest message of two lines.
+    pub const LINES: usize = 2 * Lease::INLINE;
 
     /// A short message.
     ///
@@ -51,9 +70,9 @@ impl Lease {
     /// # Panics
     /// If `len` is more than [`Lease::INLINE`].
     #[inline]
-    pub fn put_words(&mut self, len: usize, words: impl FnOnce() -> [u64; Lease::INLINE / 8]) {
+    pub fn put_words(&mut self, len: usize, words: impl FnOnce() -> [u64; 7]) {
         assert!(len <= Lease::INLINE);
-        if let Repr::Buffer { .. } = self.0 {
+        if !self.is_plain() {
             self.let_go();
         }
         let before = mem::replace(&mut self.0, Repr::Inline { len: len as u8, words: words() });
@@ -61,10 +80,43 @@ impl Lease {
         mem::forget(before);
     }
 
+    /// The same for a message that may have twice the length, and twice the words.
+    ///
+    /// # Panics
+    /// If `len` is more than [`Lease::LINES`].
+    #[inline]
+    pub fn put_lines(&mut self, len: usize, lines: impl FnOnce() -> [[u64; 7]; 2]) {
+        assert!(len <= Lease::LINES);
+        if !self.is_plain() {
+            self.let_go();
+        }
+        let mut words = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        *words = lines();
+        let before = mem::replace(&mut self.0, Repr::Lines { len: len as u8, words });
+        mem::forget(before);
+    }
+
+    /// Whether there is nothing in it that would have to be dropped.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        matches!(self.0, Repr::Empty | Repr::Inline { .. })
+    }
+
     /// Leaves an empty message.
     #[cold]
     fn let_go(&mut self) {
         *self = Lease::default();
+    }
+
+    /// Gives back what is on loan, or of use for the next message.
+    #[inline(never)]
+    fn give_back(&mut self) {
+        match mem::replace(&mut self.0, Repr::Empty) {
+            // A thread that ends keeps nothing.
+            Repr::Lines { words, .. } => drop(SPARE.try_with(|spare| spare.set(Some(words)))),
+            Repr::Buffer { bytes, pool: Some(pool) } => pool.take_back(bytes),
+            _ => {}
+        }
     }
 
     /// A short message that `fill` writes in place.
@@ -74,7 +126,7 @@ impl Lease {
     #[inline]
     #[must_use]
     pub fn inline_with(len: usize, fill: impl FnOnce(&mut [u8])) -> Lease {
-        let mut words = [0; Lease::INLINE / 8];
+        let mut words = Line::default();
         fill(&mut words.as_mut_bytes()[..len]);
         Lease(Repr::Inline { len: len as u8, words })
     }
@@ -87,6 +139,7 @@ impl Deref for Lease {
         match &self.0 {
             Repr::Empty => &[],
             Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
+            Repr::Lines { len, words } => &words.as_bytes()[..usize::from(*len)],
             Repr::Buffer { bytes, .. } => bytes,
         }
     }
@@ -95,8 +148,8 @@ impl Deref for Lease {
 impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
-        if let Repr::Buffer { bytes, pool: Some(pool) } = &mut self.0 {
-            pool.take_back(mem::take(bytes));
+        if !self.is_plain() {
+            self.give_back();
         }
     }
 }
@@ -240,5 +293,73 @@ mod tests {
         assert_eq!(pool.lend(3000, |b| b.fill(4)).unwrap().len(), 3000);
         drop(second);
         assert_eq!(pool.lent(), 0);
+    }
+
+    /// Two lines as words, counted up from 1, and as bytes.
+    fn lines() -> ([Line; 2], Vec<u8>) {
+        let lines = [std::array::from_fn(|i| i as u64 + 1), std::array::from_fn(|i| i as u64 + 8)];
+        (lines, lines.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn words_take_the_place_of_anything() {
+        let pool = Pool::new(1, 4096);
+        let (lines, bytes) = lines();
+        let before: [&dyn Fn() -> Lease; 5] = [
+            &Lease::default,
+            &|| Lease::inline(b"before"),
+            &|| Lease::from(vec![9; 200]),
+            &|| pool.lend(1000, |b| b.fill(1)).expect("the only one"),
+            &|| {
+                let mut lease = Lease::default();
+                lease.put_lines(112, || [[9; 7]; 2]);
+                lease
+            },
+        ];
+        for before in before {
+            for len in 0..=Lease::LINES {
+                let mut lease = before();
+                lease.put_lines(len, || lines);
+                assert_eq!(lease[..], bytes[..len]);
+                assert_eq!(mem::take(&mut lease)[..], bytes[..len]);
+                assert!(lease.is_empty());
+            }
+            for len in 0..=Lease::INLINE {
+                let mut lease = before();
+                lease.put_words(len, || lines[0]);
+                assert_eq!(lease[..], bytes[..len]);
+            }
+        }
+        assert_eq!(pool.lent(), 0);
+    }
+
+    #[test]
+    fn lines_are_used_again_on_their_thread() {
+        let (lines, bytes) = lines();
+        let lease = || {
+            let mut lease = Lease::default();
+            lease.put_lines(112, || lines);
+            lease
+        };
+        let first = lease();
+        let at = first.as_ptr();
+        drop(first);
+        let (again, other) = (lease(), lease());
+        assert!(again.as_ptr() == at && other.as_ptr() != at);
+        assert_eq!((&again[..], &other[..]), (&bytes[..], &bytes[..]));
+        // Dropped by another thread, which ends with them.
+        std::thread::spawn(|| drop((again, other))).join().expect("no panic");
+        assert_eq!(lease()[..], bytes[..]);
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion failed")]
+    fn more_than_two_lines_are_refused() {
+        Lease::default().put_lines(113, || lines().0);
+    }
+
+    #[test]
+    fn a_lease_is_no_more_than_a_cache_line() {
+        assert_eq!(size_of::<Lease>(), 64);
     }
 }

@@ -1,6 +1,12 @@
 //! A peer with whom packets flow.
 
-use crate::{bell::Bell, pair::Pair, ring::RingError, table::Table};
+use crate::{
+    Counters,
+    bell::Bell,
+    pair::Pair,
+    ring::{MAX_SHORT, RingError},
+    table::Table,
+};
 use petasos_fabric::{
     Incarnation, LostReason, Peer, Region, Time,
     two_sided::{Outgoing, Packet, header},
@@ -10,8 +16,8 @@ use std::sync::Weak;
 
 /// Kinds of packets in the ring.
 pub(crate) mod kind {
-    /// A plain unexpected message: nothing but its bytes.
-    pub(crate) const MESSAGE: u8 = 1;
+    /// A short plain message: nothing but its bytes.
+    pub(crate) use crate::ring::SHORT;
     /// A packet of the two-sided engine: its header and its payload.
     pub(crate) const PACKET: u8 = 2;
     /// A put with event has landed: see [`super::Arrival`].
@@ -21,6 +27,8 @@ pub(crate) mod kind {
     pub(crate) const WANT: u8 = 4;
     /// A segment whose descriptor was given is not used any more: its number.
     pub(crate) const GONE: u8 = 5;
+    /// A plain message of any length, contiguous: nothing but its bytes.
+    pub(crate) const MESSAGE: u8 = 6;
 }
 
 /// No index: in the list of those who may have to be rung, its end, and who is not in it.
@@ -154,10 +162,33 @@ impl Channel {
         self.bell_out.ring(&self.socket);
     }
 
+    /// So many cells of a short message were taken.
+    #[inline]
+    pub(crate) fn received_short(
+        &mut self,
+        cells: usize,
+        now: Time,
+        counters: &mut Counters,
+    ) -> Peer {
+        self.touched = now;
+        counters.received += 1;
+        if self.pair.finish_short(cells) {
+            counters.wake_ups += 1;
+            self.ring();
+        }
+        self.handle
+    }
+
     /// Writes a packet of the engine's into the ring. False if there is no room.
     pub(crate) fn write(&mut self, packet: &Packet) -> Result<bool, RingError> {
         let prefix = packet.header.first_chunk().copied();
         let plain = prefix.is_some_and(|prefix| header::message_len(prefix).is_some());
+        if plain
+            && let Outgoing::Bytes(bytes) = &packet.payload
+            && bytes.len() <= MAX_SHORT
+        {
+            return self.pair.send_short(bytes);
+        }
         let head: &[u8] = if plain { &[] } else { &packet.header };
         let Some(slot) = self.pair.reserve(head.len() + packet.payload.len())? else {
             return Ok(false);

@@ -6,6 +6,7 @@ use crate::{
     connect::Attempt,
     name::Name,
     pump::FRONT,
+    ring::{LINE, MAX_SHORT, Producer, Shared},
     segment::{self, Segment},
     state::{Closing, SCHEME},
     sync::{Ordering, fence},
@@ -81,22 +82,11 @@ impl Endpoint for Shm {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        // A short message in one part, if nothing is in the way: a few dozen instructions.
-        if let [bytes] = parts
-            && let Some(channel) =
-                self.channels.get_mut(peer.index as usize).and_then(Option::as_deref_mut)
-            && channel.handle == peer
-            && !channel.served
-            && !self.engine.has_output()
-            && channel.pair.send_short(kind::MESSAGE, bytes)
-        {
-            self.counters.sent += 1;
-            if channel.published(peer.index, &mut self.unrung) {
-                self.counters.wake_ups += 1;
-            }
-            return Ok(());
+        match parts {
+            [bytes] if bytes.len() > LINE => self.inject_longer(peer, bytes),
+            [bytes] if self.inject_plainly(peer, |producer| producer.send_one(bytes)) => Ok(()),
+            _ => self.inject_any(peer, parts),
         }
-        self.inject_any(peer, parts)
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
@@ -254,6 +244,38 @@ impl Endpoint for Shm {
 }
 
 impl Shm {
+    /// Sends a short message if nothing is in the way: a few dozen instructions.
+    #[inline(always)]
+    fn inject_plainly(
+        &mut self,
+        peer: Peer,
+        send: impl FnOnce(&mut Producer<Shared>) -> bool,
+    ) -> bool {
+        if let Some(channel) =
+            self.channels.get_mut(peer.index as usize).and_then(Option::as_deref_mut)
+            && channel.handle == peer
+            && !channel.served
+            && !self.engine.has_output()
+            && send(&mut channel.pair.producer)
+        {
+            self.counters.sent += 1;
+            if channel.published(peer.index, &mut self.unrung) {
+                self.counters.wake_ups += 1;
+            }
+            return true;
+        }
+        false
+    }
+
+    /// A message of more than a cell. Apart, so that the way of one cell is short.
+    #[inline(never)]
+    fn inject_longer(&mut self, peer: Peer, bytes: &[u8]) -> Result<(), InjectError> {
+        match self.inject_plainly(peer, |producer| producer.send_two(bytes)) {
+            true => Ok(()),
+            false => self.inject_any(peer, &[bytes]),
+        }
+    }
+
     /// Any message that may be sent without a queue.
     #[cold]
     #[inline(never)]
@@ -272,7 +294,14 @@ impl Shm {
         }
         let queued = channel.served || (engine.has_output() && engine.messages_queued(peer));
         if !queued {
-            match channel.pair.send(kind::MESSAGE, parts, len) {
+            let sent = if len <= MAX_SHORT {
+                let mut room = [0; MAX_SHORT];
+                let bytes = if let [bytes] = parts { bytes } else { gather(parts, &mut room) };
+                channel.pair.send_short(bytes)
+            } else {
+                channel.pair.send(kind::MESSAGE, parts, len)
+            };
+            match sent {
                 Ok(true) => {
                     counters.sent += 1;
                     counters.wake_ups += u64::from(channel.published(peer.index, unrung));
@@ -423,4 +452,14 @@ impl Shm {
         }
         closed
     }
+}
+
+/// The concatenation of some parts, which finds room.
+fn gather<'a>(parts: &[&[u8]], room: &'a mut [u8]) -> &'a [u8] {
+    let mut at = 0;
+    for part in parts {
+        room[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    &room[..at]
 }

@@ -1,6 +1,11 @@
 //! What a peer can do that means harm: for the fuzz targets.
 
-use crate::{Shm, hello::Note, socket};
+use crate::{
+    Shm,
+    hello::Note,
+    ring::{MAX_SHORT, SHORT},
+    socket,
+};
 use petasos_fabric::{Address, Incarnation, Peer};
 
 /// A valid note of each kind.
@@ -49,7 +54,10 @@ impl Shm {
             && bytes.len() <= 2048
             && !matches!(kind, 0 | 255)
         {
-            let _ = channel.post(kind, bytes);
+            let _ = match kind {
+                SHORT => channel.pair.send_short(&bytes[..bytes.len().min(MAX_SHORT)]),
+                _ => channel.post(kind, bytes),
+            };
         }
     }
 

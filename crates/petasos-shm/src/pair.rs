@@ -119,14 +119,13 @@ impl Pair {
 
     // Sending.
 
-    /// Sends a message of one cell if that needs no further question, and else ask
-    /// [`Pair::send`].
-    #[inline]
-    pub(crate) fn send_short(&mut self, kind: u8, bytes: &[u8]) -> bool {
-        self.producer.send_short(kind, bytes)
+    /// Sends a short message; false if there is no room. The producer may know a shorter way.
+    pub(crate) fn send_short(&mut self, bytes: &[u8]) -> Result<bool, RingError> {
+        let report = Report { consumed: &self.out[0] };
+        self.producer.send_short(report, bytes)
     }
 
-    /// Sends a message; false if there is no room.
+    /// Sends a contiguous message; false if there is no room.
     pub(crate) fn send(
         &mut self,
         kind: u8,
@@ -137,7 +136,7 @@ impl Pair {
         self.producer.send(report, kind, parts, len)
     }
 
-    /// Room for a message that is then written bit by bit and published.
+    /// Room for a contiguous message that is then written bit by bit and published.
     pub(crate) fn reserve(&mut self, len: usize) -> Result<Option<Slot>, RingError> {
         let report = Report { consumed: &self.out[0] };
         self.producer.reserve(report, len)
@@ -180,11 +179,11 @@ impl Pair {
         self.consumer.finish(incoming, report) && self.take_starving()
     }
 
-    /// The same after a short message.
+    /// The same for so many cells of a short message.
     #[inline]
-    pub(crate) fn finish_short(&mut self) -> bool {
+    pub(crate) fn finish_short(&mut self, cells: usize) -> bool {
         let report = Report { consumed: &self.back[0] };
-        self.consumer.advance(1, report) && self.take_starving()
+        self.consumer.advance(cells, report) && self.take_starving()
     }
 
     /// Whether the sender waits for the room that was just reported.
@@ -240,8 +239,8 @@ mod tests {
     #[test]
     fn both_ways() {
         let (mut a, mut b) = two();
-        assert!(a.send(1, &[b"ab", b"c"], 3).unwrap() && b.send(2, &[b"back"], 4).unwrap());
-        for (pair, kind, text) in [(&mut b, 1, &b"abc"[..]), (&mut a, 2, b"back")] {
+        assert!(a.send(3, &[b"ab", b"c"], 3).unwrap() && b.send(2, &[b"back"], 4).unwrap());
+        for (pair, kind, text) in [(&mut b, 3, &b"abc"[..]), (&mut a, 2, b"back")] {
             let incoming = pair.peek().unwrap().unwrap();
             let mut bytes = vec![0; incoming.len];
             pair.consumer.read(&incoming, 0, &mut bytes);
@@ -256,7 +255,7 @@ mod tests {
         let (mut a, mut b) = two();
         b.set_asleep(true);
         assert!(a.take_sleeper() && !a.take_sleeper());
-        while a.send(1, &[&[0; 1000]], 1000).unwrap() {}
+        while a.send(2, &[&[0; 1000]], 1000).unwrap() {}
         a.starve();
         let mut rung = 0;
         while let Some(incoming) = b.peek().unwrap() {

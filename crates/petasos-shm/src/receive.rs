@@ -5,7 +5,7 @@ use crate::{
     channel::{Arrival, kind},
     hello::Note,
     pump::{BUSY_PASSES, FRONT},
-    ring::Incoming,
+    ring::{Incoming, LINE},
     segment::Segment,
     socket,
 };
@@ -103,17 +103,22 @@ impl Shm {
 
     /// Takes the next message of a peer, if it is there, and short.
     pub(crate) fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
-        let Shm { channels, counters, .. } = self;
-        let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
-        let len = channel.pair.consumer.look(kind::MESSAGE).short()?;
-        message.put_words(len, || channel.pair.consumer.words());
-        channel.touched = self.now;
-        counters.received += 1;
-        if channel.pair.finish_short() {
-            counters.wake_ups += 1;
-            channel.ring();
+        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let len = channel.pair.consumer.look()?;
+        if len > LINE {
+            return self.receive_two(index, len, message);
         }
-        Some(channel.handle)
+        message.put_words(len, || channel.pair.consumer.line(0));
+        Some(channel.received_short(1, self.now, &mut self.counters))
+    }
+
+    /// The same for one of two cells, which was seen. Apart, so that the way of one cell is short.
+    #[inline(never)]
+    fn receive_two(&mut self, index: u32, len: usize, message: &mut Lease) -> Option<Peer> {
+        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let consumer = &channel.pair.consumer;
+        message.put_lines(len, || [consumer.line(0), consumer.line(1)]);
+        Some(channel.received_short(2, self.now, &mut self.counters))
     }
 
     /// Takes from a peer from which something has come, as far as there is room in `events`. True if
@@ -176,11 +181,19 @@ impl Shm {
         let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(false) };
         let peeked = channel.pair.peek().map_err(|broken| broken.to_string())?;
         let Some(incoming) = peeked else { return Ok(false) };
-        let taken = if incoming.kind == kind::MESSAGE {
+        let consumer = &channel.pair.consumer;
+        let taken = if incoming.kind == kind::SHORT {
+            let (peer, mut message) = (channel.handle, Lease::default());
+            match incoming.len {
+                len @ ..=LINE => message.put_words(len, || consumer.line(0)),
+                len => message.put_lines(len, || [consumer.line(0), consumer.line(1)]),
+            }
+            events.push(Event::Message { peer, message });
+            true
+        } else if incoming.kind == kind::MESSAGE {
             if incoming.len > config.max_message {
                 return Err(format!("a message of {} bytes", incoming.len));
             }
-            let consumer = &channel.pair.consumer;
             let lease = pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room));
             let taken = lease.is_some();
             let peer = channel.handle;
@@ -202,7 +215,7 @@ impl Shm {
         Ok(taken)
     }
 
-    /// Takes in anything but a plain message. False if it has to wait.
+    /// Takes in anything but a plain message: all of it is contiguous. False if it has to wait.
     fn receive_other(
         &mut self,
         index: u32,

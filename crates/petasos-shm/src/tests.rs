@@ -7,8 +7,8 @@ use crate::{
     table::Table,
 };
 use petasos_fabric::{
-    Access, Address, Clock, Endpoint, Event, Incarnation, InjectError, LostReason, Operation, Peer,
-    Region, RemoteSpan, Token,
+    Access, Address, Clock, Endpoint, Event, Incarnation, InjectError, Lease, LostReason,
+    Operation, Peer, Region, RemoteSpan, Token,
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use rustix::fd::AsFd;
@@ -99,8 +99,8 @@ fn scribbling_harms_nobody_else() {
                 // The words beside the rings; headers of the first cells, likely and unlikely.
                 0 => (at % 64, word),
                 1 => (512 + at % 64 * 8, 1 << 32 | word & 0xFFFF_FFFF),
-                2 => (512 + at % 64 * 8, 1 << 32 | (1 + word % 5) << 24 | word & 0x3FF),
-                3 => (512, 1 << 32 | (1 + word % 5) << 24 | word >> 3 & 0xFF),
+                2 => (512 + at % 64 * 8, 1 << 32 | (1 + word % 6) << 24 | word & 0x3FF),
+                3 => (512, 1 << 32 | (1 + word % 6) << 24 | word >> 3 & 0xFF),
                 _ => (at, word),
             };
             channel.pair.scribble(at, word);
@@ -226,16 +226,73 @@ fn who_stays_in_a_closing_region_is_cut_off() {
     });
 }
 
-/// Messages of one cell and of two until there is no more room, again and again: what waits in the
-/// engine is not overtaken by what would find room in the ring.
+/// Every length up to more than two cells, in one part and in some, taken by itself or as an event.
+#[test]
+fn every_length_arrives_either_way() {
+    let (mut sender, mut receiver) = (End::new(), End::new());
+    let (to, from) = join(&mut sender, &mut receiver);
+    let bytes: Vec<u8> = (0..130).collect();
+    for round in 0..4 {
+        for len in 0..bytes.len() {
+            let bytes = &bytes[..len];
+            let (a, b) = bytes.split_at(len / 3);
+            let parts: &[&[u8]] = if round % 2 == 0 { &[bytes] } else { &[a, &[], b] };
+            sender.shm.inject(to, parts).unwrap();
+            let (mut message, mut came) = (Lease::inline(b"before"), None);
+            let begin = Instant::now();
+            while came.is_none() && receiver.messages() == 0 {
+                assert!(begin.elapsed() < PATIENCE, "{len} bytes did not come");
+                if round < 2 {
+                    came = receiver.shm.poll_message(&mut message);
+                }
+                if came.is_none() {
+                    receiver.pass();
+                }
+            }
+            let came = came.map(|peer| (peer, message)).or_else(|| match receiver.events.pop() {
+                Some(Event::Message { peer, message }) => Some((peer, message)),
+                _ => None,
+            });
+            let (peer, message) = came.expect("nothing else happens");
+            assert_eq!((peer, &message[..]), (from, bytes));
+        }
+    }
+    assert_eq!(receiver.shm.counters().received, 4 * 130);
+}
+
+/// A short message that would run over the end of the ring, and one that is too long for its kind.
+#[test]
+fn short_messages_that_cannot_be() {
+    for (before, len) in [(2047u64, 57), (3, 113), (2047, 112)] {
+        let (mut bad, mut victim) = (End::new(), End::new());
+        let (to, from) = join(&mut bad, &mut victim);
+        for n in 0..before as usize {
+            bad.shm.inject(to, &[&[0]]).unwrap();
+            if n % 100 == 0 || n + 1 == before as usize {
+                until("all came", &mut [&mut victim], |ends| ends[0].messages() == n + 1);
+            }
+        }
+        let channel = bad.shm.channel(to.index).unwrap();
+        let word = 1 << 32 | u64::from(crate::channel::kind::SHORT) << 24 | len;
+        channel.pair.scribble(512 + before as usize * 8, word);
+        assert_eq!(victim.shm.poll_message(&mut Lease::default()), None);
+        until("it is cut off", &mut [&mut victim], |ends| ends[0].lost(from).is_some());
+        assert!(matches!(victim.lost(from), Some(LostReason::Protocol(_))));
+        assert_eq!(victim.messages(), before as usize);
+    }
+}
+
+/// Messages of one cell, of two and of more until there is no more room, again and again: what waits
+/// in the engine is not overtaken by what would find room in the ring.
 #[test]
 fn order_is_kept_when_room_runs_out() {
+    const LENGTHS: [usize; 7] = [8, 56, 57, 9, 112, 113, 55];
     let (mut sender, mut receiver) = (End::new(), End::new());
     let (peer, _) = join(&mut sender, &mut receiver);
     let (mut sent, mut came) = (0u32, 0u32);
     for _ in 0..5 {
         loop {
-            let mut bytes = vec![1; [8, 56, 57, 9, 55][sent as usize % 5]];
+            let mut bytes = vec![1; LENGTHS[sent as usize % 7]];
             bytes[..4].copy_from_slice(&sent.to_le_bytes());
             match sender.shm.inject(peer, &[&bytes]) {
                 Ok(()) => sent += 1,
@@ -249,7 +306,7 @@ fn order_is_kept_when_room_runs_out() {
         for event in receiver.events.drain(..) {
             if let Event::Message { message, .. } = event {
                 assert_eq!(message[..4], came.to_le_bytes());
-                assert_eq!(message.len(), [8, 56, 57, 9, 55][came as usize % 5]);
+                assert_eq!(message.len(), LENGTHS[came as usize % 7]);
                 came += 1;
             }
         }

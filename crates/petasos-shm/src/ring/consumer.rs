@@ -1,11 +1,13 @@
 //! The receiver's end of a ring.
 
-use super::{CELL, FIRST, HEADER, Memory, PAD, Report, RingError, cells_for, header, lap_of};
+use super::{
+    CELL, HEADER, LINE, MAX_SHORT, Memory, PAD, Report, RingError, SHORT, cells_for, header, lap_of,
+};
 use crate::sync::Ordering;
 
 /// The only one who reads the cells of a ring, and reports what it has consumed.
 ///
-/// Most messages take one cell: [`Consumer::look`] finds them, and touches the first fields only.
+/// Most messages are short: [`Consumer::look`] finds them, and touches the first fields only.
 #[repr(C)]
 pub(crate) struct Consumer<M> {
     memory: M,
@@ -19,41 +21,22 @@ pub(crate) struct Consumer<M> {
     max: usize,
 }
 
-/// A header, and in what it differs from the expected one of an empty message.
-#[derive(Clone, Copy)]
-pub(crate) struct Seen(u64);
-
-impl Seen {
-    /// The length of a message of the expected kind, all of it in its first cell, which lies within
-    /// the ring wherever it begins: take [`Consumer::words`], and then [`Consumer::advance`].
-    #[inline]
-    pub(crate) fn short(self) -> Option<usize> {
-        // Nothing but the length is left if lap and kind are the expected ones.
-        (self.0 <= FIRST as u64).then_some(self.0 as usize)
-    }
-
-    /// Whether it is of this lap: something is there, and [`Consumer::peek`] says what.
-    #[inline]
-    pub(crate) fn is_there(self) -> bool {
-        self.0 >> 32 == 0
-    }
-}
-
 /// A message that is there: its cells are the receiver's until [`Consumer::finish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Incoming {
-    /// What the sender called it.
+    /// What the sender called it: [`SHORT`], or a kind of contiguous ones.
     pub(crate) kind: u8,
-    /// Its length in bytes, checked: it lies within the ring and is no longer than the longest.
+    /// Its length in bytes, checked: it lies within the ring and is no longer than the longest of
+    /// its format.
     pub(crate) len: usize,
     cell: usize,
 }
 
 impl<M: Memory> Consumer<M> {
-    /// The receiver of a ring, for messages of at most `max` bytes: no less than a cell takes.
+    /// The receiver of a ring, for messages of at most `max` bytes: no less than a short one has.
     pub(crate) fn new(memory: M, max: usize) -> Consumer<M> {
         let cells = memory.cells();
-        assert!(cells >= 8 && max >= FIRST);
+        assert!(cells >= 8 && max >= MAX_SHORT);
         let (due, lap) = (cells as u64 / 4, lap_of(0, cells as u64));
         Consumer { memory, tail: 0, lap, due, cells, max }
     }
@@ -62,21 +45,26 @@ impl<M: Memory> Consumer<M> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // What follows from it is looked at again, with acquire.
-        let word = self.memory.cell(self.tail)[0].load(Ordering::Relaxed);
-        !Seen(word ^ self.lap).is_there()
+        !self.is_of_this_lap(self.memory.cell(self.tail)[0].load(Ordering::Relaxed))
     }
 
-    /// What is there, seen by who expects short messages of this kind.
+    /// The length of the next message if it is there, short, and within the ring: take
+    /// [`Consumer::line`] of its one cell or two, and then [`Consumer::advance`]. If not,
+    /// [`Consumer::peek`] says what there is.
     #[inline]
-    pub(crate) fn look(&self, kind: u8) -> Seen {
+    pub(crate) fn look(&self) -> Option<usize> {
         let word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
-        Seen(word ^ header(self.lap, kind, 0))
+        // Nothing but the length is left if lap and kind are the expected ones.
+        let len = word ^ header(self.lap, SHORT, 0);
+        let fits = len <= LINE as u64
+            || len <= MAX_SHORT as u64 && (self.tail + 1) & (self.cells as u64 - 1) != 0;
+        fits.then_some(len as usize)
     }
 
-    /// The payload of the next cell: that of a short message, and what lay there before.
+    /// The payload of this cell of the next message, which is short, and what lay there before.
     #[inline]
-    pub(crate) fn words(&self) -> [u64; FIRST / 8] {
-        let [_, words @ ..] = self.memory.cell(self.tail);
+    pub(crate) fn line(&self, cell: usize) -> [u64; LINE / 8] {
+        let [_, words @ ..] = self.memory.cell(self.tail + cell as u64);
         words.each_ref().map(|word| word.load(Ordering::Relaxed))
     }
 
@@ -84,7 +72,7 @@ impl<M: Memory> Consumer<M> {
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
         let mut word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
         let mut cell = self.tail as usize & (self.cells - 1);
-        if !Seen(word ^ self.lap).is_there() {
+        if !self.is_of_this_lap(word) {
             return Ok(None);
         }
         if kind_of(word) == PAD {
@@ -96,37 +84,38 @@ impl<M: Memory> Consumer<M> {
             self.lap = lap_of(self.tail, self.cells as u64);
             cell = 0;
             word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
-            if !Seen(word ^ self.lap).is_there() {
+            if !self.is_of_this_lap(word) {
                 return Ok(None);
             }
         }
         let (kind, len) = (kind_of(word), word as usize & 0xFF_FFFF);
-        match kind {
+        let max = match kind {
             0 => return Err(RingError::Kind(cell)),
             PAD => return Err(RingError::Pad(cell)),
-            _ => {}
-        }
-        if len > self.max || cell + cells_for(len) > self.cells {
-            let (cells, max) = (self.cells, self.max);
-            return Err(RingError::Length { len, cell, cells, max });
+            SHORT => MAX_SHORT,
+            _ => self.max,
+        };
+        if len > max || cell + cells_for(len) > self.cells {
+            return Err(RingError::Length { len, cell, cells: self.cells, max });
         }
         Ok(Some(Incoming { kind, len, cell }))
     }
 
-    /// Copies bytes of a message out, from `at` in it on.
+    /// Copies bytes of a contiguous message out, from `at` in it on.
     #[inline]
     pub(crate) fn read(&self, incoming: &Incoming, at: usize, into: &mut [u8]) {
         // SAFETY: a slice of ours is writable, and lies in no ring.
         unsafe { self.read_raw(incoming, at, into.as_mut_ptr(), into.len()) }
     }
 
-    /// Copies bytes of a message out, to memory that others may write.
+    /// Copies bytes of a contiguous message out, to memory that others may write.
     ///
     /// # Safety
     /// `to` is writable for `len` bytes, and does not lie in the ring.
     #[inline]
     pub(crate) unsafe fn read_raw(&self, incoming: &Incoming, at: usize, to: *mut u8, len: usize) {
         assert!(at + len <= incoming.len, "beyond the end of a packet");
+        debug_assert!(incoming.kind != SHORT, "its bytes lie in lines");
         // SAFETY: `peek` made sure that the message lies within the ring.
         unsafe { self.memory.copy_out(incoming.cell * CELL + HEADER + at, to, len) }
     }
@@ -145,6 +134,11 @@ impl<M: Memory> Consumer<M> {
             self.report(report);
         }
         due
+    }
+
+    #[inline]
+    fn is_of_this_lap(&self, word: u64) -> bool {
+        word >> 32 == self.lap >> 32
     }
 
     /// At a quarter of the ring, or beyond.

@@ -4,14 +4,22 @@
 //! The ring is cut into cells of one cache line. A message takes consecutive cells and never
 //! wraps: a pad skips to the first cell. The first eight bytes of its first cell are the header
 //! word, `lap << 32 | kind << 24 | length`, which is written last, with release, and publishes the
-//! message; the receiver polls this word of the next cell. So a message of up to 56 bytes is one
-//! cache line that moves from one processor to the other, and a sender that dies in the middle of
+//! message; the receiver polls this word of the next cell. So a sender that dies in the middle of
 //! writing has never published.
 //!
-//! The lap in the word (from 1 on, new each time around) tells a new message from an old one,
+//! The payload follows the header in one of two formats, which the kind tells apart:
+//!
+//! - *Short* ([`SHORT`], up to 112 bytes, one cell or two): each cell begins with a word of control,
+//!   behind which lie 56 bytes of payload. The first cell's is the header, the second's is zero, and
+//!   nobody reads it before there is a header in its place.
+//! - *Contiguous* (all other kinds): the payload runs on through the cells, over their beginnings.
+//!
+//! The lap in the header (from 1 on, new each time around) tells a new message from an old one,
 //! unless payload of the lap before lies where a header is expected. The sender therefore knows
 //! which cells hold payload at their beginning, and clears such a cell before it publishes the
-//! message in front of it. No cell is ever cleared for messages of one cell.
+//! message in front of it. Short messages leave nothing that would have to be cleared: zero is the
+//! header of no lap. So among themselves they are whole words written one by one, and a message of
+//! up to 56 bytes is one cache line that moves from one processor to the other.
 //!
 //! The receiver reports how many cells it has consumed every quarter of the ring, in a word that
 //! the sender reads only when its last knowledge says that there is no room. The longest message
@@ -41,11 +49,15 @@ use crate::sync::AtomicU64;
 pub(crate) const CELL: usize = 64;
 /// Bytes of the header word.
 pub(crate) const HEADER: usize = 8;
-/// Payload bytes that fit into the first cell.
-pub(crate) const FIRST: usize = CELL - HEADER;
+/// Payload bytes behind the header, or behind the word of control in its place.
+pub(crate) const LINE: usize = CELL - HEADER;
+/// The longest short message.
+pub(crate) const MAX_SHORT: usize = 2 * LINE;
 const WORDS: usize = CELL / 8;
 
-/// The kind of a pad. All other kinds but zero are for the users of the ring.
+/// The kind of short messages.
+pub(crate) const SHORT: u8 = 1;
+/// The kind of a pad. All other kinds but zero and [`SHORT`] are for the users of the ring.
 const PAD: u8 = 255;
 
 /// How the other side broke the rules of the ring.
@@ -68,7 +80,7 @@ pub(crate) struct Report<'a> {
     pub(crate) consumed: &'a AtomicU64,
 }
 
-/// Cells that a message of this length takes.
+/// Cells that a message of this length takes, in either format.
 fn cells_for(len: usize) -> usize {
     (HEADER + len).div_ceil(CELL)
 }

@@ -1,22 +1,23 @@
 //! The sender's end of a ring.
 
 use super::{
-    CELL, FIRST, HEADER, Memory, PAD, Report, RingError, cells_for, header, lap_of, max_packet,
+    CELL, HEADER, LINE, MAX_SHORT, Memory, PAD, Report, RingError, SHORT, cells_for, header,
+    lap_of, max_packet,
 };
 use crate::sync::{AtomicU64, Ordering};
 
 /// The only one who writes into the cells of a ring.
 ///
-/// Most messages take one cell and are sent by [`Producer::send_short`], which touches the first
-/// fields only.
+/// Most messages are sent by [`Producer::send_one`] and [`Producer::send_two`], which touch the
+/// first fields only.
 #[repr(C)]
 pub(crate) struct Producer<M> {
     memory: M,
     /// Cells written since the beginning, and the lap that this is.
     head: u64,
     lap: u64,
-    /// So far a message of one cell can be written with no further question: there is room, the lap
-    /// stays, and the cell that follows does not begin with payload.
+    /// Up to this cell short messages can be written with no further question: there is room, the
+    /// lap stays, and neither this one nor any on the way there begins with payload.
     plain: u64,
 
     cells: usize,
@@ -46,22 +47,71 @@ impl<M: Memory> Producer<M> {
         producer
     }
 
-    /// Sends a message that fits into one cell, if that needs no further question. If this is
-    /// false, ask [`Producer::send`].
+    /// Sends a short message of one cell if that needs no further question. If this is false, ask
+    /// [`Producer::send_short`].
     #[inline]
-    pub(crate) fn send_short(&mut self, kind: u8, bytes: &[u8]) -> bool {
-        debug_assert!(kind != 0 && kind != PAD);
-        if self.head == self.plain || bytes.len() > FIRST {
+    pub(crate) fn send_one(&mut self, bytes: &[u8]) -> bool {
+        if self.head == self.plain || bytes.len() > LINE {
             return false;
         }
         let [first, words @ ..] = self.memory.cell(self.head);
         fill(words, bytes);
-        first.store(header(self.lap, kind, bytes.len()), Ordering::Release);
+        first.store(header(self.lap, SHORT, bytes.len()), Ordering::Release);
         self.head += 1;
         true
     }
 
-    /// Sends the concatenation of `parts`, `len` bytes in all; false if there is no room.
+    /// The same for one of two cells.
+    #[inline]
+    pub(crate) fn send_two(&mut self, bytes: &[u8]) -> bool {
+        if self.head + 2 > self.plain || bytes.len() <= LINE || bytes.len() > MAX_SHORT {
+            return false;
+        }
+        self.fill_two(bytes);
+        let [first, ..] = self.memory.cell(self.head);
+        first.store(header(self.lap, SHORT, bytes.len()), Ordering::Release);
+        self.head += 2;
+        true
+    }
+
+    /// Writes all but the header of a short message of two cells.
+    #[inline]
+    fn fill_two(&self, bytes: &[u8]) {
+        let (line, rest) = bytes.split_at(LINE);
+        let [_, words @ ..] = self.memory.cell(self.head);
+        fill(words, line);
+        let [control, words @ ..] = self.memory.cell(self.head + 1);
+        control.store(0, Ordering::Relaxed);
+        fill(words, rest);
+    }
+
+    /// Sends a short message, whatever was in the way of sending it plainly; false if there is no
+    /// room.
+    pub(crate) fn send_short(
+        &mut self,
+        report: Report<'_>,
+        bytes: &[u8],
+    ) -> Result<bool, RingError> {
+        assert!(bytes.len() <= MAX_SHORT, "{} bytes are not short", bytes.len());
+        let Some(slot) = self.reserve(report, bytes.len())? else {
+            return Ok(false);
+        };
+        let cells = cells_for(slot.len);
+        if cells == 1 {
+            let [_, words @ ..] = self.memory.cell(self.head);
+            fill(words, bytes);
+        } else {
+            self.fill_two(bytes);
+            // Whatever began there, it is a zero now.
+            let second = slot.cell + 1;
+            self.payload[second / 64] &= !bit(second);
+        }
+        self.finish(cells, SHORT, slot.len);
+        Ok(true)
+    }
+
+    /// Sends the concatenation of `parts`, `len` bytes in all, contiguously; false if there is no
+    /// room.
     pub(crate) fn send(
         &mut self,
         report: Report<'_>,
@@ -140,9 +190,9 @@ impl<M: Memory> Producer<M> {
         unsafe { self.memory.copy_in(slot.cell * CELL + HEADER + at, from, len) }
     }
 
-    /// Shows the message to the receiver. All of it must have been written.
+    /// Shows a contiguous message to the receiver. All of it must have been written.
     pub(crate) fn publish(&mut self, slot: Slot, kind: u8) {
-        debug_assert!(kind != 0 && kind != PAD && slot.cell == self.cell());
+        debug_assert!(!matches!(kind, 0 | SHORT | PAD) && slot.cell == self.cell());
         for cell in slot.cell + 1..slot.cell + cells_for(slot.len) {
             self.payload[cell / 64] |= bit(cell);
         }
@@ -186,9 +236,9 @@ fn bit(cell: usize) -> u64 {
     1 << (cell % 64)
 }
 
-/// Writes a short message into as many words as it needs: without a call, and with few branches.
+/// Writes a cell's payload into as many words as it needs: without a call, and with few branches.
 #[inline]
-fn fill(words: &[AtomicU64; FIRST / 8], bytes: &[u8]) {
+fn fill(words: &[AtomicU64; LINE / 8], bytes: &[u8]) {
     let (mut words, mut rest) = (&words[..], bytes);
     fill_some::<4>(&mut words, &mut rest);
     fill_some::<2>(&mut words, &mut rest);

@@ -8,30 +8,49 @@ use crate::sync::Ordering;
 #[cfg(not(loom))]
 const LAP: u64 = 1 << 32;
 
-/// Sends as the transport does: the short way, and the long one where that is refused.
-fn send(producer: &mut Producer<Heap>, report: Report<'_>, kind: u8, bytes: &[u8]) -> bool {
-    producer.send_short(kind, bytes)
-        || producer.send(report, kind, &[bytes], bytes.len()).expect("honest reports")
+/// A kind of contiguous messages.
+const LONG: u8 = 2;
+
+/// Sends a short message if nothing is in the way.
+fn send_plainly(producer: &mut Producer<Heap>, bytes: &[u8]) -> bool {
+    producer.send_one(bytes) || producer.send_two(bytes)
 }
 
-/// Receives as the transport does, with an eye on short messages of this kind. What it was, and
-/// whether that was seen at the first look.
+/// Sends as the transport does: short messages plainly, or else with all questions.
+fn send(producer: &mut Producer<Heap>, report: Report<'_>, kind: u8, bytes: &[u8]) -> bool {
+    let sent = match kind {
+        SHORT if send_plainly(producer, bytes) => return true,
+        SHORT => producer.send_short(report, bytes),
+        _ => producer.send(report, kind, &[bytes], bytes.len()),
+    };
+    sent.expect("honest reports")
+}
+
+/// Receives as the transport does. What it was, and whether that was seen at the first look.
 fn receive(
     consumer: &mut Consumer<Heap>,
     report: Report<'_>,
-    kind: u8,
 ) -> Result<Option<(u8, Vec<u8>, bool)>, RingError> {
-    let seen = consumer.look(kind);
-    if let Some(len) = seen.short() {
-        let bytes = consumer.words().map(u64::to_ne_bytes).as_flattened()[..len].to_vec();
-        consumer.advance(1, report);
-        return Ok(Some((kind, bytes, true)));
+    if let Some(len) = consumer.look() {
+        let bytes = lines(consumer, len);
+        consumer.advance(cells_for(len), report);
+        return Ok(Some((SHORT, bytes, true)));
     }
     let Some(incoming) = consumer.peek()? else { return Ok(None) };
     let mut bytes = vec![0; incoming.len];
-    consumer.read(&incoming, 0, &mut bytes);
+    match incoming.kind {
+        SHORT => bytes = lines(consumer, incoming.len),
+        _ => consumer.read(&incoming, 0, &mut bytes),
+    }
     consumer.finish(incoming, report);
     Ok(Some((incoming.kind, bytes, false)))
+}
+
+/// The bytes of a short message.
+fn lines(consumer: &Consumer<Heap>, len: usize) -> Vec<u8> {
+    let cells = 0..cells_for(len);
+    let words: Vec<u64> = cells.flat_map(|cell| consumer.line(cell)).collect();
+    words.into_iter().flat_map(u64::to_ne_bytes).take(len).collect()
 }
 
 #[cfg(not(loom))]
@@ -59,9 +78,11 @@ mod model {
     }
 
     fn step(max: usize) -> impl Strategy<Value = Step> {
-        let len = prop_oneof![0..=8usize, 40..=FIRST + 2, 0..=max, Just(max)];
+        let len = prop_oneof![0..=8usize, 40..=LINE + 2, 0..=max, Just(max)];
+        let short = prop_oneof![0..=8usize, 40..=LINE + 2, 0..=MAX_SHORT, Just(MAX_SHORT)];
+        let message = prop_oneof![(Just(SHORT), short), (LONG..PAD, len)];
         prop_oneof![
-            4 => (1..PAD, len, any::<u8>()).prop_map(|(kind, len, fill)| Step::Send { kind, len, fill }),
+            4 => (message, any::<u8>()).prop_map(|((kind, len), fill)| Step::Send { kind, len, fill }),
             4 => Just(Step::Receive),
             1 => Just(Step::Look),
         ]
@@ -87,8 +108,9 @@ mod model {
                 Step::Send { kind, len, fill } => {
                     let bytes = payload(*len, *fill, lap_of(producer.head(), cells as u64));
                     let (a, b) = bytes.split_at(len / 3);
-                    let sent = match fill % 4 {
-                        0 => producer.send(report, *kind, &[a, b], *len).unwrap(),
+                    let sent = match (*kind, fill % 4) {
+                        (SHORT, 0) => producer.send_short(report, &bytes).unwrap(),
+                        (LONG.., 0) => producer.send(report, *kind, &[a, b], *len).unwrap(),
                         _ => send(&mut producer, report, *kind, &bytes),
                     };
                     if sent {
@@ -103,17 +125,14 @@ mod model {
                 }
                 Step::Receive => {
                     assert_eq!(consumer.is_empty(), model.is_empty());
-                    // Of two kinds in three the short ones are expected as such.
-                    let hint =
-                        model.front().map_or(1, |front| front.0 - u8::from(front.0 % 3 == 2));
-                    let Some((kind, got, short)) = receive(&mut consumer, report, hint).unwrap()
-                    else {
+                    let Some((kind, got, seen)) = receive(&mut consumer, report).unwrap() else {
                         assert!(model.is_empty());
                         continue;
                     };
                     let (expected, bytes) = model.pop_front().expect("a message out of nothing");
                     assert_eq!((kind, &got), (expected, &bytes));
-                    assert_eq!(short, kind == hint && got.len() <= FIRST);
+                    // In front of one of two cells there may be a pad.
+                    assert!(seen || kind != SHORT || got.len() > LINE);
                 }
             }
         }
@@ -147,14 +166,17 @@ mod model {
             let memory = Heap::new(16);
             for (i, word) in words.iter().enumerate() {
                 // Half of the words get the right lap, and a length that may fit.
-                let forged = word & 0xFF00_07FF | u64::from(lap) << 32;
+                let forged = match word % 3 {
+                    0 => word & 0xFF00_07FF,
+                    _ => u64::from(SHORT) << 24 | word >> 8 & 0x7F,
+                } | u64::from(lap) << 32;
                 memory.cell(i as u64 / 8)[i % 8].store(if i % 3 == 0 { forged } else { *word }, Ordering::Relaxed);
             }
             let consumed = AtomicU64::new(0);
             let mut consumer = Consumer::new(memory, max_packet(16));
             for _ in 0..1000 {
                 let report = Report { consumed: &consumed };
-                let Ok(Some(_)) = receive(&mut consumer, report, 1) else { break };
+                let Ok(Some(_)) = receive(&mut consumer, report) else { break };
             }
         }
 
@@ -166,10 +188,12 @@ mod model {
             for report in reports {
                 let consumed = AtomicU64::new(report % 64);
                 let report = Report { consumed: &consumed };
-                for len in [0, 56, 57, max_packet(16)] {
+                for len in [0, 56, 57, 112, 113, max_packet(16)] {
                     let bytes = vec![7; len];
-                    if !producer.send_short(1, &bytes) {
-                        let _ = producer.send(report, 1, &[&bytes], len);
+                    if len > MAX_SHORT {
+                        let _ = producer.send(report, LONG, &[&bytes], len);
+                    } else if !send_plainly(&mut producer, &bytes) {
+                        let _ = producer.send_short(report, &bytes);
                     }
                 }
             }
@@ -179,9 +203,11 @@ mod model {
     #[test]
     fn violations_are_named() {
         let memory = Heap::new(16);
-        let mut consumer = Consumer::new(memory.clone(), 100);
-        memory.cell(0)[0].store(header(LAP, 9, 101), Ordering::Relaxed);
-        assert!(matches!(consumer.peek(), Err(RingError::Length { len: 101, .. })));
+        let mut consumer = Consumer::new(memory.clone(), 200);
+        memory.cell(0)[0].store(header(LAP, 9, 201), Ordering::Relaxed);
+        assert!(matches!(consumer.peek(), Err(RingError::Length { len: 201, max: 200, .. })));
+        memory.cell(0)[0].store(header(LAP, SHORT, MAX_SHORT + 1), Ordering::Relaxed);
+        assert!(matches!(consumer.peek(), Err(RingError::Length { len: 113, max: 112, .. })));
         memory.cell(0)[0].store(header(LAP, 0, 1), Ordering::Relaxed);
         assert_eq!(consumer.peek(), Err(RingError::Kind(0)));
         memory.cell(0)[0].store(header(LAP, PAD, 0), Ordering::Relaxed);
@@ -192,10 +218,12 @@ mod model {
         let mut producer = Producer::new(memory);
         let mut sent = Ok(true);
         while sent == Ok(true) {
-            sent = producer.send(Report { consumed: &consumed }, 1, &[], 0);
+            sent = producer.send(Report { consumed: &consumed }, LONG, &[], 0);
         }
         consumed.store(99, Ordering::Relaxed);
-        let sent = producer.send(Report { consumed: &consumed }, 1, &[], 0);
+        let sent = producer.send(Report { consumed: &consumed }, LONG, &[], 0);
+        assert!(matches!(sent, Err(RingError::Consumed { reported: 99, .. })));
+        let sent = producer.send_short(Report { consumed: &consumed }, &[]);
         assert!(matches!(sent, Err(RingError::Consumed { reported: 99, .. })));
     }
 }
@@ -211,19 +239,37 @@ mod edges {
         (Producer::new(memory), consumer, AtomicU64::new(0))
     }
 
+    /// Every length at every place of the ring, and around it.
     #[test]
     fn every_length() {
-        let (mut producer, mut consumer, consumed) = ring(64);
-        let report = Report { consumed: &consumed };
-        let bytes: Vec<u8> = (1..=FIRST as u8 + 1).collect();
-        for len in 0..=FIRST + 1 {
-            let bytes = &bytes[..len];
-            let short = producer.send_short(9, bytes);
-            assert_eq!(short, len <= FIRST);
-            assert!(short || producer.send(report, 9, &[bytes], len).unwrap());
-            let came = receive(&mut consumer, report, 9).unwrap().unwrap();
-            assert_eq!(came, (9, bytes.to_vec(), short));
-            assert!(consumer.is_empty() && !consumer.look(9).is_there());
+        let bytes: Vec<u8> = (1..=MAX_SHORT as u8 + 1).collect();
+        for (start, len) in
+            (0..8).flat_map(|start| (0..=MAX_SHORT + 1).map(move |len| (start, len)))
+        {
+            let (mut producer, mut consumer, consumed) = ring(8);
+            let report = Report { consumed: &consumed };
+            for _ in 0..start {
+                assert!(send(&mut producer, report, SHORT, &[]));
+                assert!(receive(&mut consumer, report).unwrap().is_some());
+            }
+            let (bytes, kind) = (&bytes[..len], if len > MAX_SHORT { LONG } else { SHORT });
+            for round in 0..9 {
+                assert!(send(&mut producer, report, kind, bytes), "{len} bytes, {round}");
+                let (came, got, _) = receive(&mut consumer, report).unwrap().unwrap();
+                assert_eq!((came, &got[..]), (kind, bytes));
+                assert!(consumer.is_empty() && consumer.look().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn each_way_takes_its_lengths() {
+        for len in 0..=MAX_SHORT + 1 {
+            let (mut producer, ..) = ring(8);
+            let bytes = vec![1; len];
+            assert_eq!(producer.send_one(&bytes), len <= LINE);
+            let (mut producer, ..) = ring(8);
+            assert_eq!(producer.send_two(&bytes), len > LINE && len <= MAX_SHORT);
         }
     }
 
@@ -232,11 +278,36 @@ mod edges {
         let (mut producer, mut consumer, consumed) = ring(8);
         let report = Report { consumed: &consumed };
         for n in 0..40u8 {
-            let plain = producer.send_short(1, &[n]);
-            assert!(plain || send(&mut producer, report, 1, &[n]));
+            let plain = send_plainly(&mut producer, &[n]);
+            assert!(plain || send(&mut producer, report, SHORT, &[n]));
             assert!(!plain || n % 8 != 7, "the lap changes after the last cell");
             assert!(plain || n >= 7, "nothing is in the way of {n}");
-            assert_eq!(receive(&mut consumer, report, 1), Ok(Some((1, vec![n], true))));
+            assert_eq!(receive(&mut consumer, report), Ok(Some((SHORT, vec![n], true))));
+        }
+    }
+
+    /// The last two cells are one message, or a pad takes the last one's place.
+    #[test]
+    fn two_cells_at_the_end() {
+        for shift in 0..2u8 {
+            let (mut producer, mut consumer, consumed) = ring(8);
+            let report = Report { consumed: &consumed };
+            for _ in 0..shift {
+                assert!(send(&mut producer, report, SHORT, &[]));
+                assert!(receive(&mut consumer, report).unwrap().is_some());
+            }
+            for n in 0..40 {
+                let before = producer.head();
+                let plain = producer.send_two(&[n; 57]);
+                assert!(plain || producer.send_short(report, &[n; 57]).unwrap());
+                let pad = before % 8 == 7;
+                assert_eq!(producer.head() - before, if pad { 3 } else { 2 });
+                assert!(!plain || before % 8 < 6, "the lap changes after the last cell");
+                assert!(plain || before >= 6, "nothing is in the way of {n}");
+                let expected = Ok(Some((SHORT, vec![n; 57], !pad)));
+                assert_eq!(receive(&mut consumer, report), expected);
+                assert!(consumer.is_empty());
+            }
         }
     }
 
@@ -246,16 +317,52 @@ mod edges {
         let report = Report { consumed: &consumed };
         let (mut sent, mut came) = (0u8, 0u8);
         for _ in 0..10 {
-            while send(&mut producer, report, 1, &[sent; 56]) {
+            while send(&mut producer, report, SHORT, &[sent; 56]) {
                 sent += 1;
             }
             assert_eq!(sent - came, 16 - came % 4, "all the room there is");
             // One more than what is reported at once.
             for _ in 0..5 {
-                let expected = Ok(Some((1, vec![came; 56], true)));
-                assert_eq!(receive(&mut consumer, report, 1), expected);
+                let expected = Ok(Some((SHORT, vec![came; 56], true)));
+                assert_eq!(receive(&mut consumer, report), expected);
                 came += 1;
             }
+        }
+    }
+
+    /// Both formats in turns, in each order of four, until there is no room, again and again.
+    #[test]
+    fn both_formats_in_a_full_ring() {
+        let messages = [(SHORT, 20), (SHORT, 112), (LONG, 30), (LONG, 113), (LONG, 180)];
+        for order in 0..5usize.pow(4) {
+            let (mut producer, mut consumer, consumed) = ring(16);
+            let report = Report { consumed: &consumed };
+            let message = |n: usize| {
+                let (kind, len) = messages[order / 5usize.pow(n as u32 % 4) % 5];
+                // Where a cell begins in the contiguous ones, there is a header of the next lap.
+                let mut bytes = header(2 * LAP, SHORT, n % 100).to_ne_bytes().repeat(len / 8 + 1);
+                bytes.truncate(len);
+                (kind, bytes)
+            };
+            let (mut sent, mut came) = (0, 0);
+            for _ in 0..8 {
+                while let (kind, bytes) = message(sent)
+                    && send(&mut producer, report, kind, &bytes)
+                {
+                    sent += 1;
+                }
+                let last = if sent % 3 == 0 { sent } else { sent.min(came + 3) };
+                while came < last {
+                    let (kind, bytes, _) = receive(&mut consumer, report).unwrap().unwrap();
+                    assert_eq!((kind, bytes), message(came), "message {came} of order {order}");
+                    came += 1;
+                }
+            }
+            while let Some((kind, bytes, _)) = receive(&mut consumer, report).unwrap() {
+                assert_eq!((kind, bytes), message(came));
+                came += 1;
+            }
+            assert!(came == sent && sent > 16);
         }
     }
 
@@ -266,39 +373,99 @@ mod edges {
         let report = Report { consumed: &consumed };
         // Where the second cell of this message begins, there is a header of the next lap.
         let mut forged = [0; 64];
-        forged[56..].copy_from_slice(&header(2 * LAP, 1, 3).to_ne_bytes());
-        for bytes in [&[0], &[1], &forged[..], &[4], &[5], &[6], &[7]] {
-            assert!(send(&mut producer, report, 1, bytes));
-            assert!(receive(&mut consumer, report, 1).unwrap().is_some());
+        forged[56..].copy_from_slice(&header(2 * LAP, SHORT, 3).to_ne_bytes());
+        for (kind, bytes) in [
+            (SHORT, &[0][..]),
+            (SHORT, &[1]),
+            (LONG, &forged),
+            (SHORT, &[4]),
+            (SHORT, &[5]),
+            (SHORT, &[6]),
+            (SHORT, &[7]),
+        ] {
+            assert!(send(&mut producer, report, kind, bytes));
+            assert!(receive(&mut consumer, report).unwrap().is_some());
         }
         // The first one is where the sender learns of the room.
         for (n, plain) in [(0u8, false), (1, true), (2, false), (3, true)] {
-            assert_eq!(producer.send_short(1, &[n]), plain);
-            assert!(plain || send(&mut producer, report, 1, &[n]));
-            assert_eq!(receive(&mut consumer, report, 1), Ok(Some((1, vec![n], true))));
+            assert_eq!(producer.send_one(&[n]), plain);
+            assert!(plain || send(&mut producer, report, SHORT, &[n]));
+            assert_eq!(receive(&mut consumer, report), Ok(Some((SHORT, vec![n], true))));
             assert!(consumer.is_empty(), "the forged header was cleared");
+        }
+    }
+
+    /// A second cell over one that began with payload: nothing of it is left.
+    #[test]
+    fn a_second_cell_takes_the_place_of_payload() {
+        let (mut producer, mut consumer, consumed) = ring(8);
+        let report = Report { consumed: &consumed };
+        // Where the second cell of the first message begins: a header of the next lap but one.
+        let mut forged = [0; 64];
+        forged[56..].copy_from_slice(&header(3 * LAP, SHORT, 3).to_ne_bytes());
+        for (kind, bytes) in
+            [(LONG, &forged[..]), (SHORT, &[2; 60]), (SHORT, &[4; 60]), (SHORT, &[6; 60])]
+        {
+            assert!(send(&mut producer, report, kind, bytes));
+            assert!(receive(&mut consumer, report).unwrap().is_some());
+        }
+        assert!(!producer.send_two(&[8; 60]), "it has to be told of the room, and of the payload");
+        for len in [60, 60, 60, 60, 1, 1] {
+            assert!(send(&mut producer, report, SHORT, &vec![7; len]));
+            assert_eq!(receive(&mut consumer, report), Ok(Some((SHORT, vec![7; len], true))));
+            assert!(consumer.is_empty(), "the forged header is gone");
         }
     }
 
     #[test]
     fn a_first_look_sees_nothing_else() {
         let memory = Heap::new(8);
-        let consumer = Consumer::new(memory.clone(), max_packet(8));
-        let look = |word| {
-            memory.cell(0)[0].store(word, Ordering::Relaxed);
-            let seen = consumer.look(1);
-            (seen.short(), seen.is_there())
+        let mut consumer = Consumer::new(memory.clone(), max_packet(8));
+        let look = |consumer: &Consumer<Heap>, cell: u64, word: u64| {
+            memory.cell(cell)[0].store(word, Ordering::Relaxed);
+            (consumer.look(), !consumer.is_empty())
         };
-        assert_eq!(look(header(LAP, 1, 0)), (Some(0), true));
-        assert_eq!(look(header(LAP, 1, FIRST)), (Some(FIRST), true));
-        for other in [header(LAP, 1, FIRST + 1), header(LAP, 1, 0xFF_FFFF), header(LAP, 2, 1)] {
-            assert_eq!(look(other), (None, true));
+        for len in [0, 1, LINE, LINE + 1, MAX_SHORT] {
+            assert_eq!(look(&consumer, 0, header(LAP, SHORT, len)), (Some(len), true));
         }
-        for other in [header(LAP, 0, 1), header(LAP, PAD, 0)] {
-            assert_eq!(look(other), (None, true));
+        for other in [MAX_SHORT + 1, 0xFF_FFFF].map(|len| header(LAP, SHORT, len)) {
+            assert_eq!(look(&consumer, 0, other), (None, true));
         }
-        for nothing in [0, header(2 * LAP, 1, 1), header(0, 1, 1), u64::MAX] {
-            assert_eq!(look(nothing), (None, false));
+        for other in [header(LAP, LONG, 1), header(LAP, 0, 1), header(LAP, PAD, 0)] {
+            assert_eq!(look(&consumer, 0, other), (None, true));
+        }
+        for nothing in [0, header(2 * LAP, SHORT, 1), header(0, SHORT, 1), u64::MAX] {
+            assert_eq!(look(&consumer, 0, nothing), (None, false));
+        }
+        // In the last cell there is room for one line, and not for two.
+        let consumed = AtomicU64::new(0);
+        consumer.advance(7, Report { consumed: &consumed });
+        assert_eq!(look(&consumer, 7, header(LAP, SHORT, LINE)), (Some(LINE), true));
+        assert_eq!(look(&consumer, 7, header(LAP, SHORT, LINE + 1)), (None, true));
+        let (len, cell, cells, max) = (LINE + 1, 7, 8, MAX_SHORT);
+        assert_eq!(consumer.peek(), Err(RingError::Length { len, cell, cells, max }));
+    }
+
+    /// What a second cell begins with is nobody's word: not when its message is read, and, as an
+    /// honest sender leaves it, not in the next lap.
+    #[test]
+    fn a_second_cell_is_no_message() {
+        let memory = Heap::new(8);
+        let (mut producer, consumed) = (Producer::new(memory.clone()), AtomicU64::new(0));
+        let mut consumer = Consumer::new(memory.clone(), max_packet(8));
+        let report = Report { consumed: &consumed };
+        assert!(producer.send_two(&[3; 100]));
+        assert_eq!(memory.cell(1)[0].load(Ordering::Relaxed), 0);
+        memory.cell(1)[0].store(header(LAP, PAD, 77), Ordering::Relaxed);
+        assert_eq!(receive(&mut consumer, report), Ok(Some((SHORT, vec![3; 100], true))));
+        assert_eq!(receive(&mut consumer, report), Ok(None));
+        // Lines are one lap old where the next lap's headers are expected.
+        for n in 0..30 {
+            let len = if n % 3 == 0 { 9 } else { 90 };
+            assert!(send(&mut producer, report, SHORT, &vec![n; len]));
+            let (_, bytes, _) = receive(&mut consumer, report).unwrap().unwrap();
+            assert_eq!(bytes, vec![n; len]);
+            assert_eq!((consumer.is_empty(), consumer.look()), (true, None));
         }
     }
 }
@@ -308,7 +475,7 @@ mod interleavings {
     use super::*;
     use loom::{sync::Arc, thread};
 
-    /// Messages of one cell and of two, around the end of the ring: each arrives whole, in order.
+    /// Messages of both formats, around the end of the ring: each arrives whole, in order.
     #[test]
     fn messages_arrive_whole() {
         let mut model = loom::model::Builder::new();
@@ -323,28 +490,27 @@ mod interleavings {
             let report = Report { consumed: &consumed };
             for _ in 0..3 {
                 let long = [0x01; 100];
-                assert_eq!(producer.send(report, 3, &[&long], 100), Ok(true));
+                assert!(send(&mut producer, report, LONG, &long));
                 let incoming = consumer.peek().unwrap().unwrap();
                 consumer.finish(incoming, report);
             }
             let theirs = consumed.clone();
             let sender = thread::spawn(move || {
                 let report = Report { consumed: &theirs };
-                for (kind, len) in [(1, 4), (2, 60), (4, 2)] {
+                for (kind, len) in [(SHORT, 4), (LONG, 60), (SHORT, 60)] {
                     while !send(&mut producer, report, kind, &vec![kind; len]) {
                         thread::yield_now();
                     }
                 }
             });
-            for (kind, len) in [(1, 4), (2, 60), (4, 2)] {
-                let (came, bytes, short) = loop {
-                    match receive(&mut consumer, report, kind).unwrap() {
+            for (kind, len) in [(SHORT, 4), (LONG, 60), (SHORT, 60)] {
+                let (came, bytes, _) = loop {
+                    match receive(&mut consumer, report).unwrap() {
                         Some(came) => break came,
                         None => thread::yield_now(),
                     }
                 };
                 assert_eq!((came, bytes), (kind, vec![kind; len]));
-                assert!(!short || len <= FIRST);
             }
             sender.join().unwrap();
         });
@@ -364,25 +530,64 @@ mod interleavings {
             let mut consumer = Consumer::new(memory, max_packet(8));
             let report = Report { consumed: &consumed };
             for n in 0..7 {
-                assert!(send(&mut producer, report, 1, &[n; 9]));
+                assert!(send(&mut producer, report, SHORT, &[n; 9]));
             }
             let theirs = consumed.clone();
             let sender = thread::spawn(move || {
                 let report = Report { consumed: &theirs };
                 for n in 7..10 {
-                    while !send(&mut producer, report, 1, &[n; 9]) {
+                    while !send(&mut producer, report, SHORT, &[n; 9]) {
                         thread::yield_now();
                     }
                 }
             });
             for n in 0..10 {
                 let came = loop {
-                    match receive(&mut consumer, report, 1).unwrap() {
+                    match receive(&mut consumer, report).unwrap() {
                         Some(came) => break came,
                         None => thread::yield_now(),
                     }
                 };
                 assert_eq!(came.1, [n; 9]);
+            }
+            sender.join().unwrap();
+        });
+    }
+
+    /// Two lines over what was two lines, and payload, in the lap before: nothing old is taken for new.
+    #[test]
+    fn lines_follow_lines() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.max_branches = 20_000;
+        model.check(|| {
+            let memory = Heap::new(8);
+            let consumed = Arc::new(AtomicU64::new(0));
+            let mut producer = Producer::new(memory.clone());
+            let mut consumer = Consumer::new(memory, max_packet(8));
+            let report = Report { consumed: &consumed };
+            for kind in [SHORT, SHORT, LONG] {
+                assert!(send(&mut producer, report, kind, &[1; 60]));
+                assert!(receive(&mut consumer, report).unwrap().is_some());
+            }
+            let theirs = consumed.clone();
+            let sender = thread::spawn(move || {
+                let report = Report { consumed: &theirs };
+                // The last two cells, the first of the next lap, and two in other places.
+                for len in [57, 1, 58] {
+                    while !send(&mut producer, report, SHORT, &vec![2; len]) {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for len in [57, 1, 58] {
+                let came = loop {
+                    match receive(&mut consumer, report).unwrap() {
+                        Some(came) => break came,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!(came.1, vec![2; len]);
             }
             sender.join().unwrap();
         });
@@ -401,7 +606,7 @@ mod interleavings {
             let sender = thread::spawn(move || {
                 let (consumed, asleep, rung) = theirs;
                 let report = Report { consumed: &consumed };
-                assert_eq!(producer.send(report, 1, &[&[5]], 1), Ok(true));
+                assert!(send(&mut producer, report, SHORT, &[5]));
                 fence(Ordering::SeqCst);
                 if Flag(&asleep).take() {
                     rung.store(1, Ordering::Relaxed);
