@@ -177,6 +177,9 @@ fn run(path: &str, count: u64) -> Option<Duration> {
                 a.progress(Time::ZERO, 8, &mut ours);
                 b.progress(Time::ZERO, 8, &mut theirs);
             }
+            // What connecting left to be sent is not part of the path.
+            a.progress(Time::ZERO, 8, &mut ours);
+            b.progress(Time::ZERO, 8, &mut theirs);
             Some(timed(&mut || path_message((&mut *a, to), &mut *b, count)))
         }
         "decode" => {
