@@ -112,9 +112,7 @@ impl Inner {
     /// One pass: everything moves on by a bounded amount. False if there was nothing to do, or
     /// when it is called by something that runs within a pass.
     pub(crate) fn turn(self: &Rc<Self>) -> bool {
-        if self.turning.replace(true) {
-            return false;
-        }
+        let Some(_turning) = Turning::begin(&self.turning) else { return false };
         let ticked = self.clock.pass();
         let mut busy = self.take_messages();
         // Where messages never end, all else moves on nevertheless.
@@ -128,7 +126,6 @@ impl Inner {
         if ticked {
             self.expire();
         }
-        self.turning.set(false);
         busy
     }
 
@@ -395,6 +392,24 @@ impl Inner {
         let served = self.served.take();
         drop(served);
         self.tasks.clear();
+    }
+}
+
+/// A pass under way; over also when a task's panic goes through it.
+struct Turning<'a>(&'a Cell<bool>);
+
+impl Turning<'_> {
+    /// None within a pass.
+    #[inline]
+    fn begin(turning: &Cell<bool>) -> Option<Turning<'_>> {
+        (!turning.replace(true)).then_some(Turning(turning))
+    }
+}
+
+impl Drop for Turning<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

@@ -126,7 +126,9 @@ impl Inner {
             rpc::seal(frame, request.header_len());
         }
         let method = self.config.measure.then_some(method.name);
-        self.calls.borrow_mut().note(id, lent, method);
+        if lent.is_some() || method.is_some() {
+            self.calls.borrow_mut().note(id, lent, method);
+        }
         Ok(())
     }
 

@@ -116,6 +116,17 @@ fn within_tokio() {
 }
 
 #[test]
+fn a_task_that_panics_does_not_stop_the_engine() {
+    let (client, server) = (engine(), server());
+    client.spawn(async { panic!("a task of the user's") });
+    let turn = std::panic::AssertUnwindSafe(|| client.turn());
+    assert!(std::panic::catch_unwind(turn).is_err(), "the panic is the caller's");
+    let call = double(&client, server.handle().address(), 21);
+    assert_eq!(client.block_on(call).unwrap(), 42);
+    assert_eq!(client.usage().tasks, 0);
+}
+
+#[test]
 fn latencies_and_counters() {
     let measured = || {
         let mut config = EngineConfig::default();
