@@ -114,7 +114,7 @@ impl Endpoint for Shm {
         self.now = now;
         self.passes += 1;
         let room = budget.max(1);
-        if self.has_chores() || self.attention_due() {
+        if self.has_chores() || self.watched.len() > FRONT || self.attention_due() {
             self.progress_all(room, events)
         } else if self.unrung != NOBODY {
             self.ring_and_receive(room, events)
@@ -326,9 +326,7 @@ impl Shm {
             | self.serving.len()
             | self.closing.len()
             | self.ready.len();
-        lists | usize::from(self.armed) != 0
-            || !self.engine.is_quiet()
-            || self.watched.len() > FRONT
+        lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
     }
 
     /// A pass with everything.

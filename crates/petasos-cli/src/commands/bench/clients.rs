@@ -74,31 +74,51 @@ fn total(address: &Address, bench: &Bench, count: usize) -> Outcome<f64> {
             })
             .collect();
         connected.wait();
-        let begin = Instant::now();
         thread::sleep(bench.plan.time);
         over.store(true, Ordering::Relaxed);
-        let mut calls = 0;
-        let seconds = begin.elapsed().as_secs_f64();
+        let mut all: Option<Made> = None;
         for client in clients {
             let died = |_| Failure::new(Code::Failed, "a client thread panicked");
-            calls += client.join().map_err(died)??;
+            let made = client.join().map_err(died)??;
+            all = Some(all.map_or(made, |all| all.and(made)));
         }
-        Ok(calls as f64 / seconds)
+        let all = all.expect("at least one client");
+        Ok(all.calls as f64 / (all.end - all.begin).as_secs_f64())
     })
 }
 
-/// One client: how many calls it made until it was over.
-fn one(address: &Address, secret: &Path, connected: &Barrier, over: &AtomicBool) -> Outcome<u64> {
+/// Calls made, and when. Each client reads the clock for itself: on a crowded core nobody else can
+/// say when it began.
+#[derive(Clone, Copy)]
+struct Made {
+    calls: u64,
+    begin: Instant,
+    end: Instant,
+}
+
+impl Made {
+    /// Those of both.
+    fn and(self, other: Made) -> Made {
+        Made {
+            calls: self.calls + other.calls,
+            begin: self.begin.min(other.begin),
+            end: self.end.max(other.end),
+        }
+    }
+}
+
+/// One client: what it made until it was over.
+fn one(address: &Address, secret: &Path, connected: &Barrier, over: &AtomicBool) -> Outcome<Made> {
     let begun = begin(address, secret);
     connected.wait();
     let (engine, bench) = begun?;
-    let mut calls = 0;
+    let (mut calls, begin) = (0, Instant::now());
     engine.block_on(async {
         while !over.load(Ordering::Relaxed) {
             bench.null().await?;
             calls += 1;
         }
-        Ok(calls)
+        Ok(Made { calls, begin, end: Instant::now() })
     })
 }
 
