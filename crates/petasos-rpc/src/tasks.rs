@@ -37,6 +37,7 @@ impl Tasks {
         // Not to be entered by a task that turns the engine.
         let Ok(mut running) = self.running.try_borrow_mut() else { return };
         running.extend(self.fresh.borrow_mut().drain(..));
+        let _others = RingOnPanic(waker);
         let task_waker: WakerRef<'_> = waker_ref(waker);
         let mut context = Context::from_waker(&task_waker);
         for _ in 0..budget {
@@ -54,6 +55,17 @@ impl Tasks {
         self.fresh.borrow_mut().clear();
         if let Ok(mut running) = self.running.try_borrow_mut() {
             running.clear();
+        }
+    }
+}
+
+/// A task's panic must not make the others wait that were ready as well.
+struct RingOnPanic<'a>(&'a EngineWaker);
+
+impl Drop for RingOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.ring();
         }
     }
 }

@@ -12,6 +12,8 @@ use petasos_rpc::{
 use petasos_wire::Wire;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
+    cell::Cell,
+    rc::Rc,
     task::{Context as PollContext, Poll, Waker},
     time::Duration,
 };
@@ -118,9 +120,18 @@ fn within_tokio() {
 #[test]
 fn a_task_that_panics_does_not_stop_the_engine() {
     let (client, server) = (engine(), server());
+    let done = Rc::new(Cell::new(0));
+    let other = |done: &Rc<Cell<u32>>| {
+        let done = Rc::clone(done);
+        async move { done.set(done.get() + 1) }
+    };
+    client.spawn(other(&done));
     client.spawn(async { panic!("a task of the user's") });
+    client.spawn(other(&done));
     let turn = std::panic::AssertUnwindSafe(|| client.turn());
     assert!(std::panic::catch_unwind(turn).is_err(), "the panic is the caller's");
+    client.turn();
+    assert_eq!(done.get(), 2, "the other tasks go on without being woken again");
     let call = double(&client, server.handle().address(), 21);
     assert_eq!(client.block_on(call).unwrap(), 42);
     assert_eq!(client.usage().tasks, 0);

@@ -124,35 +124,34 @@ pub(super) fn accept(parent: &mut BufReader<UnixStream>) -> io::Result<TcpStream
 fn send(stream: &mut TcpStream, message: &[u8], alone: bool) -> io::Result<()> {
     let mut done = 0;
     while done < message.len() {
-        match stream.write(&message[done..]) {
-            Ok(written) => done += written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if alone {
-                    thread::yield_now();
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        done += spinning(alone, || stream.write(&message[done..]))?;
+    }
+    Ok(())
+}
+
+/// Fills `into`, spinning where the stream does not block and has nothing.
+fn receive(stream: &mut TcpStream, into: &mut [u8], alone: bool) -> io::Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match spinning(alone, || stream.read(&mut into[done..]))? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => done += read,
         }
     }
     Ok(())
 }
 
-/// Fills `into`, spinning where the stream does not block; `alone`: others need the core.
-fn receive(stream: &mut TcpStream, into: &mut [u8], alone: bool) -> io::Result<()> {
-    let mut done = 0;
-    while done < into.len() {
-        match stream.read(&mut into[done..]) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => done += read,
+/// Tries until something moves or fails; `alone`: others need the core meanwhile.
+fn spinning(alone: bool, mut once: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match once() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if alone {
                     thread::yield_now();
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            moved => return moved,
         }
     }
-    Ok(())
 }
