@@ -6,8 +6,8 @@ use std::{
     fmt, mem,
     ops::{Deref, DerefMut},
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Once,
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -20,37 +20,68 @@ use std::{
 pub struct Pool(Arc<Shared>);
 
 struct Shared {
-    lent: AtomicUsize,
+    /// How many buffers are lent, and how many bytes, in one word: see [`Shared::BUFFER`].
+    lent: AtomicU64,
     limit: usize,
+    bytes: usize,
+}
+
+impl Shared {
+    /// One buffer, above so many bits for the bytes: a terabyte.
+    const BUFFER: u64 = 1 << 40;
 }
 
 /// Lengths of the buffers that are kept, and how many of each a thread keeps: 1.25 MiB in all.
 const CLASSES: [(usize, usize); 2] = [(4 << 10, 64), (64 << 10, 16)];
+/// Longer ones are kept up to this length, so many of them: 16 MiB. Fresh memory of that length costs
+/// more than to copy it, for the system clears it page by page.
+const LARGE: (usize, usize) = (4 << 20, 4);
+
+/// What a thread keeps.
+struct Kept {
+    classes: [Vec<Vec<u8>>; CLASSES.len()],
+    large: Vec<Vec<u8>>,
+}
 
 thread_local! {
-    static FREE: RefCell<[Vec<Vec<u8>>; CLASSES.len()]> =
-        const { RefCell::new([const { Vec::new() }; CLASSES.len()]) };
+    static KEPT: RefCell<Kept> = const {
+        RefCell::new(Kept { classes: [const { Vec::new() }; CLASSES.len()], large: Vec::new() })
+    };
 }
 
 impl Pool {
-    /// A pool that lends at most `limit` buffers.
+    /// A pool that lends at most `limit` buffers, and 256 MiB in all.
     #[must_use]
     pub fn new(limit: usize) -> Pool {
-        Pool(Arc::new(Shared { lent: AtomicUsize::new(0), limit }))
+        Pool::with_bytes(limit, 256 << 20)
+    }
+
+    /// A pool that lends at most `limit` buffers, and another one while less than `bytes` bytes are
+    /// lent: so one more buffer at most, however long, than these hold.
+    #[must_use]
+    pub fn with_bytes(limit: usize, bytes: usize) -> Pool {
+        Pool(Arc::new(Shared { lent: AtomicU64::new(0), limit, bytes }))
     }
 
     /// Whether another buffer can be lent. Inline leases are always to be had.
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.lent() < self.0.limit
+        let lent = self.0.lent.load(Ordering::Relaxed);
+        self.admits(lent)
+    }
+
+    #[inline]
+    fn admits(&self, lent: u64) -> bool {
+        let (buffers, bytes) = (lent / Shared::BUFFER, lent % Shared::BUFFER);
+        buffers < self.0.limit as u64 && bytes < self.0.bytes as u64
     }
 
     /// Buffers lent now.
     #[inline]
     #[must_use]
     pub fn lent(&self) -> usize {
-        self.0.lent.load(Ordering::Relaxed)
+        (self.0.lent.load(Ordering::Relaxed) / Shared::BUFFER) as usize
     }
 
     /// A lease of `len` bytes that `fill` writes; `None` when the limit is reached. `fill` sees
@@ -71,8 +102,10 @@ impl Pool {
     #[inline]
     #[must_use]
     pub fn buffer(&self, len: usize) -> Option<Buffer> {
-        if self.0.lent.fetch_add(1, Ordering::Relaxed) >= self.0.limit {
-            self.0.lent.fetch_sub(1, Ordering::Relaxed);
+        let loan = Shared::BUFFER + len as u64;
+        let before = self.0.lent.fetch_add(loan, Ordering::Relaxed);
+        if !self.admits(before) {
+            self.0.lent.fetch_sub(loan, Ordering::Relaxed);
             return None;
         }
         Some(Buffer { bytes: take(len), len, pool: Some(self.clone()) })
@@ -83,28 +116,68 @@ impl Pool {
 #[inline]
 fn take(len: usize) -> Vec<u8> {
     let Some(class) = CLASSES.iter().position(|(most, _)| len <= *most) else {
-        return vec![0; len];
+        let mut bytes = take_large(len);
+        if bytes.len() < len {
+            bytes.resize(len, 0);
+        }
+        return bytes;
     };
     // Without the list of a thread that ends, as without anything in it.
-    let kept = FREE.try_with(|free| free.borrow_mut()[class].pop()).ok().flatten();
+    let kept = KEPT.try_with(|kept| kept.borrow_mut().classes[class].pop()).ok().flatten();
     kept.unwrap_or_else(|| vec![0; CLASSES[class].0])
+}
+
+/// Room for `len` bytes, of which the first ones may be there.
+#[cold]
+fn take_large(len: usize) -> Vec<u8> {
+    let fit = |kept: &Kept| {
+        let fits = kept.large.iter().enumerate().filter(|(_, bytes)| bytes.capacity() >= len);
+        fits.min_by_key(|(_, bytes)| bytes.capacity()).map(|(at, _)| at)
+    };
+    let kept = KEPT.try_with(|kept| {
+        let kept = &mut *kept.borrow_mut();
+        fit(kept).map(|at| kept.large.swap_remove(at))
+    });
+    kept.ok().flatten().unwrap_or_else(|| match len {
+        len if len <= LARGE.0 => vec![0; len.next_multiple_of(CLASSES[1].0)],
+        len => vec![0; len],
+    })
 }
 
 /// Keeps memory for later if it is of a length that is kept, and there is not too much of it.
 #[inline]
 fn keep(bytes: Vec<u8>) {
-    let Some(class) = CLASSES.iter().position(|(len, _)| bytes.len() == *len) else { return };
-    let _ = FREE.try_with(|free| {
-        let list = &mut free.borrow_mut()[class];
-        if list.len() < CLASSES[class].1 {
+    let class = CLASSES.iter().position(|(len, _)| bytes.len() == *len);
+    let large = bytes.capacity() > CLASSES[1].0 && bytes.capacity() <= LARGE.0;
+    let _ = KEPT.try_with(|kept| {
+        let kept = &mut *kept.borrow_mut();
+        let (list, most) = match class {
+            Some(class) => (&mut kept.classes[class], CLASSES[class].1),
+            None if large => (&mut kept.large, LARGE.1),
+            None => return,
+        };
+        if list.len() < most {
             list.push(bytes);
         }
     });
 }
 
+/// Has glibc keep large memory that was freed, of which up to 64 MiB lie at the end of the heap, rather
+/// than give it back to the system at once and get it again, page by page, with the next message: that
+/// costs ten times what copying it does. So it does of itself in a process that once freed a block of
+/// many megabytes; and that is what happens here, once. Other allocators take no notice.
+pub fn retain_freed_memory() {
+    /// No more than what glibc takes as a hint (`DEFAULT_MMAP_THRESHOLD_MAX`).
+    const HINT: usize = 31 << 20;
+    static ONCE: Once = Once::new();
+    // Nobody touches it, so no page of it is ever there.
+    ONCE.call_once(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(HINT))));
+}
+
 /// Memory for a message, on loan from a [`Pool`], or one's own.
 ///
-/// Goes back when it is dropped.
+/// Goes back to the pool when it is dropped, and its memory is used again by the thread that drops
+/// it.
 pub struct Buffer {
     /// At least `len` bytes: what is behind them stays as it is for the next message.
     bytes: Vec<u8>,
@@ -112,11 +185,37 @@ pub struct Buffer {
     pool: Option<Pool>,
 }
 
+/// An empty vector with room for about so many bytes, more than [`Pool`]s lend as a rule: memory that
+/// was used before, if there is any. It is used again if it becomes a [`Buffer`].
+#[must_use]
+pub fn spare_vec(len: usize) -> Vec<u8> {
+    let mut bytes = take_large(len);
+    bytes.clear();
+    bytes
+}
+
 impl Buffer {
     /// Zeroes, on loan from nobody.
     #[must_use]
     pub fn zeroed(len: usize) -> Buffer {
         Buffer::from(vec![0; len])
+    }
+
+    /// Zeroes or bytes of earlier messages, on loan from nobody: to be filled.
+    #[must_use]
+    pub fn scratch(len: usize) -> Buffer {
+        Buffer { bytes: take(len), len, pool: None }
+    }
+
+    /// All of its memory, and how much of that is the buffer's.
+    pub(crate) fn into_parts(mut self) -> (Vec<u8>, usize) {
+        (mem::take(&mut self.bytes), self.len)
+    }
+
+    /// The buffer that such memory was.
+    pub(crate) fn from_parts(bytes: Vec<u8>, len: usize) -> Buffer {
+        debug_assert!(len <= bytes.len());
+        Buffer { bytes, len, pool: None }
     }
 
     /// A message of these bytes. A short one moves into the lease itself, and the buffer goes back.
@@ -157,9 +256,9 @@ impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.0.lent.fetch_sub(1, Ordering::Relaxed);
-            keep(mem::take(&mut self.bytes));
+            pool.0.lent.fetch_sub(Shared::BUFFER + self.len as u64, Ordering::Relaxed);
         }
+        keep(mem::take(&mut self.bytes));
     }
 }
 
@@ -178,6 +277,7 @@ impl fmt::Debug for Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Region;
 
     #[test]
     fn lends_so_many_and_gets_them_back() {
@@ -195,6 +295,18 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_bounded_as_well() {
+        let pool = Pool::with_bytes(10, 100_000);
+        let first = pool.buffer(99_999).unwrap();
+        let second = pool.buffer(1 << 20).expect("one more");
+        assert!(!pool.has_room() && pool.buffer(60).is_none());
+        drop(second.into_lease());
+        assert!(pool.has_room() && pool.buffer(1).is_some());
+        drop(first);
+        assert_eq!(pool.lent(), 0);
+    }
+
+    #[test]
     fn lengths_of_all_sizes() {
         let pool = Pool::new(1);
         for len in [0, 1, 57, 4096, 4097, 65536, 65537, 1 << 20] {
@@ -208,6 +320,32 @@ mod tests {
         assert_eq!((pool.lent(), short.len()), (1, 5));
         assert_eq!(short.into_lease().len(), 5);
         assert_eq!(pool.lent(), 0, "what is short is no loan");
+    }
+
+    /// As frames, as memory of operations and as bodies, large buffers go around and stay the same.
+    #[test]
+    fn large_memory_goes_around() {
+        let frame = spare_vec(300_000);
+        let at = frame.as_ptr();
+        assert!(frame.is_empty() && frame.capacity() >= 300_000);
+        let mut frame = frame;
+        frame.resize(300_000, 7);
+        let region = Region::from_buffer(Buffer::from(frame));
+        assert_eq!((region.len(), region.as_ptr().cast_const()), (300_000, at));
+        let part = region.slice(5, 7).unwrap();
+        drop(region);
+        let other = Buffer::scratch(300_000);
+        assert!(other.as_ptr() != at, "somebody holds it");
+        drop(part);
+        let shorter = Region::from_buffer(Buffer::scratch(299_999));
+        assert_eq!((shorter.len(), shorter.as_ptr().cast_const()), (299_999, at));
+        let Ok(exclusive) = shorter.into_exclusive() else { panic!("nobody else has it") };
+        let lease = exclusive.into_buffer().into_lease();
+        assert!(lease.as_ptr() == at && lease.len() == 299_999 && lease[..9] == [7; 9]);
+        drop(lease);
+        assert_eq!(Buffer::scratch(1 << 18).as_ptr(), at);
+        let vec = Region::from_vec(vec![1; 9]).into_exclusive().ok().unwrap();
+        assert_eq!(vec.into_buffer()[..], [1; 9]);
     }
 
     #[test]

@@ -15,10 +15,6 @@ impl Body {
     pub(crate) fn new(message: Lease, start: usize) -> Body {
         Body { message, start }
     }
-
-    pub(crate) fn owned(bytes: Vec<u8>) -> Body {
-        Body { message: Lease::from(bytes), start: 0 }
-    }
 }
 
 impl Deref for Body {

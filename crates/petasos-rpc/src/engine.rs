@@ -7,6 +7,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Key, Region, Sleep, Slice, Time,
+    retain_freed_memory,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -45,7 +46,8 @@ impl Drop for Owner {
 }
 
 impl Engine {
-    /// An engine for this endpoint.
+    /// An engine for this endpoint. The first one of a process has glibc keep freed memory
+    /// ([`retain_freed_memory`]).
     #[must_use]
     pub fn new(endpoint: Box<dyn Endpoint>, config: EngineConfig) -> Engine {
         Engine::owning(Inner::new(endpoint, config, EngineClock::machine()))
@@ -58,6 +60,7 @@ impl Engine {
     }
 
     fn owning(inner: Rc<Inner>) -> Engine {
+        retain_freed_memory();
         let owner = Some(Rc::new(Owner(Rc::clone(&inner))));
         Engine { inner, _owner: owner }
     }

@@ -85,7 +85,7 @@ impl Arrival<'_> {
     #[must_use]
     pub fn reply<R: Wire>(&self, result: &R) -> Begun {
         let Arrival { inner, request, .. } = self;
-        let mut frame = inner.buffer();
+        let mut frame = inner.buffer_for(result.encoded_len_hint());
         inner.response(request.call, Status::Ok, request.checked).encode(&mut frame);
         encode_into(request.encoding, result, &mut frame);
         Begun(Begin::Framed(frame))

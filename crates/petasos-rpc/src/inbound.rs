@@ -5,12 +5,13 @@ use crate::{
     body::Body,
     handler::{Begin, at_once},
     inner::Inner,
+    outbound::behind,
     registry::Provider,
     served::{Refusal, Running, Ticket},
     timers::Due,
 };
 use futures_util::future::{AbortHandle, Abortable};
-use petasos_fabric::{Access, Lease, LostReason, Peer, Region};
+use petasos_fabric::{Access, Lease, LostReason, Peer, Slice};
 use petasos_wire::rpc::{self, CallId, Remote, Request, Response, Status, Trace};
 use std::{
     panic::AssertUnwindSafe,
@@ -173,10 +174,10 @@ impl Inner {
     #[inline]
     fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
         let header = rpc::response_len(answer.checked);
-        if frame.len() > self.max_frame {
-            return self.answer(answer, Ok(frame.split_off(header)));
-        }
         self.served_one(answer);
+        if !answer.one_way && frame.len() > self.max_frame {
+            return self.answer_lent(answer, &behind(frame, header));
+        }
         if !answer.one_way {
             if answer.checked {
                 rpc::seal(&mut frame, header);
@@ -216,15 +217,19 @@ impl Inner {
         if answer.one_way {
             return self.recycle(body);
         }
-        let mut response = self.response(answer.call, Status::Ok, answer.checked);
+        let response = self.response(answer.call, Status::Ok, answer.checked);
         if response.header_len() + body.len() <= self.max_frame {
             return self.respond(answer.peer, &response, body);
         }
-        let len = body.len() as u64;
-        match self.lend(&Region::from_vec(body).whole(), Access::READ) {
+        self.answer_lent(answer, &behind(body, 0));
+    }
+
+    /// Answers with a result that does not fit, and which the caller fetches.
+    fn answer_lent(self: &Rc<Self>, answer: Answer, result: &Slice) {
+        match self.lend(result, Access::READ) {
             Ok((region, key)) => {
                 let mut remote = Vec::new();
-                Remote { len, key: key.as_bytes() }.encode(&mut remote);
+                Remote { len: result.len() as u64, key: key.as_bytes() }.encode(&mut remote);
                 let unreachable = match self.peers.borrow_mut().get(answer.peer) {
                     // A caller who uses the same slot twice has lost the first result.
                     Some(record) => record.lent.insert(answer.call, region),
@@ -233,6 +238,7 @@ impl Inner {
                 if let Some(region) = unreachable {
                     self.deregister_later(region);
                 }
+                let mut response = self.response(answer.call, Status::Ok, answer.checked);
                 response.overflow = true;
                 self.respond(answer.peer, &response, remote);
             }

@@ -16,7 +16,8 @@ use crate::{
     wake::{EngineWaker, MainWaker},
 };
 use petasos_fabric::{
-    Address, Done, Endpoint, Event, InjectError, Lease, LostReason, Operation, Peer, Token,
+    Address, Buffer, Done, Endpoint, Event, InjectError, Lease, LostReason, Operation, Peer, Token,
+    spare_vec,
 };
 use petasos_wire::rpc::{self, Frame, FrameError};
 use std::{
@@ -69,6 +70,8 @@ pub(crate) struct Inner {
 const FULL: u32 = 16;
 /// The largest buffer that is kept for reuse.
 const KEPT_BUFFER_LEN: usize = 64 * 1024;
+/// Room for the longest header.
+const HEADERS: usize = 128;
 
 impl Inner {
     pub(crate) fn new(
@@ -374,12 +377,23 @@ impl Inner {
         self.spare.take()
     }
 
+    /// The same, for a frame with about so many bytes behind its header.
+    #[inline]
+    pub(crate) fn buffer_for(&self, len: usize) -> Vec<u8> {
+        if len > KEPT_BUFFER_LEN - HEADERS {
+            return spare_vec(len + HEADERS);
+        }
+        self.buffer()
+    }
+
     /// Takes a buffer back for reuse.
     #[inline]
     pub(crate) fn recycle(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() <= KEPT_BUFFER_LEN {
             buffer.clear();
             self.spare.set(buffer);
+        } else {
+            drop(Buffer::from(buffer));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
     inner::Inner,
     timers::Due,
 };
-use petasos_fabric::{Access, Lease, LostReason, Peer, Region, RegionId};
+use petasos_fabric::{Access, Buffer, Lease, LostReason, Peer, Region, RegionId, Slice};
 use petasos_wire::{
     Encoding,
     rpc::{self, CallId, Remote, Request, Response, Status},
@@ -15,7 +15,7 @@ use petasos_wire::{
 use std::{rc::Rc, task::Waker, time::Duration};
 
 impl Inner {
-    /// Makes a call.
+    /// Makes a call: its request is put together in `frame`, which is empty.
     #[inline]
     pub(crate) fn start(
         &self,
@@ -23,11 +23,11 @@ impl Inner {
         method: &Method,
         options: &CallOptions,
         timeout: Duration,
+        mut frame: Vec<u8>,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Result<CallId, CallError> {
         let peer = target.peer(method)?;
         let id = self.calls.borrow_mut().open(peer);
-        let mut frame = self.buffer();
         let request = header(target, method, options, timeout, id);
         request.encode(&mut frame);
         arguments(options.encoding, &mut frame);
@@ -137,11 +137,10 @@ impl Inner {
         request: &mut Request,
         frame: &mut Vec<u8>,
     ) -> Result<RegionId, String> {
-        let body = Region::from_vec(frame.split_off(request.header_len()));
-        let len = body.len() as u64;
-        let lend = self.lend(&body.whole(), Access::READ);
+        let arguments = behind(std::mem::replace(frame, self.buffer()), request.header_len());
+        let len = arguments.len() as u64;
+        let lend = self.lend(&arguments, Access::READ);
         let (region, key) = lend.map_err(|error| error.to_string())?;
-        frame.clear();
         request.overflow = true;
         request.encode(frame);
         Remote { len, key: key.as_bytes() }.encode(frame);
@@ -299,6 +298,13 @@ impl Inner {
             waker.wake();
         }
     }
+}
+
+/// What stands in a frame behind its header, as memory that can be lent.
+pub(crate) fn behind(frame: Vec<u8>, header: usize) -> Slice {
+    let len = frame.len() - header;
+    let region = Region::from_buffer(Buffer::from(frame));
+    region.slice(header, len).expect("a header is a part of its frame")
 }
 
 /// The header of a request.

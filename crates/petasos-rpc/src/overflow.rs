@@ -1,7 +1,7 @@
 //! Arguments and results that do not fit a message: lent by the one, fetched by the other.
 
 use crate::{BulkError, Failure, body::Body, calls::Outcome, inner::Inner};
-use petasos_fabric::{Access, Key, Operation, Peer, Region, RegionId, RemoteSpan, Slice};
+use petasos_fabric::{Access, Buffer, Key, Operation, Peer, Region, RegionId, RemoteSpan, Slice};
 use petasos_wire::rpc::{self, CallId, Remote, Status};
 use smallvec::smallvec;
 use std::rc::Rc;
@@ -33,16 +33,17 @@ impl Inner {
         if len > imported.remote.len {
             return Err(BulkError::OutOfBounds { offset: 0, len, bound: imported.remote.len });
         }
-        let into = Region::from_vec(vec![0; len as usize]);
+        let into = Region::from_buffer(Buffer::scratch(len as usize));
         let local = smallvec![into.whole()];
         let spans = smallvec![RemoteSpan { offset: 0, len }];
         let remote = imported.remote;
         self.operate(|token| Operation::Get { token, remote, local, spans }).await?;
         // The endpoint has let go of it, so this takes no copy.
-        Ok(Body::owned(match into.into_exclusive() {
-            Ok(exclusive) => exclusive.into_vec(),
-            Err(region) => region.to_vec(),
-        }))
+        let buffer = match into.into_exclusive() {
+            Ok(exclusive) => exclusive.into_buffer(),
+            Err(region) => Buffer::from(region.to_vec()),
+        };
+        Ok(Body::new(buffer.into_lease(), 0))
     }
 
     pub(crate) async fn fetch_arguments(self: &Rc<Self>, remote: &[u8]) -> Result<Body, Failure> {

@@ -47,8 +47,21 @@ impl Target {
         options: &CallOptions,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Call {
+        self.call_with(method, options, 0, arguments)
+    }
+
+    /// The same, for about so many bytes of arguments.
+    #[inline]
+    pub(crate) fn call_with(
+        &self,
+        method: Method,
+        options: &CallOptions,
+        len: usize,
+        arguments: impl FnOnce(Encoding, &mut Vec<u8>),
+    ) -> Call {
         let timeout = options.timeout.unwrap_or(self.inner().config.timeout);
-        let id = self.inner().start(self, &method, options, timeout, arguments);
+        let frame = self.inner().buffer_for(len);
+        let id = self.inner().start(self, &method, options, timeout, frame, arguments);
         let ticket = Ticket { target: self.clone(), method, provider: options.provider, timeout };
         Call::new(ticket, id)
     }

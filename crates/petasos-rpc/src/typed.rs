@@ -24,7 +24,8 @@ impl Target {
         options: &CallOptions,
         arguments: &A,
     ) -> TypedCall<R> {
-        let call = self.call_raw(method, options, |encoding, out| {
+        let len = arguments.encoded_len_hint();
+        let call = self.call_with(method, options, len, |encoding, out| {
             encode_into(encoding, arguments, out);
         });
         TypedCall { call, encoding: options.encoding, result: PhantomData }

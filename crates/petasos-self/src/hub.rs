@@ -77,7 +77,7 @@ pub(crate) enum Refused {
 }
 
 impl Hub {
-    pub(crate) fn new(address: Address, bell: Bell, max_leases: usize, max_message: usize) -> Hub {
+    pub(crate) fn new(address: Address, bell: Bell, max_leases: usize) -> Hub {
         Hub {
             address,
             incarnation: Incarnation::random(),

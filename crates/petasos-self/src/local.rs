@@ -103,7 +103,7 @@ impl Local {
         capabilities.map = Support::Native;
         capabilities.passive_target = true;
         let bell = Bell::new().map_err(|e| OpenError::System(e.to_string()))?;
-        let hub = Arc::new(Hub::new(address, bell, limits.max_leases, limits.max_message));
+        let hub = Arc::new(Hub::new(address, bell, limits.max_leases));
         if !registry::add(&hub) {
             return Err(OpenError::Taken(hub.address.clone()));
         }

@@ -1,6 +1,6 @@
 //! The numbers of an endpoint.
 
-use crate::pair::RING;
+use crate::pair::Sizes;
 use petasos_fabric::Limits;
 use std::time::Duration;
 
@@ -11,9 +11,11 @@ pub struct Config {
     /// Each of the two rings of a pair: a power of two, from 16 KiB to 16 MiB. Pages of it are
     /// there once they were used. Who connects decides.
     pub ring: usize,
-    /// The longest unexpected message. Must be the same on both sides, and three quarters of a ring
-    /// must hold one of them. One of more than 8 KiB goes in parts, so that both sides copy at the
-    /// same time.
+    /// Each of the two rings for messages of more than 8 KiB, which go in parts, so that both sides
+    /// copy at the same time: sizes as above. Its pages are there while such messages are sent.
+    pub long_ring: usize,
+    /// The longest unexpected message. Must be the same on both sides, and three quarters of a long
+    /// ring must hold one.
     pub max_message: usize,
     /// Whether other processes' ordinary memory is reached directly (`process_vm_readv`). Without
     /// it, or where the system refuses, its owner serves the access. The environment variable
@@ -23,8 +25,10 @@ pub struct Config {
     pub admit: Vec<u32>,
     /// Peers at a time.
     pub max_peers: usize,
-    /// Received messages that are not yet given back.
+    /// Received messages of more than 56 bytes that are not yet given back.
     pub max_leases: usize,
+    /// Their bytes in all, beyond which no other message is taken.
+    pub max_lease_bytes: usize,
     /// Bytes that one `progress` copies for put and get, so that messages keep flowing.
     pub transfer_budget: usize,
     /// Peers whose rings are looked at without being rung for; others' first message after a
@@ -46,12 +50,14 @@ impl Default for Config {
     fn default() -> Config {
         let off = std::env::var_os("PETASOS_SHM_NO_CMA").is_some_and(|v| !v.is_empty() && v != "0");
         Config {
-            ring: 256 << 10,
-            max_message: (64 << 10) - petasos_fabric::two_sided::header::MAX,
+            ring: 128 << 10,
+            long_ring: 2 << 20,
+            max_message: (1 << 20) + 1024 - petasos_fabric::two_sided::header::MAX,
             cross_memory: !off,
             admit: Vec::new(),
             max_peers: 65_536,
             max_leases: 4096,
+            max_lease_bytes: 256 << 20,
             transfer_budget: 4 << 20,
             max_watched: 1024,
             max_mapped: 64,
@@ -64,9 +70,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The longest packet: a message or a fragment, with its header.
-    pub(crate) fn max_packet(&self) -> usize {
-        self.max_message + petasos_fabric::two_sided::header::MAX
+    /// The sizes of pairs that are made here.
+    pub(crate) fn sizes(&self) -> Sizes {
+        // A message or a fragment, with its header.
+        let max = self.max_message + petasos_fabric::two_sided::header::MAX;
+        Sizes { ring: self.ring, long: self.long_ring, max }
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -82,14 +90,10 @@ impl Config {
 
     /// What is wrong with it.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if !self.ring.is_power_of_two() || !RING.contains(&self.ring) {
-            return Err(format!("a ring of {} bytes", self.ring));
-        }
-        let most = longest(self.ring);
-        if self.max_message < 256 || self.max_packet() > most {
+        if self.max_message < 256 || !self.sizes().are_possible() {
+            let Config { ring, long_ring, max_message, .. } = self;
             return Err(format!(
-                "messages of {} bytes in a ring of {}",
-                self.max_message, self.ring
+                "messages of {max_message} bytes, rings of {ring} and {long_ring}"
             ));
         }
         if self.transfer_budget == 0 || self.max_watched == 0 || self.max_handshakes == 0 {
@@ -97,9 +101,4 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// The longest packet in a ring of so many bytes.
-pub(crate) fn longest(ring: usize) -> usize {
-    crate::ring::longest(ring / crate::ring::CELL)
 }

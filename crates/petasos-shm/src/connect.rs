@@ -16,7 +16,7 @@ use crate::{
     cross,
     hello::{Greeting, Note},
     name::Name,
-    pair::{Pair, RING},
+    pair::{Pair, Sizes},
     socket::{self, Credentials, Fds},
     state::{SCHEME, Source, watch},
     table::Table,
@@ -123,8 +123,7 @@ impl Shm {
         Greeting {
             address: self.engine.address().clone(),
             incarnation: self.engine.incarnation(),
-            ring: self.config.ring as u32,
-            max_packet: self.config.max_packet() as u32,
+            sizes: self.config.sizes(),
             probe: &raw const *self.probe as usize as u64,
         }
     }
@@ -186,8 +185,7 @@ impl Shm {
             let text = format!("user {} listens at {}", who.uid, attempt.address);
             return Err(Ok(LostReason::Refused(text)));
         }
-        let max = self.config.max_packet();
-        let (fd, pair) = Pair::create(self.config.ring, max).map_err(Err)?;
+        let (fd, pair) = Pair::create(self.config.sizes()).map_err(Err)?;
         let bell = bell::event().map_err(Err)?;
         let fds = [self.table_fd.as_fd(), fd.as_fd(), bell.as_fd()];
         match socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds) {
@@ -357,18 +355,16 @@ impl Shm {
         if greeting.address == *self.engine.address() {
             return Err(no(format!("{} is the address of this endpoint", greeting.address)));
         }
-        let (ring, max) = (greeting.ring as usize, greeting.max_packet as usize);
-        if !ring.is_power_of_two() || !RING.contains(&ring) {
-            return Err(no(format!("a ring of {ring} bytes")));
-        }
-        if max != self.config.max_packet() || max > crate::config::longest(ring) {
-            let ours = self.config.max_packet();
-            return Err(no(format!("packets of {max} bytes, here they have {ours}")));
+        let (sizes, ours) = (greeting.sizes, self.config.sizes());
+        if !sizes.are_possible() || sizes.max != ours.max {
+            let Sizes { ring, long, max } = sizes;
+            let text = format!("packets of {max} bytes in rings of {ring} and {long}");
+            return Err(no(format!("{text}, here packets have up to {}", ours.max)));
         }
         let fds: Result<[OwnedFd; 3], _> = fds.into_vec().try_into();
         let [table, pair, bell_out] = fds.map_err(|_| no("descriptors missing".to_owned()))?;
         let table = Table::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
-        let pair = Pair::adopt(&pair, ring, max).map_err(|unfit| no(unfit.to_string()))?;
+        let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
         let (peer, uninvited) = self.seat(&greeting)?;
         let bell = bell::event().map_err(|error| (true, error.to_string()))?;
         let fds = [self.table_fd.as_fd(), bell.as_fd()];

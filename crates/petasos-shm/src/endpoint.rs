@@ -151,6 +151,7 @@ impl Endpoint for Shm {
             until = until.min(attempt.due());
         }
         until = self.arrivals.deadline().map_or(until, |deadline| until.min(deadline));
+        until = until.min(self.tidy_at);
         if !self.closing.is_empty() {
             until = until.min(now.after(LOOK_AGAIN));
         }
@@ -307,6 +308,9 @@ impl Shm {
                 Ok(true) => {
                     counters.sent += 1;
                     counters.wake_ups += u64::from(channel.published(peer.index, unrung));
+                    if channel.pair.uses_long() {
+                        self.sent_long();
+                    }
                     return Ok(());
                 }
                 Ok(false) => {}

@@ -3,6 +3,7 @@
 use crate::{
     Shm,
     hello::Note,
+    pair::Sizes,
     ring::{MAX_SHORT, SHORT},
     socket,
 };
@@ -14,8 +15,7 @@ pub fn notes() -> Vec<Vec<u8>> {
     let greeting = crate::hello::Greeting {
         address: Address::parse("shm://somebody").expect("an address"),
         incarnation: Incarnation::new(7).expect("not zero"),
-        ring: 1 << 17,
-        max_packet: 16 << 10,
+        sizes: Sizes { ring: 1 << 17, long: 1 << 21, max: 1 << 20 },
         probe: 0x7fff_0000_0000,
     };
     let notes = [

@@ -8,6 +8,7 @@
 //! | 10 | length of the address |
 //! | 12..16 | bytes of each ring |
 //! | 16..20 | longest packet |
+//! | 20..24 | bytes of each long ring |
 //! | 24..32 | incarnation |
 //! | 32..40 | where in the sender's memory its incarnation stands |
 //! | 40..240 | the address |
@@ -15,6 +16,7 @@
 //! All else begins with the same ten bytes. A refusal has a code in byte 10 and a text of up to
 //! 200 bytes from byte 40 on; a segment its number in 24..32, and in byte 10 whether it is there.
 
+use crate::pair::Sizes;
 use petasos_fabric::{Address, Incarnation};
 
 const MAGIC: &[u8; 8] = b"petasosm";
@@ -34,8 +36,7 @@ const BELL: u8 = 5;
 pub(crate) struct Greeting {
     pub(crate) address: Address,
     pub(crate) incarnation: Incarnation,
-    pub(crate) ring: u32,
-    pub(crate) max_packet: u32,
+    pub(crate) sizes: Sizes,
     pub(crate) probe: u64,
 }
 
@@ -79,8 +80,10 @@ impl Note {
                 out[9] = if matches!(self, Note::Hello(_)) { HELLO } else { WELCOME };
                 let address = greeting.address.as_str().as_bytes();
                 out[10] = address.len() as u8;
-                out[12..16].copy_from_slice(&greeting.ring.to_le_bytes());
-                out[16..20].copy_from_slice(&greeting.max_packet.to_le_bytes());
+                let Sizes { ring, long, max } = greeting.sizes;
+                for (at, size) in [(12, ring), (16, max), (20, long)] {
+                    out[at..at + 4].copy_from_slice(&(size as u32).to_le_bytes());
+                }
                 out[24..32].copy_from_slice(&greeting.incarnation.get().to_le_bytes());
                 out[32..40].copy_from_slice(&greeting.probe.to_le_bytes());
                 out[ADDRESS..ADDRESS + address.len()].copy_from_slice(address);
@@ -122,8 +125,9 @@ impl Note {
                 let (Some(address), Some(incarnation)) = (address, incarnation) else {
                     return Err(Garbled::Greeting);
                 };
-                let (ring, max_packet, probe) = (u32_at(12), u32_at(16), u64_at(32));
-                let greeting = Greeting { address, incarnation, ring, max_packet, probe };
+                let [ring, max, long] = [12, 16, 20].map(|at| u32_at(at) as usize);
+                let (sizes, probe) = (Sizes { ring, long, max }, u64_at(32));
+                let greeting = Greeting { address, incarnation, sizes, probe };
                 if kind == HELLO { Note::Hello(greeting) } else { Note::Welcome(greeting) }
             }
             REFUSED => {
@@ -153,8 +157,7 @@ mod tests {
         let greeting = Greeting {
             address: Address::parse("shm://x").unwrap(),
             incarnation: Incarnation::new(u64::MAX).unwrap(),
-            ring: 1 << 17,
-            max_packet: 99,
+            sizes: Sizes { ring: 1 << 17, long: 1 << 21, max: 99 },
             probe: 0xdead_beef_0000,
         };
         vec![

@@ -104,6 +104,27 @@ impl Mapping {
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
     }
 
+    /// Gives pages of the file back to the system: zeroes are there then, for everybody.
+    pub(crate) fn discard(&self, at: usize, len: usize) -> Result<(), Errno> {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len));
+        // SAFETY: within the mapping; what lies there is reached only by atomics and opaque copies,
+        // for which it is a write like others.
+        unsafe { madvise(self.base.add(at).as_ptr().cast(), len, Advice::LinuxRemove) }
+    }
+
+    /// Bytes of the file for which there is memory.
+    #[cfg(test)]
+    pub(crate) fn resident(&self) -> Result<usize, Errno> {
+        let mut pages = vec![0u8; self.len.div_ceil(4096)];
+        // SAFETY: the vector has a byte for each page of the mapping.
+        let failed =
+            unsafe { libc::mincore(self.base.as_ptr().cast(), self.len, pages.as_mut_ptr()) };
+        if failed != 0 {
+            return Err(Errno::INVAL);
+        }
+        Ok(pages.iter().filter(|page| **page & 1 != 0).count() * 4096)
+    }
+
     #[cfg(test)]
     pub(crate) fn byte(&self, at: usize) -> u8 {
         assert!(at < self.len);

@@ -1,13 +1,23 @@
-//! The memory that two endpoints share: a ring each way, and a few words around them.
+//! The memory that two endpoints share: two rings each way, and a few words around them.
 //!
 //! | bytes | what | written by |
 //! |---|---|---|
 //! | 0 | consumed cells of ring 0; whether its receiver sleeps | side 1 (and the bell's answer) |
-//! | 128 | the same of ring 1 | side 0 |
+//! | 64 | consumed cells of long ring 0 | side 1 |
+//! | 128 | the same of rings 1 | side 0 |
 //! | 256 | whether side 0 waits for room; the region that it is reaching into | side 0 |
 //! | 384 | the same of side 1 | side 1 |
 //! | 4096 | ring 0, from side 0 to side 1 | side 0 |
-//! | 4096 + ring | ring 1, from side 1 to side 0 | side 1 |
+//! | + ring | ring 1, from side 1 to side 0 | side 1 |
+//! | + ring | long ring 0, from side 0 to side 1 | side 0 |
+//! | + long ring | long ring 1, from side 1 to side 0 | side 1 |
+//!
+//! *Long messages.* All that goes from one side to the other goes through its ring, in order; but of
+//! a message that is longer than a part (8 KiB) the ring has the announcement only, and its bytes
+//! follow in parts through the long ring, so that one side copies in while the other copies out.
+//! The long ring is the exclusive channel of a pair that needs one: its memory is there once a
+//! long message was sent, and the sender gives it back to the system when there was none for a
+//! while. So the ring of a pair stays small, and in the caches, whatever the longest message is.
 //!
 //! Side 0 is who connected, and made the file. Nothing in here is of use to a third endpoint, and
 //! nothing that one side writes is trusted by the other.
@@ -19,7 +29,9 @@
 
 use crate::{
     memfd::{self, Mapping, Unfit},
-    ring::{CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared},
+    ring::{
+        CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
+    },
     sync::{AtomicU64, Ordering, fence},
 };
 use rustix::{fd::OwnedFd, io::Errno};
@@ -27,13 +39,33 @@ use std::{ops::Deref, ptr::NonNull, sync::Arc};
 
 const CONTROL: usize = 4096;
 const RECEIVER: [usize; 2] = [0, 128];
+const LONG_RECEIVER: [usize; 2] = [64, 192];
 const SIDE: [usize; 2] = [256, 384];
 /// The smallest and the largest ring, in bytes.
 pub(crate) const RING: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
+/// What the parts of long messages are called in their ring.
+const PART: u8 = 7;
 
-/// The length of a pair's file.
-fn file_len(ring: usize) -> usize {
-    CONTROL + 2 * ring
+/// How large things are: who connects decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Bytes of each ring, and of each long ring.
+    pub(crate) ring: usize,
+    pub(crate) long: usize,
+    /// The longest packet.
+    pub(crate) max: usize,
+}
+
+impl Sizes {
+    /// Whether there can be such rings, and they take such packets.
+    pub(crate) fn are_possible(&self) -> bool {
+        let possible = |ring: &usize| ring.is_power_of_two() && RING.contains(ring);
+        [self.ring, self.long].iter().all(possible) && self.max <= longest(self.long / CELL)
+    }
+
+    fn file_len(&self) -> usize {
+        CONTROL + 2 * self.ring + 2 * self.long
+    }
 }
 
 /// One side's view of a pair.
@@ -45,11 +77,24 @@ pub(crate) struct Pair {
     pub(crate) consumer: Consumer<Shared>,
     /// The same, written by us, of the messages to us.
     back: Line,
+    /// Of a message to us that was announced, so many bytes are still to come.
+    missing: usize,
+    /// The longest message that is in one piece.
+    part: usize,
+    long_producer: Producer<Shared>,
+    long_out: Line,
+    long_consumer: Consumer<Shared>,
+    long_back: Line,
+    /// Where our long ring lies in the mapping; whether there may be something in its pages, and
+    /// whether it was used lately.
+    long_at: usize,
+    long_used: bool,
+    long_busy: bool,
     /// Of this side, and of the other: whether it waits for room, the region that it reaches into.
     ours: Line,
     theirs: Line,
-    #[cfg(any(test, feature = "fuzzing"))]
-    control: Arc<Mapping>,
+    sizes: Sizes,
+    mapping: Arc<Mapping>,
 }
 
 /// Two words of the first page.
@@ -81,39 +126,51 @@ impl Deref for Line {
 }
 
 impl Pair {
-    /// A new pair with rings of `ring` bytes, whose maker is side 0, and its file.
-    pub(crate) fn create(ring: usize, max: usize) -> Result<(OwnedFd, Pair), Errno> {
-        let (fd, mapping) = memfd::create("petasos-pair", file_len(ring))?;
+    /// A new pair, whose maker is side 0, and its file.
+    pub(crate) fn create(sizes: Sizes) -> Result<(OwnedFd, Pair), Errno> {
+        let (fd, mapping) = memfd::create("petasos-pair", sizes.file_len())?;
         memfd::seal(&fd)?;
-        Ok((fd, Pair::new(mapping, ring, max, 0)))
+        Ok((fd, Pair::new(mapping, sizes, 0)))
     }
 
-    /// The pair that somebody else made; we are side 1. `ring` was checked to be a possible size.
-    pub(crate) fn adopt(fd: &OwnedFd, ring: usize, max: usize) -> Result<Pair, Unfit> {
-        let mapping = memfd::adopt(fd, file_len(ring), true)?;
-        Ok(Pair::new(mapping, ring, max, 1))
+    /// The pair that somebody else made; we are side 1. The sizes were checked to be possible.
+    pub(crate) fn adopt(fd: &OwnedFd, sizes: Sizes) -> Result<Pair, Unfit> {
+        let mapping = memfd::adopt(fd, sizes.file_len(), true)?;
+        Ok(Pair::new(mapping, sizes, 1))
     }
 
-    fn new(mapping: Mapping, ring: usize, max: usize, side: usize) -> Pair {
-        assert!(RING.contains(&ring) && ring.is_power_of_two());
-        assert_eq!(mapping.len(), file_len(ring));
-        let control = Arc::new(mapping);
-        let memory = |nth: usize| {
-            let owner = control.clone();
-            // SAFETY: both rings lie within the mapping, whose length was checked just now, at
-            // multiples of a page; the mapping is writable and lives as long as `owner`.
-            unsafe { Shared::new(control.base().add(CONTROL + nth * ring), ring / CELL, owner) }
+    fn new(mapping: Mapping, sizes: Sizes, side: usize) -> Pair {
+        assert!(sizes.are_possible() && mapping.len() == sizes.file_len());
+        let Sizes { ring, long, max } = sizes;
+        let mapping = Arc::new(mapping);
+        let long_at = |nth: usize| CONTROL + 2 * ring + nth * long;
+        let memory = |at: usize, len: usize| {
+            assert!(at + len <= mapping.len());
+            let owner = mapping.clone();
+            // SAFETY: within the mapping, as was checked just now, at a multiple of a page; the
+            // mapping is writable and lives as long as `owner`.
+            unsafe { Shared::new(mapping.base().add(at), len / CELL, owner) }
         };
-        let line = |at| Line::new(&control, at);
+        let short = |nth: usize| memory(CONTROL + nth * ring, ring);
+        let line = |at| Line::new(&mapping, at);
         Pair {
-            producer: Producer::new(memory(side), max),
+            producer: Producer::new(short(side)),
             out: line(RECEIVER[side]),
-            consumer: Consumer::new(memory(1 - side), max),
+            consumer: Consumer::new(short(1 - side), max),
             back: line(RECEIVER[1 - side]),
+            missing: 0,
+            part: part(ring / CELL).min(part(long / CELL)),
+            long_producer: Producer::new(memory(long_at(side), long)),
+            long_out: line(LONG_RECEIVER[side]),
+            long_consumer: Consumer::new(memory(long_at(1 - side), long), max),
+            long_back: line(LONG_RECEIVER[1 - side]),
+            long_at: long_at(side),
+            long_used: false,
+            long_busy: false,
             ours: line(SIDE[side]),
             theirs: line(SIDE[1 - side]),
-            #[cfg(any(test, feature = "fuzzing"))]
-            control,
+            sizes,
+            mapping,
         }
     }
 
@@ -133,14 +190,67 @@ impl Pair {
         pieces: &[Piece<'_>],
         len: usize,
     ) -> Result<bool, RingError> {
+        if len > self.part {
+            return self.send_long(kind, pieces, len);
+        }
         let report = Report { consumed: &self.out[0] };
         self.producer.send(report, kind, pieces, len)
+    }
+
+    #[inline(never)]
+    fn send_long(&mut self, kind: u8, pieces: &[Piece<'_>], len: usize) -> Result<bool, RingError> {
+        let Sizes { max, .. } = self.sizes;
+        assert!(len <= max, "a packet of {len} bytes in a ring for {max}");
+        let report = Report { consumed: &self.out[0] };
+        let of_long = Report { consumed: &self.long_out[0] };
+        self.long_producer.rewind(of_long, len);
+        if !self.producer.has_room_for(report, 0)?
+            || !self.long_producer.has_room_for(of_long, len)?
+        {
+            return Ok(false);
+        }
+        (self.long_used, self.long_busy) = (true, true);
+        // First, so that the receiver copies out while we copy in.
+        self.producer.announce(kind, len);
+        self.long_producer.send_parts(PART, pieces, len);
+        Ok(true)
     }
 
     /// Whether a message of any length would find room.
     pub(crate) fn has_room(&mut self) -> Result<bool, RingError> {
         let report = Report { consumed: &self.out[0] };
-        self.producer.has_room_for_any(report)
+        let of_long = Report { consumed: &self.long_out[0] };
+        let long = self.long_producer.has_room_for(of_long, self.sizes.max)?;
+        Ok(long && self.producer.has_room_for(report, self.part)?)
+    }
+
+    /// Gives the memory of the long ring back to the system if nothing was sent through it since this
+    /// was last called, and nothing is in it. False if there is nothing to give back any more.
+    pub(crate) fn tidy_long(&mut self) -> bool {
+        if std::mem::take(&mut self.long_busy) || !self.long_used {
+            return self.long_used;
+        }
+        let of_long = Report { consumed: &self.long_out[0] };
+        if self.long_producer.is_drained(of_long) {
+            self.long_used = false;
+            // Zeroes are what an empty ring begins with; the receiver writes nothing in it.
+            if self.mapping.discard(self.long_at, self.sizes.long).is_ok() {
+                self.long_producer.cleared();
+            }
+        }
+        self.long_used
+    }
+
+    /// Whether long messages were sent, whose memory is still there.
+    #[inline]
+    pub(crate) fn uses_long(&self) -> bool {
+        self.long_used
+    }
+
+    /// Bytes of the pair for which there is memory.
+    #[cfg(test)]
+    pub(crate) fn resident(&self) -> usize {
+        self.mapping.resident().expect("a mapping")
     }
 
     /// Whether the receiver said that it sleeps; takes the word back, so that it is rung once.
@@ -160,19 +270,67 @@ impl Pair {
     /// Whether there is plainly nothing: a cheaper look than [`Pair::peek`], which decides.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.consumer.is_empty()
+        if self.missing > 0 { self.long_consumer.is_empty() } else { self.consumer.is_empty() }
     }
 
-    /// The next message, or part of one, if there is one.
+    /// Whether parts of a message are still to come, before which there is nothing else.
+    #[inline]
+    pub(crate) fn is_within(&self) -> bool {
+        self.missing > 0
+    }
+
+    /// How many bytes of it are.
+    pub(crate) fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// The next message, or part of one that was announced, if there is one.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
-        self.consumer.peek()
+        if self.missing > 0 { self.peek_part() } else { self.consumer.peek() }
     }
 
-    /// Gives back the cells of what `peek` gave. True if the sender waits for room and has it now: ring.
+    fn peek_part(&mut self) -> Result<Option<Incoming>, RingError> {
+        match self.long_consumer.peek()? {
+            Some(part) if part.kind != PART || part.announced || part.len == 0 => {
+                Err(RingError::NoPart { kind: part.kind, len: part.len })
+            }
+            Some(part) if part.len > self.missing => {
+                Err(RingError::NoPart { kind: part.kind, len: part.len })
+            }
+            part => Ok(part),
+        }
+    }
+
+    /// The ring in which lies what `peek` gave.
+    #[inline]
+    pub(crate) fn lies_in(&self) -> &Consumer<Shared> {
+        if self.missing > 0 { &self.long_consumer } else { &self.consumer }
+    }
+
+    /// Gives back the cells of what `peek` gave. True if the sender waits for room and has it now:
+    /// ring.
     pub(crate) fn finish(&mut self, incoming: Incoming) -> bool {
+        if self.missing > 0 {
+            return self.finish_part(incoming);
+        }
+        if incoming.announced {
+            self.missing = incoming.len;
+        }
         let report = Report { consumed: &self.back[0] };
         self.consumer.finish(incoming, report) && self.take_starving()
+    }
+
+    fn finish_part(&mut self, part: Incoming) -> bool {
+        self.missing -= part.len;
+        let report = Report { consumed: &self.long_back[0] };
+        let mut reported = self.long_consumer.finish(part, report);
+        if self.missing == 0 {
+            // The sender shall see that its ring is empty.
+            self.long_consumer.report_all(report);
+            reported = true;
+        }
+        reported && self.take_starving()
     }
 
     /// The same for so many cells of a short message.
@@ -211,9 +369,9 @@ impl Pair {
     /// Writes a word anywhere into what the two share, as somebody might who means harm.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn scribble(&self, nth: usize, word: u64) {
-        assert!(nth * 8 < self.control.len());
+        assert!(nth * 8 < self.mapping.len());
         // SAFETY: within the mapping, and aligned.
-        let at = unsafe { self.control.base().add(nth * 8).cast::<AtomicU64>().as_ref() };
+        let at = unsafe { self.mapping.base().add(nth * 8).cast::<AtomicU64>().as_ref() };
         at.store(word, Ordering::Release);
     }
 
@@ -228,8 +386,9 @@ mod tests {
     use super::*;
 
     fn two() -> (Pair, Pair) {
-        let (fd, a) = Pair::create(16 << 10, 4000).unwrap();
-        (a, Pair::adopt(&fd, 16 << 10, 4000).unwrap())
+        let sizes = Sizes { ring: 16 << 10, long: 64 << 10, max: 20_000 };
+        let (fd, a) = Pair::create(sizes).unwrap();
+        (a, Pair::adopt(&fd, sizes).unwrap())
     }
 
     #[test]
@@ -243,9 +402,75 @@ mod tests {
             let incoming = pair.peek().unwrap().unwrap();
             let mut bytes = vec![0; incoming.len];
             pair.consumer.read(&incoming, 0, &mut bytes);
-            assert_eq!((incoming.kind, &bytes[..]), (Some(kind), text));
+            assert_eq!((incoming.kind, &bytes[..]), (kind, text));
             pair.finish(incoming);
             assert_eq!(pair.peek(), Ok(None));
+        }
+    }
+
+    /// Takes a long message, and says how many parts it had.
+    fn take_long(pair: &mut Pair, expected: &[u8]) -> usize {
+        let announced = pair.peek().unwrap().unwrap();
+        assert!(announced.announced && (announced.kind, announced.len) == (3, expected.len()));
+        pair.finish(announced);
+        let (mut bytes, mut parts) = (Vec::new(), 0);
+        while pair.is_within() {
+            let part = pair.peek().unwrap().expect("all parts are there");
+            let at = bytes.len();
+            bytes.resize(at + part.len, 0);
+            pair.lies_in().read(&part, 0, &mut bytes[at..]);
+            pair.finish(part);
+            parts += 1;
+        }
+        assert!(bytes == expected);
+        parts
+    }
+
+    #[test]
+    fn long_messages_go_in_parts_and_leave_no_memory() {
+        let (mut a, mut b) = two();
+        let blocks = Pair::resident;
+        let bytes: Vec<u8> = (0..20_000u32).map(|i| (i * 7 + i / 251) as u8).collect();
+        let before = blocks(&a);
+        for round in 0..50 {
+            for len in [4089, 8184, 8185, 20_000] {
+                let bytes = &bytes[20_000 - len..];
+                assert!(a.send(3, &[Piece::of(&bytes[..9]), Piece::of(&bytes[9..])], len).unwrap());
+                assert!(a.send_short(b"behind").unwrap());
+                assert_eq!(take_long(&mut b, bytes), len.div_ceil(8184));
+                assert_eq!(b.peek().unwrap().map(|next| next.len), Some(6));
+                b.finish_short(1);
+                assert_eq!(b.peek(), Ok(None));
+            }
+            if round % 10 == 9 {
+                assert!(blocks(&a) >= before + (32 << 10), "{} bytes", blocks(&a));
+                assert!(a.tidy_long(), "it was used lately");
+                assert!(!a.tidy_long() && !a.tidy_long());
+                assert!(blocks(&a) < before + (32 << 10), "{} bytes", blocks(&a));
+            }
+        }
+        // While something is in there, it stays.
+        assert!(a.send(3, &[Piece::of(&bytes)], bytes.len()).unwrap());
+        assert!(a.tidy_long() && a.tidy_long() && a.tidy_long());
+        take_long(&mut b, &bytes);
+        assert!(!a.tidy_long());
+    }
+
+    #[test]
+    fn parts_that_cannot_be() {
+        for (kind, len) in [(3, 10), (PART, 0), (PART, 101), (crate::ring::SHORT, 5)] {
+            let (mut a, mut b) = two();
+            a.producer.announce(3, 100);
+            let announced = b.peek().unwrap().unwrap();
+            b.finish(announced);
+            assert_eq!(b.peek(), Ok(None), "no part has come");
+            let report = Report { consumed: &a.long_out[0] };
+            let sent = match kind {
+                crate::ring::SHORT => a.long_producer.send_short(report, &vec![0; len]),
+                _ => a.long_producer.send(report, kind, &[Piece::of(&vec![0; len])], len),
+            };
+            assert!(sent.unwrap());
+            assert_eq!(b.peek(), Err(RingError::NoPart { kind, len }));
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) const BUSY_PASSES: u32 = 16_384;
 const CONNECTING_PASSES: u32 = 16;
 /// The longest time between two looks.
 const LOOK: Duration = Duration::from_millis(1);
+/// The memory of long messages stays for so long after the last one, up to twice as long.
+const TIDY: Duration = Duration::from_secs(1);
 /// Watched peers beyond so many lose their watch when nothing has come for so long (nanoseconds).
 const QUIET_WATCHED: usize = 64;
 const QUIET: u64 = 200_000_000;
@@ -67,6 +69,9 @@ impl Shm {
                     engine.sent(peer);
                     sent += 1;
                     self.counters.sent += 1;
+                    if channel.pair.uses_long() {
+                        self.sent_long();
+                    }
                     self.published(index);
                 }
                 Ok(false) => {
@@ -146,11 +151,31 @@ impl Shm {
             }
             self.stop_watching_quiet(now);
             self.tell_gone();
+            if now >= self.tidy_at {
+                self.tidy(now);
+            }
         }
         let connecting = !self.attempts.is_empty() || !self.arrivals.is_empty();
         self.patience = if connecting { CONNECTING_PASSES } else { IDLE_PASSES };
         (self.passes, self.due) = (0, self.patience);
         worked
+    }
+
+    /// Gives memory of long messages back where there were none for a while.
+    fn tidy(&mut self, now: Time) {
+        let mut left = false;
+        for channel in self.channels.iter_mut().flatten() {
+            left |= channel.pair.tidy_long();
+        }
+        self.tidy_at = if left { now.after(TIDY) } else { Time::NEVER };
+    }
+
+    /// A message was sent that may have been a long one.
+    #[inline]
+    pub(crate) fn sent_long(&mut self) {
+        if self.tidy_at == Time::NEVER {
+            self.tidy_at = self.now.after(TIDY);
+        }
     }
 
     fn look(&mut self, now: Time) -> bool {

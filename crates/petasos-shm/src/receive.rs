@@ -2,7 +2,7 @@
 
 use crate::{
     Shm,
-    assembly::{Assembly, Destination, place},
+    assembly::{Assembly, place},
     channel::{Arrival, kind},
     hello::Note,
     pump::{BUSY_PASSES, FRONT},
@@ -12,7 +12,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access, Event, Lease, Peer,
-    two_sided::{self, Placement, header},
+    two_sided::{Placement, header},
 };
 
 /// Messages taken from one peer in one pass.
@@ -105,46 +105,47 @@ impl Shm {
     /// Takes the next message of a peer, if it is there.
     #[inline]
     pub(crate) fn receive_message(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
-        self.receive_short(index, message).or_else(|| self.receive_contiguous(index, message))
+        self.receive_short(index, message).or_else(|| self.receive_longer(index, message))
     }
 
-    /// The same for one that is not short. If it comes in parts, those that are there are taken.
+    /// The same for one that is not short. Of one that comes in parts, those that are there are taken.
     #[inline(never)]
-    fn receive_contiguous(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+    fn receive_longer(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         loop {
             let Shm { channels, pool, config, counters, .. } = self;
             let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
             let incoming = channel.pair.peek().ok()??;
-            let consumer = &channel.pair.consumer;
-            let whole = match (incoming.kind, &mut channel.assembly) {
+            let (within, kind) = (channel.pair.is_within(), incoming.kind);
+            let ring = channel.pair.lies_in();
+            let mut whole = None;
+            if within {
+                let Some(Assembly::Message(buffer, at)) = &mut channel.assembly else {
+                    return None;
+                };
+                ring.read(&incoming, 0, &mut buffer[*at..*at + incoming.len]);
+                *at += incoming.len;
+                if *at == buffer.len()
+                    && let Some(Assembly::Message(buffer, _)) = channel.assembly.take()
+                {
+                    whole = Some(buffer);
+                }
+            } else if kind == kind::SHORT {
                 // A pad was in front of it.
-                (Some(kind::SHORT), _) => return self.receive_short(index, message),
-                (Some(kind::MESSAGE), assembly) if incoming.len <= config.max_message => {
-                    let Some(mut buffer) = pool.buffer(incoming.len) else {
-                        channel.held = true;
-                        return None;
-                    };
-                    let at = incoming.here;
-                    consumer.read(&incoming, 0, &mut buffer[..at]);
-                    if at == incoming.len {
-                        Some(buffer)
-                    } else {
-                        *assembly = Some(Assembly { into: Destination::Message(buffer), at });
-                        None
-                    }
+                return self.receive_short(index, message);
+            } else if kind == kind::MESSAGE && incoming.len <= config.max_message {
+                let Some(mut buffer) = pool.buffer(incoming.len) else {
+                    channel.held = true;
+                    return None;
+                };
+                if incoming.announced {
+                    channel.assembly = Some(Assembly::Message(buffer, 0));
+                } else {
+                    ring.read(&incoming, 0, &mut buffer);
+                    whole = Some(buffer);
                 }
-                (None, Some(Assembly { into: Destination::Message(buffer), at })) => {
-                    let end = *at + incoming.here;
-                    consumer.read(&incoming, 0, &mut buffer[*at..end]);
-                    *at = end;
-                    let whole = end == buffer.len();
-                    match channel.assembly.take_if(|_| whole).map(|assembly| assembly.into) {
-                        Some(Destination::Message(buffer)) => Some(buffer),
-                        _ => None,
-                    }
-                }
-                _ => return None,
-            };
+            } else {
+                return None;
+            }
             channel.held = false;
             if channel.pair.finish(incoming) {
                 counters.wake_ups += 1;
@@ -162,6 +163,9 @@ impl Shm {
     /// Takes the next message of a peer, if it is there, and short.
     fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        if channel.pair.is_within() {
+            return None;
+        }
         let len = channel.pair.consumer.look()?;
         if len > LINE {
             return self.receive_two(index, len, message);
@@ -244,12 +248,12 @@ impl Shm {
         let peeked = channel.pair.peek().map_err(|broken| broken.to_string())?;
         let Some(incoming) = peeked else { return Ok(false) };
         let taken = match incoming.kind {
-            None => self.receive_part(index, &incoming)?,
-            Some(kind::PACKET) => self.receive_packet(index, &incoming)?,
+            _ if channel.pair.is_within() => self.receive_part(index, &incoming)?,
+            kind::PACKET => self.receive_packet(index, &incoming)?,
             // There was no lease, or it has come just now.
-            Some(kind::SHORT) => return Ok(false),
-            Some(kind::MESSAGE) if incoming.len <= self.config.max_message => return Ok(false),
-            Some(kind) => {
+            kind::SHORT => return Ok(false),
+            kind::MESSAGE if incoming.len <= self.config.max_message => return Ok(false),
+            kind => {
                 self.receive_other(index, kind, &incoming, events)?;
                 true
             }
@@ -267,59 +271,81 @@ impl Shm {
         Ok(taken)
     }
 
-    /// Takes in a packet of the engine's, or the first part of one. False if it has to wait.
+    /// Takes in a packet of the engine's. False if it has to wait.
     fn receive_packet(&mut self, index: u32, incoming: &Incoming) -> Result<bool, String> {
-        let Shm { channels, engine, .. } = self;
-        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+        let Some(channel) = self.channel(index) else { return Ok(false) };
+        if incoming.announced {
+            channel.assembly = Some(Assembly::Packet);
+            return Ok(true);
+        }
+        let Some((mut placement, header)) = self.place_packet(index, incoming, incoming.len)?
+        else {
             return Ok(false);
         };
-        let consumer = &channel.pair.consumer;
+        let Shm { channels, engine, .. } = self;
+        let Some(Some(channel)) = channels.get(index as usize) else { return Ok(false) };
+        place(channel.pair.lies_in(), incoming, header, &mut placement, 0);
+        let landed = engine.landed(channel.handle, placement);
+        landed.map(|()| true).map_err(|violation| violation.to_string())
+    }
+
+    /// Takes in a part of such a packet. False if it has to wait.
+    fn receive_part(&mut self, index: u32, part: &Incoming) -> Result<bool, String> {
+        let Some(channel) = self.channel(index) else { return Ok(false) };
+        let left = channel.pair.missing();
+        let (mut placement, header, at) = match channel.assembly.take() {
+            Some(Assembly::Payload(placement, at)) => (placement, 0, at),
+            Some(Assembly::Packet) => match self.place_packet(index, part, left)? {
+                Some((placement, header)) => (placement, header, 0),
+                None => {
+                    if let Some(channel) = self.channel(index) {
+                        channel.assembly = Some(Assembly::Packet);
+                    }
+                    return Ok(false);
+                }
+            },
+            // A part of a message, which has come just now.
+            message => {
+                channel.assembly = message;
+                return Ok(false);
+            }
+        };
+        let Shm { channels, engine, .. } = self;
+        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(false) };
+        place(channel.pair.lies_in(), part, header, &mut placement, at);
+        if part.len < left {
+            channel.assembly = Some(Assembly::Payload(placement, at + part.len - header));
+            return Ok(true);
+        }
+        let landed = engine.landed(channel.handle, placement);
+        landed.map(|()| true).map_err(|violation| violation.to_string())
+    }
+
+    /// Where the payload of a packet of `len` bytes goes, the first of which lie here, and the length
+    /// of its header. None if it has to wait.
+    fn place_packet(
+        &mut self,
+        index: u32,
+        incoming: &Incoming,
+        len: usize,
+    ) -> Result<Option<(Placement, usize)>, String> {
+        let Shm { channels, engine, .. } = self;
+        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(None) };
         let mut bytes = [0; header::MAX];
         // Copied once, and only the copy is looked at.
-        let most = incoming.here.min(bytes.len());
-        consumer.read(incoming, 0, &mut bytes[..most]);
+        let most = incoming.len.min(bytes.len());
+        channel.pair.lies_in().read(incoming, 0, &mut bytes[..most]);
         let prefix = bytes.first_chunk().filter(|_| most >= header::PREFIX);
         let prefix = prefix.ok_or("a packet without a header")?;
         let frame = header::frame(*prefix).map_err(|violation| violation.to_string())?;
-        if frame.header + frame.payload != incoming.len || frame.header > most {
-            return Err(format!("a packet of {} bytes that says otherwise", incoming.len));
+        if frame.header + frame.payload != len || frame.header > most {
+            return Err(format!("a packet of {len} bytes that says otherwise"));
         }
-        let head = &bytes[..frame.header];
-        let said = |violation: two_sided::Violation| violation.to_string();
-        let mut placement = engine.accept(channel.handle, head).map_err(said)?;
-        if matches!(placement, Placement::Busy) {
-            return Ok(false);
-        }
-        place(consumer, incoming, frame.header, &mut placement, 0);
-        if incoming.here == incoming.len {
-            engine.landed(channel.handle, placement).map_err(said)?;
-        } else {
-            let at = incoming.here - frame.header;
-            channel.assembly = Some(Assembly { into: Destination::Packet(placement), at });
-        }
-        Ok(true)
-    }
-
-    /// Takes in a part of such a packet that follows.
-    fn receive_part(&mut self, index: u32, incoming: &Incoming) -> Result<bool, String> {
-        let Shm { channels, engine, .. } = self;
-        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
-            return Ok(false);
-        };
-        let Some(Assembly { into: Destination::Packet(placement), at }) = &mut channel.assembly
-        else {
-            return Err("a part of nothing".to_owned());
-        };
-        place(&channel.pair.consumer, incoming, 0, placement, *at);
-        *at += incoming.here;
-        if channel.pair.consumer.is_last(incoming)
-            && let Some(Assembly { into: Destination::Packet(placement), .. }) =
-                channel.assembly.take()
-        {
-            let landed = engine.landed(channel.handle, placement);
-            landed.map_err(|violation| violation.to_string())?;
-        }
-        Ok(true)
+        let placement = engine.accept(channel.handle, &bytes[..frame.header]);
+        Ok(match placement.map_err(|violation| violation.to_string())? {
+            Placement::Busy => None,
+            placement => Some((placement, frame.header)),
+        })
     }
 
     /// Takes in a packet of this transport's own.
@@ -332,7 +358,7 @@ impl Shm {
     ) -> Result<(), String> {
         let Some(channel) = self.channel(index) else { return Ok(()) };
         let mut bytes = [0; 40];
-        if incoming.len > bytes.len() {
+        if incoming.len > bytes.len() || incoming.announced {
             return Err(format!("a packet of kind {kind} with {} bytes", incoming.len));
         }
         let bytes = &mut bytes[..incoming.len];

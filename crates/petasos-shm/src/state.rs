@@ -89,6 +89,8 @@ pub struct Shm {
     pub(crate) patience: u32,
     /// When they are in any case.
     pub(crate) attend_at: Time,
+    /// When memory of long messages is to be looked at: it may not be needed any more.
+    pub(crate) tidy_at: Time,
 }
 
 /// A region that is being closed while a peer reaches into it.
@@ -180,7 +182,7 @@ impl Shm {
             .map_err(system("epoll"))?;
         let (table_fd, table) = Table::create().map_err(system("a table in memory"))?;
         let limits = config.limits();
-        let pool = Pool::new(config.max_leases);
+        let pool = Pool::with_bytes(config.max_leases, config.max_lease_bytes);
         let numbers = two_sided::Config::new(limits, config.max_message);
         Ok(Shm {
             capabilities: capabilities(&config),
@@ -217,6 +219,7 @@ impl Shm {
             due: 0,
             patience: 0,
             attend_at: Time::ZERO,
+            tidy_at: Time::NEVER,
         })
     }
 

@@ -4,6 +4,7 @@ use super::{
     Slice, copy_opaque,
     pages::{LARGE, PAGE, Pages},
 };
+use crate::Buffer;
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     any::Any,
@@ -37,6 +38,9 @@ enum Backing {
     Pages(#[expect(dead_code, reason = "dropped with the region")] Pages),
     /// The parts of a `Vec<u8>`: its capacity.
     Vec(usize),
+    /// The parts of a [`Buffer`]'s vector: its capacity, and its length, which is no less than the
+    /// region's.
+    Buffer { capacity: usize, filled: usize },
     /// Somebody else's, kept alive by this value.
     Foreign(Box<dyn Any + Send + Sync>),
 }
@@ -81,6 +85,16 @@ impl Region {
         let base = NonNull::new(vec.as_mut_ptr()).expect("a vector's pointer is never null");
         let (len, capacity) = (vec.len(), vec.capacity());
         let backing = Backing::Vec(capacity);
+        Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }))
+    }
+
+    /// The memory of a buffer, which is used again when the region is let go.
+    #[must_use]
+    pub fn from_buffer(buffer: Buffer) -> Region {
+        let (bytes, len) = buffer.into_parts();
+        let mut bytes = ManuallyDrop::new(bytes);
+        let base = NonNull::new(bytes.as_mut_ptr()).expect("a vector's pointer is never null");
+        let backing = Backing::Buffer { capacity: bytes.capacity(), filled: bytes.len() };
         Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }))
     }
 
@@ -221,6 +235,11 @@ impl Drop for Inner {
             Backing::Vec(capacity) => unsafe {
                 drop(Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity));
             },
+            Backing::Buffer { capacity, filled } => {
+                // SAFETY: the parts of the vector of a buffer that `from_buffer` took and forgot.
+                let bytes = unsafe { Vec::from_raw_parts(self.base.as_ptr(), filled, capacity) };
+                drop(Buffer::from_parts(bytes, self.len));
+            }
             Backing::Pages(_) | Backing::Foreign(_) => {}
         }
     }
@@ -246,6 +265,18 @@ impl Exclusive {
         // SAFETY: the parts of a vector that `from_vec` took; `ManuallyDrop` keeps `Inner` from
         // freeing them, and `Backing::Vec` owns nothing else.
         unsafe { Vec::from_raw_parts(inner.base.as_ptr(), inner.len, capacity) }
+    }
+
+    /// The memory as a buffer: without a copy if it came from one, or from a vector.
+    #[must_use]
+    pub fn into_buffer(self) -> Buffer {
+        let Backing::Buffer { capacity, filled } = self.0.backing else {
+            return Buffer::from(self.into_vec());
+        };
+        let inner = ManuallyDrop::new(self.0);
+        // SAFETY: as in `into_vec`, with the parts that `from_buffer` took.
+        let bytes = unsafe { Vec::from_raw_parts(inner.base.as_ptr(), filled, capacity) };
+        Buffer::from_parts(bytes, inner.len)
     }
 }
 

@@ -14,11 +14,9 @@
 //!   nobody reads it before there is a header in its place.
 //! - *Contiguous* (all other kinds): the payload runs on through the cells, over their beginnings.
 //!
-//! A message longer than a *part* (8 KiB, or a quarter of a small ring) is cut into parts, each
-//! published when it is written, so that the receiver copies out while the sender copies in. The
-//! first one's kind says so ([`PARTED`]), and its length is that of the whole; those that follow are
-//! of the kind [`MORE`]. There is room for all of them before the first is written, so nothing comes
-//! in between.
+//! A message longer than a *part* (8 KiB, or a quarter of a small ring) is only *announced* here, by a
+//! header with its length and [`ANNOUNCED`] added to its kind. Its bytes go in parts through a second
+//! ring of this kind: see [`pair`](crate::pair).
 //!
 //! The lap in the header (from 1 on, new each time around) tells a new message from an old one,
 //! unless payload of the lap before lies where a header is expected. The sender therefore knows
@@ -28,8 +26,8 @@
 //! up to 56 bytes is one cache line that moves from one processor to the other.
 //!
 //! The receiver reports how many cells it has consumed every quarter of the ring, in a word that
-//! the sender reads only when its last knowledge says that there is no room. The longest message
-//! and its pad are at most three quarters of the ring, so a sender that waits is always told.
+//! the sender reads only when its last knowledge says that there is no room. The longest message,
+//! all its parts and a pad are at most three quarters of the ring, so a sender that waits is always told.
 //!
 //! Whatever either side reads is read once and checked, and memory is reached only through
 //! [`Memory`], by atomics and opaque copies. A word of the wrong lap is no message; a wrong length
@@ -63,10 +61,8 @@ const WORDS: usize = CELL / 8;
 
 /// The kind of short messages.
 pub(crate) const SHORT: u8 = 1;
-/// Added to the kind of a message of which this is the first part, and more follow.
-const PARTED: u8 = 0x40;
-/// The kind of the parts that follow.
-const MORE: u8 = 254;
+/// Added to the kind of a message whose bytes lie elsewhere.
+const ANNOUNCED: u8 = 0x40;
 /// The kind of a pad. The kinds from 2 to 63 are for the users of the ring.
 const PAD: u8 = 255;
 
@@ -77,10 +73,10 @@ pub(crate) enum RingError {
     Length { len: usize, cell: usize, cells: usize, max: usize },
     #[error("a packet of the kind {kind}, which is none, at cell {cell}")]
     Kind { kind: u8, cell: usize },
-    #[error("a part of a packet at cell {0}, where another was expected")]
-    Part(usize),
     #[error("a pad where none belongs, at cell {0}")]
     Pad(usize),
+    #[error("{len} bytes of kind {kind} where a part of a message was expected")]
+    NoPart { kind: u8, len: usize },
     #[error("{reported} cells reported as consumed, of {sent} sent")]
     Consumed { reported: u64, sent: u64 },
 }
@@ -117,8 +113,8 @@ pub(crate) const fn part(cells: usize) -> usize {
     part_cells(cells) * CELL - HEADER
 }
 
-/// The longest message that a ring of this size can take: three quarters of the ring hold it with a
-/// pad somewhere.
+/// The longest message whose parts a ring of this size can take: three quarters of the ring hold them
+/// with a pad somewhere.
 pub(crate) const fn longest(cells: usize) -> usize {
     let parts = (cells / 4 * 3 - part_cells(cells)) / part_cells(cells);
     parts * part(cells)

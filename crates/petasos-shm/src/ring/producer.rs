@@ -1,8 +1,8 @@
 //! The sender's end of a ring.
 
 use super::{
-    CELL, HEADER, LINE, MAX_SHORT, MORE, Memory, PAD, PARTED, Report, RingError, SHORT, cells_for,
-    header, lap_of, longest, part, part_cells,
+    ANNOUNCED, CELL, HEADER, LINE, MAX_SHORT, Memory, PAD, Report, RingError, SHORT, cells_for,
+    header, lap_of, part, part_cells,
 };
 use crate::sync::{AtomicU64, Ordering};
 use std::marker::PhantomData;
@@ -22,8 +22,7 @@ pub(crate) struct Producer<M> {
     plain: u64,
 
     cells: usize,
-    /// The longest message, and the longest that is in one piece.
-    max: usize,
+    /// The longest message that is in one piece.
     part: usize,
     /// What the receiver last reported.
     consumed: u64,
@@ -52,18 +51,16 @@ impl<'a> Piece<'a> {
 }
 
 impl<M: Memory> Producer<M> {
-    /// The sender of a ring whose memory is zeroed, for messages of at most `max` bytes.
-    pub(crate) fn new(memory: M, max: usize) -> Producer<M> {
+    /// The sender of a ring whose memory is zeroed.
+    pub(crate) fn new(memory: M) -> Producer<M> {
         let cells = memory.cells();
         assert!(cells.is_power_of_two() && cells >= 8, "a ring of {cells} cells");
-        assert!(max <= longest(cells), "messages of {max} bytes in a ring of {cells} cells");
         let mut producer = Producer {
             memory,
             head: 0,
             lap: lap_of(0, cells as u64),
             plain: 0,
             cells,
-            max,
             part: part(cells),
             consumed: 0,
             payload: vec![0; cells.div_ceil(64)],
@@ -136,8 +133,8 @@ impl<M: Memory> Producer<M> {
         Ok(true)
     }
 
-    /// Sends the concatenation of `pieces`, `len` bytes in all, contiguously, and in parts if it is
-    /// long; false if there is no room.
+    /// Sends the concatenation of `pieces`, `len` bytes in all and no more than a part, contiguously;
+    /// false if there is no room.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -146,67 +143,82 @@ impl<M: Memory> Producer<M> {
         pieces: &[Piece<'_>],
         len: usize,
     ) -> Result<bool, RingError> {
-        debug_assert!(kind > SHORT && kind < PARTED);
+        assert!(len <= self.part, "{len} bytes are more than a part");
+        debug_assert!(kind > SHORT && kind < ANNOUNCED);
         debug_assert_eq!(pieces.iter().map(|piece| piece.len).sum::<usize>(), len);
-        if len > self.part {
-            return self.send_parts(report, kind, pieces, len);
-        }
         let cells = cells_for(len);
         if !self.has_room(report, self.pad(cells) + cells)? {
             return Ok(false);
         }
-        self.put(kind, len, &mut Pieces { pieces, at: 0 }, len);
+        self.put(kind, &mut Pieces { pieces, at: 0 }, len);
         Ok(true)
     }
 
-    #[inline(never)]
-    fn send_parts(
-        &mut self,
-        report: Report<'_>,
-        kind: u8,
-        pieces: &[Piece<'_>],
-        len: usize,
-    ) -> Result<bool, RingError> {
-        assert!(len <= self.max, "a packet of {len} bytes in a ring for {}", self.max);
-        if !self.has_room(report, self.cells_in_parts(len))? {
-            return Ok(false);
-        }
-        let mut pieces = Pieces { pieces, at: 0 };
-        self.put(kind | PARTED, len, &mut pieces, self.part);
-        let mut left = len - self.part;
+    /// Says that a message of so many bytes comes in parts, elsewhere. There is room for that.
+    pub(crate) fn announce(&mut self, kind: u8, len: usize) {
+        debug_assert!(kind > SHORT && kind < ANNOUNCED);
+        self.finish(1, kind | ANNOUNCED, len);
+    }
+
+    /// Sends a message that was announced, in parts of this kind. There is room for them.
+    pub(crate) fn send_parts(&mut self, kind: u8, pieces: &[Piece<'_>], len: usize) {
+        let (mut pieces, mut left) = (Pieces { pieces, at: 0 }, len);
         while left > 0 {
             let now = left.min(self.part);
-            self.put(MORE, now, &mut pieces, now);
+            self.put(kind, &mut pieces, now);
             left -= now;
         }
-        Ok(true)
     }
 
-    /// Writes and publishes what is contiguous: a message, or a part of one. There is room for it.
+    /// Writes and publishes what is contiguous. There is room for it.
     #[inline]
-    fn put(&mut self, kind: u8, len: usize, pieces: &mut Pieces<'_>, here: usize) {
-        let used = cells_for(here);
+    fn put(&mut self, kind: u8, pieces: &mut Pieces<'_>, len: usize) {
+        let used = cells_for(len);
         self.skip_to(used);
         let cell = self.cell();
-        pieces.take(here, |at, from, len| {
+        pieces.take(len, |at, from, len| {
             // SAFETY: `skip_to` made sure that the cells lie within the ring, and `at + len` is at
-            // most `here`, for which they have room; a piece is readable, and lies in no ring.
+            // most what they have room for; a piece is readable, and lies in no ring.
             unsafe { self.memory.copy_in(cell * CELL + HEADER + at, from, len) }
         });
         self.mark(cell + 1, cell + used);
         self.finish(used, kind, len);
     }
 
-    /// Whether the longest message would find room.
-    pub(crate) fn has_room_for_any(&mut self, report: Report<'_>) -> Result<bool, RingError> {
-        self.has_room(report, self.cells_in_parts(self.max))
+    /// Whether a message of `len` bytes would find room, in parts if it is longer than one.
+    pub(crate) fn has_room_for(
+        &mut self,
+        report: Report<'_>,
+        len: usize,
+    ) -> Result<bool, RingError> {
+        self.has_room(report, self.cells_in_parts(len))
     }
 
-    /// Cells for a message of any length, with the longest pad.
+    /// Cells for a message in parts.
     fn cells_in_parts(&self, len: usize) -> usize {
-        len / self.part * part_cells(self.cells)
-            + cells_for(len % self.part)
-            + part_cells(self.cells)
+        let whole = len / self.part * part_cells(self.cells) + cells_for(len % self.part);
+        // Somewhere there may be a pad, of less than a part.
+        whole + part_cells(self.cells)
+    }
+
+    /// Goes back to the first cell if the ring is empty, and a message of `len` bytes fits into what
+    /// was used last: those cells are still in the caches, the rest of the ring is not.
+    pub(crate) fn rewind(&mut self, report: Report<'_>, len: usize) {
+        let cell = self.cell();
+        if cell >= self.cells_in_parts(len) && self.is_drained(report) {
+            self.finish(self.cells - cell, PAD, 0);
+        }
+    }
+
+    /// Whether nothing is in the ring, as far as the receiver has reported.
+    pub(crate) fn is_drained(&mut self, report: Report<'_>) -> bool {
+        self.has_room(report, self.cells) == Ok(true)
+    }
+
+    /// All cells were made zeroes, while nothing was in the ring.
+    pub(crate) fn cleared(&mut self) {
+        self.payload.fill(0);
+        self.plain = self.plain_until();
     }
 
     /// Cells between here and the first one from which so many lie within the ring.
