@@ -62,7 +62,7 @@ impl Lease {
     ///
     /// # Panics
     /// If `len` is more than [`Lease::INLINE`].
-    #[inline]
+    #[inline(always)]
     pub fn put_words(&mut self, len: usize, words: impl FnOnce() -> [u64; 7]) {
         assert!(len <= Lease::INLINE);
         if !self.is_plain() {

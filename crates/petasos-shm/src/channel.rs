@@ -167,7 +167,7 @@ impl Channel {
     }
 
     /// So many cells of a short message were taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn received_short(
         &mut self,
         cells: usize,

@@ -6,7 +6,7 @@ use crate::{
     connect::Attempt,
     name::Name,
     pump::FRONT,
-    ring::{LINE, MAX_SHORT, Piece, Producer, Shared},
+    ring::{LINE, MAX_SHORT, Piece},
     segment::{self, Segment},
     state::{Closing, SCHEME},
     sync::{Ordering, fence},
@@ -85,7 +85,7 @@ impl Endpoint for Shm {
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         match parts {
             [bytes] if bytes.len() > LINE => self.inject_longer(peer, bytes),
-            [bytes] if self.inject_plainly(peer, |producer| producer.send_one(bytes)) => Ok(()),
+            [bytes] if self.inject_plainly::<1>(peer, bytes) => Ok(()),
             _ => self.inject_any(peer, parts),
         }
     }
@@ -246,19 +246,19 @@ impl Endpoint for Shm {
 }
 
 impl Shm {
-    /// Sends a short message if nothing is in the way: a few dozen instructions.
+    /// Sends a short message of one cell, or of two, if nothing is in the way: a few dozen
+    /// instructions.
     #[inline(always)]
-    fn inject_plainly(
-        &mut self,
-        peer: Peer,
-        send: impl FnOnce(&mut Producer<Shared>) -> bool,
-    ) -> bool {
+    fn inject_plainly<const CELLS: usize>(&mut self, peer: Peer, bytes: &[u8]) -> bool {
         if let Some(channel) =
             self.channels.get_mut(peer.index as usize).and_then(Option::as_deref_mut)
             && channel.handle == peer
             && !channel.served
             && !self.engine.has_output()
-            && send(&mut channel.pair.producer)
+            && match CELLS {
+                1 => channel.pair.producer.send_one(bytes),
+                _ => channel.pair.producer.send_two(bytes),
+            }
         {
             self.counters.sent += 1;
             if channel.published(peer.index, &mut self.unrung) {
@@ -272,7 +272,7 @@ impl Shm {
     /// A message of more than a cell. Apart, so that the way of one cell is short.
     #[inline(never)]
     fn inject_longer(&mut self, peer: Peer, bytes: &[u8]) -> Result<(), InjectError> {
-        match self.inject_plainly(peer, |producer| producer.send_two(bytes)) {
+        match self.inject_plainly::<2>(peer, bytes) {
             true => Ok(()),
             false => self.inject_any(peer, &[bytes]),
         }
@@ -328,6 +328,7 @@ impl Shm {
     #[inline]
     fn has_chores(&self) -> bool {
         let lists = self.endings.len()
+            | self.within.len()
             | self.working.len()
             | self.serving.len()
             | self.closing.len()
@@ -345,6 +346,9 @@ impl Shm {
         // What the engine has to say came before what lies in the rings.
         if self.engine.has_events() {
             worked |= self.engine.take_events(room, events);
+        }
+        if !self.within.is_empty() {
+            worked |= self.receive_within(left(events), events);
         }
         worked |= self.receive_front(self.watched.len().min(FRONT), left(events), events);
         worked |= self.receive_round(left(events), events);

@@ -267,10 +267,10 @@ impl Pair {
 
     // Receiving.
 
-    /// Whether there is plainly nothing: a cheaper look than [`Pair::peek`], which decides.
+    /// Whether plainly no message begins: a cheaper look than [`Pair::peek`], which decides.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        if self.missing > 0 { self.long_consumer.is_empty() } else { self.consumer.is_empty() }
+        self.consumer.is_empty()
     }
 
     /// Whether parts of a message are still to come, before which there is nothing else.
@@ -314,11 +314,13 @@ impl Pair {
         if self.missing > 0 {
             return self.finish_part(incoming);
         }
+        let report = Report { consumed: &self.back[0] };
+        let reported = self.consumer.finish(incoming, report);
         if incoming.announced {
             self.missing = incoming.len;
+            self.consumer.pause();
         }
-        let report = Report { consumed: &self.back[0] };
-        self.consumer.finish(incoming, report) && self.take_starving()
+        reported && self.take_starving()
     }
 
     fn finish_part(&mut self, part: Incoming) -> bool {
@@ -326,6 +328,7 @@ impl Pair {
         let report = Report { consumed: &self.long_back[0] };
         let mut reported = self.long_consumer.finish(part, report);
         if self.missing == 0 {
+            self.consumer.resume();
             // The sender shall see that its ring is empty.
             self.long_consumer.report_all(report);
             reported = true;
@@ -334,7 +337,7 @@ impl Pair {
     }
 
     /// The same for so many cells of a short message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish_short(&mut self, cells: usize) -> bool {
         let report = Report { consumed: &self.back[0] };
         self.consumer.advance(cells, report) && self.take_starving()

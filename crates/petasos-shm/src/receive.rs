@@ -26,6 +26,12 @@ impl Shm {
         channel.is_some_and(|channel| !channel.pair.is_empty())
     }
 
+    /// The same, for parts of a message as well.
+    fn is_there(&self, index: u32) -> bool {
+        let channel = self.channels.get(index as usize).and_then(Option::as_deref);
+        channel.is_some_and(|channel| !channel.pair.is_empty() || channel.pair.is_within())
+    }
+
     /// Takes what has come from the peers in front, if there are no others. Most passes end here,
     /// with nothing, and most others with messages from one peer.
     #[inline]
@@ -82,6 +88,21 @@ impl Shm {
                     // It is active: to the front, in the place of another each time.
                     self.watched.swap(at, self.round % FRONT);
                 }
+            }
+        }
+        worked
+    }
+
+    /// Goes on with those of whose messages parts are to come.
+    pub(crate) fn receive_within(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let end = events.len().saturating_add(room);
+        let mut worked = false;
+        for index in std::mem::take(&mut self.within) {
+            worked |= self.receive(index, end.saturating_sub(events.len()), events);
+            if self.channel(index).is_some_and(|channel| channel.pair.is_within())
+                && !self.within.contains(&index)
+            {
+                self.within.push(index);
             }
         }
         worked
@@ -151,6 +172,9 @@ impl Shm {
                 counters.wake_ups += 1;
                 channel.ring();
             }
+            if incoming.announced {
+                self.within.push(index);
+            }
             if let Some(buffer) = whole {
                 *message = buffer.into_lease();
                 channel.touched = self.now;
@@ -161,11 +185,9 @@ impl Shm {
     }
 
     /// Takes the next message of a peer, if it is there, and short.
+    #[inline(always)]
     fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
-        if channel.pair.is_within() {
-            return None;
-        }
         let len = channel.pair.consumer.look()?;
         if len > LINE {
             return self.receive_two(index, len, message);
@@ -193,7 +215,7 @@ impl Shm {
         let mut message = Lease::default();
         while events.len() < end {
             let Some(peer) = self.receive_message(index, &mut message) else {
-                let others = self.has_come(index) && self.receive_and_answer(index, end, events);
+                let others = self.is_there(index) && self.receive_and_answer(index, end, events);
                 return others || events.len() > before;
             };
             events.push(Event::Message { peer, message: std::mem::take(&mut message) });
@@ -267,6 +289,9 @@ impl Shm {
             }
             self.counters.received += 1;
             self.counters.wake_ups += u64::from(starving);
+            if incoming.announced {
+                self.within.push(index);
+            }
         }
         Ok(taken)
     }

@@ -64,6 +64,8 @@ pub struct Shm {
     pub(crate) round: usize,
     /// Who of those in front was last looked at for a single message.
     pub(crate) turn: usize,
+    /// Peers of whose messages parts are to come.
+    pub(crate) within: Vec<u32>,
     /// Peers whose packets the engine gave us to send.
     pub(crate) serving: VecDeque<u32>,
     /// The first of those who may have to be rung.
@@ -204,6 +206,7 @@ impl Shm {
             watched: Vec::new(),
             round: 0,
             turn: 0,
+            within: Vec::new(),
             serving: VecDeque::new(),
             unrung: NOBODY,
             working: VecDeque::new(),

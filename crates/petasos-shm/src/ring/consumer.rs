@@ -12,7 +12,7 @@ use crate::sync::Ordering;
 #[repr(C)]
 pub(crate) struct Consumer<M> {
     memory: M,
-    /// Cells consumed since the beginning, and the lap that this is.
+    /// Cells consumed since the beginning, and the lap that this is, with [`PAUSED`] or without.
     tail: u64,
     lap: u64,
     /// Where to report next: at each quarter of the ring, so at each change of the lap as well.
@@ -34,6 +34,10 @@ pub(crate) struct Incoming {
     pub(crate) announced: bool,
     cell: usize,
 }
+
+/// Set in the lap while no message may be taken: then no header of an honest sender's is like that of
+/// a short message.
+const PAUSED: u64 = 1 << 23;
 
 impl<M: Memory> Consumer<M> {
     /// The receiver of a ring, for messages of at most `max` bytes: no less than a short one has.
@@ -134,6 +138,15 @@ impl<M: Memory> Consumer<M> {
     /// Reports what has been consumed now, and not only at the next quarter of the ring.
     pub(crate) fn report_all(&mut self, report: Report<'_>) {
         report.consumed.store(self.tail, Ordering::Release);
+    }
+
+    /// Takes no short message until [`Consumer::resume`]: [`Consumer::look`] sees none.
+    pub(crate) fn pause(&mut self) {
+        self.lap |= PAUSED;
+    }
+
+    pub(crate) fn resume(&mut self) {
+        self.lap &= !PAUSED;
     }
 
     /// Gives so many cells back. True if that was reported to the sender.

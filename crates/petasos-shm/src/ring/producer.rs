@@ -71,7 +71,7 @@ impl<M: Memory> Producer<M> {
 
     /// Sends a short message of one cell if that needs no further question. If this is false, ask
     /// [`Producer::send_short`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_one(&mut self, bytes: &[u8]) -> bool {
         if self.head == self.plain || bytes.len() > LINE {
             return false;
@@ -332,7 +332,7 @@ fn bit(cell: usize) -> u64 {
 }
 
 /// Writes a cell's payload into as many words as it needs: without a call, and with few branches.
-#[inline]
+#[inline(always)]
 fn fill(words: &[AtomicU64; LINE / 8], bytes: &[u8]) {
     let (mut words, mut rest) = (&words[..], bytes);
     fill_some::<4>(&mut words, &mut rest);
