@@ -33,14 +33,15 @@ pub(crate) enum Carries {
 /// The longest message that shared memory moves in one or two cache lines.
 const SHORT: usize = 112;
 
-/// All channels that there are.
-pub(crate) const CHANNELS: [Channel; 6] = [
+/// All channels that there are. Longer messages lie contiguous in the ring; mapped is the transport's
+/// own memory; gets over TCP are served by messages.
+pub(crate) static CHANNELS: [Channel; 6] = [
     messages("shm", "short packets", 0, SHORT),
-    messages("shm", "contiguous in the ring", SHORT + 1, usize::MAX),
-    gets("shm", "get, any memory", false),
-    gets("shm", "get, the transport's memory", true),
+    messages("shm", "ring", SHORT + 1, usize::MAX),
+    gets("shm", "get", false),
+    gets("shm", "get, mapped", true),
     messages("tcp", "stream", 0, usize::MAX),
-    gets("tcp", "get by messages", false),
+    gets("tcp", "get", false),
 ];
 
 const fn messages(

@@ -50,6 +50,7 @@ pub(crate) fn limit_of(
         ("shm", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
         ("shm", _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
         ("shm", _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
+        ("shm", _) if bytes <= limits::LONGEST_IN_SLOT => limits::short_round_trip(plan, bytes)?,
         ("shm", _) => limits::copied_round_trip(plan, bytes)?,
         (_, Waiting::Sleeping) => limits::tcp_echo(plan, limits::Waiting::Sleeping, bytes.max(8))?,
         _ => limits::tcp_echo(plan, limits::Waiting::Spinning, bytes.max(8))?,

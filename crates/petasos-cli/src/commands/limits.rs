@@ -11,7 +11,9 @@ use crate::{
 use serde::Serialize;
 use serde_json::Value;
 
-const SIZES: [usize; 3] = [1 << 20, 16 << 20, 256 << 20];
+/// Bytes of bulk data.
+pub(crate) const SIZES: [usize; 3] = [1 << 20, 16 << 20, 256 << 20];
+pub(crate) const QUICK: [usize; 2] = [1 << 20, 16 << 20];
 
 /// All limits.
 #[derive(Clone, Debug, Serialize)]
@@ -24,7 +26,7 @@ pub(crate) struct Found {
 
 pub(crate) fn run(options: &Json) -> Outcome {
     let progress = Progress::steps(Found::STEPS as u64);
-    let found = Found::measure(&Plan::default(), 1, &progress)?;
+    let found = Found::measure(&Plan::default(), &SIZES, 1, &progress)?;
     drop(progress);
     for refused in &found.refused {
         eprintln!("petasos: {refused}");
@@ -44,7 +46,12 @@ impl Found {
     pub(crate) const STEPS: usize = limits::ROUND_TRIPS.len() + limits::BULKS.len();
 
     /// Measures each of them in turn, so many times, and takes that with the median.
-    pub(crate) fn measure(plan: &Plan, rounds: usize, progress: &Progress) -> Outcome<Found> {
+    pub(crate) fn measure(
+        plan: &Plan,
+        sizes: &[usize],
+        rounds: usize,
+        progress: &Progress,
+    ) -> Outcome<Found> {
         let mut round_trips = vec![Vec::new(); limits::ROUND_TRIPS.len()];
         let mut bulk = vec![Vec::new(); limits::BULKS.len()];
         let mut refused = Vec::new();
@@ -56,7 +63,7 @@ impl Found {
             for ((name, measure), found) in limits::BULKS.iter().zip(&mut bulk) {
                 progress.step(*name);
                 // One that is refused here is no reason to keep the others back.
-                match measure(plan, &SIZES) {
+                match measure(plan, sizes) {
                     Ok(bulk) => found.push(bulk),
                     Err(error) => {
                         let why = format!("{name}: {error}");
@@ -89,7 +96,8 @@ impl Found {
             let rates = found.points.iter().map(|point| output::bandwidth(point.median));
             [vec![found.name.to_owned()], rates.collect()].concat()
         };
-        let sizes = SIZES.iter().map(|bytes| format!(">{}", output::size(*bytes as u64)));
+        let points = self.bulk.first().map_or(&[][..], |bulk| &bulk.points);
+        let sizes = points.iter().map(|point| format!(">{}", output::size(point.bytes as u64)));
         vec![
             Grid {
                 caption: "The machine: round trips".to_owned(),

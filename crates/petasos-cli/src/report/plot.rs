@@ -14,10 +14,13 @@ use std::fmt::Write;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 330.0;
-const LEFT: f64 = 72.0;
-const RIGHT: f64 = 18.0;
+const LEFT: f64 = 88.0;
+const RIGHT: f64 = 28.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 52.0;
+
+/// Half the length of a line of a limit that has one point only.
+const ALONE: f64 = 14.0;
 
 /// Colours that the style sheet has.
 pub(super) const COLOURS: usize = 8;
@@ -105,6 +108,10 @@ fn svg(chart: &Chart, classes: &[String]) -> String {
         let mut path = String::new();
         for (x, y) in series.points.iter().map(place) {
             let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { "M" } else { "L" });
+        }
+        if let ([alone], Whose::Machine) = (&series.points[..], series.whose) {
+            let (x, y) = place(alone);
+            path = format!("M{:.1} {y:.1}H{:.1}", x - ALONE, x + ALONE);
         }
         let _ = writeln!(out, "<g class=\"{class}\"><path d=\"{path}\"/>");
         for point in &series.points {

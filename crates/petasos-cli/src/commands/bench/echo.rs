@@ -86,6 +86,8 @@ impl<'a> Group<'a> {
             self.bench.round(self.transport, what, round);
             let mut pair = self.bench.setting(self.transport, self.waiting, &self.plan).pair()?;
             let mut work = || {
+                // What comes first finds all cold.
+                pair.echo(&self.plan, LOADED, Encoding::Native)?;
                 for (bytes, found) in &mut echoes {
                     found.push(self.echo(&pair, *bytes)?);
                 }

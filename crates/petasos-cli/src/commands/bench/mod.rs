@@ -17,7 +17,7 @@ mod peers;
 mod pipeline;
 mod results;
 
-use super::limits::Found;
+use super::limits::{self, Found};
 use crate::{
     cli::{self, Measuring, Topic},
     client,
@@ -138,8 +138,11 @@ impl Run<'_> {
         };
         let begin = Instant::now();
         self.announce(&bench, transports.len());
-        let limits = match self.limits {
-            true => Some(Found::measure(&bench.plan, bench.rounds, &bench.progress)?),
+        let found = match self.limits {
+            true => {
+                let sizes = if *quick { &limits::QUICK[..] } else { &limits::SIZES };
+                Some(Found::measure(&bench.plan, sizes, bench.rounds, &bench.progress)?)
+            }
             false => None,
         };
         let (mut figures, mut peers) = (Vec::new(), None);
@@ -152,7 +155,7 @@ impl Run<'_> {
                 peers::measure(&bench, transport, &mut peers).map_err(within)?;
             }
         }
-        let results = Results::new(self.title, &bench, begin.elapsed(), figures, limits, peers);
+        let results = Results::new(self.title, &bench, begin.elapsed(), figures, found, peers);
         drop(bench);
         results.give(folder.as_ref(), json.json)
     }

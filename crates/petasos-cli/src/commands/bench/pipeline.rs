@@ -19,11 +19,14 @@ use petasos::{
 use std::time::{Duration, Instant};
 
 /// All that is pulled.
-const WHOLE: usize = 64 << 20;
-const QUICK_WHOLE: usize = 16 << 20;
+const WHOLE: usize = 256 << 20;
+const QUICK_WHOLE: usize = 64 << 20;
+
+/// The blocks in flight are no more than such a part of it: their memory is new to each pull.
+const PART: usize = 8;
 
 const BLOCKS: [usize; 7] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-const QUICK_BLOCKS: [usize; 3] = [64 << 10, 512 << 10, 4 << 20];
+const QUICK_BLOCKS: [usize; 3] = [64 << 10, 512 << 10, 2 << 20];
 
 const DEPTHS: [u32; 4] = [1, 2, 4, 8];
 const QUICK_DEPTHS: [u32; 2] = [1, 4];
@@ -65,8 +68,9 @@ impl Experiment<'_> {
             false => (WHOLE, &BLOCKS[..], &DEPTHS[..]),
         };
         let cells = blocks.iter().flat_map(|b| depths.iter().map(move |d| (*b, *d)));
+        let few = |(block, depth): &(usize, u32)| block * *depth as usize <= whole / PART;
         let mut moved: Vec<((usize, u32), Vec<Beside>)> =
-            cells.map(|cell| (cell, Vec::new())).collect();
+            cells.filter(few).map(|cell| (cell, Vec::new())).collect();
         let mut worked: Vec<(u32, Vec<Beside>)> =
             depths.iter().map(|depth| (*depth, Vec::new())).collect();
         for round in 0..self.bench.rounds {
@@ -161,7 +165,7 @@ impl Buffer<'_> {
     fn time(&self, plan: &Plan, flow: Flow) -> Outcome<f64> {
         let bench = self.pair.bench();
         let (mut times, begin) = (Vec::new(), Instant::now());
-        while times.len() < 2 || begin.elapsed() < plan.time {
+        while times.len() < 3 || begin.elapsed() < plan.time {
             let start = Instant::now();
             let call = bench.pipeline(self.lent.handle(), flow);
             let found = self.pair.engine.block_on(call)?;
