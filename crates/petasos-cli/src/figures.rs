@@ -126,6 +126,11 @@ pub(crate) fn spoken(name: &str) -> String {
     if name.starts_with("process_") { name.to_owned() } else { name.replace('_', " ") }
 }
 
+/// The line of a limit in a plot: over TCP it is one, in whichever way the bytes went fastest.
+pub(crate) fn line_of(limit: &str) -> String {
+    if limit.starts_with("tcp_") { "raw TCP".to_owned() } else { spoken(limit) }
+}
+
 /// The distinct ways in which the rows were measured, a line each.
 pub(crate) fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     let mut ways: Vec<(&str, Vec<&str>)> = Vec::new();

@@ -85,7 +85,7 @@ fn pivot(plot: Plot, panel: &str, rows: &[&Row]) -> Grid {
     let words = plot.words();
     let mut places = distinct(rows.iter().map(|row| x_of(row)));
     places.sort_by(f64::total_cmp);
-    let limit_of = |row: &&Row| row.limit.as_ref().map(|limit| figures::spoken(&limit.name));
+    let limit_of = |row: &&Row| row.limit.as_ref().map(|limit| figures::line_of(&limit.name));
     let limits = match plot.limits_go_by_series() {
         true => Vec::new(),
         false => distinct(rows.iter().filter_map(limit_of)),

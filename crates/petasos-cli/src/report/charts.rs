@@ -51,7 +51,7 @@ pub(crate) fn charts(rows: &[Row], guests: &[Guest]) -> Vec<Chart> {
         if let Some(limit) = &row.limit {
             let (name, colour) = match at.plot.limits_go_by_series() {
                 true => (format!("{}: {}", figures::spoken(&limit.name), at.series), colour),
-                false => (line_of(&limit.name), None),
+                false => (figures::line_of(&limit.name), None),
             };
             chart.add(&name, Whose::Machine, colour, (at.x, limit.value));
         }
@@ -64,11 +64,6 @@ pub(crate) fn charts(rows: &[Row], guests: &[Guest]) -> Vec<Chart> {
         series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     charts
-}
-
-/// The line of a limit: over TCP it is one, in whichever way the bytes went fastest.
-fn line_of(limit: &str) -> String {
-    if limit.starts_with("tcp_") { "raw TCP".to_owned() } else { figures::spoken(limit) }
 }
 
 fn chart<'a>(charts: &'a mut Vec<Chart>, at: &At) -> &'a mut Chart {

@@ -183,9 +183,8 @@ impl<'a> Group<'a> {
                    begin to its result; medians of rounds";
         let mut rows = Vec::new();
         for (depth, found) in loaded {
-            let of: [(&str, fn(&Percentiles) -> f64); 3] =
-                [("p50", |p| p.p50), ("p99", |p| p.p99), ("p99.9", |p| p.p99_9)];
-            for (name, of) in of {
+            for (at, name) in ["p50", "p99", "p99.9"].into_iter().enumerate() {
+                let of = |found: &Percentiles| [found.p50, found.p99, found.p99_9][at];
                 let value = limits::median(&mut found.iter().map(of).collect::<Vec<_>>());
                 let word = figures::word(self.waiting);
                 let what = format!("echo under load {name}, 64 B, {word}, {depth} in flight");

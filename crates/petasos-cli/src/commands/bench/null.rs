@@ -38,12 +38,12 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
         let mut work = || {
             let found = pair.latency(plan, limit, Encoding::Native)?;
             for (rates, in_flight) in rates.iter_mut().zip(in_flight) {
-                let value = pair.rate(*in_flight, plan.time)?;
+                let value = pair.rate(*in_flight, plan.time / 3)?;
                 let limit = 1e9 / found.machine.median;
                 rates.push(Beside { value, limit, of: found.machine.name });
             }
             native.push(found);
-            xdr.push(pair.latency(plan, limit, Encoding::Xdr)?);
+            xdr.push(pair.latency(&bench.plan_of(2), limit, Encoding::Xdr)?);
             Ok(())
         };
         work().map_err(|failure| pair.explain(failure))?;

@@ -19,7 +19,7 @@ use petasos::{
 use std::time::{Duration, Instant};
 
 /// All that is pulled.
-const WHOLE: usize = 256 << 20;
+const WHOLE: usize = 128 << 20;
 const QUICK_WHOLE: usize = 64 << 20;
 
 /// The blocks in flight are no more than such a part of it: their memory is new to each pull.
@@ -120,7 +120,7 @@ impl Experiment<'_> {
         );
         let row = |((block, depth), found): ((usize, u32), Vec<Beside>)| {
             let rate = Beside::typical(found);
-            let what = format!("pull in blocks of {}, {depth} deep", output::size(block as u64));
+            let what = format!("pull in blocks, {}, {depth} deep", output::size(block as u64));
             let limit = Some((rate.of, rate.limit));
             let scheme = self.transport.scheme;
             let row = Row::new(scheme, what, (rate.value, "GB/s"), limit, &how);
