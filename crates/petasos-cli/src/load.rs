@@ -16,7 +16,7 @@ use std::{
 const STEP: u32 = 16;
 
 impl Pair {
-    /// Null calls a second, so many at a time: the median of runs of about a millisecond.
+    /// Null calls a second, so many at a time: the median of runs of a millisecond or more.
     pub(crate) fn rate(&self, in_flight: usize, time: Duration) -> Outcome<f64> {
         let bench = self.bench();
         self.rate_of(in_flight, time, || (), |()| bench.null())
@@ -39,9 +39,11 @@ impl Pair {
         self.engine.block_on(async {
             let mut calls: VecDeque<_> = (0..in_flight).map(|_| begin(first())).collect();
             let (mut rates, started) = (Vec::new(), Instant::now());
-            while rates.len() < 8 || started.elapsed() < time {
+            // Answers come in bursts: what is counted is more than one of them.
+            let least = 2 * in_flight as u32;
+            while rates.len() < 5 || started.elapsed() < time {
                 let (start, mut done) = (Instant::now(), 0u32);
-                while done == 0 || start.elapsed() < Duration::from_millis(1) {
+                while done < least || start.elapsed() < Duration::from_millis(1) {
                     for _ in 0..STEP {
                         if let Some(call) = calls.pop_front() {
                             calls.push_back(begin(call.await?));

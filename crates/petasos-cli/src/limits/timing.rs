@@ -29,8 +29,12 @@ const GROUP_TIME: Duration = Duration::from_micros(20);
 /// The most transfers in a group.
 const LARGEST_GROUP: u128 = 1_000;
 
-/// Even the largest transfers are made this often.
+/// Transfers are made this often at least, however long they take.
 const FEWEST_TRANSFERS: usize = 5;
+
+/// The same for those of `LARGE` bytes or more.
+const FEWEST_LARGE: usize = 3;
+const LARGE: usize = 256 << 20;
 
 /// Times `bounce`, singly for the first half of the plan's time, then in batches.
 ///
@@ -122,7 +126,8 @@ pub(crate) fn transfers<E>(
         .max((least / bytes) as u128)
         .clamp(1, LARGEST_GROUP);
     let mut rates = Vec::new();
-    while rates.len() < FEWEST_TRANSFERS || begin.elapsed() < plan.time {
+    let fewest = if bytes < LARGE { FEWEST_TRANSFERS } else { FEWEST_LARGE };
+    while rates.len() < fewest || begin.elapsed() < plan.time {
         let start = Instant::now();
         for _ in 0..group {
             transfer()?;
@@ -190,7 +195,7 @@ mod tests {
             Ok::<_, std::io::Error>(())
         })
         .unwrap();
-        assert_eq!(point.samples, 5);
-        assert!(calls >= 7);
+        assert_eq!(point.samples, 3);
+        assert!(calls >= 5);
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     service::Way,
 };
 use petasos::{
-    Transport,
+    Transport, TypedCall,
     fabric::{Access, Region, Slice, Support},
     wire::Encoding,
 };
@@ -235,28 +235,26 @@ impl Experiment<'_> {
             return Ok((time.median, None));
         }
         let (bench, message) = (pair.bench(), latency::message(bytes));
-        let mut calls = VecDeque::new();
-        let (most, few, many) = WINDOW;
-        let times = (most / bytes).clamp(few, many);
+        // Each sample ends with its last call: answers come in bursts.
+        let (most, _, many) = WINDOW;
+        let times = (most / bytes).clamp(4 * CALLS_IN_FLIGHT, many);
         let point = limits::transfers(&self.plan, bytes * times, 0, || {
             pair.engine.block_on(async {
+                let mut calls = VecDeque::new();
                 for _ in 0..times {
                     if calls.len() >= CALLS_IN_FLIGHT
                         && let Some(oldest) = calls.pop_front()
                     {
-                        let oldest: petasos::TypedCall<()> = oldest;
+                        let oldest: TypedCall<()> = oldest;
                         oldest.await?;
                     }
                     calls.push_back(bench.take(message.clone()));
                 }
+                for call in calls {
+                    call.await?;
+                }
                 Ok::<_, Failure>(())
             })
-        })?;
-        pair.engine.block_on(async {
-            for call in calls {
-                call.await?;
-            }
-            Ok::<_, Failure>(())
         })?;
         Ok((time.median, Some(point.median)))
     }

@@ -44,10 +44,6 @@ fn counts(bench: &Bench) -> &'static [usize] {
     if bench.quick { &QUICK } else { &CLIENTS }
 }
 
-pub(super) fn steps(bench: &Bench) -> usize {
-    2 * bench.rounds
-}
-
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let calls = of(bench, transport, Doing::Calls)?;
     Ok([calls, bulk(bench, transport)?].concat())
@@ -138,7 +134,7 @@ fn total(address: &Address, bench: &Bench, count: usize, doing: Doing) -> Outcom
             })
             .collect();
         connected.wait();
-        thread::sleep(bench.plan.time);
+        thread::sleep(bench.plan_of(2).time);
         over.store(true, Ordering::Relaxed);
         let mut all: Option<Made> = None;
         for client in clients {

@@ -165,7 +165,7 @@ impl<'a> Group<'a> {
 
     fn rates(&self, rates: Found<(usize, usize), Beside>) -> Vec<Row> {
         let how = "echoes by one client to one server, the oldest awaited before the next begins; \
-                   median of runs of 1 ms; the limit: bare messages of that size, one at a time";
+                   median of runs of 1 ms or more; the limit: bare messages of that size, one at a time";
         let row = |((bytes, depth), found): ((usize, usize), Vec<Beside>)| {
             let rate = Beside::typical(found);
             let (size, word) = (output::size(bytes as u64), figures::word(self.waiting));

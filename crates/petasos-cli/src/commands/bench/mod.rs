@@ -19,6 +19,7 @@ mod results;
 
 use super::limits::{self, Found};
 use crate::{
+    channel::Channel,
     cli::{self, Measuring, Topic},
     client,
     exit::Outcome,
@@ -64,25 +65,37 @@ struct Run<'a> {
 struct Part<'a> {
     measure: &'a dyn Fn(&Bench, &'static Transport) -> Outcome<Vec<Row>>,
     /// Steps that it says, over one transport.
-    steps: fn(&Bench) -> usize,
+    steps: fn(&Bench, &Transport) -> usize,
     /// How long it takes over one transport.
     seconds: fn(&Bench) -> f64,
 }
 
 const NULL: Part<'_> =
-    Part { measure: &null::measure, steps: |_| 2, seconds: |b| per_round(b, 2.0, 1.0) };
-const ECHO: Part<'_> =
-    Part { measure: &echo::measure, steps: |b| 2 * b.rounds, seconds: |b| per_round(b, 14.0, 2.2) };
-const BULK: Part<'_> =
-    Part { measure: &bulk::measure, steps: bulk::steps, seconds: |b| per_round(b, 10.0, 1.5) };
-const PIPELINE: Part<'_> =
-    Part { measure: &pipeline::measure, steps: |b| b.rounds, seconds: |b| per_round(b, 4.0, 0.7) };
-const CLIENTS: Part<'_> =
-    Part { measure: &clients::measure, steps: clients::steps, seconds: |b| per_round(b, 3.0, 0.8) };
+    Part { measure: &null::measure, steps: |_, _| 2, seconds: |b| per_round(b, 3.7, 1.7) };
+const ECHO: Part<'_> = Part {
+    measure: &echo::measure,
+    steps: |b, _| 2 * b.rounds,
+    seconds: |b| per_round(b, 11.0, 1.5),
+};
+const BULK: Part<'_> = Part {
+    measure: &bulk::measure,
+    steps: |b, _| bulk::steps(b),
+    seconds: |b| per_round(b, 12.0, 1.7),
+};
+const PIPELINE: Part<'_> = Part {
+    measure: &pipeline::measure,
+    steps: |b, _| b.rounds,
+    seconds: |b| per_round(b, 4.5, 0.7),
+};
+const CLIENTS: Part<'_> = Part {
+    measure: &clients::measure,
+    steps: |b, _| 2 * b.rounds,
+    seconds: |b| per_round(b, 2.4, 0.5),
+};
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
-    steps: |b| 3 * b.rounds,
-    seconds: |b| per_round(b, 6.0, 1.0),
+    steps: |b, t| b.rounds * Channel::of(t.scheme).count(),
+    seconds: |b| per_round(b, 6.0, 1.2),
 };
 
 /// The seconds that all rounds take, of what takes so long in a round, or in a quick one.
@@ -137,11 +150,11 @@ impl Run<'_> {
             skipped: Mutex::default(),
         };
         let begin = Instant::now();
-        self.announce(&bench, transports.len());
+        self.announce(&bench, &transports);
         let found = match self.limits {
             true => {
                 let sizes = if *quick { &limits::QUICK[..] } else { &limits::SIZES };
-                Some(Found::measure(&bench.plan, sizes, bench.rounds, &bench.progress)?)
+                Some(Found::measure(&bench.plan_of(3), sizes, bench.rounds, &bench.progress)?)
             }
             false => None,
         };
@@ -161,18 +174,21 @@ impl Run<'_> {
     }
 
     /// Says how much there is to do, and for how long.
-    fn announce(&self, bench: &Bench, transports: usize) {
-        let steps: usize = self.parts.iter().map(|part| (part.steps)(bench)).sum();
-        let of_peers = if self.peers { 2 } else { 0 };
+    fn announce(&self, bench: &Bench, transports: &[&Transport]) {
+        let of = |transport: &Transport| -> usize {
+            self.parts.iter().map(|part| (part.steps)(bench, transport)).sum()
+        };
+        let steps: usize = transports.iter().map(|transport| of(transport)).sum();
+        let of_peers = if self.peers { 2 * transports.len() } else { 0 };
         let limits = if self.limits { Found::STEPS * bench.rounds } else { 0 };
-        bench.progress.total((limits + transports * (steps + of_peers)) as u64);
+        bench.progress.total((limits + steps + of_peers) as u64);
         let mut seconds: f64 = self.parts.iter().map(|part| (part.seconds)(bench)).sum();
         if self.peers {
             seconds += per_round(bench, 16.0, 8.0);
         }
-        seconds *= transports as f64;
+        seconds *= transports.len() as f64;
         if self.limits {
-            seconds += per_round(bench, 7.0, 3.0);
+            seconds += per_round(bench, 4.0, 2.0);
         }
         if seconds > 30.0 && self.measuring.time.is_none() {
             let hint = if bench.quick { "" } else { "; with --quick, much less" };

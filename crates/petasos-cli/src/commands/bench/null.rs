@@ -78,7 +78,7 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
         let one_at_a_time = format!("{}, one at a time", rate.of);
         let limit = Some((one_at_a_time.as_str(), rate.limit));
         let how = "null calls by one client to one server, the oldest awaited before the next \
-                   begins; median of runs of 1 ms";
+                   begins; median of runs of 1 ms or more";
         let row = Row::new(scheme, what, (rate.value, "calls/s"), limit, how);
         rows.push(row.at(Plot::Rate, &panel, "null call", *in_flight as f64));
     }

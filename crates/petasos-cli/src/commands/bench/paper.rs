@@ -7,7 +7,7 @@ use crate::{
 };
 
 const BULK_CLIENTS: Part<'_> =
-    Part { measure: &clients::bulk, steps: |b| b.rounds, seconds: |b| per_round(b, 3.0, 0.7) };
+    Part { measure: &clients::bulk, steps: |b, _| b.rounds, seconds: |b| per_round(b, 1.2, 0.3) };
 
 pub(super) fn run(options: &cli::Paper) -> Outcome {
     let all = [
