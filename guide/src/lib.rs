@@ -106,7 +106,7 @@ impl SeqEndpoint {
         poller.add(&listener, LISTENER)?;
         poller.add(&bell.0, BELL)?;
         let limits = Limits::default();
-        let pool = Pool::new(limits.max_leases, limits.max_message);
+        let pool = Pool::new(limits.max_leases);
         let config = Config::new(limits, FRAGMENT);
         Ok(SeqEndpoint {
             engine: Engine::new(address.clone(), Incarnation::random(), config, pool),

@@ -62,7 +62,7 @@ impl Emulated {
         let incarnation = Incarnation::random();
         let taken = lock(&NET).insert(address.clone(), (incarnation, Vec::new()));
         assert!(taken.is_none(), "{address} is taken");
-        let pool = Pool::new(limits.max_leases, 8192);
+        let pool = Pool::new(limits.max_leases);
         let config = Config::new(limits, 16 << 10);
         Emulated {
             engine: Engine::new(address.clone(), incarnation, config, pool),

@@ -1,18 +1,14 @@
 //! Received messages: bytes on loan from a bounded pool.
 
-use std::{
-    cell::Cell,
-    fmt, mem,
-    ops::Deref,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use crate::Buffer;
+use std::{cell::Cell, fmt, mem, ops::Deref};
 use zerocopy::IntoBytes;
 
 /// The bytes of a received message.
 ///
 /// Short ones lie in the value itself, or in a few lines of memory of its own, longer ones in a
-/// buffer of the endpoint's [`Pool`] that goes back when this is dropped, or in a vector of
-/// somebody's own. A pool lends a bounded number of buffers, and then the endpoint stops receiving:
+/// buffer of the endpoint's [`Pool`](crate::Pool) that goes back when this is dropped, or in a vector
+/// of somebody's own. A pool lends a bounded number of buffers, and then the endpoint stops receiving:
 /// do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
 pub struct Lease(Repr);
 
@@ -29,10 +25,7 @@ enum Repr {
         len: u8,
         words: Box<[Line; 2]>,
     },
-    Buffer {
-        bytes: Vec<u8>,
-        pool: Option<Arc<Shared>>,
-    },
+    Buffer(Buffer),
 }
 
 /// What a cache line holds beside one other word.
@@ -96,6 +89,12 @@ impl Lease {
         mem::forget(before);
     }
 
+    /// What lies in a buffer.
+    #[inline]
+    pub(crate) fn of(buffer: Buffer) -> Lease {
+        Lease(Repr::Buffer(buffer))
+    }
+
     /// Whether there is nothing in it that would have to be dropped.
     #[inline]
     fn is_plain(&self) -> bool {
@@ -114,8 +113,8 @@ impl Lease {
         match mem::replace(&mut self.0, Repr::Empty) {
             // A thread that ends keeps nothing.
             Repr::Lines { words, .. } => drop(SPARE.try_with(|spare| spare.set(Some(words)))),
-            Repr::Buffer { bytes, pool: Some(pool) } => pool.take_back(bytes),
-            _ => {}
+            // A buffer knows where it came from.
+            other => drop(other),
         }
     }
 
@@ -140,7 +139,7 @@ impl Deref for Lease {
             Repr::Empty => &[],
             Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
             Repr::Lines { len, words } => &words.as_bytes()[..usize::from(*len)],
-            Repr::Buffer { bytes, .. } => bytes,
+            Repr::Buffer(buffer) => buffer,
         }
     }
 }
@@ -158,7 +157,7 @@ impl Drop for Lease {
 impl From<Vec<u8>> for Lease {
     #[inline]
     fn from(bytes: Vec<u8>) -> Lease {
-        Lease(Repr::Buffer { bytes, pool: None })
+        Lease::of(Buffer::from(bytes))
     }
 }
 
@@ -176,124 +175,10 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// The buffers from which an endpoint lends: at most so many at a time, kept for reuse.
-#[derive(Clone)]
-pub struct Pool(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    limit: usize,
-    /// Buffers larger than this are not kept.
-    keep: usize,
-}
-
-#[derive(Default)]
-struct State {
-    free: Vec<Vec<u8>>,
-    lent: usize,
-}
-
-/// How many free buffers a pool keeps for reuse.
-const KEPT_BUFFERS: usize = 64;
-
-impl Pool {
-    /// A pool that lends at most `limit` buffers, and keeps those of up to `keep` bytes.
-    #[must_use]
-    pub fn new(limit: usize, keep: usize) -> Pool {
-        Pool(Arc::new(Shared { state: Mutex::default(), limit, keep }))
-    }
-
-    /// Whether another buffer can be lent. Inline leases are always to be had.
-    #[must_use]
-    pub fn has_room(&self) -> bool {
-        self.lent() < self.0.limit
-    }
-
-    /// Buffers lent now.
-    #[must_use]
-    pub fn lent(&self) -> usize {
-        self.0.state().lent
-    }
-
-    /// A lease of `len` bytes that `fill` writes; `None` when the limit is reached. `fill` sees
-    /// zeroes or bytes of earlier messages of this endpoint, and must write all.
-    #[inline]
-    #[must_use]
-    pub fn lend(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Lease> {
-        if len <= Lease::INLINE {
-            return Some(Lease::inline_with(len, fill));
-        }
-        let mut buffer = self.buffer(len)?;
-        fill(&mut buffer);
-        Some(self.lease(buffer))
-    }
-
-    /// A buffer of `len` bytes to be filled bit by bit, and then made a lease of with
-    /// [`Pool::lease`] or given back with [`Pool::give_back`]. Counts as lent from now on.
-    #[must_use]
-    pub fn buffer(&self, len: usize) -> Option<Vec<u8>> {
-        let mut state = self.0.state();
-        if state.lent >= self.0.limit {
-            return None;
-        }
-        state.lent += 1;
-        let mut buffer = state.free.pop().unwrap_or_default();
-        drop(state);
-        // A shorter length keeps the initialised rest out of sight; growing zeroes the new part.
-        buffer.resize(len, 0);
-        Some(buffer)
-    }
-
-    /// Makes a lease of a buffer from [`Pool::buffer`].
-    #[must_use]
-    pub fn lease(&self, buffer: Vec<u8>) -> Lease {
-        Lease(Repr::Buffer { bytes: buffer, pool: Some(Arc::clone(&self.0)) })
-    }
-
-    /// Takes back a buffer from [`Pool::buffer`] that did not become a lease.
-    pub fn give_back(&self, buffer: Vec<u8>) {
-        self.0.take_back(buffer);
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_back(&self, buffer: Vec<u8>) {
-        let mut state = self.state();
-        state.lent -= 1;
-        if buffer.capacity() <= self.keep && state.free.len() < KEPT_BUFFERS {
-            state.free.push(buffer);
-        }
-    }
-}
-
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pool({} of {} lent)", self.lent(), self.0.limit)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lends_so_many_and_gets_them_back() {
-        let pool = Pool::new(2, 4096);
-        let first = pool.lend(1000, |b| b.fill(1)).unwrap();
-        let second = pool.lend(2000, |b| b.fill(2)).unwrap();
-        assert!(pool.lend(1000, |_| ()).is_none());
-        assert!(pool.lend(10, |b| b.fill(3)).is_some(), "inline leases need no buffer");
-        assert!(first.iter().all(|b| *b == 1) && second.len() == 2000);
-        drop(first);
-        assert_eq!(pool.lent(), 1);
-        assert_eq!(pool.lend(3000, |b| b.fill(4)).unwrap().len(), 3000);
-        drop(second);
-        assert_eq!(pool.lent(), 0);
-    }
+    use crate::Pool;
 
     /// Two lines as words, counted up from 1, and as bytes.
     fn lines() -> ([Line; 2], Vec<u8>) {
@@ -303,7 +188,7 @@ mod tests {
 
     #[test]
     fn words_take_the_place_of_anything() {
-        let pool = Pool::new(1, 4096);
+        let pool = Pool::new(1);
         let (lines, bytes) = lines();
         let before: [&dyn Fn() -> Lease; 5] = [
             &Lease::default,

@@ -36,6 +36,7 @@ pub mod memory;
 pub mod notify;
 pub mod operation;
 pub mod peer;
+pub mod pool;
 pub mod time;
 pub mod two_sided;
 
@@ -49,11 +50,12 @@ pub use error::{
 pub use event::{Body, Done, Event};
 pub use handoff::{Handoff, Submitter};
 pub use key::Key;
-pub use lease::{Lease, Pool};
+pub use lease::Lease;
 pub use memory::{Exclusive, Region, RegionId, Slice};
 pub use notify::{Notifier, Notify};
 pub use operation::{
     AtomicOp, AtomicType, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
 };
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
+pub use pool::{Buffer, Pool};
 pub use time::{Clock, Patience, Time};

@@ -81,7 +81,7 @@ impl Hub {
         Hub {
             address,
             incarnation: Incarnation::random(),
-            pool: Pool::new(max_leases, max_message),
+            pool: Pool::new(max_leases),
             regions: Regions::default(),
             bell: Arc::new(bell),
             eager: AtomicUsize::new(0),

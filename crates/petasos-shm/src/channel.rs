@@ -2,16 +2,18 @@
 
 use crate::{
     Counters,
+    assembly::Assembly,
     bell::Bell,
     pair::Pair,
-    ring::{MAX_SHORT, RingError},
+    ring::{MAX_SHORT, Piece, RingError},
     table::Table,
 };
 use petasos_fabric::{
-    Incarnation, LostReason, Peer, Region, Time,
+    Incarnation, LostReason, Peer, Region, Slice, Time,
     two_sided::{Outgoing, Packet, header},
 };
 use rustix::{event::PollFlags, fd::OwnedFd};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Weak;
 
 /// Kinds of packets in the ring.
@@ -109,6 +111,8 @@ pub(crate) struct Channel {
     pub(crate) watched: bool,
     /// There is a message for which there was no lease.
     pub(crate) held: bool,
+    /// What has come in part.
+    pub(crate) assembly: Option<Assembly>,
     /// It is over as soon as its ring is empty.
     pub(crate) ending: Option<LostReason>,
 
@@ -139,7 +143,7 @@ pub(crate) struct Want {
 impl Channel {
     /// Sends a short packet of this transport's own. False if there is no room.
     pub(crate) fn post(&mut self, kind: u8, bytes: &[u8]) -> Result<bool, RingError> {
-        let sent = self.pair.send(kind, &[bytes], bytes.len());
+        let sent = self.pair.send(kind, &[Piece::of(bytes)], bytes.len());
         self.unposted = sent == Ok(false);
         sent
     }
@@ -190,26 +194,19 @@ impl Channel {
             return self.pair.send_short(bytes);
         }
         let head: &[u8] = if plain { &[] } else { &packet.header };
-        let Some(slot) = self.pair.reserve(head.len() + packet.payload.len())? else {
-            return Ok(false);
-        };
-        let producer = &mut self.pair.producer;
-        producer.write(slot, 0, head);
+        let mut pieces: SmallVec<[Piece<'_>; 4]> = smallvec![Piece::of(head)];
         match &packet.payload {
             Outgoing::Nothing => {}
-            Outgoing::Bytes(bytes) => producer.write(slot, head.len(), bytes),
-            Outgoing::Memory(pieces) => {
-                let mut at = head.len();
-                for piece in pieces {
-                    // SAFETY: a slice's memory is readable while it lives, and no region lies in
-                    // a ring: rings are mapped by `Pair` alone, which makes no regions.
-                    unsafe { producer.write_raw(slot, at, piece.as_ptr(), piece.len()) };
-                    at += piece.len();
-                }
+            Outgoing::Bytes(bytes) => pieces.push(Piece::of(bytes)),
+            Outgoing::Memory(memory) => {
+                // SAFETY: a slice's memory is readable while it lives, and no region lies in a
+                // ring: rings are mapped by `Pair` alone, which makes no regions.
+                let piece = |slice: &Slice| unsafe { Piece::raw(slice.as_ptr(), slice.len()) };
+                pieces.extend(memory.iter().map(piece));
             }
         }
-        producer.publish(slot, if plain { kind::MESSAGE } else { kind::PACKET });
-        Ok(true)
+        let kind = if plain { kind::MESSAGE } else { kind::PACKET };
+        self.pair.send(kind, &pieces, head.len() + packet.payload.len())
     }
 
     /// Whether the other side has closed, or has ended.

@@ -11,8 +11,9 @@ pub struct Config {
     /// Each of the two rings of a pair: a power of two, from 16 KiB to 16 MiB. Pages of it are
     /// there once they were used. Who connects decides.
     pub ring: usize,
-    /// The longest unexpected message. Must be the same on both sides, and a ring must hold four
-    /// of them.
+    /// The longest unexpected message. Must be the same on both sides, and three quarters of a ring
+    /// must hold one of them. One of more than 8 KiB goes in parts, so that both sides copy at the
+    /// same time.
     pub max_message: usize,
     /// Whether other processes' ordinary memory is reached directly (`process_vm_readv`). Without
     /// it, or where the system refuses, its owner serves the access. The environment variable
@@ -45,8 +46,8 @@ impl Default for Config {
     fn default() -> Config {
         let off = std::env::var_os("PETASOS_SHM_NO_CMA").is_some_and(|v| !v.is_empty() && v != "0");
         Config {
-            ring: 128 << 10,
-            max_message: (16 << 10) - petasos_fabric::two_sided::header::MAX,
+            ring: 256 << 10,
+            max_message: (64 << 10) - petasos_fabric::two_sided::header::MAX,
             cross_memory: !off,
             admit: Vec::new(),
             max_peers: 65_536,
@@ -100,5 +101,5 @@ impl Config {
 
 /// The longest packet in a ring of so many bytes.
 pub(crate) fn longest(ring: usize) -> usize {
-    crate::ring::max_packet(ring / crate::ring::CELL)
+    crate::ring::longest(ring / crate::ring::CELL)
 }

@@ -441,6 +441,7 @@ impl Shm {
             watched: false,
             unrung: RUNG,
             held: false,
+            assembly: None,
             touched: self.now,
             ending: None,
             mapped: Vec::new(),

@@ -6,7 +6,7 @@ use crate::{
     connect::Attempt,
     name::Name,
     pump::FRONT,
-    ring::{LINE, MAX_SHORT, Producer, Shared},
+    ring::{LINE, MAX_SHORT, Piece, Producer, Shared},
     segment::{self, Segment},
     state::{Closing, SCHEME},
     sync::{Ordering, fence},
@@ -17,6 +17,7 @@ use petasos_fabric::{
     Incarnation, InjectError, Key, Lease, LostReason, Notifier, OpErrorKind, Operation, Peer,
     PeerInfo, Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
+use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
@@ -130,7 +131,7 @@ impl Endpoint for Shm {
             [only] if !self.has_come(only) => None,
             // What there is to tell and to do comes first.
             _ if self.has_chores() => None,
-            [only] => self.receive_short(only, message),
+            [only] => self.receive_message(only, message),
             _ => self.receive_one(message),
         }
     }
@@ -277,7 +278,6 @@ impl Shm {
     }
 
     /// Any message that may be sent without a queue.
-    #[cold]
     #[inline(never)]
     fn inject_any(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         let Shm { channels, engine, unrung, counters, .. } = self;
@@ -299,7 +299,9 @@ impl Shm {
                 let bytes = if let [bytes] = parts { bytes } else { gather(parts, &mut room) };
                 channel.pair.send_short(bytes)
             } else {
-                channel.pair.send(kind::MESSAGE, parts, len)
+                let pieces: SmallVec<[Piece<'_>; 4]> =
+                    parts.iter().copied().map(Piece::of).collect();
+                channel.pair.send(kind::MESSAGE, &pieces, len)
             };
             match sent {
                 Ok(true) => {

@@ -18,7 +18,7 @@
 use petasos_fabric::{Address, Incarnation};
 
 const MAGIC: &[u8; 8] = b"petasosm";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const ADDRESS: usize = 40;
 /// The length of every message.
 pub(crate) const LEN: usize = ADDRESS + Address::MAX;

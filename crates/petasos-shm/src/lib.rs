@@ -28,6 +28,7 @@
 //! An endpoint does not survive `fork`: use it in the process that opened it.
 
 mod access;
+mod assembly;
 mod bell;
 mod channel;
 mod config;

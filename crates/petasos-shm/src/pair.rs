@@ -19,7 +19,7 @@
 
 use crate::{
     memfd::{self, Mapping, Unfit},
-    ring::{CELL, Consumer, Flag, Incoming, Producer, Report, RingError, Shared, Slot},
+    ring::{CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared},
     sync::{AtomicU64, Ordering, fence},
 };
 use rustix::{fd::OwnedFd, io::Errno};
@@ -106,7 +106,7 @@ impl Pair {
         };
         let line = |at| Line::new(&control, at);
         Pair {
-            producer: Producer::new(memory(side)),
+            producer: Producer::new(memory(side), max),
             out: line(RECEIVER[side]),
             consumer: Consumer::new(memory(1 - side), max),
             back: line(RECEIVER[1 - side]),
@@ -125,21 +125,16 @@ impl Pair {
         self.producer.send_short(report, bytes)
     }
 
-    /// Sends a contiguous message; false if there is no room.
+    /// Sends any other message; false if there is no room.
+    #[inline]
     pub(crate) fn send(
         &mut self,
         kind: u8,
-        parts: &[&[u8]],
+        pieces: &[Piece<'_>],
         len: usize,
     ) -> Result<bool, RingError> {
         let report = Report { consumed: &self.out[0] };
-        self.producer.send(report, kind, parts, len)
-    }
-
-    /// Room for a contiguous message that is then written bit by bit and published.
-    pub(crate) fn reserve(&mut self, len: usize) -> Result<Option<Slot>, RingError> {
-        let report = Report { consumed: &self.out[0] };
-        self.producer.reserve(report, len)
+        self.producer.send(report, kind, pieces, len)
     }
 
     /// Whether a message of any length would find room.
@@ -168,12 +163,13 @@ impl Pair {
         self.consumer.is_empty()
     }
 
-    /// The next message, if there is one.
+    /// The next message, or part of one, if there is one.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<Incoming>, RingError> {
         self.consumer.peek()
     }
 
-    /// Gives back the cells of a message. True if the sender waits for room and has it now: ring.
+    /// Gives back the cells of what `peek` gave. True if the sender waits for room and has it now: ring.
     pub(crate) fn finish(&mut self, incoming: Incoming) -> bool {
         let report = Report { consumed: &self.back[0] };
         self.consumer.finish(incoming, report) && self.take_starving()
@@ -239,12 +235,15 @@ mod tests {
     #[test]
     fn both_ways() {
         let (mut a, mut b) = two();
-        assert!(a.send(3, &[b"ab", b"c"], 3).unwrap() && b.send(2, &[b"back"], 4).unwrap());
+        assert!(
+            a.send(3, &[&b"ab"[..], b"c"].map(Piece::of), 3).unwrap()
+                && b.send(2, &[Piece::of(b"back")], 4).unwrap()
+        );
         for (pair, kind, text) in [(&mut b, 3, &b"abc"[..]), (&mut a, 2, b"back")] {
             let incoming = pair.peek().unwrap().unwrap();
             let mut bytes = vec![0; incoming.len];
             pair.consumer.read(&incoming, 0, &mut bytes);
-            assert_eq!((incoming.kind, &bytes[..]), (kind, text));
+            assert_eq!((incoming.kind, &bytes[..]), (Some(kind), text));
             pair.finish(incoming);
             assert_eq!(pair.peek(), Ok(None));
         }
@@ -255,7 +254,7 @@ mod tests {
         let (mut a, mut b) = two();
         b.set_asleep(true);
         assert!(a.take_sleeper() && !a.take_sleeper());
-        while a.send(2, &[&[0; 1000]], 1000).unwrap() {}
+        while a.send(2, &[Piece::of(&[0; 1000])], 1000).unwrap() {}
         a.starve();
         let mut rung = 0;
         while let Some(incoming) = b.peek().unwrap() {

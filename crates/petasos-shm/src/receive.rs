@@ -2,6 +2,7 @@
 
 use crate::{
     Shm,
+    assembly::{Assembly, Destination, place},
     channel::{Arrival, kind},
     hello::Note,
     pump::{BUSY_PASSES, FRONT},
@@ -86,14 +87,14 @@ impl Shm {
         worked
     }
 
-    /// Takes a short message from one of so many peers as there are in front.
+    /// Takes a message from one of so many peers as there are in front.
     #[inline(never)]
     pub(crate) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
         let count = self.watched.len();
         for _ in 0..count.min(FRONT) {
             // Each in its turn, so that one who never pauses does not keep out the others.
             self.turn = if self.turn + 1 < count { self.turn + 1 } else { 0 };
-            let from = self.receive_short(self.watched[self.turn], message);
+            let from = self.receive_message(self.watched[self.turn], message);
             if from.is_some() {
                 return from;
             }
@@ -101,8 +102,65 @@ impl Shm {
         None
     }
 
+    /// Takes the next message of a peer, if it is there.
+    #[inline]
+    pub(crate) fn receive_message(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+        self.receive_short(index, message).or_else(|| self.receive_contiguous(index, message))
+    }
+
+    /// The same for one that is not short. If it comes in parts, those that are there are taken.
+    #[inline(never)]
+    fn receive_contiguous(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+        loop {
+            let Shm { channels, pool, config, counters, .. } = self;
+            let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
+            let incoming = channel.pair.peek().ok()??;
+            let consumer = &channel.pair.consumer;
+            let whole = match (incoming.kind, &mut channel.assembly) {
+                // A pad was in front of it.
+                (Some(kind::SHORT), _) => return self.receive_short(index, message),
+                (Some(kind::MESSAGE), assembly) if incoming.len <= config.max_message => {
+                    let Some(mut buffer) = pool.buffer(incoming.len) else {
+                        channel.held = true;
+                        return None;
+                    };
+                    let at = incoming.here;
+                    consumer.read(&incoming, 0, &mut buffer[..at]);
+                    if at == incoming.len {
+                        Some(buffer)
+                    } else {
+                        *assembly = Some(Assembly { into: Destination::Message(buffer), at });
+                        None
+                    }
+                }
+                (None, Some(Assembly { into: Destination::Message(buffer), at })) => {
+                    let end = *at + incoming.here;
+                    consumer.read(&incoming, 0, &mut buffer[*at..end]);
+                    *at = end;
+                    let whole = end == buffer.len();
+                    match channel.assembly.take_if(|_| whole).map(|assembly| assembly.into) {
+                        Some(Destination::Message(buffer)) => Some(buffer),
+                        _ => None,
+                    }
+                }
+                _ => return None,
+            };
+            channel.held = false;
+            if channel.pair.finish(incoming) {
+                counters.wake_ups += 1;
+                channel.ring();
+            }
+            if let Some(buffer) = whole {
+                *message = buffer.into_lease();
+                channel.touched = self.now;
+                self.counters.received += 1;
+                return Some(channel.handle);
+            }
+        }
+    }
+
     /// Takes the next message of a peer, if it is there, and short.
-    pub(crate) fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+    fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
         let len = channel.pair.consumer.look()?;
         if len > LINE {
@@ -130,7 +188,7 @@ impl Shm {
         let end = before + room.min(PER_PEER);
         let mut message = Lease::default();
         while events.len() < end {
-            let Some(peer) = self.receive_short(index, &mut message) else {
+            let Some(peer) = self.receive_message(index, &mut message) else {
                 let others = self.has_come(index) && self.receive_and_answer(index, end, events);
                 return others || events.len() > before;
             };
@@ -139,7 +197,7 @@ impl Shm {
         room > 0
     }
 
-    /// Takes what is no short message, and what follows. Sends what the engine answers, and tells what
+    /// Takes what is no plain message, and what follows. Sends what the engine answers, and tells what
     /// it has to tell, in the same pass, which may be the last one. False if nothing could be taken.
     #[cold]
     #[inline(never)]
@@ -177,30 +235,24 @@ impl Shm {
 
     /// Takes whatever comes next. False if there is nothing, or if it has to wait.
     fn receive_any(&mut self, index: u32, events: &mut Vec<Event>) -> Result<bool, String> {
-        let Shm { channels, pool, config, .. } = self;
-        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(false) };
+        let mut message = Lease::default();
+        if let Some(peer) = self.receive_message(index, &mut message) {
+            events.push(Event::Message { peer, message });
+            return Ok(true);
+        }
+        let Some(channel) = self.channel(index) else { return Ok(false) };
         let peeked = channel.pair.peek().map_err(|broken| broken.to_string())?;
         let Some(incoming) = peeked else { return Ok(false) };
-        let consumer = &channel.pair.consumer;
-        let taken = if incoming.kind == kind::SHORT {
-            let (peer, mut message) = (channel.handle, Lease::default());
-            match incoming.len {
-                len @ ..=LINE => message.put_words(len, || consumer.line(0)),
-                len => message.put_lines(len, || [consumer.line(0), consumer.line(1)]),
+        let taken = match incoming.kind {
+            None => self.receive_part(index, &incoming)?,
+            Some(kind::PACKET) => self.receive_packet(index, &incoming)?,
+            // There was no lease, or it has come just now.
+            Some(kind::SHORT) => return Ok(false),
+            Some(kind::MESSAGE) if incoming.len <= self.config.max_message => return Ok(false),
+            Some(kind) => {
+                self.receive_other(index, kind, &incoming, events)?;
+                true
             }
-            events.push(Event::Message { peer, message });
-            true
-        } else if incoming.kind == kind::MESSAGE {
-            if incoming.len > config.max_message {
-                return Err(format!("a message of {} bytes", incoming.len));
-            }
-            let lease = pool.lend(incoming.len, |room| consumer.read(&incoming, 0, room));
-            let taken = lease.is_some();
-            let peer = channel.handle;
-            events.extend(lease.map(|message| Event::Message { peer, message }));
-            taken
-        } else {
-            self.receive_other(index, &incoming, events)?
         };
         let Some(channel) = self.channel(index) else { return Ok(false) };
         channel.held = !taken;
@@ -215,56 +267,77 @@ impl Shm {
         Ok(taken)
     }
 
-    /// Takes in anything but a plain message: all of it is contiguous. False if it has to wait.
-    fn receive_other(
-        &mut self,
-        index: u32,
-        incoming: &Incoming,
-        events: &mut Vec<Event>,
-    ) -> Result<bool, String> {
+    /// Takes in a packet of the engine's, or the first part of one. False if it has to wait.
+    fn receive_packet(&mut self, index: u32, incoming: &Incoming) -> Result<bool, String> {
         let Shm { channels, engine, .. } = self;
         let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return Ok(false);
         };
         let consumer = &channel.pair.consumer;
         let mut bytes = [0; header::MAX];
-        if incoming.kind == kind::PACKET {
-            // Copied once, and only the copy is looked at.
-            let most = incoming.len.min(bytes.len());
-            consumer.read(incoming, 0, &mut bytes[..most]);
-            let prefix = bytes.first_chunk().filter(|_| most >= header::PREFIX);
-            let prefix = prefix.ok_or("a packet without a header")?;
-            let frame = header::frame(*prefix).map_err(|violation| violation.to_string())?;
-            if frame.header + frame.payload != incoming.len {
-                return Err(format!("a packet of {} bytes that says otherwise", incoming.len));
-            }
-            let head = &bytes[..frame.header];
-            let peer = channel.handle;
-            let said = |violation: two_sided::Violation| violation.to_string();
-            let mut placement = engine.accept(peer, head).map_err(said)?;
-            match &mut placement {
-                Placement::Busy => return Ok(false),
-                Placement::Discard => {}
-                Placement::Buffer(buffer) => consumer.read(incoming, frame.header, buffer),
-                Placement::Memory(pieces) => {
-                    let mut at = frame.header;
-                    for piece in pieces {
-                        // SAFETY: memory that the engine places data in is writable, lives as long
-                        // as the slice, and lies in no ring.
-                        unsafe { consumer.read_raw(incoming, at, piece.as_ptr(), piece.len()) };
-                        at += piece.len();
-                    }
-                }
-            }
-            engine.landed(peer, placement).map_err(said)?;
-            return Ok(true);
+        // Copied once, and only the copy is looked at.
+        let most = incoming.here.min(bytes.len());
+        consumer.read(incoming, 0, &mut bytes[..most]);
+        let prefix = bytes.first_chunk().filter(|_| most >= header::PREFIX);
+        let prefix = prefix.ok_or("a packet without a header")?;
+        let frame = header::frame(*prefix).map_err(|violation| violation.to_string())?;
+        if frame.header + frame.payload != incoming.len || frame.header > most {
+            return Err(format!("a packet of {} bytes that says otherwise", incoming.len));
         }
+        let head = &bytes[..frame.header];
+        let said = |violation: two_sided::Violation| violation.to_string();
+        let mut placement = engine.accept(channel.handle, head).map_err(said)?;
+        if matches!(placement, Placement::Busy) {
+            return Ok(false);
+        }
+        place(consumer, incoming, frame.header, &mut placement, 0);
+        if incoming.here == incoming.len {
+            engine.landed(channel.handle, placement).map_err(said)?;
+        } else {
+            let at = incoming.here - frame.header;
+            channel.assembly = Some(Assembly { into: Destination::Packet(placement), at });
+        }
+        Ok(true)
+    }
+
+    /// Takes in a part of such a packet that follows.
+    fn receive_part(&mut self, index: u32, incoming: &Incoming) -> Result<bool, String> {
+        let Shm { channels, engine, .. } = self;
+        let Some(channel) = channels.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return Ok(false);
+        };
+        let Some(Assembly { into: Destination::Packet(placement), at }) = &mut channel.assembly
+        else {
+            return Err("a part of nothing".to_owned());
+        };
+        place(&channel.pair.consumer, incoming, 0, placement, *at);
+        *at += incoming.here;
+        if channel.pair.consumer.is_last(incoming)
+            && let Some(Assembly { into: Destination::Packet(placement), .. }) =
+                channel.assembly.take()
+        {
+            let landed = engine.landed(channel.handle, placement);
+            landed.map_err(|violation| violation.to_string())?;
+        }
+        Ok(true)
+    }
+
+    /// Takes in a packet of this transport's own.
+    fn receive_other(
+        &mut self,
+        index: u32,
+        kind: u8,
+        incoming: &Incoming,
+        events: &mut Vec<Event>,
+    ) -> Result<(), String> {
+        let Some(channel) = self.channel(index) else { return Ok(()) };
+        let mut bytes = [0; 40];
         if incoming.len > bytes.len() {
-            return Err(format!("a packet of kind {} with {} bytes", incoming.kind, incoming.len));
+            return Err(format!("a packet of kind {kind} with {} bytes", incoming.len));
         }
         let bytes = &mut bytes[..incoming.len];
-        consumer.read(incoming, 0, bytes);
-        match incoming.kind {
+        channel.pair.consumer.read(incoming, 0, bytes);
+        match kind {
             kind::EVENT => {
                 let arrival = Arrival::decode(bytes).ok_or("an event of a bad length")?;
                 let peer = channel.handle;
@@ -281,9 +354,10 @@ impl Shm {
                 let [id] = crate::channel::numbers(bytes).ok_or("a number of a bad length")?;
                 channel.mapped.retain(|mapped| mapped.id != id);
             }
+            kind::MESSAGE => return Err(format!("a message of {} bytes", incoming.len)),
             kind => return Err(format!("a packet of the unknown kind {kind}")),
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The region in which a put has landed, if it could.

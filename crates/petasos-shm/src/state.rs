@@ -180,7 +180,7 @@ impl Shm {
             .map_err(system("epoll"))?;
         let (table_fd, table) = Table::create().map_err(system("a table in memory"))?;
         let limits = config.limits();
-        let pool = Pool::new(config.max_leases, 64 << 10);
+        let pool = Pool::new(config.max_leases);
         let numbers = two_sided::Config::new(limits, config.max_message);
         Ok(Shm {
             capabilities: capabilities(&config),

@@ -175,7 +175,7 @@ fn garbage_at_the_listener() {
     }
     let fds = [table.as_fd(), right.as_fd(), bell.as_fd()];
     for (ring, max_packet) in
-        [(0, 16 << 10), (1 << 30, 16 << 10), (128 << 10, 17), (3000, 16 << 10)]
+        [(0, 16 << 10), (1 << 30, 16 << 10), (256 << 10, 17), (3000, 16 << 10)]
     {
         let greeting = Greeting { ring, max_packet, ..greeting.clone() };
         let note = answer(&mut server, &hello(&greeting), &fds);
@@ -260,10 +260,73 @@ fn every_length_arrives_either_way() {
     assert_eq!(receiver.shm.counters().received, 4 * 130);
 }
 
+/// Messages of one part and of many, from every place of the ring, taken by themselves or as events;
+/// and when there is no room for all of a message, none of it is sent.
+#[test]
+fn long_messages_arrive_whole() {
+    let (mut sender, mut receiver) = (End::new(), End::new());
+    let (to, from) = join(&mut sender, &mut receiver);
+    let longest = sender.shm.capabilities().limits.max_message;
+    let bytes: Vec<u8> = (0..longest).map(|i| (i * 7 + i / 251) as u8).collect();
+    let part = crate::ring::part(4096);
+    for round in 0..60usize {
+        for len in [part, part + 1, 2 * part - 1, 2 * part, longest - 1, longest, round * 999] {
+            let expected = &bytes[longest - len..];
+            sender.shm.inject(to, &[expected]).unwrap();
+            let (mut message, mut came) = (Lease::default(), None);
+            let begin = Instant::now();
+            while came.is_none() && receiver.messages() == 0 {
+                assert!(begin.elapsed() < PATIENCE, "{len} bytes did not come");
+                if round.is_multiple_of(2) {
+                    came = receiver.shm.poll_message(&mut message);
+                }
+                if came.is_none() {
+                    receiver.pass();
+                    sender.pass();
+                }
+            }
+            if let Some(Event::Message { peer, message: arrived }) = receiver.events.pop() {
+                (message, came) = (arrived, Some(peer));
+            }
+            assert_eq!((came, message.len()), (Some(from), len));
+            assert!(message[..] == *expected, "{len} bytes came otherwise");
+        }
+    }
+    // As many as there is room for in the ring, and some in the engine: each whole, or not sent.
+    let mut sent = 0;
+    while sender.shm.inject(to, &[&bytes]).is_ok() {
+        sent += 1;
+    }
+    assert!(sent >= 4, "only {sent}");
+    until("all have come", &mut [&mut sender, &mut receiver], |ends| ends[1].messages() == sent);
+    for event in receiver.events.drain(..) {
+        assert!(matches!(event, Event::Message { message, .. } if message[..] == bytes[..]));
+    }
+    assert_eq!(receiver.shm.counters().leases, 0);
+}
+
+/// A peer that dies between two parts of a message is lost, and nothing is left of the message.
+#[test]
+fn half_a_message() {
+    let (mut bad, mut victim) = (End::new(), End::new());
+    let (to, from) = join(&mut bad, &mut victim);
+    let part = crate::ring::part(4096);
+    let channel = bad.shm.channel(to.index).unwrap();
+    let kind = u64::from(crate::channel::kind::MESSAGE | 0x40);
+    channel.pair.scribble(512, 1 << 32 | kind << 24 | (2 * part) as u64);
+    for _ in 0..100 {
+        victim.pass();
+    }
+    assert_eq!((victim.messages(), victim.shm.counters().leases), (0, 1));
+    drop(bad);
+    until("it is lost", &mut [&mut victim], |ends| ends[0].lost(from).is_some());
+    assert_eq!((victim.messages(), victim.shm.counters().leases), (0, 0));
+}
+
 /// A short message that would run over the end of the ring, and one that is too long for its kind.
 #[test]
 fn short_messages_that_cannot_be() {
-    for (before, len) in [(2047u64, 57), (3, 113), (2047, 112)] {
+    for (before, len) in [(4095u64, 57), (3, 113), (4095, 112)] {
         let (mut bad, mut victim) = (End::new(), End::new());
         let (to, from) = join(&mut bad, &mut victim);
         for n in 0..before as usize {

@@ -70,7 +70,7 @@ impl SimEndpoint {
         incarnation: Incarnation,
         limits: Limits,
     ) -> SimEndpoint {
-        let pool = Pool::new(limits.max_leases, limits.max_message);
+        let pool = Pool::new(limits.max_leases);
         let engine = Engine::new(address, incarnation, Config::new(limits, FRAGMENT), pool);
         SimEndpoint {
             net,

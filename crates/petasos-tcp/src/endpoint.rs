@@ -111,7 +111,7 @@ impl TcpEndpoint {
         if config.secret.is_some() {
             capabilities.credential = Credential::SharedSecret;
         }
-        let pool = Pool::new(limits.max_leases, limits.max_message);
+        let pool = Pool::new(limits.max_leases);
         let numbers = two_sided::Config::new(limits, FRAGMENT);
         Ok(TcpEndpoint {
             engine: Engine::new(own.clone(), incarnation, numbers, pool),

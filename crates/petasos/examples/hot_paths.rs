@@ -24,6 +24,7 @@ use std::{
 trait Bounce {
     async fn null(&self, n: u64) -> u64;
     async fn echo(&self, message: [u8; 64]) -> [u8; 64];
+    async fn bytes(&self, message: Vec<u8>) -> Vec<u8>;
 }
 
 struct Here;
@@ -34,6 +35,10 @@ impl Bounce for Here {
     }
 
     async fn echo(&self, message: [u8; 64]) -> [u8; 64] {
+        message
+    }
+
+    async fn bytes(&self, message: Vec<u8>) -> Vec<u8> {
         message
     }
 }
@@ -89,6 +94,15 @@ fn path_echo_64(pair: &Pair, count: u64) {
     for n in 0..count {
         message[0] = n as u8;
         assert_eq!(pair.until(pair.bounce.echo(message)), message);
+    }
+}
+
+/// A call with so many bytes there and back.
+#[inline(never)]
+fn path_bytes(pair: &Pair, count: u64, len: usize) {
+    for n in 0..count {
+        let message = vec![n as u8; len];
+        assert_eq!(pair.until(pair.bounce.bytes(message)).len(), len);
     }
 }
 
@@ -167,6 +181,12 @@ fn run(path: &str, count: u64) -> Option<Duration> {
     match path {
         "null_call" => Some(calls(path_null_call)),
         "echo_64" => Some(calls(path_echo_64)),
+        _ if path.starts_with("bytes_") => {
+            let len = path["bytes_".len()..].parse().ok()?;
+            let pair = Pair::new();
+            pair.until(pair.bounce.null(0));
+            Some(timed(&mut || path_bytes(&pair, count, len)))
+        }
         "message" => {
             let open = || petasos::open("shm://*", &OpenOptions::default()).expect("an endpoint");
             let (mut a, mut b) = (open(), open());

@@ -1,14 +1,14 @@
 //! What comes in, first half: each header is checked, and its payload gets a place.
 
 use super::{
-    Buffer, EAGER_CREDITS, Engine, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, Placement, Violation,
+    EAGER_CREDITS, Engine, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, Placement, Violation,
     header::{Header, Status, message_len},
     ledger::Ledger,
     link::{Bulk, Landing, Link, Serve, Served},
     matching::{Unexpected, Waiting},
     operations::{Kind, Op, Sort, gather},
 };
-use crate::{Access, AtomicOp, Done, Event, Lease, Peer, Pool};
+use crate::{Access, AtomicOp, Buffer, Done, Event, Lease, Peer, Pool};
 use bytes::Bytes;
 use smallvec::smallvec;
 
@@ -26,8 +26,8 @@ pub(super) fn at_most(what: &'static str, value: usize, limit: usize) -> Result<
 /// A buffer for a message: of the pool, unless it is short.
 fn buffer(pool: &Pool, len: usize) -> Option<Buffer> {
     match len <= Lease::INLINE {
-        true => Some(Buffer::plain(len)),
-        false => Buffer::lent(pool, len),
+        true => Some(Buffer::zeroed(len)),
+        false => pool.buffer(len),
     }
 }
 
@@ -175,7 +175,7 @@ impl Engine {
                 let fits = posted.as_ref().and_then(|p| p.into.part(0, len));
                 let placement = match fits {
                     Some(memory) => Placement::Memory(smallvec![memory]),
-                    None => Placement::Buffer(Buffer::plain(len)),
+                    None => Placement::Buffer(Buffer::zeroed(len)),
                 };
                 (Landing::Tagged { tag, id: wanted, len, posted }, placement)
             }
@@ -211,7 +211,7 @@ impl Engine {
                 let most = limits.max_atomic * (1 + usize::from(op == AtomicOp::CompareSwap));
                 at_most("an atomic operand too long", len, most)?;
                 link.serve()?;
-                let buffer = Buffer::plain(len);
+                let buffer = Buffer::zeroed(len);
                 (Landing::Atomic { header }, Placement::Buffer(buffer))
             }
             Header::Data { id, offset } => link.accept_data(id, offset, len as u64, ledger)?,
@@ -220,7 +220,7 @@ impl Engine {
                 if link.request(id).is_none() {
                     return broken("an answer to nothing", id);
                 }
-                let buffer = Buffer::plain(len);
+                let buffer = Buffer::zeroed(len);
                 (Landing::Reply { id, status }, Placement::Buffer(buffer))
             }
             _ => {

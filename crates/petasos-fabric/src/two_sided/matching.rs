@@ -1,10 +1,7 @@
 //! Expected messages: receives that wait for messages, and messages that wait for receives.
 
-use super::{
-    Buffer,
-    ledger::{Ledger, Place},
-};
-use crate::{Done, OpError, Peer, Slice, Token};
+use super::ledger::{Ledger, Place};
+use crate::{Buffer, Done, OpError, Peer, Slice, Token};
 use std::collections::VecDeque;
 
 /// Both lists are searched in order: receives match as they were posted, messages of one sender as

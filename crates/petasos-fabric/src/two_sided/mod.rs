@@ -66,5 +66,5 @@ mod transmit;
 
 pub use config::{Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS};
 pub use engine::Engine;
-pub use packet::{Buffer, Outgoing, Packet, Placement, Violation};
+pub use packet::{Outgoing, Packet, Placement, Violation};
 pub use registry::Imported;

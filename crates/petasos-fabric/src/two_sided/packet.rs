@@ -1,12 +1,8 @@
 //! What goes between the engine and the transport.
 
 use super::header::Encoded;
-use crate::{Pool, Slices};
+use crate::{Buffer, Slices};
 use bytes::Bytes;
-use std::{
-    fmt,
-    ops::{Deref, DerefMut},
-};
 
 /// A packet to be sent: the header's bytes, then the payload's.
 #[derive(Debug)]
@@ -112,61 +108,6 @@ impl Placement {
                 assert!(rest.is_empty(), "more bytes than the payload holds");
             }
         }
-    }
-}
-
-/// A buffer to be filled with a payload. Goes back to its pool when dropped.
-pub struct Buffer {
-    bytes: Vec<u8>,
-    pool: Option<Pool>,
-}
-
-impl Buffer {
-    /// A buffer of ordinary memory.
-    pub(super) fn plain(len: usize) -> Buffer {
-        Buffer { bytes: vec![0; len], pool: None }
-    }
-
-    /// A buffer of the pool; `None` if it has none now.
-    pub(super) fn lent(pool: &Pool, len: usize) -> Option<Buffer> {
-        let bytes = pool.buffer(len)?;
-        let pool = Some(pool.clone());
-        Some(Buffer { bytes, pool })
-    }
-
-    /// A lease on its bytes.
-    pub(super) fn into_lease(mut self) -> crate::Lease {
-        match self.pool.take() {
-            Some(pool) => pool.lease(std::mem::take(&mut self.bytes)),
-            None => crate::Lease::inline(&self.bytes),
-        }
-    }
-}
-
-impl Deref for Buffer {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        if let Some(pool) = self.pool.take() {
-            pool.give_back(std::mem::take(&mut self.bytes));
-        }
-    }
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} bytes)", self.len())
     }
 }
 

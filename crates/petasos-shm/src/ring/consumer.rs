@@ -1,7 +1,8 @@
 //! The receiver's end of a ring.
 
 use super::{
-    CELL, HEADER, LINE, MAX_SHORT, Memory, PAD, Report, RingError, SHORT, cells_for, header, lap_of,
+    CELL, HEADER, LINE, MAX_SHORT, MORE, Memory, PAD, PARTED, Report, RingError, SHORT, cells_for,
+    header, lap_of, part,
 };
 use crate::sync::Ordering;
 
@@ -19,16 +20,22 @@ pub(crate) struct Consumer<M> {
 
     cells: usize,
     max: usize,
+    part: usize,
+    /// Bytes of a message of which the first parts have been taken that are still to come.
+    missing: usize,
 }
 
-/// A message that is there: its cells are the receiver's until [`Consumer::finish`].
+/// A message that is there, or a part of one: its cells are the receiver's until
+/// [`Consumer::finish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Incoming {
-    /// What the sender called it: [`SHORT`], or a kind of contiguous ones.
-    pub(crate) kind: u8,
-    /// Its length in bytes, checked: it lies within the ring and is no longer than the longest of
-    /// its format.
+    /// What the sender called it: [`SHORT`], or a kind of contiguous ones. None for parts that
+    /// follow.
+    pub(crate) kind: Option<u8>,
+    /// Its length in bytes, checked: no longer than the longest of its format.
     pub(crate) len: usize,
+    /// Bytes that lie here, which is less if there are more parts.
+    pub(crate) here: usize,
     cell: usize,
 }
 
@@ -38,7 +45,7 @@ impl<M: Memory> Consumer<M> {
         let cells = memory.cells();
         assert!(cells >= 8 && max >= MAX_SHORT);
         let (due, lap) = (cells as u64 / 4, lap_of(0, cells as u64));
-        Consumer { memory, tail: 0, lap, due, cells, max }
+        Consumer { memory, tail: 0, lap, due, cells, max, part: part(cells), missing: 0 }
     }
 
     /// Whether nothing has been published where the next message is expected.
@@ -89,40 +96,55 @@ impl<M: Memory> Consumer<M> {
             }
         }
         let (kind, len) = (kind_of(word), word as usize & 0xFF_FFFF);
-        let max = match kind {
-            0 => return Err(RingError::Kind(cell)),
+        let (kind, here, max) = match kind {
+            // All parts but the last one are full.
+            MORE if len > 0 && len == self.missing.min(self.part) => (None, len, len),
+            MORE => return Err(RingError::Part(cell)),
             PAD => return Err(RingError::Pad(cell)),
-            SHORT => MAX_SHORT,
-            _ => self.max,
+            _ if self.missing > 0 => return Err(RingError::Part(cell)),
+            SHORT => (Some(SHORT), len, MAX_SHORT),
+            2..PARTED => (Some(kind), len, self.part.min(self.max)),
+            // What is cut is longer than a part.
+            _ if (2..PARTED).contains(&(kind ^ PARTED)) && len > self.part => {
+                (Some(kind ^ PARTED), self.part, self.max)
+            }
+            _ => return Err(RingError::Kind { kind, cell }),
         };
-        if len > max || cell + cells_for(len) > self.cells {
+        if len > max || cell + cells_for(here) > self.cells {
             return Err(RingError::Length { len, cell, cells: self.cells, max });
         }
-        Ok(Some(Incoming { kind, len, cell }))
+        Ok(Some(Incoming { kind, len, here, cell }))
     }
 
-    /// Copies bytes of a contiguous message out, from `at` in it on.
+    /// Whether no part follows this one.
+    pub(crate) fn is_last(&self, part: &Incoming) -> bool {
+        part.here == self.missing
+    }
+
+    /// Copies bytes of a contiguous message, or of a part, out, from `at` in it on.
     #[inline]
     pub(crate) fn read(&self, incoming: &Incoming, at: usize, into: &mut [u8]) {
         // SAFETY: a slice of ours is writable, and lies in no ring.
         unsafe { self.read_raw(incoming, at, into.as_mut_ptr(), into.len()) }
     }
 
-    /// Copies bytes of a contiguous message out, to memory that others may write.
+    /// The same, to memory that others may write.
     ///
     /// # Safety
     /// `to` is writable for `len` bytes, and does not lie in the ring.
     #[inline]
     pub(crate) unsafe fn read_raw(&self, incoming: &Incoming, at: usize, to: *mut u8, len: usize) {
-        assert!(at + len <= incoming.len, "beyond the end of a packet");
-        debug_assert!(incoming.kind != SHORT, "its bytes lie in lines");
+        assert!(at + len <= incoming.here, "beyond the end of a packet");
+        debug_assert!(incoming.kind != Some(SHORT), "its bytes lie in lines");
         // SAFETY: `peek` made sure that the message lies within the ring.
         unsafe { self.memory.copy_out(incoming.cell * CELL + HEADER + at, to, len) }
     }
 
-    /// Gives the cells of the message back. True if that was reported to the sender.
+    /// Gives the cells of the message, or of the part, back. True if that was reported to the sender.
     pub(crate) fn finish(&mut self, incoming: Incoming, report: Report<'_>) -> bool {
-        self.advance(cells_for(incoming.len), report)
+        let whole = if incoming.kind.is_some() { incoming.len } else { self.missing };
+        self.missing = whole - incoming.here;
+        self.advance(cells_for(incoming.here), report)
     }
 
     /// Gives so many cells back. True if that was reported to the sender.

@@ -14,6 +14,12 @@
 //!   nobody reads it before there is a header in its place.
 //! - *Contiguous* (all other kinds): the payload runs on through the cells, over their beginnings.
 //!
+//! A message longer than a *part* (8 KiB, or a quarter of a small ring) is cut into parts, each
+//! published when it is written, so that the receiver copies out while the sender copies in. The
+//! first one's kind says so ([`PARTED`]), and its length is that of the whole; those that follow are
+//! of the kind [`MORE`]. There is room for all of them before the first is written, so nothing comes
+//! in between.
+//!
 //! The lap in the header (from 1 on, new each time around) tells a new message from an old one,
 //! unless payload of the lap before lies where a header is expected. The sender therefore knows
 //! which cells hold payload at their beginning, and clears such a cell before it publishes the
@@ -23,7 +29,7 @@
 //!
 //! The receiver reports how many cells it has consumed every quarter of the ring, in a word that
 //! the sender reads only when its last knowledge says that there is no room. The longest message
-//! and its pad are at most half of the ring, so a sender that waits is always told.
+//! and its pad are at most three quarters of the ring, so a sender that waits is always told.
 //!
 //! Whatever either side reads is read once and checked, and memory is reached only through
 //! [`Memory`], by atomics and opaque copies. A word of the wrong lap is no message; a wrong length
@@ -41,7 +47,7 @@ pub(crate) use flag::Flag;
 #[cfg(test)]
 pub(crate) use memory::Heap;
 pub(crate) use memory::{Memory, Shared};
-pub(crate) use producer::{Producer, Slot};
+pub(crate) use producer::{Piece, Producer};
 
 use crate::sync::AtomicU64;
 
@@ -57,7 +63,11 @@ const WORDS: usize = CELL / 8;
 
 /// The kind of short messages.
 pub(crate) const SHORT: u8 = 1;
-/// The kind of a pad. All other kinds but zero and [`SHORT`] are for the users of the ring.
+/// Added to the kind of a message of which this is the first part, and more follow.
+const PARTED: u8 = 0x40;
+/// The kind of the parts that follow.
+const MORE: u8 = 254;
+/// The kind of a pad. The kinds from 2 to 63 are for the users of the ring.
 const PAD: u8 = 255;
 
 /// How the other side broke the rules of the ring.
@@ -65,8 +75,10 @@ const PAD: u8 = 255;
 pub(crate) enum RingError {
     #[error("a packet of {len} bytes at cell {cell} of a ring of {cells} cells, {max} at most")]
     Length { len: usize, cell: usize, cells: usize, max: usize },
-    #[error("a packet without a kind at cell {0}")]
-    Kind(usize),
+    #[error("a packet of the kind {kind}, which is none, at cell {cell}")]
+    Kind { kind: u8, cell: usize },
+    #[error("a part of a packet at cell {0}, where another was expected")]
+    Part(usize),
     #[error("a pad where none belongs, at cell {0}")]
     Pad(usize),
     #[error("{reported} cells reported as consumed, of {sent} sent")]
@@ -94,8 +106,20 @@ fn header(lap: u64, kind: u8, len: usize) -> u64 {
     lap | u64::from(kind) << 24 | len as u64
 }
 
-/// The most cells of a message that a ring of this size can take: half of the ring, less a report's
-/// worth, holds it with the pad in front of it.
-pub(crate) const fn max_packet(cells: usize) -> usize {
-    cells / 4 * CELL - HEADER
+/// Cells of a part of a long message.
+const fn part_cells(cells: usize) -> usize {
+    let quarter = cells / 4;
+    if quarter < 128 { quarter } else { 128 }
+}
+
+/// Bytes of a part: the longest message that is in one piece.
+pub(crate) const fn part(cells: usize) -> usize {
+    part_cells(cells) * CELL - HEADER
+}
+
+/// The longest message that a ring of this size can take: three quarters of the ring hold it with a
+/// pad somewhere.
+pub(crate) const fn longest(cells: usize) -> usize {
+    let parts = (cells / 4 * 3 - part_cells(cells)) / part_cells(cells);
+    parts * part(cells)
 }

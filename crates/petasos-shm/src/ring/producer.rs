@@ -1,10 +1,11 @@
 //! The sender's end of a ring.
 
 use super::{
-    CELL, HEADER, LINE, MAX_SHORT, Memory, PAD, Report, RingError, SHORT, cells_for, header,
-    lap_of, max_packet,
+    CELL, HEADER, LINE, MAX_SHORT, MORE, Memory, PAD, PARTED, Report, RingError, SHORT, cells_for,
+    header, lap_of, longest, part, part_cells,
 };
 use crate::sync::{AtomicU64, Ordering};
+use std::marker::PhantomData;
 
 /// The only one who writes into the cells of a ring.
 ///
@@ -21,28 +22,52 @@ pub(crate) struct Producer<M> {
     plain: u64,
 
     cells: usize,
+    /// The longest message, and the longest that is in one piece.
     max: usize,
+    part: usize,
     /// What the receiver last reported.
     consumed: u64,
     /// Cells that begin with payload, one bit each. Never the one that is written next.
     payload: Vec<u64>,
 }
 
-/// Room for one message that has been reserved: nobody sees it before `publish`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
-    cell: usize,
+/// Bytes of a message that is being sent, which others may write meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    from: *const u8,
     len: usize,
+    lent: PhantomData<&'a ()>,
+}
+
+impl<'a> Piece<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Piece<'a> {
+        Piece { from: bytes.as_ptr(), len: bytes.len(), lent: PhantomData }
+    }
+
+    /// # Safety
+    /// `from` is readable for `len` bytes as long as `'a` lasts, and does not lie in a ring.
+    pub(crate) unsafe fn raw(from: *const u8, len: usize) -> Piece<'a> {
+        Piece { from, len, lent: PhantomData }
+    }
 }
 
 impl<M: Memory> Producer<M> {
-    /// The sender of a ring whose memory is zeroed.
-    pub(crate) fn new(memory: M) -> Producer<M> {
+    /// The sender of a ring whose memory is zeroed, for messages of at most `max` bytes.
+    pub(crate) fn new(memory: M, max: usize) -> Producer<M> {
         let cells = memory.cells();
         assert!(cells.is_power_of_two() && cells >= 8, "a ring of {cells} cells");
-        let (payload, max) = (vec![0; cells.div_ceil(64)], max_packet(cells));
-        let (head, consumed, lap) = (0, 0, lap_of(0, cells as u64));
-        let mut producer = Producer { memory, head, lap, plain: 0, cells, max, consumed, payload };
+        assert!(max <= longest(cells), "messages of {max} bytes in a ring of {cells} cells");
+        let mut producer = Producer {
+            memory,
+            head: 0,
+            lap: lap_of(0, cells as u64),
+            plain: 0,
+            cells,
+            max,
+            part: part(cells),
+            consumed: 0,
+            payload: vec![0; cells.div_ceil(64)],
+        };
         producer.plain = producer.plain_until();
         producer
     }
@@ -93,67 +118,111 @@ impl<M: Memory> Producer<M> {
         bytes: &[u8],
     ) -> Result<bool, RingError> {
         assert!(bytes.len() <= MAX_SHORT, "{} bytes are not short", bytes.len());
-        let Some(slot) = self.reserve(report, bytes.len())? else {
+        let cells = cells_for(bytes.len());
+        if !self.has_room(report, self.pad(cells) + cells)? {
             return Ok(false);
-        };
-        let cells = cells_for(slot.len);
+        }
+        self.skip_to(cells);
         if cells == 1 {
             let [_, words @ ..] = self.memory.cell(self.head);
             fill(words, bytes);
         } else {
             self.fill_two(bytes);
             // Whatever began there, it is a zero now.
-            let second = slot.cell + 1;
+            let second = self.cell() + 1;
             self.payload[second / 64] &= !bit(second);
         }
-        self.finish(cells, SHORT, slot.len);
+        self.finish(cells, SHORT, bytes.len());
         Ok(true)
     }
 
-    /// Sends the concatenation of `parts`, `len` bytes in all, contiguously; false if there is no
-    /// room.
+    /// Sends the concatenation of `pieces`, `len` bytes in all, contiguously, and in parts if it is
+    /// long; false if there is no room.
+    #[inline]
     pub(crate) fn send(
         &mut self,
         report: Report<'_>,
         kind: u8,
-        parts: &[&[u8]],
+        pieces: &[Piece<'_>],
         len: usize,
     ) -> Result<bool, RingError> {
-        let Some(slot) = self.reserve(report, len)? else {
-            return Ok(false);
-        };
-        let mut at = 0;
-        for part in parts {
-            self.write(slot, at, part);
-            at += part.len();
+        debug_assert!(kind > SHORT && kind < PARTED);
+        debug_assert_eq!(pieces.iter().map(|piece| piece.len).sum::<usize>(), len);
+        if len > self.part {
+            return self.send_parts(report, kind, pieces, len);
         }
-        debug_assert_eq!(at, len);
-        self.publish(slot, kind);
+        let cells = cells_for(len);
+        if !self.has_room(report, self.pad(cells) + cells)? {
+            return Ok(false);
+        }
+        self.put(kind, len, &mut Pieces { pieces, at: 0 }, len);
         Ok(true)
     }
 
-    /// Room for a message of `len` bytes, if there is any.
-    pub(crate) fn reserve(
+    #[inline(never)]
+    fn send_parts(
         &mut self,
         report: Report<'_>,
+        kind: u8,
+        pieces: &[Piece<'_>],
         len: usize,
-    ) -> Result<Option<Slot>, RingError> {
+    ) -> Result<bool, RingError> {
         assert!(len <= self.max, "a packet of {len} bytes in a ring for {}", self.max);
-        let need = cells_for(len);
+        if !self.has_room(report, self.cells_in_parts(len))? {
+            return Ok(false);
+        }
+        let mut pieces = Pieces { pieces, at: 0 };
+        self.put(kind | PARTED, len, &mut pieces, self.part);
+        let mut left = len - self.part;
+        while left > 0 {
+            let now = left.min(self.part);
+            self.put(MORE, now, &mut pieces, now);
+            left -= now;
+        }
+        Ok(true)
+    }
+
+    /// Writes and publishes what is contiguous: a message, or a part of one. There is room for it.
+    #[inline]
+    fn put(&mut self, kind: u8, len: usize, pieces: &mut Pieces<'_>, here: usize) {
+        let used = cells_for(here);
+        self.skip_to(used);
         let cell = self.cell();
-        let pad = if cell + need > self.cells { self.cells - cell } else { 0 };
-        if !self.has_room(report, pad + need)? {
-            return Ok(None);
-        }
-        if pad > 0 {
-            self.finish(pad, PAD, 0);
-        }
-        Ok(Some(Slot { cell: self.cell(), len }))
+        pieces.take(here, |at, from, len| {
+            // SAFETY: `skip_to` made sure that the cells lie within the ring, and `at + len` is at
+            // most `here`, for which they have room; a piece is readable, and lies in no ring.
+            unsafe { self.memory.copy_in(cell * CELL + HEADER + at, from, len) }
+        });
+        self.mark(cell + 1, cell + used);
+        self.finish(used, kind, len);
     }
 
     /// Whether the longest message would find room.
     pub(crate) fn has_room_for_any(&mut self, report: Report<'_>) -> Result<bool, RingError> {
-        self.has_room(report, 2 * cells_for(self.max))
+        self.has_room(report, self.cells_in_parts(self.max))
+    }
+
+    /// Cells for a message of any length, with the longest pad.
+    fn cells_in_parts(&self, len: usize) -> usize {
+        len / self.part * part_cells(self.cells)
+            + cells_for(len % self.part)
+            + part_cells(self.cells)
+    }
+
+    /// Cells between here and the first one from which so many lie within the ring.
+    #[inline]
+    fn pad(&self, cells: usize) -> usize {
+        let cell = self.cell();
+        if cell + cells > self.cells { self.cells - cell } else { 0 }
+    }
+
+    /// Goes there.
+    #[inline]
+    fn skip_to(&mut self, cells: usize) {
+        let pad = self.pad(cells);
+        if pad > 0 {
+            self.finish(pad, PAD, 0);
+        }
     }
 
     #[cfg(all(test, not(loom)))]
@@ -174,29 +243,15 @@ impl<M: Memory> Producer<M> {
         Ok(last - self.consumed <= self.cells as u64)
     }
 
-    /// Copies bytes of the message, from `at` in it on.
-    pub(crate) fn write(&mut self, slot: Slot, at: usize, bytes: &[u8]) {
-        // SAFETY: a slice is readable, and nobody's slice lies in the ring.
-        unsafe { self.write_raw(slot, at, bytes.as_ptr(), bytes.len()) }
-    }
-
-    /// Copies bytes of the message from memory that others may write.
-    ///
-    /// # Safety
-    /// `from` is readable for `len` bytes, and does not lie in the ring.
-    pub(crate) unsafe fn write_raw(&mut self, slot: Slot, at: usize, from: *const u8, len: usize) {
-        assert!(at + len <= slot.len, "beyond the end of a packet");
-        // SAFETY: `reserve` made sure that the cells of the slot lie within the ring.
-        unsafe { self.memory.copy_in(slot.cell * CELL + HEADER + at, from, len) }
-    }
-
-    /// Shows a contiguous message to the receiver. All of it must have been written.
-    pub(crate) fn publish(&mut self, slot: Slot, kind: u8) {
-        debug_assert!(!matches!(kind, 0 | SHORT | PAD) && slot.cell == self.cell());
-        for cell in slot.cell + 1..slot.cell + cells_for(slot.len) {
-            self.payload[cell / 64] |= bit(cell);
+    /// Notes that cells begin with payload.
+    #[inline]
+    fn mark(&mut self, from: usize, until: usize) {
+        let mut cell = from;
+        while cell < until {
+            let end = until.min((cell | 63) + 1);
+            self.payload[cell / 64] |= !0 >> (64 - (end - cell)) << (cell % 64);
+            cell = end;
         }
-        self.finish(cells_for(slot.len), kind, slot.len);
     }
 
     /// The cell that is written next.
@@ -229,6 +284,34 @@ impl<M: Memory> Producer<M> {
         debug_assert!(clear > 0, "the next cell was cleared");
         let plain = self.head + clear.min(known) as u64 - 1;
         plain.min(self.consumed + self.cells as u64)
+    }
+}
+
+/// What is left of some pieces.
+struct Pieces<'a> {
+    pieces: &'a [Piece<'a>],
+    /// How much of the first one was taken.
+    at: usize,
+}
+
+impl Pieces<'_> {
+    /// Takes so many bytes: gives where in them each stretch belongs, where it lies, and its length.
+    #[inline]
+    fn take(&mut self, count: usize, mut copy: impl FnMut(usize, *const u8, usize)) {
+        let mut done = 0;
+        while done < count
+            && let [first, rest @ ..] = self.pieces
+        {
+            let len = (first.len - self.at).min(count - done);
+            // Within the piece, or at its end.
+            copy(done, first.from.wrapping_add(self.at), len);
+            done += len;
+            self.at += len;
+            if self.at == first.len {
+                (self.pieces, self.at) = (rest, 0);
+            }
+        }
+        debug_assert_eq!(done, count, "as many bytes as were announced");
     }
 }
 

@@ -11,6 +11,10 @@ const LAP: u64 = 1 << 32;
 /// A kind of contiguous messages.
 const LONG: u8 = 2;
 
+fn producer(memory: &Heap) -> Producer<Heap> {
+    Producer::new(memory.clone(), longest(memory.cells()))
+}
+
 /// Sends a short message if nothing is in the way.
 fn send_plainly(producer: &mut Producer<Heap>, bytes: &[u8]) -> bool {
     producer.send_one(bytes) || producer.send_two(bytes)
@@ -21,7 +25,7 @@ fn send(producer: &mut Producer<Heap>, report: Report<'_>, kind: u8, bytes: &[u8
     let sent = match kind {
         SHORT if send_plainly(producer, bytes) => return true,
         SHORT => producer.send_short(report, bytes),
-        _ => producer.send(report, kind, &[bytes], bytes.len()),
+        _ => producer.send(report, kind, &[Piece::of(bytes)], bytes.len()),
     };
     sent.expect("honest reports")
 }
@@ -36,14 +40,34 @@ fn receive(
         consumer.advance(cells_for(len), report);
         return Ok(Some((SHORT, bytes, true)));
     }
-    let Some(incoming) = consumer.peek()? else { return Ok(None) };
-    let mut bytes = vec![0; incoming.len];
-    match incoming.kind {
-        SHORT => bytes = lines(consumer, incoming.len),
-        _ => consumer.read(&incoming, 0, &mut bytes),
+    let Some(first) = consumer.peek()? else { return Ok(None) };
+    let Some(kind) = first.kind else { panic!("a part that follows none") };
+    let (mut bytes, mut next) = (Vec::new(), Some(first));
+    loop {
+        if let Some(incoming) = next {
+            match kind {
+                SHORT => bytes = lines(consumer, incoming.len),
+                _ => {
+                    let at = bytes.len();
+                    bytes.resize(at + incoming.here, 0);
+                    consumer.read(&incoming, 0, &mut bytes[at..]);
+                }
+            }
+            consumer.finish(incoming, report);
+        }
+        if bytes.len() >= first.len {
+            return Ok(Some((kind, bytes, false)));
+        }
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        next = consumer.peek()?;
+        // Parts are published one by one; here no sender is at work meanwhile.
+        #[cfg(not(loom))]
+        if next.is_none() {
+            return Ok(None);
+        }
+        assert!(next.is_none_or(|part| part.kind.is_none()));
     }
-    consumer.finish(incoming, report);
-    Ok(Some((incoming.kind, bytes, false)))
 }
 
 /// The bytes of a short message.
@@ -80,7 +104,7 @@ mod model {
     fn step(max: usize) -> impl Strategy<Value = Step> {
         let len = prop_oneof![0..=8usize, 40..=LINE + 2, 0..=max, Just(max)];
         let short = prop_oneof![0..=8usize, 40..=LINE + 2, 0..=MAX_SHORT, Just(MAX_SHORT)];
-        let message = prop_oneof![(Just(SHORT), short), (LONG..PAD, len)];
+        let message = prop_oneof![(Just(SHORT), short), (LONG..PARTED, len)];
         prop_oneof![
             4 => (message, any::<u8>()).prop_map(|((kind, len), fill)| Step::Send { kind, len, fill }),
             4 => Just(Step::Receive),
@@ -100,8 +124,8 @@ mod model {
         let memory = Heap::new(cells);
         let consumed = AtomicU64::new(0);
         let report = Report { consumed: &consumed };
-        let mut producer = Producer::new(memory.clone());
-        let mut consumer = Consumer::new(memory, max_packet(cells));
+        let mut producer = producer(&memory);
+        let mut consumer = Consumer::new(memory, longest(cells));
         let mut model: VecDeque<(u8, Vec<u8>)> = VecDeque::new();
         for step in steps {
             match step {
@@ -110,7 +134,9 @@ mod model {
                     let (a, b) = bytes.split_at(len / 3);
                     let sent = match (*kind, fill % 4) {
                         (SHORT, 0) => producer.send_short(report, &bytes).unwrap(),
-                        (LONG.., 0) => producer.send(report, *kind, &[a, b], *len).unwrap(),
+                        (LONG.., 0) => producer
+                            .send(report, *kind, &[Piece::of(a), Piece::of(b)], *len)
+                            .unwrap(),
                         _ => send(&mut producer, report, *kind, &bytes),
                     };
                     if sent {
@@ -121,7 +147,7 @@ mod model {
                 }
                 Step::Look => {
                     let there = consumer.peek().unwrap();
-                    assert_eq!(there.map(|m| m.kind), model.front().map(|m| m.0));
+                    assert_eq!(there.map(|m| m.kind), model.front().map(|m| Some(m.0)));
                 }
                 Step::Receive => {
                     assert_eq!(consumer.is_empty(), model.is_empty());
@@ -145,7 +171,7 @@ mod model {
         let config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };
         let sizes = prop_oneof![Just(8usize), Just(16), Just(64), Just(2048)];
         let runs = sizes.prop_flat_map(move |cells| {
-            let steps = proptest::collection::vec(step(max_packet(cells)), each);
+            let steps = proptest::collection::vec(step(longest(cells)), each);
             (Just(cells), steps)
         });
         let mut runner = proptest::test_runner::TestRunner::new(config);
@@ -173,7 +199,7 @@ mod model {
                 memory.cell(i as u64 / 8)[i % 8].store(if i % 3 == 0 { forged } else { *word }, Ordering::Relaxed);
             }
             let consumed = AtomicU64::new(0);
-            let mut consumer = Consumer::new(memory, max_packet(16));
+            let mut consumer = Consumer::new(memory, longest(16));
             for _ in 0..1000 {
                 let report = Report { consumed: &consumed };
                 let Ok(Some(_)) = receive(&mut consumer, report) else { break };
@@ -184,14 +210,14 @@ mod model {
         #[test]
         fn wrong_reports_are_harmless(reports in proptest::collection::vec(any::<u64>(), 50)) {
             let memory = Heap::new(16);
-            let mut producer = Producer::new(memory);
+            let mut producer = producer(&memory);
             for report in reports {
                 let consumed = AtomicU64::new(report % 64);
                 let report = Report { consumed: &consumed };
-                for len in [0, 56, 57, 112, 113, max_packet(16)] {
+                for len in [0, 56, 57, 112, 113, longest(16)] {
                     let bytes = vec![7; len];
                     if len > MAX_SHORT {
-                        let _ = producer.send(report, LONG, &[&bytes], len);
+                        let _ = producer.send(report, LONG, &[Piece::of(&bytes)], len);
                     } else if !send_plainly(&mut producer, &bytes) {
                         let _ = producer.send_short(report, &bytes);
                     }
@@ -209,13 +235,39 @@ mod model {
         memory.cell(0)[0].store(header(LAP, SHORT, MAX_SHORT + 1), Ordering::Relaxed);
         assert!(matches!(consumer.peek(), Err(RingError::Length { len: 113, max: 112, .. })));
         memory.cell(0)[0].store(header(LAP, 0, 1), Ordering::Relaxed);
-        assert_eq!(consumer.peek(), Err(RingError::Kind(0)));
+        assert_eq!(consumer.peek(), Err(RingError::Kind { kind: 0, cell: 0 }));
         memory.cell(0)[0].store(header(LAP, PAD, 0), Ordering::Relaxed);
         assert_eq!(consumer.peek(), Err(RingError::Pad(0)));
         memory.cell(0)[0].store(header(2 * LAP, 9, 1), Ordering::Relaxed);
         assert_eq!(consumer.peek(), Ok(None), "not yet");
+        // Parts: none where none has begun, the right length, and nothing else in between.
+        let long = part(16) + 9;
+        let mut consumer = Consumer::new(memory.clone(), long);
+        let mut tell = |cell: u64, kind, len| {
+            memory.cell(cell)[0].store(header(LAP, kind, len), Ordering::Relaxed);
+            let said = consumer.peek();
+            if let Ok(Some(incoming)) = said {
+                consumer.finish(incoming, Report { consumed: &AtomicU64::new(0) });
+            }
+            said.map(|incoming| incoming.map(|incoming| incoming.here))
+        };
+        assert_eq!(tell(0, MORE, 9), Err(RingError::Part(0)));
+        assert_eq!(
+            tell(0, LONG | PARTED, part(16)),
+            Err(RingError::Kind { kind: 66, cell: 0 }),
+            "it is no longer than a part"
+        );
+        assert!(matches!(tell(0, LONG | PARTED, long + 1), Err(RingError::Length { .. })));
+        assert_eq!(tell(0, SHORT | PARTED, long), Err(RingError::Kind { kind: 65, cell: 0 }));
+        assert_eq!(tell(0, LONG | PARTED, long), Ok(Some(part(16))));
+        for (kind, len) in [(MORE, 8), (MORE, 10), (MORE, 0), (LONG, 9), (SHORT, 9)] {
+            assert_eq!(tell(4, kind, len), Err(RingError::Part(4)));
+        }
+        assert_eq!(tell(4, MORE, 9), Ok(Some(9)));
+        assert_eq!(tell(5, MORE, 9), Err(RingError::Part(5)));
+        let memory = Heap::new(16);
         let consumed = AtomicU64::new(1);
-        let mut producer = Producer::new(memory);
+        let mut producer = producer(&memory);
         let mut sent = Ok(true);
         while sent == Ok(true) {
             sent = producer.send(Report { consumed: &consumed }, LONG, &[], 0);
@@ -235,8 +287,8 @@ mod edges {
 
     fn ring(cells: usize) -> (Producer<Heap>, Consumer<Heap>, AtomicU64) {
         let memory = Heap::new(cells);
-        let consumer = Consumer::new(memory.clone(), max_packet(cells));
-        (Producer::new(memory), consumer, AtomicU64::new(0))
+        let consumer = Consumer::new(memory.clone(), longest(cells));
+        (producer(&memory), consumer, AtomicU64::new(0))
     }
 
     /// Every length at every place of the ring, and around it.
@@ -420,7 +472,7 @@ mod edges {
     #[test]
     fn a_first_look_sees_nothing_else() {
         let memory = Heap::new(8);
-        let mut consumer = Consumer::new(memory.clone(), max_packet(8));
+        let mut consumer = Consumer::new(memory.clone(), longest(8));
         let look = |consumer: &Consumer<Heap>, cell: u64, word: u64| {
             memory.cell(cell)[0].store(word, Ordering::Relaxed);
             (consumer.look(), !consumer.is_empty())
@@ -451,8 +503,8 @@ mod edges {
     #[test]
     fn a_second_cell_is_no_message() {
         let memory = Heap::new(8);
-        let (mut producer, consumed) = (Producer::new(memory.clone()), AtomicU64::new(0));
-        let mut consumer = Consumer::new(memory.clone(), max_packet(8));
+        let (mut producer, consumed) = (producer(&memory), AtomicU64::new(0));
+        let mut consumer = Consumer::new(memory.clone(), longest(8));
         let report = Report { consumed: &consumed };
         assert!(producer.send_two(&[3; 100]));
         assert_eq!(memory.cell(1)[0].load(Ordering::Relaxed), 0);
@@ -484,8 +536,8 @@ mod interleavings {
         model.check(|| {
             let memory = Heap::new(8);
             let consumed = Arc::new(AtomicU64::new(0));
-            let mut producer = Producer::new(memory.clone());
-            let mut consumer = Consumer::new(memory, max_packet(8));
+            let mut producer = producer(&memory);
+            let mut consumer = Consumer::new(memory, longest(8));
             // The ring has gone around once when the other thread begins.
             let report = Report { consumed: &consumed };
             for _ in 0..3 {
@@ -516,6 +568,44 @@ mod interleavings {
         });
     }
 
+    /// A long message, part by part, while the receiver takes the first one, and what follows it.
+    #[test]
+    fn parts_arrive_whole() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.max_branches = 20_000;
+        model.check(|| {
+            let memory = Heap::new(8);
+            let consumed = Arc::new(AtomicU64::new(0));
+            let mut producer = producer(&memory);
+            let mut consumer = Consumer::new(memory, longest(8));
+            let report = Report { consumed: &consumed };
+            for _ in 0..2 {
+                assert!(send(&mut producer, report, LONG, &[1; 100]));
+                assert!(receive(&mut consumer, report).unwrap().is_some());
+            }
+            let theirs = consumed.clone();
+            let sender = thread::spawn(move || {
+                let report = Report { consumed: &theirs };
+                for (kind, len) in [(LONG, 130), (SHORT, 9)] {
+                    while !send(&mut producer, report, kind, &vec![kind; len]) {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for (kind, len) in [(LONG, 130), (SHORT, 9)] {
+                let (came, bytes, _) = loop {
+                    match receive(&mut consumer, report).unwrap() {
+                        Some(came) => break came,
+                        None => thread::yield_now(),
+                    }
+                };
+                assert_eq!((came, bytes), (kind, vec![kind; len]));
+            }
+            sender.join().unwrap();
+        });
+    }
+
     /// Short messages alone, from the last cells of a full ring into the next lap: the sender goes
     /// on when room was reported, and never over what was not read.
     #[test]
@@ -526,8 +616,8 @@ mod interleavings {
         model.check(|| {
             let memory = Heap::new(8);
             let consumed = Arc::new(AtomicU64::new(0));
-            let mut producer = Producer::new(memory.clone());
-            let mut consumer = Consumer::new(memory, max_packet(8));
+            let mut producer = producer(&memory);
+            let mut consumer = Consumer::new(memory, longest(8));
             let report = Report { consumed: &consumed };
             for n in 0..7 {
                 assert!(send(&mut producer, report, SHORT, &[n; 9]));
@@ -563,8 +653,8 @@ mod interleavings {
         model.check(|| {
             let memory = Heap::new(8);
             let consumed = Arc::new(AtomicU64::new(0));
-            let mut producer = Producer::new(memory.clone());
-            let mut consumer = Consumer::new(memory, max_packet(8));
+            let mut producer = producer(&memory);
+            let mut consumer = Consumer::new(memory, longest(8));
             let report = Report { consumed: &consumed };
             for kind in [SHORT, SHORT, LONG] {
                 assert!(send(&mut producer, report, kind, &[1; 60]));
@@ -600,8 +690,8 @@ mod interleavings {
         loom::model(|| {
             let memory = Heap::new(8);
             let [consumed, asleep, rung] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
-            let mut producer = Producer::new(memory.clone());
-            let mut consumer = Consumer::new(memory, max_packet(8));
+            let mut producer = producer(&memory);
+            let mut consumer = Consumer::new(memory, longest(8));
             let theirs = (consumed, asleep.clone(), rung.clone());
             let sender = thread::spawn(move || {
                 let (consumed, asleep, rung) = theirs;

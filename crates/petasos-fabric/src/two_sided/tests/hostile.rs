@@ -21,7 +21,7 @@ struct Victim {
 impl Victim {
     fn new() -> Victim {
         let address = Address::parse("test://victim").unwrap();
-        let pool = Pool::new(16, 4096);
+        let pool = Pool::new(16);
         let mut engine = Engine::new(address, Incarnation::random(), small_config(), pool);
         let secret = Region::from(bytes(1000, 5));
         let open = Region::zeroed(1000);

@@ -65,7 +65,7 @@ impl Net {
         let address = |i: usize| Address::parse(&format!("test://{i}")).unwrap();
         let mut engines: Vec<Engine> = (0..count)
             .map(|i| {
-                let pool = Pool::new(64, 4096);
+                let pool = Pool::new(64);
                 Engine::new(address(i), Incarnation::random(), config.clone(), pool)
             })
             .collect();
