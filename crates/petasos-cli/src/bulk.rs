@@ -63,7 +63,7 @@ pub(crate) fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<M
 }
 
 /// The limits of pull and of push that belong to the transport and the memory.
-fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]> {
+pub(crate) fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]> {
     let (plan, sizes) = (setting.plan, &[amount.bytes]);
     let both = match (setting.transport.scheme, amount.of_transport) {
         ("shm", true) => limits::memcpy(plan, sizes)?,
@@ -86,7 +86,7 @@ fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]
 
 impl Pair {
     /// Memory that the server reaches, with a pattern in it.
-    fn memory(&self, bytes: usize, of_transport: bool) -> Outcome<Region> {
+    pub(crate) fn memory(&self, bytes: usize, of_transport: bool) -> Outcome<Region> {
         let region = if of_transport {
             self.engine.alloc(bytes).map_err(Failure::system("memory of the transport"))?
         } else {
@@ -100,7 +100,7 @@ impl Pair {
     }
 
     /// Bulk data between the first `bytes` of `memory` and memory that the server keeps.
-    fn transfers(
+    pub(crate) fn transfers(
         &self,
         plan: &Plan,
         way: Way,

@@ -1,10 +1,14 @@
 //! The calling side: an engine for the transport of a URL.
 
 use crate::{
+    channel::Open,
     exit::{Code, Failure, Outcome},
     server::Waiting,
 };
-use petasos::{Engine, EngineConfig, OpenOptions, fabric::Address};
+use petasos::{
+    Engine, EngineConfig, OpenOptions,
+    fabric::{Address, Endpoint},
+};
 use std::{net::IpAddr, path::Path, time::Duration};
 
 /// An engine that can call whoever is at `url`.
@@ -14,13 +18,33 @@ pub(crate) fn engine(
     waiting: Waiting,
     patience: Duration,
 ) -> Outcome<Engine> {
-    let mut options = OpenOptions::default();
-    options.secret_file = secret.map(Path::to_owned);
-    let endpoint = petasos::open(&own(url), &options)?;
+    engine_over(petasos::open, url, secret, waiting, patience)
+}
+
+/// The same, with an endpoint that is opened in a way of its own.
+pub(crate) fn engine_over(
+    open: Open,
+    url: &Address,
+    secret: Option<&Path>,
+    waiting: Waiting,
+    patience: Duration,
+) -> Outcome<Engine> {
+    let endpoint = endpoint(open, url, secret)?;
     let mut config: EngineConfig = waiting.config();
     config.patience = patience;
     config.timeout = config.timeout.max(patience);
     Ok(Engine::new(endpoint, config))
+}
+
+/// An endpoint that reaches whoever is at `url`.
+pub(crate) fn endpoint(
+    open: Open,
+    url: &Address,
+    secret: Option<&Path>,
+) -> Outcome<Box<dyn Endpoint>> {
+    let mut options = OpenOptions::default();
+    options.secret_file = secret.map(Path::to_owned);
+    Ok(open(&own(url), &options)?)
 }
 
 /// Where the calling side listens, so that answers find it: no further than it must.

@@ -2,10 +2,14 @@
 //! that is shown beside a limit of the machine.
 
 use crate::{
+    bare::{self, End},
+    channel::{Channel, Open},
     client,
     exit::{Code, Failure, Outcome},
+    grid::Grid,
     limits::{self, Plan},
     output,
+    plots::{At, Plot},
     server::{Order, Server, Waiting},
     service::BenchClient,
 };
@@ -13,10 +17,9 @@ use comfy_table::Table;
 use petasos::{Engine, fabric::Address};
 use serde::Serialize;
 use std::{
-    collections::VecDeque,
     path::{Path, PathBuf},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// A figure of ours, and the limit of the machine that belongs to it.
@@ -33,6 +36,16 @@ pub(crate) struct Row {
     pub(crate) ratio: Option<f64>,
     /// How it was measured.
     pub(crate) how: String,
+    /// Where it stands in a plot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) at: Option<At>,
+    /// Of times by size: as a multiple of that of the next smaller size, without what the machine
+    /// takes for the bytes that are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) step: Option<f64>,
+    /// One of many, which tables show by plot.
+    #[serde(skip)]
+    pub(crate) dense: bool,
 }
 
 /// What the machine can do.
@@ -52,39 +65,74 @@ impl Row {
     ) -> Row {
         let ratio = limit.map(|(_, limit)| value / limit);
         let limit = limit.map(|(name, value)| Limit { name: name.to_owned(), value });
-        Row { transport, what: what.into(), value, unit, limit, ratio, how: how.into() }
+        let (what, how) = (what.into(), how.into());
+        Row { transport, what, value, unit, limit, ratio, how, at: None, step: None, dense: false }
+    }
+
+    /// The same row, with a place in a plot.
+    pub(crate) fn at(self, plot: Plot, panel: &str, series: &str, x: f64) -> Row {
+        let at = At { plot, panel: panel.to_owned(), series: series.to_owned(), x };
+        Row { at: Some(at), ..self }
+    }
+
+    /// The same row, one of many.
+    pub(crate) fn dense(self) -> Row {
+        Row { dense: true, ..self }
+    }
+
+    /// A value in the unit of this row, in words.
+    pub(crate) fn show(&self, value: f64) -> String {
+        show(self.unit, value)
+    }
+}
+
+/// A value in words.
+pub(crate) fn show(unit: &str, value: f64) -> String {
+    match unit {
+        "ns" => output::time(value),
+        "GB/s" => output::bandwidth(value),
+        _ => output::rate(value),
     }
 }
 
 /// The rows as a table.
-pub(crate) fn table(rows: &[Row]) -> Table {
-    let mut table = output::table(&["transport", "what", ">petasos", ">machine", ">ratio", "of"]);
-    for row in rows {
-        let show = |value: f64| match row.unit {
-            "ns" => output::time(value),
-            "GB/s" => output::bandwidth(value),
-            _ => output::rate(value),
-        };
+pub(crate) fn table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
+    grid(rows).table()
+}
+
+/// The same, to be shown anywhere.
+pub(crate) fn grid<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Grid {
+    let columns = ["transport", "what", ">petasos", ">machine", ">ratio", "of"];
+    let line = |row: &Row| {
         let limit = row.limit.as_ref();
-        table.add_row([
+        vec![
             row.transport.to_owned(),
             row.what.clone(),
-            show(row.value),
-            limit.map_or("–".to_owned(), |limit| show(limit.value)),
+            row.show(row.value),
+            limit.map_or("–".to_owned(), |limit| row.show(limit.value)),
             row.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
             limit.map_or(String::new(), |limit| spoken(&limit.name)),
-        ]);
+        ]
+    };
+    Grid {
+        caption: String::new(),
+        columns: columns.map(str::to_owned).to_vec(),
+        lines: rows.into_iter().map(line).collect(),
     }
-    table
 }
 
 /// A limit's name in words; system calls keep theirs.
-fn spoken(name: &str) -> String {
+pub(crate) fn spoken(name: &str) -> String {
     if name.starts_with("process_") { name.to_owned() } else { name.replace('_', " ") }
 }
 
+/// The line of a limit in a plot: over TCP it is one, in whichever way the bytes went fastest.
+pub(crate) fn line_of(limit: &str) -> String {
+    if limit.starts_with("tcp_") { "raw TCP".to_owned() } else { spoken(limit) }
+}
+
 /// The distinct ways in which the rows were measured, a line each.
-pub(crate) fn notes(rows: &[Row]) -> String {
+pub(crate) fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     let mut ways: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows {
         let what = row.what.split(',').next().unwrap_or_default();
@@ -110,6 +158,11 @@ pub(crate) fn on_client_core<T: Send>(plan: &Plan, work: impl FnOnce() -> T + Se
     })
 }
 
+/// A way to wait, in a word.
+pub(crate) fn word(waiting: Waiting) -> &'static str {
+    if waiting == Waiting::Sleeping { "blocking" } else { "spinning" }
+}
+
 /// How both sides wait when the lowest latency is wanted: they spin, where they have a core each.
 pub(crate) fn spinning(plan: &Plan) -> Waiting {
     if plan.cores.alone() { Waiting::Sleeping } else { Waiting::Spinning }
@@ -131,28 +184,69 @@ pub(crate) struct Setting<'a> {
     pub(crate) secret: &'a Path,
     pub(crate) store: Option<PathBuf>,
     pub(crate) scratch: &'a Path,
+    /// The one channel to be measured.
+    pub(crate) channel: Option<&'static Channel>,
+}
+
+impl Setting<'_> {
+    fn order(&self, bare: bool) -> Order {
+        Order {
+            url: self.transport.any.to_owned(),
+            secret: Some(self.secret.to_owned()),
+            waiting: self.waiting,
+            core: self.plan.cores.server,
+            store: self.store.clone(),
+            channel: self.channel.map(|channel| channel.name.to_owned()),
+            bare,
+            alone: self.plan.cores.alone(),
+        }
+    }
+
+    fn open(&self) -> Open {
+        self.channel.map_or(petasos::open, |channel| channel.open)
+    }
+
+    /// Starts a server on its core.
+    fn server(&self, bare: bool) -> Outcome<(Server, Address)> {
+        let server = Server::start(&self.order(bare), self.scratch)?;
+        let address = Address::parse(server.url())
+            .map_err(Failure::system("the URL that the server process gave"))?;
+        Ok((server, address))
+    }
+
+    /// Starts a server, and connects to it.
+    pub(crate) fn pair(&self) -> Outcome<Pair> {
+        Pair::start(self)
+    }
+
+    /// Starts a server without calls, and connects to it.
+    pub(crate) fn bare(&self) -> Outcome<(bare::Client, Server)> {
+        let (server, address) = self.server(true)?;
+        let endpoint = client::endpoint(self.open(), &address, Some(self.secret))?;
+        let end = End::new(endpoint, self.plan.cores.alone());
+        Ok((bare::Client::connect(end, &address)?, server))
+    }
 }
 
 impl Pair {
     /// Starts the server on its core.
     pub(crate) fn start(setting: &Setting<'_>) -> Outcome<Pair> {
-        let order = Order {
-            url: setting.transport.any.to_owned(),
-            secret: Some(setting.secret.to_owned()),
-            waiting: setting.waiting,
-            core: setting.plan.cores.server,
-            store: setting.store.clone(),
-        };
-        let server = Server::start(&order, setting.scratch)?;
-        let address = Address::parse(server.url())
-            .map_err(Failure::system("the URL that the server process gave"))?;
+        let (server, address) = setting.server(false)?;
         let patience = Duration::from_secs(10);
-        let engine = client::engine(&address, Some(setting.secret), setting.waiting, patience)?;
+        let secret = Some(setting.secret);
+        let (open, waiting) = (setting.open(), setting.waiting);
+        let engine = client::engine_over(open, &address, secret, waiting, patience)?;
         Ok(Pair { engine, server, address })
     }
 
     pub(crate) fn bench(&self) -> BenchClient {
         BenchClient::new(&self.engine, &self.address)
+    }
+
+    /// Works while the server does not take a core: on a limit of the machine, say.
+    pub(crate) fn frozen<T>(&self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+        let _frozen = self.server.freeze()?;
+        work()
     }
 
     /// A failure, with what became of the server.
@@ -167,31 +261,5 @@ impl Pair {
             }
             None => failure,
         }
-    }
-
-    /// Calls a second, so many at a time: the median of runs of about a millisecond.
-    pub(crate) fn rate(&self, in_flight: usize, time: Duration) -> Outcome<f64> {
-        let bench = self.bench();
-        self.engine.block_on(async {
-            let mut calls: VecDeque<_> = (0..in_flight).map(|_| bench.null()).collect();
-            let (mut rates, begin) = (Vec::new(), Instant::now());
-            while rates.len() < 8 || begin.elapsed() < time {
-                let (start, mut done) = (Instant::now(), 0u32);
-                while done == 0 || start.elapsed() < Duration::from_millis(1) {
-                    for _ in 0..16 {
-                        if let Some(call) = calls.pop_front() {
-                            call.await?;
-                        }
-                        calls.push_back(bench.null());
-                    }
-                    done += 16;
-                }
-                rates.push(f64::from(done) / start.elapsed().as_secs_f64());
-            }
-            for call in calls {
-                call.await?;
-            }
-            Ok(limits::median(&mut rates))
-        })
     }
 }

@@ -6,9 +6,9 @@ use crate::{
     figures::Pair,
     limits::{self, Plan, RoundTrip, RoundTripFn},
     server::Waiting,
-    service::MESSAGE,
+    service::{BenchClient, MESSAGE},
 };
-use petasos::Transport;
+use petasos::{CallOptions, Transport, wire::Encoding};
 
 /// How often the limit and calls are measured in turn.
 const SLICES: u32 = 7;
@@ -38,34 +38,76 @@ pub(crate) fn limit(transport: &Transport, waiting: Waiting) -> RoundTripFn {
     }
 }
 
+/// What the machine allows for a call with so many bytes there and back.
+pub(crate) fn limit_of(
+    transport: &Transport,
+    waiting: Waiting,
+    plan: &Plan,
+    bytes: usize,
+) -> Outcome<RoundTrip> {
+    Ok(match (transport.scheme, waiting) {
+        // Without the bytes, which count for little beside the waking.
+        ("shm", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
+        ("shm", _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
+        ("shm", _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
+        ("shm", _) if bytes <= limits::LONGEST_IN_SLOT => limits::short_round_trip(plan, bytes)?,
+        ("shm", _) => limits::copied_round_trip(plan, bytes)?,
+        (_, Waiting::Sleeping) => limits::tcp_echo(plan, limits::Waiting::Sleeping, bytes.max(8))?,
+        _ => limits::tcp_echo(plan, limits::Waiting::Spinning, bytes.max(8))?,
+    })
+}
+
+/// Bytes of which no part looks like another, to be sent and to come back.
+pub(crate) fn message(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at % 251) as u8).collect()
+}
+
+/// What came back is what was sent, as far as its length and its ends tell.
+pub(crate) fn same(message: &[u8], bytes: usize) -> Outcome {
+    let last = bytes.checked_sub(1);
+    let ends = [Some(0).filter(|_| bytes > 0), last].map(|at| at.map(|at| (at % 251) as u8));
+    match message.len() == bytes && [message.first().copied(), message.last().copied()] == ends {
+        true => Ok(()),
+        false => Err(Failure::new(Code::Mismatch, "another message came back")),
+    }
+}
+
 impl Pair {
+    /// The bench of the server, in an encoding.
+    pub(crate) fn bench_in(&self, encoding: Encoding) -> BenchClient {
+        self.bench().with(CallOptions::default().encoding(encoding))
+    }
+
     /// Measures calls beside `limit`, in all about two times as long as the plan says.
-    pub(crate) fn latency(&self, plan: &Plan, limit: RoundTripFn) -> Outcome<Latency> {
+    pub(crate) fn latency(
+        &self,
+        plan: &Plan,
+        limit: RoundTripFn,
+        encoding: Encoding,
+    ) -> Outcome<Latency> {
         let slice = Plan { time: plan.time / SLICES, ..*plan };
         let mut slices = Vec::new();
         for _ in 0..SLICES {
-            let machine = {
-                // It would take a core of the limit's.
-                let _frozen = self.server.freeze()?;
-                limit(&slice)?
-            };
-            let (null, small) = (self.null_call(&slice)?, self.small_call(&slice)?);
+            // It would take a core of the limit's.
+            let machine = self.frozen(|| Ok(limit(&slice)?))?;
+            let null = self.null_call(&slice, encoding)?;
+            let small = self.small_call(&slice, encoding)?;
             slices.push(Latency { machine, null, small });
         }
         Ok(typical(slices, Latency::ratio))
     }
 
     /// Calls that do nothing, one after the other.
-    fn null_call(&self, plan: &Plan) -> Outcome<RoundTrip> {
-        let (bench, engine) = (self.bench(), &self.engine);
+    pub(crate) fn null_call(&self, plan: &Plan, encoding: Encoding) -> Outcome<RoundTrip> {
+        let (bench, engine) = (self.bench_in(encoding), &self.engine);
         limits::round_trips(plan, "null_call", "typed, asynchronous, with a deadline", || {
             Ok(engine.block_on(bench.null())?)
         })
     }
 
     /// Calls with 64 bytes there and back, one after the other.
-    fn small_call(&self, plan: &Plan) -> Outcome<RoundTrip> {
-        let (bench, engine) = (self.bench(), &self.engine);
+    fn small_call(&self, plan: &Plan, encoding: Encoding) -> Outcome<RoundTrip> {
+        let (bench, engine) = (self.bench_in(encoding), &self.engine);
         let mut message = [0; MESSAGE];
         let how = "64 bytes there and back, typed, asynchronous, with a deadline";
         limits::round_trips(plan, "call_64", how, || {
@@ -74,6 +116,16 @@ impl Pair {
                 true => Ok(()),
                 false => Err(Failure::new(Code::Mismatch, "another message came back")),
             }
+        })
+    }
+
+    /// Calls with so many bytes there and back, one after the other.
+    pub(crate) fn echo(&self, plan: &Plan, bytes: usize, encoding: Encoding) -> Outcome<RoundTrip> {
+        let (bench, engine) = (self.bench_in(encoding), &self.engine);
+        let mut sent = message(bytes);
+        limits::round_trips(plan, "echo", "typed, asynchronous, with a deadline", || {
+            sent = engine.block_on(bench.echo(std::mem::take(&mut sent)))?;
+            same(&sent, bytes)
         })
     }
 }

@@ -3,20 +3,27 @@
 
 #![forbid(unsafe_code)]
 
+mod bare;
 mod beside;
 mod bulk;
+mod channel;
 mod cli;
 mod client;
 mod commands;
 mod exit;
 mod figures;
+mod grid;
 mod interrupt;
 mod latency;
 mod limits;
+mod load;
+mod machine;
 mod output;
 #[cfg(feature = "peers")]
 mod peer_process;
+mod plots;
 mod progress;
+mod report;
 mod scratch;
 mod server;
 mod service;

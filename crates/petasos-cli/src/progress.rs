@@ -25,6 +25,16 @@ impl Progress {
         Progress(bar)
     }
 
+    /// So many steps there are, as it turned out.
+    pub(crate) fn total(&self, steps: u64) {
+        self.0.set_length(steps);
+    }
+
+    /// A word beside the progress, which stays.
+    pub(crate) fn say(&self, what: &str) {
+        self.0.suspend(|| eprintln!("petasos: {what}"));
+    }
+
     pub(crate) fn add(&self, done: u64) {
         self.0.inc(done);
     }

@@ -6,6 +6,8 @@
 //! temporary directory is an argument: the server removes it also when nobody lived to say more.
 
 use crate::{
+    bare::{Answering, End},
+    channel::{Channel, Open},
     exit::{Code, Failure, Outcome},
     interrupt, limits, scratch,
     service::{Bench, Measured, Store, Stored},
@@ -87,6 +89,12 @@ pub(crate) struct Order {
     pub(crate) core: Option<usize>,
     /// Where to keep files, if it is to keep any.
     pub(crate) store: Option<PathBuf>,
+    /// The one channel that is to be used.
+    pub(crate) channel: Option<String>,
+    /// Without calls: bare messages.
+    pub(crate) bare: bool,
+    /// Others need its core as well.
+    pub(crate) alone: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -249,7 +257,8 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
     let order: Order = serde_json::from_str(&line).map_err(Failure::system("the order"))?;
     let begun = begin(&order);
     let answer = match &begun {
-        Ok(engine) => Answer::Url(engine.handle().address().to_string()),
+        Ok(Serving::Calls(engine)) => Answer::Url(engine.handle().address().to_string()),
+        Ok(Serving::Bare(answering)) => Answer::Url(answering.address().to_string()),
         Err(failure) => Answer::Failed { code: failure.code as u8, message: failure.to_string() },
     };
     let answer = serde_json::to_string(&answer).map_err(Failure::system("writing an answer"))?;
@@ -261,10 +270,24 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
     Ok(said.trim_end() == GOOD_BYE)
 }
 
-fn begin(order: &Order) -> Outcome<EngineThread> {
+/// What serves.
+enum Serving {
+    Calls(EngineThread),
+    Bare(Answering),
+}
+
+fn begin(order: &Order) -> Outcome<Serving> {
     let mut options = OpenOptions::default();
     options.secret_file.clone_from(&order.secret);
-    let endpoint = petasos::open(&order.url, &options)?;
+    let scheme = order.url.split(':').next().unwrap_or_default();
+    let channel = order.channel.as_ref().and_then(|name| Channel::named(scheme, name));
+    let open: Open = channel.map_or(petasos::open, |channel| channel.open);
+    let endpoint = open(&order.url, &options)?;
+    if order.bare {
+        let end = End::new(endpoint, order.alone);
+        let answering = Answering::start(end, order.core);
+        return answering.map(Serving::Bare).map_err(Failure::system("starting a thread"));
+    }
     let store = match &order.store {
         Some(path) => Some(Stored::new(path).map_err(|e| Failure::file("making", path, &e))?),
         None => None,
@@ -275,6 +298,7 @@ fn begin(order: &Order) -> Outcome<EngineThread> {
         serve(engine, store);
     };
     EngineThread::start(endpoint, order.waiting.config(), set_up)
+        .map(Serving::Calls)
         .map_err(Failure::system("starting the server's thread"))
 }
 

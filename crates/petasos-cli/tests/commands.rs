@@ -102,7 +102,8 @@ fn info_says_what_is_here() {
 #[test]
 fn a_quick_bench() {
     let place = Place::new();
-    let report = place.run(&["bench", "null", "--quick", "--json"]).assert(0).json();
+    let report =
+        place.run(&["bench", "null", "--quick", "--time", "10ms", "--json"]).assert(0).json();
     let figures = report["figures"].as_array().unwrap();
     for transport in ["shm", "tcp"] {
         assert!(figures.iter().filter(|f| f["transport"] == transport).count() >= 6);

@@ -3,42 +3,131 @@
 use crate::{
     cli::Json,
     exit::Outcome,
-    limits::{self, Plan},
+    grid::Grid,
+    limits::{self, Bulk, Plan, RoundTrip},
     output,
     progress::Progress,
 };
+use serde::Serialize;
 use serde_json::Value;
 
-const SIZES: [usize; 3] = [1 << 20, 16 << 20, 256 << 20];
+/// Bytes of bulk data.
+pub(crate) const SIZES: [usize; 3] = [1 << 20, 16 << 20, 256 << 20];
+pub(crate) const QUICK: [usize; 2] = [1 << 20, 16 << 20];
+
+/// All limits.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Found {
+    pub(crate) round_trips: Vec<RoundTrip>,
+    pub(crate) bulk: Vec<Bulk>,
+    /// What the system refused.
+    pub(crate) refused: Vec<String>,
+}
 
 pub(crate) fn run(options: &Json) -> Outcome {
-    let plan = Plan::default();
-    let progress = Progress::steps((limits::ROUND_TRIPS.len() + limits::BULKS.len()) as u64);
-    let mut table = output::table(&["limit", ">median", ">p99", ">p99.9"]);
-    let mut bulk_table = output::table(&["limit", ">1 MiB", ">16 MiB", ">256 MiB"]);
-    let mut all: Vec<Value> = Vec::new();
-    for (name, measure) in limits::ROUND_TRIPS {
-        progress.step(name);
-        let found = measure(&plan)?;
-        let times = [found.median, found.p99, found.p99_9].map(output::time);
-        table.add_row([vec![name.to_owned()], times.to_vec()].concat());
-        all.push(serde_json::to_value(found).unwrap_or_default());
-    }
-    for (name, measure) in limits::BULKS {
-        progress.step(name);
-        // One that is refused here is no reason to keep the others back.
-        match measure(&plan, &SIZES) {
-            Ok(found) => {
-                let rates = found.points.iter().map(|point| output::bandwidth(point.median));
-                bulk_table.add_row([vec![name.to_owned()], rates.collect()].concat());
-                all.push(serde_json::to_value(found).unwrap_or_default());
-            }
-            Err(error) => eprintln!("petasos: {name}: {error}"),
-        }
-    }
+    let progress = Progress::steps(Found::STEPS as u64);
+    let found = Found::measure(&Plan::default(), &SIZES, 1, &progress)?;
     drop(progress);
-    if options.json {
-        return output::print_json(&all);
+    for refused in &found.refused {
+        eprintln!("petasos: {refused}");
     }
-    output::print(&format!("{table}\n{bulk_table}"))
+    if options.json {
+        let value = |found: serde_json::Result<Value>| found.unwrap_or_default();
+        let round_trips = found.round_trips.iter().map(serde_json::to_value).map(value);
+        let bulk = found.bulk.iter().map(serde_json::to_value).map(value);
+        return output::print_json(&round_trips.chain(bulk).collect::<Vec<Value>>());
+    }
+    let text: Vec<String> = found.grids().iter().map(|grid| grid.table().to_string()).collect();
+    output::print(&text.join("\n"))
+}
+
+impl Found {
+    /// Steps of a round.
+    pub(crate) const STEPS: usize = limits::ROUND_TRIPS.len() + limits::BULKS.len();
+
+    /// Measures each of them in turn, so many times, and takes that with the median.
+    pub(crate) fn measure(
+        plan: &Plan,
+        sizes: &[usize],
+        rounds: usize,
+        progress: &Progress,
+    ) -> Outcome<Found> {
+        let mut round_trips = vec![Vec::new(); limits::ROUND_TRIPS.len()];
+        let mut bulk = vec![Vec::new(); limits::BULKS.len()];
+        let mut refused = Vec::new();
+        for _ in 0..rounds {
+            for ((name, measure), found) in limits::ROUND_TRIPS.iter().zip(&mut round_trips) {
+                progress.step(*name);
+                found.push(measure(plan)?);
+            }
+            for ((name, measure), found) in limits::BULKS.iter().zip(&mut bulk) {
+                progress.step(*name);
+                // One that is refused here is no reason to keep the others back.
+                match measure(plan, sizes) {
+                    Ok(bulk) => found.push(bulk),
+                    Err(error) => {
+                        let why = format!("{name}: {error}");
+                        if !refused.contains(&why) {
+                            refused.push(why);
+                        }
+                    }
+                }
+            }
+        }
+        let round_trips = round_trips.into_iter().filter_map(|mut all: Vec<RoundTrip>| {
+            all.sort_by(|a, b| a.median.total_cmp(&b.median));
+            let middle = all.len() / 2;
+            all.into_iter().nth(middle)
+        });
+        Ok(Found {
+            round_trips: round_trips.collect(),
+            bulk: bulk.into_iter().filter_map(median).collect(),
+            refused,
+        })
+    }
+
+    /// Round trips, and bulk data.
+    pub(crate) fn grids(&self) -> Vec<Grid> {
+        let times = |found: &RoundTrip| {
+            let times = [found.median, found.p99, found.p99_9].map(output::time);
+            [vec![found.name.to_owned()], times.to_vec()].concat()
+        };
+        let rates = |found: &Bulk| {
+            let rates = found.points.iter().map(|point| output::bandwidth(point.median));
+            [vec![found.name.to_owned()], rates.collect()].concat()
+        };
+        let points = self.bulk.first().map_or(&[][..], |bulk| &bulk.points);
+        let sizes = points.iter().map(|point| format!(">{}", output::size(point.bytes as u64)));
+        vec![
+            Grid {
+                caption: "The machine: round trips".to_owned(),
+                columns: ["limit", ">median", ">p99", ">p99.9"].map(str::to_owned).to_vec(),
+                lines: self.round_trips.iter().map(times).collect(),
+            },
+            Grid {
+                caption: "The machine: bulk data".to_owned(),
+                columns: ["limit".to_owned()].into_iter().chain(sizes).collect(),
+                lines: self.bulk.iter().map(rates).collect(),
+            },
+        ]
+    }
+
+    /// How each was measured, and what could not be.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let round_trips = self.round_trips.iter().map(|found| (found.name, &found.how));
+        let bulk = self.bulk.iter().map(|found| (found.name, &found.how));
+        let how = round_trips.chain(bulk).map(|(name, how)| format!("{name}: {how}"));
+        how.chain(self.refused.iter().map(|why| format!("refused: {why}"))).collect()
+    }
+}
+
+/// Each size by itself.
+fn median(all: Vec<Bulk>) -> Option<Bulk> {
+    let mut typical = all.first()?.clone();
+    for (at, point) in typical.points.iter_mut().enumerate() {
+        let mut points: Vec<_> = all.iter().filter_map(|bulk| bulk.points.get(at)).collect();
+        points.sort_by(|a, b| a.median.total_cmp(&b.median));
+        *point = points[points.len() / 2].clone();
+    }
+    Some(typical)
 }

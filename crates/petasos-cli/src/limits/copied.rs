@@ -1,4 +1,5 @@
-//! A message of any size between two spinning threads: no call with a payload can be faster.
+//! A message that is too long for a slot between two spinning threads: what a call with a large
+//! payload can reach.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

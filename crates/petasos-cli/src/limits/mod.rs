@@ -8,7 +8,7 @@
 //! | limit | of what |
 //! |---|---|
 //! | [`cache_line_round_trip`], [`message_round_trip`] | a call over shared memory, both sides spinning |
-//! | `copied_round_trip` | a call with a payload over shared memory, both sides spinning |
+//! | [`short_round_trip`], [`copied_round_trip`] | a call with a payload over shared memory, both sides spinning |
 //! | [`eventfd_round_trip`], [`futex_round_trip`] | the same, both sides asleep in between |
 //! | [`tcp_round_trip`] | a call over TCP, spinning or asleep |
 //! | [`memcpy`], [`vm_readv`], [`vm_writev`] | bulk over shared memory: mapped by both, or one copy between processes |
@@ -18,7 +18,6 @@
 //! `main` calls [`run_helper`] and nothing else.
 
 mod buffer;
-#[cfg(feature = "peers")]
 mod copied;
 mod cores;
 mod error;
@@ -31,19 +30,18 @@ mod tcp;
 mod timing;
 mod wake;
 
-#[cfg(feature = "peers")]
 pub(crate) use copied::copied_round_trip;
 pub(crate) use cores::{Cores, pin};
 pub(crate) use error::LimitError;
 pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
 pub(crate) use memory::{memcpy, vm_readv, vm_writev};
-pub(crate) use report::{Bulk, BulkPoint, RoundTrip};
-pub(crate) use spin::{cache_line_round_trip, message_round_trip};
+pub(crate) use report::{Bulk, BulkPoint, Percentiles, RoundTrip};
+pub(crate) use spin::{
+    LONGEST_IN_SLOT, cache_line_round_trip, message_round_trip, short_round_trip,
+};
 pub(crate) use stream::{tcp_fetch, tcp_stream};
-#[cfg(feature = "peers")]
-pub(crate) use tcp::tcp_echo;
-pub(crate) use tcp::{Waiting, tcp_round_trip};
-pub(crate) use timing::{median, round_trips, transfers};
+pub(crate) use tcp::{Waiting, tcp_echo, tcp_round_trip};
+pub(crate) use timing::{median, round_trips, single_times, transfers};
 pub(crate) use wake::{eventfd_round_trip, futex_round_trip};
 
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! What a measurement returns: values with their unit, their number, and how they came about.
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// There and back of something small, in nanoseconds.
@@ -25,6 +26,21 @@ pub(crate) struct RoundTrip {
     pub(crate) samples: u64,
     /// How it was measured, in a line.
     pub(crate) how: String,
+}
+
+/// Percentiles of single events, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Percentiles {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p99_9: f64,
+}
+
+impl Percentiles {
+    pub(crate) fn of(times: &Histogram<u64>) -> Percentiles {
+        let [p50, p99, p99_9] = [0.5, 0.99, 0.999].map(|q| times.value_at_quantile(q) as f64);
+        Percentiles { p50, p99, p99_9 }
+    }
 }
 
 /// Bandwidth by size of transfer, in GB/s (10^9 bytes per second).

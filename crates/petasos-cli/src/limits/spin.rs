@@ -12,29 +12,27 @@ use super::{LimitError, MESSAGE_BYTES, Plan, pin, timing};
 pub(super) const CACHE_LINE: &str = "cache_line";
 pub(super) const MESSAGE: &str = "message_64";
 
-const WORDS: usize = MESSAGE_BYTES / size_of::<u64>();
+pub(super) const SHORT: &str = "message_short";
+
+/// Words of the longest message in a slot, which with the turn is a number of whole lines.
+const WORDS: usize = 127;
+
+/// Bytes of the longest message in a slot.
+pub(crate) const LONGEST_IN_SLOT: usize = WORDS * size_of::<u64>();
 
 /// What the threads share: whose turn it is (even: the client's), and a message.
 ///
-/// The turn comes first and the whole is aligned, so that turn and message lie in two neighbouring
-/// lines, which is the least that 64 bytes and a word to say that they are there can have.
-#[derive(Default)]
+/// The turn comes first and the whole is aligned, so that turn and message lie in as few lines as
+/// a message and a word to say that it is there can have.
 #[repr(C)]
 pub(super) struct Slot {
     turn: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-impl Slot {
-    /// Copies the message out, word by word: the turn makes sure that nobody writes meanwhile.
-    fn read(&self) -> [u64; WORDS] {
-        std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed))
-    }
-
-    fn write(&self, message: &[u64; WORDS]) {
-        for (word, value) in self.words.iter().zip(message) {
-            word.store(*value, Ordering::Relaxed);
-        }
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot { turn: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS] }
     }
 }
 
@@ -57,33 +55,54 @@ pub(crate) fn cache_line_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError
     bounce(plan, CACHE_LINE, how, |_, _| Ok(()), |_| ())
 }
 
-/// A message of 64 bytes there and back through one slot, copied in and out on both sides.
+/// A message of 64 bytes there and back through one slot, read and written on both sides.
+///
+/// # Errors
+///
+/// As [`short_round_trip`].
+pub(crate) fn message_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
+    in_slot(plan, MESSAGE, MESSAGE_BYTES)
+}
+
+/// The same with so many bytes, at most [`LONGEST_IN_SLOT`] and in whole words.
 ///
 /// # Errors
 ///
 /// [`LimitError::PeerStopped`] when the other thread ended early, [`LimitError::Corrupt`] when
 /// something else came back than what was sent.
-pub(crate) fn message_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
+pub(crate) fn short_round_trip(plan: &Plan, bytes: usize) -> Result<RoundTrip, LimitError> {
+    in_slot(plan, SHORT, bytes)
+}
+
+/// Word by word: the turn makes sure that nobody writes meanwhile.
+fn in_slot(plan: &Plan, name: &'static str, bytes: usize) -> Result<RoundTrip, LimitError> {
+    let words = bytes.div_ceil(size_of::<u64>()).min(WORDS);
     bounce(
         plan,
-        MESSAGE,
-        "64 bytes through one slot, copied in and out on both sides",
+        name,
+        &format!("{bytes} bytes through one slot, read and written on both sides"),
         |slot, step| match step {
             Step::Send(turn) => {
-                slot.write(&[turn; WORDS]);
+                slot.words[..words].iter().for_each(|word| word.store(turn, Ordering::Relaxed));
                 Ok(())
             }
-            Step::Received(turn) => match slot.read().iter().position(|word| *word != !turn) {
-                None => Ok(()),
-                Some(at) => Err(LimitError::Corrupt {
-                    name: MESSAGE,
-                    offset: at * size_of::<u64>(),
-                    bytes: MESSAGE_BYTES,
-                }),
-            },
+            Step::Received(turn) => {
+                let wrong = |word: &AtomicU64| word.load(Ordering::Relaxed) != !turn;
+                match slot.words[..words].iter().position(wrong) {
+                    None => Ok(()),
+                    Some(at) => {
+                        let offset = at * size_of::<u64>();
+                        Err(LimitError::Corrupt { name, offset, bytes })
+                    }
+                }
+            }
         },
         // The answer differs from the question, so that an echo left over cannot pass.
-        |slot| slot.write(&slot.read().map(|word| !word)),
+        |slot| {
+            for word in &slot.words[..words] {
+                word.store(!word.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        },
     )
 }
 

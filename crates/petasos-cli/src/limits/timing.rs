@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::Plan;
-use super::report::{BulkPoint, RoundTrip};
+use super::report::{BulkPoint, Percentiles, RoundTrip};
 
 /// The longest single round trip that percentiles tell apart from longer ones.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -29,8 +29,12 @@ const GROUP_TIME: Duration = Duration::from_micros(20);
 /// The most transfers in a group.
 const LARGEST_GROUP: u128 = 1_000;
 
-/// Even the largest transfers are made this often.
+/// Transfers are made this often at least, however long they take.
 const FEWEST_TRANSFERS: usize = 5;
+
+/// The same for those of `LARGE` bytes or more.
+const FEWEST_LARGE: usize = 3;
+const LARGE: usize = 256 << 20;
 
 /// Times `bounce`, singly for the first half of the plan's time, then in batches.
 ///
@@ -43,8 +47,7 @@ pub(crate) fn round_trips<E>(
     mut bounce: impl FnMut() -> Result<(), E>,
 ) -> Result<RoundTrip, E> {
     let longest = LONGEST.as_nanos() as u64;
-    let mut singles =
-        Histogram::<u64>::new_with_bounds(1, longest, 3).expect("constant, valid bounds");
+    let mut singles = single_times();
     let clock = clock_read();
     let (half, begin) = (plan.time / 2, Instant::now());
     let most_singles = u64::from(plan.batches).max(1) * BATCH;
@@ -81,13 +84,14 @@ pub(crate) fn round_trips<E>(
             break;
         }
     }
+    let Percentiles { p50, p99, p99_9 } = Percentiles::of(&singles);
     Ok(RoundTrip {
         name,
         unit: "ns",
         median: median(&mut means),
-        p50: singles.value_at_quantile(0.5) as f64,
-        p99: singles.value_at_quantile(0.99) as f64,
-        p99_9: singles.value_at_quantile(0.999) as f64,
+        p50,
+        p99,
+        p99_9,
         batches: means.len() as u64,
         batch,
         samples: singles.len(),
@@ -98,6 +102,12 @@ pub(crate) fn round_trips<E>(
             singles.len(),
         ),
     })
+}
+
+/// For the times of single events, in nanoseconds.
+pub(crate) fn single_times() -> Histogram<u64> {
+    let longest = LONGEST.as_nanos() as u64;
+    Histogram::new_with_bounds(1, longest, 3).expect("constant, valid bounds")
 }
 
 /// Times `transfer`, which moves `bytes`, until the plan's time is over; a sample has about
@@ -116,7 +126,8 @@ pub(crate) fn transfers<E>(
         .max((least / bytes) as u128)
         .clamp(1, LARGEST_GROUP);
     let mut rates = Vec::new();
-    while rates.len() < FEWEST_TRANSFERS || begin.elapsed() < plan.time {
+    let fewest = if bytes < LARGE { FEWEST_TRANSFERS } else { FEWEST_LARGE };
+    while rates.len() < fewest || begin.elapsed() < plan.time {
         let start = Instant::now();
         for _ in 0..group {
             transfer()?;
@@ -184,7 +195,7 @@ mod tests {
             Ok::<_, std::io::Error>(())
         })
         .unwrap();
-        assert_eq!(point.samples, 5);
-        assert!(calls >= 7);
+        assert_eq!(point.samples, 3);
+        assert!(calls >= 5);
     }
 }

@@ -5,22 +5,55 @@ use crate::{
     beside::Beside,
     bulk::{self, Amount, Moved},
     exit::Outcome,
-    figures::{self, Row, Setting},
-    limits::Plan,
+    figures::{self, Row},
+    machine::memory,
     output,
+    plots::Plot,
 };
 use petasos::Transport;
 
-const SIZES: [usize; 5] = [64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20];
-const QUICK: [usize; 3] = [64 << 10, 1 << 20, 16 << 20];
+const SIZES: [usize; 10] = [
+    4 << 10,
+    16 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    4 << 20,
+    16 << 20,
+    64 << 20,
+    256 << 20,
+    1 << 30,
+];
+const QUICK: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, 16 << 20];
+
+/// Buffers of the largest size that are there at a time: of the limit and of ours, on both sides,
+/// and room beside them.
+const BUFFERS: u64 = 6;
+
+fn sizes(bench: &Bench) -> &'static [usize] {
+    if bench.quick { &QUICK } else { &SIZES }
+}
+
+pub(super) fn steps(bench: &Bench) -> usize {
+    2 * sizes(bench).len()
+}
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
-    let sizes = if bench.quick { &QUICK[..] } else { &SIZES };
     let mut rows = Vec::new();
     for of_transport in [false, true] {
         let word = if of_transport { "its own memory" } else { "any memory" };
-        bench.progress.step(format!("{}: bulk data, {word}", transport.scheme));
-        for &bytes in sizes {
+        for &bytes in sizes(bench) {
+            let size = output::size(bytes as u64);
+            bench.step(transport, format_args!("bulk data of {word}, {size}"));
+            let available = memory("MemAvailable").unwrap_or(u64::MAX);
+            if available < BUFFERS * bytes as u64 {
+                let available = output::size(available >> 20 << 20);
+                bench.skip(format!(
+                    "transfers of {size}, which need {BUFFERS} times as much memory: {available} \
+                     are free"
+                ));
+                continue;
+            }
             let amount = Amount { bytes, of_transport, rounds: bench.rounds };
             let measure = || of_size(bench, transport, amount);
             rows.extend(figures::on_client_core(&bench.plan, measure)?.into_iter().flatten());
@@ -34,15 +67,8 @@ fn of_size(
     transport: &'static Transport,
     amount: Amount,
 ) -> Outcome<Option<[Row; 2]>> {
-    let plan = &Plan { time: bench.plan.time / 2, ..bench.plan };
-    let setting = Setting {
-        transport,
-        waiting: figures::spinning(plan),
-        plan,
-        secret: &bench.secret,
-        store: None,
-        scratch: &bench.scratch,
-    };
+    let plan = &bench.plan_of(4);
+    let setting = bench.setting(transport, figures::spinning(plan), plan);
     let found = bulk::measure(&setting, amount)?;
     let Some(Moved { pull, push }) = found else { return Ok(None) };
     let memory = if amount.of_transport { " of the transport's memory" } else { "" };
@@ -53,7 +79,9 @@ fn of_size(
     let row = |way: &str, rate: Beside| {
         let what = format!("{way}{memory}, {}", output::size(amount.bytes as u64));
         let limit = Some((rate.of, rate.limit));
-        Row::new(transport.scheme, what, (rate.value, "GB/s"), limit, &how)
+        let row = Row::new(transport.scheme, what, (rate.value, "GB/s"), limit, &how);
+        let series = format!("{way}{memory}");
+        row.at(Plot::Bandwidth, transport.scheme, &series, amount.bytes as f64)
     };
     Ok(Some([row("pull", pull), row("push", push)]))
 }

@@ -1,15 +1,20 @@
-//! How the rate of calls goes on as clients grow in number.
+//! How the rate of calls, and the bandwidth of bulk data, go on as clients grow in number.
 
 use super::Bench;
 use crate::{
+    beside::Beside,
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Pair, Row, Setting},
+    figures::Row,
     limits,
+    plots::Plot,
     server::Waiting,
-    service::BenchClient,
+    service::{BenchClient, Way},
 };
-use petasos::{Transport, fabric::Address};
+use petasos::{
+    Bulk, Engine, Transport,
+    fabric::{Access, Address, Region},
+};
 use std::{
     path::Path,
     sync::{
@@ -17,64 +22,119 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-const CLIENTS: [usize; 4] = [1, 4, 16, 64];
+const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const QUICK: [usize; 3] = [1, 4, 16];
 
+/// Bytes of a transfer.
+const TRANSFER: usize = 1 << 20;
+
+/// What each client does, again and again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// Calls that do nothing.
+    Calls,
+    /// Calls in which its memory is pulled.
+    Bulk,
+}
+
+fn counts(bench: &Bench) -> &'static [usize] {
+    if bench.quick { &QUICK } else { &CLIENTS }
+}
+
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
-    let counts = if bench.quick { &QUICK[..] } else { &CLIENTS };
-    bench.progress.step(format!("{}: numbers of clients", transport.scheme));
-    let setting = Setting {
-        transport,
-        waiting: Waiting::Adaptive,
-        plan: &bench.plan,
-        secret: &bench.secret,
-        store: None,
-        scratch: &bench.scratch,
-    };
-    let mut pair = Pair::start(&setting)?;
-    let mut rates = Vec::new();
-    for &count in counts {
-        bench.progress.step(format!("{}: {count} clients", transport.scheme));
-        let measured: Outcome<Vec<f64>> =
-            (0..bench.rounds).map(|_| total(&pair.address, bench, count)).collect();
-        match measured {
-            Ok(mut found) => rates.push(limits::median(&mut found)),
-            Err(failure) => return Err(pair.explain(failure)),
+    let calls = of(bench, transport, Doing::Calls)?;
+    Ok([calls, bulk(bench, transport)?].concat())
+}
+
+/// Bulk data only.
+pub(super) fn bulk(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
+    of(bench, transport, Doing::Bulk)
+}
+
+fn of(bench: &Bench, transport: &'static Transport, doing: Doing) -> Outcome<Vec<Row>> {
+    let counts = counts(bench);
+    let setting = bench.setting(transport, Waiting::Adaptive, &bench.plan);
+    let mut pair = setting.pair()?;
+    let mut rates = vec![Vec::new(); counts.len()];
+    for round in 0..bench.rounds {
+        let what = if doing == Doing::Calls { "clients that call" } else { "clients with data" };
+        bench.round(transport, what, round);
+        let of_round: Outcome<Vec<f64>> =
+            counts.iter().map(|count| total(&pair.address, bench, *count, doing)).collect();
+        let of_round = of_round.map_err(|failure| pair.explain(failure))?;
+        let limit = match doing {
+            Doing::Calls => of_round.iter().copied().fold(0.0, f64::max),
+            Doing::Bulk => of_round[0],
+        };
+        for (rates, value) in rates.iter_mut().zip(of_round) {
+            rates.push(Beside { value, limit, of: doing.limit() });
         }
     }
-    let best = rates.iter().copied().fold(0.0, f64::max);
-    let how = "null calls, one in flight for each client; clients are threads with an engine of \
-               their own, on the cores that the server does not have, all waiting adaptively; \
-               calls a second of all together";
-    let row = |(count, rate): (&usize, f64)| {
-        let what = format!("clients, {count}");
-        let limit = Some(("the best number of clients", best));
-        Row::new(transport.scheme, what, (rate, "calls/s"), limit, how)
+    let row = |(count, found): (&usize, Vec<Beside>)| {
+        let found = Beside::typical(found);
+        let limit = Some((found.of, found.limit));
+        let what = format!("{}, {count}", doing.what());
+        let value = (found.value, doing.unit());
+        let row = Row::new(transport.scheme, what, value, limit, doing.how());
+        row.at(doing.plot(), transport.scheme, "petasos", *count as f64)
     };
     Ok(counts.iter().zip(rates).map(row).collect())
 }
 
-/// Calls a second of all clients together.
-fn total(address: &Address, bench: &Bench, count: usize) -> Outcome<f64> {
+impl Doing {
+    fn what(self) -> &'static str {
+        if self == Doing::Calls { "clients" } else { "clients with bulk data" }
+    }
+
+    fn unit(self) -> &'static str {
+        if self == Doing::Calls { "calls/s" } else { "GB/s" }
+    }
+
+    fn limit(self) -> &'static str {
+        if self == Doing::Calls { "the best number of clients" } else { "point to point" }
+    }
+
+    fn plot(self) -> Plot {
+        if self == Doing::Calls { Plot::Clients } else { Plot::ClientsBulk }
+    }
+
+    fn how(self) -> &'static str {
+        match self {
+            Doing::Calls => {
+                "null calls, one in flight for each client; clients are threads with an engine of \
+                 their own, on the cores that the server does not have, all waiting adaptively; \
+                 calls a second of all together"
+            }
+            Doing::Bulk => {
+                "1 MiB of each client's memory pulled by the server, one transfer in flight for \
+                 each; clients as before; bytes of all together, against one client in the same \
+                 round"
+            }
+        }
+    }
+}
+
+/// Calls a second of all clients together, or GB/s.
+fn total(address: &Address, bench: &Bench, count: usize, doing: Doing) -> Outcome<f64> {
     let secret = bench.secret.as_path();
     let cores = bench.plan.cores.of_clients();
     let (connected, over) = (&Barrier::new(count + 1), &AtomicBool::new(false));
-    thread::scope(|scope| {
+    let made = thread::scope(|scope| {
         let clients: Vec<_> = (0..count)
             .map(|at| {
                 // Beside the server, not in its way: a client that wakes there would wait for it.
                 let core = cores.get(at % cores.len().max(1)).copied();
                 scope.spawn(move || {
                     limits::pin(core);
-                    one(address, secret, connected, over)
+                    one(address, secret, doing, connected, over)
                 })
             })
             .collect();
         connected.wait();
-        thread::sleep(bench.plan.time);
+        thread::sleep(bench.plan_of(2).time);
         over.store(true, Ordering::Relaxed);
         let mut all: Option<Made> = None;
         for client in clients {
@@ -82,9 +142,10 @@ fn total(address: &Address, bench: &Bench, count: usize) -> Outcome<f64> {
             let made = client.join().map_err(died)??;
             all = Some(all.map_or(made, |all| all.and(made)));
         }
-        let all = all.expect("at least one client");
-        Ok(all.calls as f64 / (all.end - all.begin).as_secs_f64())
-    })
+        Ok::<_, Failure>(all.expect("at least one client"))
+    })?;
+    let rate = made.calls as f64 / (made.end - made.begin).as_secs_f64();
+    Ok(if doing == Doing::Calls { rate } else { rate * TRANSFER as f64 / 1e9 })
 }
 
 /// Calls made, and when. Each client reads the clock for itself: on a crowded core nobody else can
@@ -108,24 +169,56 @@ impl Made {
 }
 
 /// One client: what it made until it was over.
-fn one(address: &Address, secret: &Path, connected: &Barrier, over: &AtomicBool) -> Outcome<Made> {
-    let begun = begin(address, secret);
+fn one(
+    address: &Address,
+    secret: &Path,
+    doing: Doing,
+    connected: &Barrier,
+    over: &AtomicBool,
+) -> Outcome<Made> {
+    let begun = Client::begin(address, secret, doing);
     connected.wait();
-    let (engine, bench) = begun?;
+    let client = begun?;
     let (mut calls, begin) = (0, Instant::now());
-    engine.block_on(async {
-        while !over.load(Ordering::Relaxed) {
-            bench.null().await?;
+    client.engine.block_on(async {
+        // Once at least, on however crowded a core.
+        while calls == 0 || !over.load(Ordering::Relaxed) {
+            client.once().await?;
             calls += 1;
         }
         Ok(Made { calls, begin, end: Instant::now() })
     })
 }
 
-fn begin(address: &Address, secret: &Path) -> Outcome<(petasos::Engine, BenchClient)> {
-    let patience = Duration::from_secs(10);
-    let engine = client::engine(address, Some(secret), Waiting::Adaptive, patience)?;
-    let bench = BenchClient::new(&engine, address);
-    engine.block_on(bench.null())?;
-    Ok((engine, bench))
+struct Client {
+    // Closed before the engine ends.
+    lent: Option<Bulk>,
+    bench: BenchClient,
+    engine: Engine,
+}
+
+impl Client {
+    /// Connects, and tries once.
+    fn begin(address: &Address, secret: &Path, doing: Doing) -> Outcome<Client> {
+        let patience = std::time::Duration::from_secs(10);
+        let engine = client::engine(address, Some(secret), Waiting::Adaptive, patience)?;
+        let bench = BenchClient::new(&engine, address);
+        let lent = match doing {
+            Doing::Calls => None,
+            Doing::Bulk => Some(engine.bulk(Region::zeroed(TRANSFER).whole(), Access::READ)?),
+        };
+        let client = Client { lent, bench, engine };
+        client.engine.block_on(client.once())?;
+        Ok(client)
+    }
+
+    async fn once(&self) -> Outcome {
+        match &self.lent {
+            None => Ok(self.bench.null().await?),
+            Some(lent) => {
+                let moved = self.bench.transfer(lent.handle(), Way::Pull, 1).await?;
+                moved.map_err(|text| Failure::new(Code::Failed, text))
+            }
+        }
+    }
 }

@@ -4,26 +4,39 @@
 //! hour in which the machine is slow is slow for both: see [`crate::beside`].
 
 mod bulk;
+mod channels;
 mod clients;
+mod echo;
 mod null;
+mod paper;
 #[cfg(feature = "peers")]
 mod peers;
 #[cfg(not(feature = "peers"))]
 #[path = "no_peers.rs"]
 mod peers;
+mod pipeline;
+mod results;
 
+use super::limits::{self, Found};
 use crate::{
-    cli::{self, Topic},
+    channel::Channel,
+    cli::{self, Measuring, Topic},
     client,
     exit::Outcome,
-    figures::{self, Row},
-    limits::{Cores, Plan},
-    output,
+    figures::{self, Row, Setting},
+    limits::Plan,
     progress::Progress,
+    report::Folder,
     scratch::Scratch,
+    server::Waiting,
 };
-use serde::Serialize;
-use std::{path::PathBuf, time::Duration};
+use petasos::Transport;
+use results::Results;
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
 
 /// What the parts of the bench share.
 struct Bench {
@@ -34,80 +47,209 @@ struct Bench {
     scratch: PathBuf,
     secret: PathBuf,
     progress: Progress,
+    /// What was not measured, and why.
+    skipped: Mutex<Vec<String>>,
 }
 
-#[derive(Serialize)]
-struct Report {
-    version: &'static str,
-    quick: bool,
-    rounds: usize,
-    client_core: Option<usize>,
-    server_core: Option<usize>,
-    figures: Vec<Row>,
-    /// Where it was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peers: Option<peers::Report>,
+/// What a run consists of.
+struct Run<'a> {
+    /// Its name: what it shows.
+    title: &'a str,
+    measuring: &'a Measuring,
+    parts: &'a [Part<'a>],
+    limits: bool,
+    peers: bool,
+}
+
+/// What is measured over each transport.
+struct Part<'a> {
+    measure: &'a dyn Fn(&Bench, &'static Transport) -> Outcome<Vec<Row>>,
+    /// Steps that it says, over one transport.
+    steps: fn(&Bench, &Transport) -> usize,
+    /// How long it takes over one transport.
+    seconds: fn(&Bench) -> f64,
+}
+
+const NULL: Part<'_> =
+    Part { measure: &null::measure, steps: |_, _| 2, seconds: |b| per_round(b, 3.7, 1.7) };
+const ECHO: Part<'_> = Part {
+    measure: &echo::measure,
+    steps: |b, _| 2 * b.rounds,
+    seconds: |b| per_round(b, 11.0, 1.5),
+};
+const BULK: Part<'_> = Part {
+    measure: &bulk::measure,
+    steps: |b, _| bulk::steps(b),
+    seconds: |b| per_round(b, 12.0, 1.7),
+};
+const PIPELINE: Part<'_> = Part {
+    measure: &pipeline::measure,
+    steps: |b, _| b.rounds,
+    seconds: |b| per_round(b, 4.5, 0.7),
+};
+const CLIENTS: Part<'_> = Part {
+    measure: &clients::measure,
+    steps: |b, _| 2 * b.rounds,
+    seconds: |b| per_round(b, 2.4, 0.5),
+};
+const CHANNELS: Part<'_> = Part {
+    measure: &channels::measure,
+    steps: |b, t| b.rounds * Channel::of(t.scheme).count(),
+    seconds: |b| per_round(b, 6.0, 1.2),
+};
+
+/// The seconds that all rounds take, of what takes so long in a round, or in a quick one.
+fn per_round(bench: &Bench, seconds: f64, quick: f64) -> f64 {
+    bench.rounds as f64 * if bench.quick { quick } else { seconds }
 }
 
 pub(crate) fn run(options: &cli::Bench) -> Outcome {
-    let transports = client::transports(&options.transport)?;
-    let topics = match options.what.as_slice() {
-        [] => &[Topic::Null, Topic::Bulk, Topic::Clients][..],
-        some => some,
+    if let Some(cli::BenchCommand::Paper(paper)) = &options.command {
+        return paper::run(paper);
+    }
+    let has = |topic: Topic| match options.what.as_slice() {
+        [] => topic != Topic::Peers || peers::BUILT_IN,
+        some => some.contains(&topic),
     };
-    if topics.contains(&Topic::Peers) {
+    if has(Topic::Peers) {
         peers::see_that_they_are_built_in()?;
     }
-    let scratch = Scratch::new()?;
-    let time = Duration::from_millis(if options.quick { 100 } else { 300 });
-    let bench = Bench {
-        plan: Plan { time, ..Plan::default() },
-        quick: options.quick,
-        rounds: if options.quick { 3 } else { 5 },
-        scratch: scratch.path().to_owned(),
-        secret: scratch.secret()?,
-        progress: Progress::steps((topics.len() * transports.len() * 2) as u64),
+    let all = [
+        (Topic::Null, NULL),
+        (Topic::Echo, ECHO),
+        (Topic::Bulk, BULK),
+        (Topic::Pipeline, PIPELINE),
+        (Topic::Clients, CLIENTS),
+        (Topic::Channels, CHANNELS),
+    ];
+    let parts: Vec<Part<'_>> =
+        all.into_iter().filter(|(topic, _)| has(*topic)).map(|(_, part)| part).collect();
+    let run = Run {
+        title: "Petasos beside the machine",
+        measuring: &options.measuring,
+        parts: &parts,
+        limits: has(Topic::Limits),
+        peers: has(Topic::Peers),
     };
-    let (mut figures, mut peers) = (Vec::new(), None);
-    for transport in transports {
-        for topic in topics {
-            let measured = match topic {
-                Topic::Null => null::measure(&bench, transport),
-                Topic::Bulk => bulk::measure(&bench, transport),
-                Topic::Clients => clients::measure(&bench, transport),
-                Topic::Peers => peers::measure(&bench, transport, &mut peers).map(|()| Vec::new()),
-            };
-            figures.extend(measured.map_err(|failure| failure.within(transport.title))?);
-        }
-    }
-    let Cores { client, server } = bench.plan.cores;
-    let report = Report {
-        version: env!("CARGO_PKG_VERSION"),
-        quick: options.quick,
-        rounds: bench.rounds,
-        client_core: client,
-        server_core: server,
-        figures,
-        peers,
-    };
-    drop(bench);
-    if options.json.json { output::print_json(&report) } else { show(&report) }
+    run.go()
 }
 
-fn show(report: &Report) -> Outcome {
-    let mut text = String::new();
-    if !report.figures.is_empty() {
-        text += &format!("{}\n", figures::table(&report.figures));
-        text += "ratio: to the machine's limit in the same run; of times, small is good, of rates \
-                 and GB/s, large is good.\n";
-        text += &format!(
-            "How each was measured (of {} rounds, that with the median ratio is shown):\n",
-            report.rounds
-        );
-        text += &figures::notes(&report.figures);
+impl Run<'_> {
+    fn go(&self) -> Outcome {
+        let Measuring { transport, quick, rounds, time, report, json } = self.measuring;
+        let transports = client::transports(transport)?;
+        let folder = report.as_deref().map(Folder::prepare).transpose()?;
+        let scratch = Scratch::new()?;
+        let bench = Bench {
+            plan: Plan { time: time.unwrap_or(cli::usual_time(*quick)), ..Plan::default() },
+            quick: *quick,
+            rounds: rounds.map_or(if *quick { 3 } else { 5 }, usize::from),
+            scratch: scratch.path().to_owned(),
+            secret: scratch.secret()?,
+            progress: Progress::steps(0),
+            skipped: Mutex::default(),
+        };
+        let begin = Instant::now();
+        self.announce(&bench, &transports);
+        let found = match self.limits {
+            true => {
+                let sizes = if *quick { &limits::QUICK[..] } else { &limits::SIZES };
+                Some(Found::measure(&bench.plan_of(3), sizes, bench.rounds, &bench.progress)?)
+            }
+            false => None,
+        };
+        let (mut figures, mut peers) = (Vec::new(), None);
+        for transport in transports {
+            let within = |failure: crate::exit::Failure| failure.within(transport.title);
+            for part in self.parts {
+                figures.extend((part.measure)(&bench, transport).map_err(within)?);
+            }
+            if self.peers {
+                peers::measure(&bench, transport, &mut peers).map_err(within)?;
+            }
+        }
+        let results = Results::new(self.title, &bench, begin.elapsed(), figures, found, peers);
+        drop(bench);
+        results.give(folder.as_ref(), json.json)
     }
-    if let Some(peers) = &report.peers {
-        text += &peers.text(report.rounds);
+
+    /// Says how much there is to do, and for how long.
+    fn announce(&self, bench: &Bench, transports: &[&Transport]) {
+        let of = |transport: &Transport| -> usize {
+            self.parts.iter().map(|part| (part.steps)(bench, transport)).sum()
+        };
+        let steps: usize = transports.iter().map(|transport| of(transport)).sum();
+        let of_peers = if self.peers { 2 * transports.len() } else { 0 };
+        let limits = if self.limits { Found::STEPS * bench.rounds } else { 0 };
+        bench.progress.total((limits + steps + of_peers) as u64);
+        let mut seconds: f64 = self.parts.iter().map(|part| (part.seconds)(bench)).sum();
+        if self.peers {
+            seconds += per_round(bench, 16.0, 8.0);
+        }
+        seconds *= transports.len() as f64;
+        if self.limits {
+            seconds += per_round(bench, 4.0, 2.0);
+        }
+        if seconds > 30.0 && self.measuring.time.is_none() {
+            let hint = if bench.quick { "" } else { "; with --quick, much less" };
+            let minutes = (seconds / 60.0).ceil();
+            let s = if minutes > 1.0 { "s" } else { "" };
+            bench.progress.say(&format!("this takes about {minutes:.0} minute{s}{hint}"));
+        }
     }
-    output::print(&text)
+}
+
+impl Bench {
+    /// A pair over this transport, both sides waiting so.
+    fn setting<'a>(
+        &'a self,
+        transport: &'static Transport,
+        waiting: Waiting,
+        plan: &'a Plan,
+    ) -> Setting<'a> {
+        Setting {
+            transport,
+            waiting,
+            plan,
+            secret: &self.secret,
+            store: None,
+            scratch: &self.scratch,
+            channel: None,
+        }
+    }
+
+    /// The same plan with a part of its time.
+    fn plan_of(&self, part: u32) -> Plan {
+        Plan { time: self.plan.time / part, ..self.plan }
+    }
+
+    /// The ways to wait that are measured.
+    fn ways(&self) -> Vec<Waiting> {
+        let mut ways = vec![figures::spinning(&self.plan), Waiting::Sleeping];
+        ways.dedup();
+        ways
+    }
+
+    /// Says the next step.
+    fn step(&self, transport: &Transport, what: impl std::fmt::Display) {
+        self.progress.step(format!("{}: {what}", transport.scheme));
+    }
+
+    /// The same, which is one of the rounds.
+    fn round(&self, transport: &Transport, what: impl std::fmt::Display, round: usize) {
+        self.step(transport, format_args!("{what}, round {} of {}", round + 1, self.rounds));
+    }
+
+    /// What was not measured.
+    fn skipped(&self) -> Vec<String> {
+        self.skipped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps why something was not measured.
+    fn skip(&self, why: String) {
+        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !skipped.contains(&why) {
+            skipped.push(why);
+        }
+    }
 }

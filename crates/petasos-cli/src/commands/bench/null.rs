@@ -4,84 +4,86 @@ use super::Bench;
 use crate::{
     beside::{Beside, typical},
     exit::Outcome,
-    figures::{self, Pair, Row, Setting},
+    figures::{self, Row},
     latency::{self, Latency},
+    plots::Plot,
     server::Waiting,
 };
-use petasos::Transport;
+use petasos::{Transport, wire::Encoding};
 
 /// Calls under way at a time.
-const IN_FLIGHT: [usize; 3] = [1, 16, 64];
+pub(super) const IN_FLIGHT: [usize; 5] = [1, 4, 16, 64, 256];
+pub(super) const QUICK_IN_FLIGHT: [usize; 3] = [1, 16, 64];
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
-    let mut ways = vec![figures::spinning(&bench.plan), Waiting::Sleeping];
-    ways.dedup();
-    for waiting in ways {
-        bench.progress.step(format!("{}: calls, {}", transport.scheme, word(waiting)));
+    for waiting in bench.ways() {
+        bench.step(transport, format_args!("null calls, {}", figures::word(waiting)));
         let measure = || calls(bench, transport, waiting);
         rows.extend(figures::on_client_core(&bench.plan, measure)?);
     }
     Ok(rows)
 }
 
-fn word(waiting: Waiting) -> &'static str {
-    if waiting == Waiting::Sleeping { "blocking" } else { "spinning" }
-}
-
 fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (transport.scheme, &bench.plan);
-    let word = word(waiting);
+    let word = figures::word(waiting);
     let limit = latency::limit(transport, waiting);
-    let setting = Setting {
-        transport,
-        waiting,
-        plan,
-        secret: &bench.secret,
-        store: None,
-        scratch: &bench.scratch,
-    };
-    let mut latencies = Vec::new();
-    let mut rates = [const { Vec::new() }; IN_FLIGHT.len()];
+    let setting = bench.setting(transport, waiting, plan);
+    let in_flight = if bench.quick { &QUICK_IN_FLIGHT[..] } else { &IN_FLIGHT };
+    let (mut native, mut xdr) = (Vec::new(), Vec::new());
+    let mut rates = vec![Vec::new(); in_flight.len()];
     for _ in 0..bench.rounds {
-        let mut pair = Pair::start(&setting)?;
+        let mut pair = setting.pair()?;
         let mut work = || {
-            let found = pair.latency(plan, limit)?;
-            for (rates, in_flight) in rates.iter_mut().zip(IN_FLIGHT) {
-                let value = pair.rate(in_flight, plan.time)?;
+            let found = pair.latency(plan, limit, Encoding::Native)?;
+            for (rates, in_flight) in rates.iter_mut().zip(in_flight) {
+                let value = pair.rate(*in_flight, plan.time / 3)?;
                 let limit = 1e9 / found.machine.median;
                 rates.push(Beside { value, limit, of: found.machine.name });
             }
-            Ok(found)
+            native.push(found);
+            xdr.push(pair.latency(&bench.plan_of(2), limit, Encoding::Xdr)?);
+            Ok(())
         };
-        match work() {
-            Ok(found) => latencies.push(found),
-            Err(failure) => return Err(pair.explain(failure)),
-        }
+        work().map_err(|failure| pair.explain(failure))?;
     }
-    let Latency { machine, null, small } = typical(latencies, Latency::ratio);
     let how = format!(
         "typed, asynchronous, with a deadline, one after the other; medians of short batches, p99 \
-         of single calls; {}",
+         and p99.9 of single calls; {}",
         plan.cores.describe(&format!("{word} processes"))
     );
-    let time = |what: &str, value, limit| {
-        let limit = Some((machine.name, limit));
+    let row = |found: &[Latency], what: &str, by: Pick, of: Pick| {
+        let found = typical(found.iter().collect(), |found| by(found).0 / by(found).1);
+        let (value, limit) = of(found);
+        let limit = Some((found.machine.name, limit));
         Row::new(scheme, format!("{what}, {word}"), (value, "ns"), limit, &how)
     };
+    let null: Pick = |found| (found.null.median, found.machine.median);
+    let small: Pick = |found| (found.small.median, found.machine.median);
+    // Both of one round, so that they are in order.
+    let tail: Pick = |found| (found.null.p99_9, found.machine.p99_9);
     let mut rows = vec![
-        time("null call", null.median, machine.median),
-        time("null call p99", null.p99, machine.p99),
-        time("64-byte call", small.median, machine.median),
+        row(&native, "null call", null, null),
+        row(&native, "null call p99", tail, |found| (found.null.p99, found.machine.p99)),
+        row(&native, "null call p99.9", tail, tail),
+        row(&native, "64-byte call", small, small),
+        row(&xdr, "null call in XDR", null, null),
+        row(&xdr, "64-byte call in XDR", small, small),
     ];
-    for (in_flight, rates) in IN_FLIGHT.into_iter().zip(rates) {
+    let panel = format!("{scheme}, {word}");
+    for (in_flight, rates) in in_flight.iter().zip(rates) {
         let rate = Beside::typical(rates);
         let what = format!("call rate, {word}, {in_flight} in flight");
         let one_at_a_time = format!("{}, one at a time", rate.of);
         let limit = Some((one_at_a_time.as_str(), rate.limit));
         let how = "null calls by one client to one server, the oldest awaited before the next \
-                   begins; median of runs of 1 ms";
-        rows.push(Row::new(scheme, what, (rate.value, "calls/s"), limit, how));
+                   begins; median of runs of 1 ms or more";
+        let row = Row::new(scheme, what, (rate.value, "calls/s"), limit, how);
+        rows.push(row.at(Plot::Rate, &panel, "null call", *in_flight as f64));
     }
     Ok(rows)
 }
+
+/// A figure of ours, and that of the machine.
+type Pick = fn(&Latency) -> (f64, f64);

@@ -11,11 +11,12 @@ use crate::{
     bulk::{self, Amount},
     exit::{Code, Failure, Outcome},
     figures::{self, Pair, Setting},
-    limits::{self, Plan, RoundTrip},
+    latency,
+    limits::{Plan, RoundTrip},
     peer_process,
     server::Waiting,
 };
-use petasos::Transport;
+use petasos::{Transport, wire::Encoding};
 use petasos_peers::{Error, Peer, Place, Session};
 pub(super) use report::Report;
 use report::{Cell, Found, Tally};
@@ -31,6 +32,9 @@ const IN_FLIGHT: [usize; 3] = [1, 16, 64];
 const LARGE: [usize; 2] = [1 << 20, 16 << 20];
 const QUICK_LARGE: [usize; 1] = [1 << 20];
 
+/// Whether there are any.
+pub(super) const BUILT_IN: bool = true;
+
 pub(super) fn see_that_they_are_built_in() -> Outcome {
     Ok(())
 }
@@ -42,12 +46,10 @@ pub(super) fn measure(
     report: &mut Option<Report>,
 ) -> Outcome {
     let report = report.get_or_insert_default();
-    let mut ways = vec![figures::spinning(&bench.plan), Waiting::Sleeping];
-    ways.dedup();
-    for waiting in ways {
-        bench.progress.step(format!("{}: other stacks, {}", transport.scheme, word(waiting)));
+    for waiting in bench.ways() {
+        bench.step(transport, format_args!("other stacks, {}", word(waiting)));
         // There are many to measure.
-        let plan = Plan { time: bench.plan.time / 3, ..bench.plan };
+        let plan = bench.plan_of(3);
         let group = Group { bench, plan, transport, waiting };
         let found = figures::on_client_core(&bench.plan, || group.measure(report))?;
         report.add(found, transport.scheme, word(waiting));
@@ -99,14 +101,7 @@ impl Group<'_> {
     }
 
     fn setting(&self) -> Setting<'_> {
-        Setting {
-            transport: self.transport,
-            waiting: self.waiting,
-            plan: &self.plan,
-            secret: &self.bench.secret,
-            store: None,
-            scratch: &self.bench.scratch,
-        }
+        self.bench.setting(self.transport, self.waiting, &self.plan)
     }
 
     /// Opens the peers that belong here.
@@ -141,8 +136,8 @@ impl Group<'_> {
             let cell = tally.cell();
             let machine = match cell {
                 Cell::Large { .. } => None,
-                Cell::Echo { bytes } => Some(self.frozen(pair, || self.limit(bytes))?),
-                Cell::Rate { .. } => Some(self.frozen(pair, || self.limit(0))?),
+                Cell::Echo { bytes } => Some(pair.frozen(|| self.limit(bytes))?),
+                Cell::Rate { .. } => Some(pair.frozen(|| self.limit(0))?),
             };
             match (cell, machine) {
                 (Cell::Echo { bytes }, Some(machine)) => {
@@ -186,45 +181,17 @@ impl Group<'_> {
         }
     }
 
-    /// Measures the machine while our server does not take a core of it.
-    fn frozen<T>(&self, pair: &Pair, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-        let _frozen = pair.server.freeze()?;
-        work()
-    }
-
     /// What the machine allows for a call with so many bytes there and back.
     fn limit(&self, bytes: usize) -> Outcome<RoundTrip> {
-        let plan = &self.plan;
-        Ok(match (self.transport.scheme, self.waiting) {
-            // Without the bytes, which count for little beside the waking.
-            ("shm", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
-            ("shm", _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
-            ("shm", _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
-            ("shm", _) => limits::copied_round_trip(plan, bytes)?,
-            (_, Waiting::Sleeping) => {
-                limits::tcp_echo(plan, limits::Waiting::Sleeping, bytes.max(8))?
-            }
-            _ => limits::tcp_echo(plan, limits::Waiting::Spinning, bytes.max(8))?,
-        })
+        latency::limit_of(self.transport, self.waiting, &self.plan, bytes)
     }
 
     /// Our own calls, one after the other; of the answers as much is checked as of the peers'.
     fn echo(&self, pair: &Pair, bytes: usize) -> Outcome<RoundTrip> {
-        let (bench, engine) = (pair.bench(), &pair.engine);
-        let plan = &self.plan;
-        if bytes == 0 {
-            let call = || Ok(engine.block_on(bench.null())?);
-            return limits::round_trips(plan, "null_call", "", call);
+        match bytes {
+            0 => pair.null_call(&self.plan, Encoding::Native),
+            _ => pair.echo(&self.plan, bytes, Encoding::Native),
         }
-        let mut message: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
-        let (first, last) = (message[0], message[bytes - 1]);
-        limits::round_trips(plan, "echo", "", || {
-            message = engine.block_on(bench.echo(std::mem::take(&mut message)))?;
-            match (message.len(), message.first(), message.last()) {
-                (len, Some(a), Some(b)) if (len, *a, *b) == (bytes, first, last) => Ok(()),
-                _ => Err(Failure::new(Code::Mismatch, "another message came back")),
-            }
-        })
     }
 
     /// Large arguments, which the target pulls, beside their limit. In a process of their own, as

@@ -72,6 +72,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
             secret: &secret,
             store: Some(store.clone()),
             scratch: scratch.path(),
+            channel: None,
         };
         let rows = figures::on_client_core(&plan, || one(&setting, &source, stage, copied));
         figures.extend(rows.map_err(|failure| failure.within(transport.title))?);
@@ -140,7 +141,8 @@ fn one(
 fn calls(pair: &Pair, setting: &Setting<'_>) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (setting.transport.scheme, setting.plan);
     let limit = latency::limit(setting.transport, setting.waiting);
-    let Latency { machine, null, .. } = pair.latency(plan, limit)?;
+    let Latency { machine, null, .. } =
+        pair.latency(plan, limit, petasos::wire::Encoding::Native)?;
     let call = |what: &str, time, limit| {
         Row::new(scheme, what, (time, "ns"), Some((machine.name, limit)), &null.how)
     };

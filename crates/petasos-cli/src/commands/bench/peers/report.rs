@@ -1,9 +1,15 @@
-//! What was found of each, and how it is shown.
+//! What was found of each.
+
+mod show;
 
 use crate::{beside::typical, limits::RoundTrip, output};
 use petasos_peers::{Peer, Transport};
 use serde::Serialize;
 use std::fmt::Display;
+
+/// Who is not another stack.
+const US: &str = "petasos";
+const MACHINE: &str = "machine: ";
 
 /// What is measured, of each stack in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +143,8 @@ impl Tally {
             Standing::new(cell, (scheme, waiting), who, over, rounds, ratio)
         };
         let mut all = vec![
-            standing(format!("machine: {name}"), scheme.to_owned(), limit, Against::of_petasos),
-            standing("petasos".to_owned(), scheme.to_owned(), own, Against::of_machine),
+            standing(format!("{MACHINE}{name}"), scheme.to_owned(), limit, Against::of_petasos),
+            standing(US.to_owned(), scheme.to_owned(), own, Against::of_machine),
         ];
         for (peer, rounds) in peers {
             let mut who = peer.name.to_owned();
@@ -176,6 +182,8 @@ struct Standing {
     rounds: Vec<f64>,
     #[serde(skip)]
     shown: [String; 2],
+    #[serde(skip)]
+    cell: Cell,
 }
 
 impl Standing {
@@ -202,6 +210,7 @@ impl Standing {
             of_machine: shown.of_machine(),
             of_petasos: shown.of_petasos(),
             rounds: values,
+            cell,
             shown: [cell.show(value), p99.map_or("–".to_owned(), |p99| cell.show(p99))],
         }
     }
@@ -260,43 +269,6 @@ impl Report {
         if !self.skipped.contains(&skipped) {
             self.skipped.push(skipped);
         }
-    }
-
-    /// The report for people.
-    pub(crate) fn text(&self, rounds: usize) -> String {
-        let columns =
-            ["transport", "waiting", "what", "who", ">value", ">p99", ">× machine", ">× petasos"];
-        let mut table = output::table(&columns);
-        let mut last = None;
-        for line in &self.standings {
-            // Said once for those that are compared.
-            let head = [line.transport, line.waiting, &line.what];
-            let cells = if last == Some(head) { [""; 3] } else { head };
-            last = Some(head);
-            let over = if line.over == line.transport { "" } else { ", unix socket" };
-            let [value, p99] = line.shown.clone();
-            let ratio = |ratio: f64| format!("{ratio:.2}");
-            let mut row: Vec<String> = cells.map(str::to_owned).to_vec();
-            row.extend([format!("{}{over}", line.who), value, p99]);
-            row.extend([ratio(line.of_machine), ratio(line.of_petasos)]);
-            table.add_row(row);
-        }
-        let mut text = format!("{table}\n");
-        text += "× machine, × petasos: as a multiple of the machine's limit and of ours, measured \
-                 right before; of times, small is good, of rates and GB/s, large is good.\n";
-        text += &format!(
-            "Of {rounds} rounds, that with the median ratio of us to the machine, and of a peer to \
-             us, is shown.\n"
-        );
-        text += "petasos: typed calls, asynchronous, with a deadline; large arguments are pulled by \
-                 the server.\n";
-        for Entrant { name, version, how, .. } in &self.peers {
-            text += &format!("{name} {version}: {how}\n");
-        }
-        for Skipped { name, why } in &self.skipped {
-            text += &format!("skipped: {name}: {why}\n");
-        }
-        text.trim_end().to_owned()
     }
 }
 

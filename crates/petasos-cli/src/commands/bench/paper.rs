@@ -1,0 +1,26 @@
+//! `petasos bench paper`: the experiments of the papers, by name, from our system.
+
+use super::{CHANNELS, ECHO, NULL, PIPELINE, Part, Run, clients, per_round};
+use crate::{
+    cli::{self, Experiment},
+    exit::Outcome,
+};
+
+const BULK_CLIENTS: Part<'_> =
+    Part { measure: &clients::bulk, steps: |b, _| b.rounds, seconds: |b| per_round(b, 1.2, 0.3) };
+
+pub(super) fn run(options: &cli::Paper) -> Outcome {
+    let all = [
+        (Experiment::NullCall, vec![NULL, ECHO]),
+        (Experiment::PipelinedBulk, vec![PIPELINE]),
+        (Experiment::Clients, vec![BULK_CLIENTS]),
+        (Experiment::Channels, vec![CHANNELS]),
+    ];
+    let wanted = |experiment: &Experiment| {
+        options.experiments.is_empty() || options.experiments.contains(experiment)
+    };
+    let chosen = all.into_iter().filter(|(experiment, _)| wanted(experiment));
+    let parts: Vec<Part<'_>> = chosen.flat_map(|(_, parts)| parts).collect();
+    let title = "Petasos: the experiments of the papers";
+    Run { title, measuring: &options.measuring, parts: &parts, limits: false, peers: false }.go()
+}

@@ -1,0 +1,173 @@
+//! The plots that a bench can have, and where a figure stands in them.
+
+use serde::Serialize;
+
+/// A kind of plot: what it shows against what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Plot {
+    Latency,
+    Percentiles,
+    Rate,
+    UnderLoad,
+    Bandwidth,
+    Pipeline,
+    Overlap,
+    Clients,
+    ClientsBulk,
+    Channels,
+    ChannelBandwidth,
+    PeerBandwidth,
+}
+
+/// Where a figure stands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct At {
+    pub(crate) plot: Plot,
+    /// Which of several beside each other: `shm, spinning`.
+    pub(crate) panel: String,
+    /// Which line.
+    pub(crate) series: String,
+    /// Bytes, or a number of calls, clients or blocks.
+    pub(crate) x: f64,
+}
+
+/// What is along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Along {
+    Bytes,
+    Count,
+}
+
+impl Along {
+    /// A value in words.
+    pub(crate) fn show(self, x: f64) -> String {
+        match self {
+            Along::Bytes => crate::output::size(x as u64),
+            Along::Count => format!("{x}"),
+        }
+    }
+}
+
+/// The words of a plot.
+pub(crate) struct Words {
+    pub(crate) title: &'static str,
+    /// What can be read off it.
+    pub(crate) about: &'static str,
+    pub(crate) x: &'static str,
+    pub(crate) along: Along,
+    pub(crate) y: &'static str,
+    pub(crate) unit: &'static str,
+}
+
+impl Plot {
+    pub(crate) const ALL: [Plot; 12] = [
+        Plot::Latency,
+        Plot::Percentiles,
+        Plot::Rate,
+        Plot::UnderLoad,
+        Plot::Bandwidth,
+        Plot::Pipeline,
+        Plot::Overlap,
+        Plot::Clients,
+        Plot::ClientsBulk,
+        Plot::Channels,
+        Plot::ChannelBandwidth,
+        Plot::PeerBandwidth,
+    ];
+
+    /// The limit beside each series is its own, and looks like it.
+    pub(crate) fn limits_go_by_series(self) -> bool {
+        matches!(self, Plot::Percentiles | Plot::Rate | Plot::Overlap)
+    }
+
+    pub(crate) fn words(self) -> Words {
+        use Along::{Bytes, Count};
+        let words = |title, about, (x, along), (y, unit)| Words { title, about, x, along, y, unit };
+        match self {
+            Plot::Latency => words(
+                "Latency by size",
+                "One call after the other, with so many bytes there and the same bytes back; the \
+                 machine's limit is a message of that size between two bare threads or processes.",
+                ("bytes each way", Bytes),
+                ("time of a call", "ns"),
+            ),
+            Plot::Percentiles => words(
+                "Percentiles by size",
+                "Of single calls, one after the other; dashed, in the same colour, the same \
+                 percentile of the machine's own round trips in the same run.",
+                ("bytes each way", Bytes),
+                ("time of a call", "ns"),
+            ),
+            Plot::Rate => words(
+                "Rate by calls in flight",
+                "One client and one server; the machine's limit is that of round trips one at a \
+                 time.",
+                ("calls in flight", Count),
+                ("calls a second", "calls/s"),
+            ),
+            Plot::UnderLoad => words(
+                "Percentiles by calls in flight",
+                "64-byte echoes, each timed from its begin to its result.",
+                ("calls in flight", Count),
+                ("time of a call", "ns"),
+            ),
+            Plot::Bandwidth => words(
+                "Bandwidth by size",
+                "One transfer in flight, pulled or pushed by the server.",
+                ("bytes of a transfer", Bytes),
+                ("bandwidth", "GB/s"),
+            ),
+            Plot::Pipeline => words(
+                "Pipelined pull by block size and depth",
+                "The target pulls a large buffer in blocks, so many at a time; the machine's limit \
+                 moves all of it at once.",
+                ("bytes of a block", Bytes),
+                ("bandwidth", "GB/s"),
+            ),
+            Plot::Overlap => words(
+                "Moving and working at once",
+                "Total time of a pipelined pull with work on each block; dashed, the longer of \
+                 moving alone and working alone, which is all that it would take if both were \
+                 perfectly hidden behind each other.",
+                ("blocks in flight", Count),
+                ("total time", "ns"),
+            ),
+            Plot::Clients => words(
+                "Rate by clients",
+                "Null calls, one in flight for each client; all together.",
+                ("clients", Count),
+                ("calls a second", "calls/s"),
+            ),
+            Plot::ClientsBulk => words(
+                "Total bandwidth by clients",
+                "Each client has 1 MiB pulled from it, again and again; all together, against the \
+                 bandwidth from point to point.",
+                ("clients", Count),
+                ("bandwidth", "GB/s"),
+            ),
+            Plot::Channels => words(
+                "Channels: latency by size",
+                "Each channel bare, through the fabric contract, and under RPC, against the bare \
+                 device. Messages: there and back. Remote access: one get, or one call in which \
+                 the server pulls.",
+                ("bytes", Bytes),
+                ("time", "ns"),
+            ),
+            Plot::ChannelBandwidth => words(
+                "Channels: bandwidth by size",
+                "Many messages one way, or several gets in flight, against a copy of that size by \
+                 the bare device.",
+                ("bytes", Bytes),
+                ("bandwidth", "GB/s"),
+            ),
+            Plot::PeerBandwidth => words(
+                "Large arguments",
+                "Calls with so many bytes there, and next to nothing back: ours pulled by the \
+                 server, others' as they do it.",
+                ("bytes of the argument", Bytes),
+                ("bandwidth", "GB/s"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `petasos bench`: what it measures, what it says, and the page that it writes. Speed is not judged
+//! here.
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+use std::{collections::BTreeMap, fs};
+
+/// As short as can be.
+const BRIEF: [&str; 6] = ["--quick", "--rounds", "1", "--time", "1ms", "--json"];
+
+fn bench(place: &Place, what: &[&str]) -> Value {
+    place.run(&[&["bench"], what, &BRIEF].concat()).assert(0).json()
+}
+
+fn figures(report: &Value) -> &Vec<Value> {
+    report["figures"].as_array().unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The figures of a plot, by panel, series and place.
+fn plot<'a>(report: &'a Value, name: &str) -> Vec<(&'a str, &'a str, f64, &'a Value)> {
+    let of = |figure: &'a Value| {
+        let at = &figure["at"];
+        let words = (at["panel"].as_str()?, at["series"].as_str()?);
+        (at["plot"] == name).then(|| (words.0, words.1, number(&at["x"]), figure))
+    };
+    figures(report).iter().filter_map(of).collect()
+}
+
+fn panels<'a>(found: &[(&'a str, &'a str, f64, &'a Value)]) -> Vec<&'a str> {
+    let mut panels: Vec<_> = found.iter().map(|found| found.0).collect();
+    panels.sort_unstable();
+    panels.dedup();
+    panels
+}
+
+/// Each figure is one, and its ratio is that to its limit.
+fn check(report: &Value) {
+    assert!(!figures(report).is_empty(), "{report}");
+    for figure in figures(report) {
+        let value = number(&figure["value"]);
+        assert!(value > 0.0 && value.is_finite(), "{figure}");
+        assert!(!figure["how"].as_str().unwrap().is_empty(), "{figure}");
+        if figure["limit"].is_null() {
+            continue;
+        }
+        let limit = number(&figure["limit"]["value"]);
+        let ratio = number(&figure["ratio"]);
+        assert!(limit > 0.0 && (ratio - value / limit).abs() <= 1e-9 * ratio, "{figure}");
+    }
+}
+
+#[test]
+fn echoes() {
+    let place = Place::new();
+    let report = bench(&place, &["echo"]);
+    check(&report);
+    let latency = plot(&report, "latency");
+    assert!(panels(&latency).contains(&"shm, blocking"), "{report}");
+    let ours: Vec<_> = latency.iter().filter(|found| found.1 == "petasos").collect();
+    assert_eq!(ours.len() % 5, 0, "{report}");
+    assert_eq!(latency.len(), 2 * ours.len(), "as many in XDR: {report}");
+    for (panel, _, x, figure) in ours {
+        // The smallest has nothing to be compared with.
+        assert_eq!(figure["step"].is_null(), *x == 0.0, "{panel}: {figure}");
+    }
+    for name in ["percentiles", "under-load"] {
+        let mut tails: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+        for (panel, series, x, figure) in plot(&report, name) {
+            let place = tails.entry((panel, x as u64)).or_default();
+            assert_eq!(series, ["p50", "p99", "p99.9"][place.len()], "{figure}");
+            place.push(number(&figure["value"]));
+        }
+        assert!(!tails.is_empty(), "{report}");
+        for (at, tail) in tails {
+            assert!(tail.is_sorted() && tail.len() == 3, "{at:?}: {tail:?}");
+        }
+    }
+    assert!(plot(&report, "rate").iter().any(|found| found.2 == 64.0), "{report}");
+    place.assert_clean();
+}
+
+#[test]
+fn bulk_data_in_pipelines_and_by_clients() {
+    let place = Place::new();
+    let report = bench(&place, &["bulk", "pipeline", "clients", "--transport", "shm"]);
+    check(&report);
+    for (name, least) in
+        [("bandwidth", 8), ("pipeline", 5), ("overlap", 2), ("clients", 3), ("clients-bulk", 3)]
+    {
+        let found = plot(&report, name);
+        assert!(found.len() >= least, "{name}: {report}");
+        assert_eq!(panels(&found), ["shm"], "{name}");
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn channels_bare_and_under_rpc() {
+    let place = Place::new();
+    let report = bench(&place, &["channels"]);
+    check(&report);
+    for name in ["channels", "channel-bandwidth"] {
+        let found = plot(&report, name);
+        for panel in ["shm, messages", "tcp, messages", "shm, remote access", "tcp, remote access"]
+        {
+            let of_panel = || found.iter().filter(|found| found.0 == panel);
+            let bare = of_panel().filter(|found| found.1.ends_with(", bare")).count();
+            let rpc = of_panel().filter(|found| found.1.ends_with(", under RPC")).count();
+            assert!(bare == rpc && bare >= 3, "{name}, {panel}: {bare}, {rpc}");
+        }
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn a_page_that_opens_anywhere() {
+    let place = Place::new();
+    let arguments = ["bench", "limits", "null", "bulk", "pipeline", "clients", "--report", "a/b"];
+    let ran = place.run(&[&arguments[..], &BRIEF].concat()).assert(0);
+    let results: Value =
+        serde_json::from_str(&fs::read_to_string(place.path("a/b/results.json")).unwrap()).unwrap();
+    assert_eq!(results, ran.json());
+    for key in ["round_trips", "bulk"] {
+        assert!(results["limits"][key].as_array().unwrap().len() >= 5, "{results}");
+    }
+    assert!(results["machine"]["kernel"].as_str().unwrap().starts_with("Linux"), "{results}");
+    let page = fs::read_to_string(place.path("a/b/index.html")).unwrap();
+    for title in [
+        "Rate by calls in flight",
+        "Bandwidth by size",
+        "Pipelined pull by block size and depth",
+        "Moving and working at once",
+        "Rate by clients",
+        "Total bandwidth by clients",
+        "The machine",
+        "Ratios",
+    ] {
+        assert!(page.contains(&format!("<h2>{title}</h2>")), "{title}");
+    }
+    // A chart for each transport, and for each way to wait.
+    assert!(page.matches("<svg class=\"chart\"").count() >= 12);
+    let outside = page.replace("http://www.w3.org/2000/svg", "");
+    for word in ["http:", "https:", "src=", "@import", "url(", "<script", "<link"] {
+        assert!(!outside.contains(word), "{word}");
+    }
+    assert!(!page.contains("NaN") && !page.contains("inf\""), "coordinates are numbers");
+    well_formed(&page);
+    place.assert_clean();
+}
+
+/// Every element is closed where it should be.
+fn well_formed(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in page.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {
+        let name = tag.split([' ', '\n', '/']).find(|word| !word.is_empty()).unwrap();
+        if tag.starts_with('!') || name == "meta" || tag.ends_with('/') {
+            continue;
+        }
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "closed by {tag}");
+        } else {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+}
+
+#[test]
+fn experiments_of_papers() {
+    let place = Place::new();
+    let help = place.run(&["bench", "paper", "--help"]).assert(0).out;
+    for word in ["null-call", "pipelined-bulk", "clients", "channels", "Mercury", "TH-Express"] {
+        assert!(help.contains(word), "`{word}` is not in {help}");
+    }
+    let wrong = place.run(&["bench", "paper", "null-cal"]).assert(2);
+    wrong.says("null-call, pipelined-bulk, clients, channels");
+    let shm = ["paper", "clients", "pipelined-bulk", "--transport", "shm", "--report", "page"];
+    let report = bench(&place, &shm);
+    check(&report);
+    let mut plots: Vec<_> =
+        figures(&report).iter().map(|figure| figure["at"]["plot"].as_str().unwrap()).collect();
+    plots.sort_unstable();
+    plots.dedup();
+    assert_eq!(plots, ["clients-bulk", "overlap", "pipeline"]);
+    assert!(fs::read_to_string(place.path("page/index.html")).unwrap().contains("Total bandwidth"));
+}
+
+#[test]
+fn what_cannot_be_is_said_before_anything_is_measured() {
+    let place = Place::new();
+    fs::write(place.path("file"), "").unwrap();
+    let refused = place.run(&["bench", "null", "--report", "file"]).assert(1);
+    refused.says("file").says("--report DIR");
+    place.run(&["bench", "nul"]).assert(2).says("null");
+    place.run(&["bench", "--time", "0"]).assert(2).says("at least 1ms");
+    place.run(&["bench", "--rounds", "0"]).assert(2).says("--rounds");
+    place.assert_clean();
+}
