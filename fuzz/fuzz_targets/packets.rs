@@ -88,7 +88,7 @@ impl<'a> World<'a> {
     fn new(cut: Cut<'a>) -> World<'a> {
         let address = Address::parse("test://victim").expect("an address");
         let incarnation = Incarnation::new(77).expect("not zero");
-        let pool = Pool::new(LEASES, 4096);
+        let pool = Pool::new(LEASES);
         let mut engine = Engine::new(address, incarnation, config(), pool.clone());
         let (mut routes, mut regions, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         let read_write = Access::READ.with(Access::WRITE);

@@ -187,6 +187,15 @@ pub fn sums_from_threads(w: &mut World) {
     assert_eq!(u64::from_le_bytes(sum), 3 * each);
 }
 
+/// Says that it is over, in the end, however that comes about.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Three threads write to one receiver as fast as it allows: each in its order, nothing lost.
 pub fn messages_from_threads(w: &mut World) {
     let receiver = w.open();
@@ -235,6 +244,8 @@ pub fn messages_from_threads(w: &mut World) {
                 })
             })
             .collect();
+        // Also when something below fails, for the senders would go on for ever.
+        let _over = Over(done);
         let mut next = HashMap::new();
         let mut events = Vec::new();
         let begin = fixture.now();
@@ -254,10 +265,8 @@ pub fn messages_from_threads(w: &mut World) {
             let waited = fixture.now().since(begin);
             let late = waited > fixture.deadline();
             if late || threads.iter().any(|thread| thread.is_finished()) {
-                done.store(true, Ordering::Relaxed);
                 panic!("{total} messages in {waited:?}: {next:?}");
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
 }

@@ -2,7 +2,7 @@
 
 use super::{RemoteBulk, remote::Transfer};
 use crate::BulkError;
-use petasos_fabric::{Region, Slice};
+use petasos_fabric::{Buffer, Region, Slice};
 use std::{cell::RefCell, collections::VecDeque, ops::Deref, rc::Rc};
 
 /// Blocks of bulk memory, in order, pulled ahead of their use.
@@ -32,7 +32,8 @@ impl BlockStream {
         while self.coming.len() < self.depth && self.next < self.bulk.len() {
             let len = (self.bulk.len() - self.next).min(self.block as u64) as usize;
             let spare = self.spare.borrow_mut().pop();
-            let region = spare.unwrap_or_else(|| Region::from_vec(vec![0; self.block]));
+            let fresh = || Region::from_buffer(Buffer::scratch(self.block));
+            let region = spare.unwrap_or_else(fresh);
             let into = region.slice(0, len).expect("a block holds a block");
             match self.bulk.start_pull(self.next, into) {
                 Ok(transfer) => self.coming.push_back((self.next, transfer)),
