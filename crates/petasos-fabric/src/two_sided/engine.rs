@@ -162,6 +162,14 @@ impl Engine {
         }
     }
 
+    /// Gives back memory that the table keeps for a peer's traffic, as far as nothing is under way:
+    /// for transports with many peers that are seldom heard of.
+    pub fn trim(&mut self, peer: Peer) {
+        if let Some(link) = self.peers.get_mut(peer) {
+            link.trim();
+        }
+    }
+
     /// Removes a peer from the table; its handle is stale, its slot may be used again. What is
     /// under way fails with `PeerLost(Forgotten)`, without `Event::PeerLost`. The transport has let
     /// go of its packets and placements before.
@@ -271,6 +279,12 @@ impl Engine {
         {
             self.submit(operation);
         }
+    }
+
+    /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own, as
+    /// [`Engine::submit`] would: handles, rights, bounds, lengths. Gives its length in bytes.
+    pub fn check_access(&self, operation: &Operation) -> Result<u64, OpErrorKind> {
+        self.check_one(operation)
     }
 
     /// Asks that an operation end soon; as in the contract.
@@ -407,6 +421,11 @@ impl Engine {
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.ledger.events.is_empty() || self.own_output()
+    }
+
+    /// Puts an event of the transport's own behind those that wait here.
+    pub fn raise(&mut self, event: Event) {
+        self.ledger.events.push_back(event);
     }
 
     /// Moves up to `budget` events, in order, to `events`; serves what this endpoint sent to

@@ -195,6 +195,30 @@ impl Link {
         }
     }
 
+    /// Keeps no memory for what is empty.
+    pub(super) fn trim(&mut self) {
+        fn queue<T>(queue: &mut VecDeque<T>) {
+            if queue.is_empty() {
+                *queue = VecDeque::new();
+            }
+        }
+        queue(&mut self.control);
+        queue(&mut self.messages);
+        queue(&mut self.tagged);
+        queue(&mut self.asking);
+        queue(&mut self.bulk);
+        queue(&mut self.flights);
+        // Numbers are not used again: the serials go on.
+        if self.ops.is_empty() {
+            self.ops = Slab::new();
+        }
+        if self.requests.is_empty() {
+            self.requests = Slab::new();
+        }
+        self.failed.shrink_to_fit();
+        self.announced.shrink_to_fit();
+    }
+
     pub(super) fn is_up(&self) -> bool {
         self.state == PeerState::Up
     }
