@@ -266,7 +266,8 @@ impl Access {
     ) -> Result<(), crate::device::Refusal> {
         let key = self.key.clone();
         if let Operation::Atomic { offset, op, kind, operand, compare, .. } = &self.operation {
-            let compare = if *op == AtomicOp::CompareSwap { compare.clone() } else { SmallVec::new() };
+            let compare =
+                if *op == AtomicOp::CompareSwap { compare.clone() } else { SmallVec::new() };
             let access = AtomicAccess { op: *op, kind: *kind, operand: operand.clone(), compare };
             device.atomic(node, &Target { key, offset: *offset }, access, ticket)?;
             self.complete = true;
@@ -311,16 +312,18 @@ impl Access {
 
     fn meaning(&self, fault: Fault) -> OpErrorKind {
         let (needed, offset, align) = match &self.operation {
-            Operation::Put { spans, .. } => (Rights::WRITE, spans.first().map_or(0, |s| s.offset), 1),
+            Operation::Put { spans, .. } => {
+                (Rights::WRITE, spans.first().map_or(0, |s| s.offset), 1)
+            }
             Operation::Atomic { offset, kind, .. } => (Rights::ATOMIC, *offset, kind.size()),
-            Operation::Get { spans, .. } => (Rights::READ, spans.first().map_or(0, |s| s.offset), 1),
+            Operation::Get { spans, .. } => {
+                (Rights::READ, spans.first().map_or(0, |s| s.offset), 1)
+            }
             _ => (Rights::NONE, 0, 1),
         };
         match fault {
             Fault::Denied => OpErrorKind::Denied { allowed: Rights::NONE, needed },
-            Fault::OutOfBounds => {
-                OpErrorKind::OutOfBounds { offset, len: self.total, bound: 0 }
-            }
+            Fault::OutOfBounds => OpErrorKind::OutOfBounds { offset, len: self.total, bound: 0 },
             Fault::Misaligned => OpErrorKind::Misaligned { offset, align },
             Fault::Unsupported => OpErrorKind::Unsupported("this access on the device"),
             Fault::Stale | Fault::Lost => OpErrorKind::StaleKey,

@@ -151,7 +151,8 @@ impl<D: Device> Channels<D> {
     /// What the endpoint did so far, and holds now.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        let fifos = self.active.iter().filter_map(|index| self.entries[*index as usize].flow.as_ref());
+        let fifos =
+            self.active.iter().filter_map(|index| self.entries[*index as usize].flow.as_ref());
         let cells: usize = fifos
             .map(|flow| {
                 let out = match &flow.out {
@@ -185,6 +186,9 @@ impl<D: Device> Channels<D> {
         let peer = self.engine.add_peer(address)?;
         let index = peer.index as usize;
         if self.entries.len() <= index {
+            if self.entries.capacity() <= index {
+                self.entries.reserve_exact(16 + self.entries.len() / 8);
+            }
             self.entries.resize_with(index + 1, Entry::default);
         }
         self.entries[index] = Entry { asked, ..Entry::default() };
@@ -270,6 +274,9 @@ impl<D: Device> Channels<D> {
                         self.nodes[slot] = peer.index + 1;
                         self.entries[peer.index as usize].node = Some(node);
                         self.engine.peer_up(peer, incarnation);
+                        // Looked at after a while, and let go of if there is nothing to keep.
+                        let flow = self.lift(peer.index);
+                        self.lay(peer.index, flow);
                         self.resume(peer.index);
                     }
                     Err(_) => self.device.close(node),
@@ -428,6 +435,7 @@ impl<D: Device> Channels<D> {
         self.unplug(peer);
         self.end_accesses(peer, &reason);
         self.engine.peer_lost(peer, reason);
+        self.engine.trim(peer);
         if !asked {
             self.gone.push_back(peer);
             if self.gone.len() > KEPT

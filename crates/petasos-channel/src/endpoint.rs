@@ -1,12 +1,12 @@
 //! The contract of the fabric, over the channels.
 
 use crate::{Channels, Device};
+use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
     InjectError, Key, LostReason, Notifier, Operation, Peer, PeerInfo, RegionId, RegisterError,
     Remote, ResolveError, Sleep, Slice, Time, Token,
 };
-use bytes::Bytes;
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
 /// How long the owner of an imported key is tried.

@@ -208,7 +208,10 @@ impl<D: Device> Channels<D> {
                     return Err(Garbage::new("an end of a channel that there is not", 0));
                 };
                 if let Some(front) = inward.fifo.front()? {
-                    return Err(Garbage::new("a record in a channel that ended", front.seq().into()));
+                    return Err(Garbage::new(
+                        "a record in a channel that ended",
+                        front.seq().into(),
+                    ));
                 }
                 self.end_inward(index, flow);
             }
@@ -226,7 +229,8 @@ impl<D: Device> Channels<D> {
             _ => return,
         }
         let bytes = self.config.exclusive.cells as usize * CELL;
-        let shares: Vec<Share> = self.kept.iter().filter_map(|held| self.kept_share(*held)).collect();
+        let shares: Vec<Share> =
+            self.kept.iter().filter_map(|held| self.kept_share(*held)).collect();
         match self.config.exclusive.keep.decide(&shares, bytes, 0, self.now) {
             Verdict::Grant => {
                 self.kept.push(index);
@@ -336,8 +340,7 @@ impl<D: Device> Channels<D> {
                 self.counters.given += 1;
                 self.given.push(peer.index);
                 let (used, leaving) = (self.now, false);
-                flow.inward =
-                    In::Open(Box::new(InFifo { fifo, registration, key, used, leaving }));
+                flow.inward = In::Open(Box::new(InFifo { fifo, registration, key, used, leaving }));
                 flow.control.grant = true;
             }
             Err(_) => {

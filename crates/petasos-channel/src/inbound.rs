@@ -2,8 +2,8 @@
 
 use crate::{
     Channels, Device, Garbage,
-    channels::Pending,
     bounce::Bounce,
+    channels::Pending,
     device::{Refusal, Target},
     flow::{Assembly, Fetch, Flow, In, Into},
     head::{FIRST, Head, Kind, LAST, LENT, Lent, distance},

@@ -50,9 +50,7 @@ fn stopped(force: Force, len: usize) {
     let (mut a, mut b) = (open(&net, "a", &config), open(&net, "b", &config));
     let (ab, _) = join(&net, &mut a, &mut b);
     a.inject(ab, &[&message(0, 1, 0, len)]).unwrap();
-    until(&net, &mut [&mut a, &mut b], "the first", |_, events| {
-        !numbers(&events[1]).is_empty()
-    });
+    until(&net, &mut [&mut a, &mut b], "the first", |_, events| !numbers(&events[1]).is_empty());
     let count = fill(&net, &mut a, ab, 1, len);
     // The queue of the engine, and what the channel itself has room for.
     assert!(count > 10, "{count}");

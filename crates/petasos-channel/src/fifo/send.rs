@@ -102,7 +102,9 @@ impl SendFifo {
 
     /// The device is done with the put of this record.
     pub fn completed(&mut self, seq: u32) {
-        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.seq == seq && !flight.done) {
+        if let Some(flight) =
+            self.flights.iter_mut().find(|flight| flight.seq == seq && !flight.done)
+        {
             flight.done = true;
         }
         self.free();

@@ -3,7 +3,6 @@
 use super::{
     Config, Counters, Imported, Packet, Placement, Violation, header,
     ledger::Ledger,
-    link::Link,
     matching::Matching,
     peers::Peers,
     registry::{Imports, Regions},
@@ -99,7 +98,7 @@ impl Engine {
             return Err(ResolveError::TooManyPeers { limit });
         }
         let own = *address == self.address && self.own.is_none();
-        let peer = self.peers.insert(address, own).handle;
+        let peer = self.peers.insert(address, own);
         if own {
             self.own = Some(peer);
             self.peer_up(peer, self.incarnation);
@@ -165,9 +164,7 @@ impl Engine {
     /// Gives back memory that the table keeps for a peer's traffic, as far as nothing is under way:
     /// for transports with many peers that are seldom heard of.
     pub fn trim(&mut self, peer: Peer) {
-        if let Some(link) = self.peers.get_mut(peer) {
-            link.trim();
-        }
+        self.peers.trim(peer);
     }
 
     /// Removes a peer from the table; its handle is stale, its slot may be used again. What is
@@ -313,8 +310,9 @@ impl Engine {
     /// overtake them.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
-        let free = |link: &Link| link.is_up() && !link.own && link.messages.is_empty();
-        !self.peers.get(peer).is_some_and(free)
+        !self.peers.look(peer).is_some_and(|(face, link)| {
+            face.is_up() && !face.own && link.is_none_or(|link| link.messages.is_empty())
+        })
     }
 
     // Packets that come.

@@ -6,8 +6,8 @@ use super::{
     operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Sort, Source, Then, first},
 };
 use crate::{
-    Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload, Peer, PeerState,
-    Remote, RemoteSpan, Slice, Slices, Token,
+    Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
+    Peer, PeerState, Remote, RemoteSpan, Slice, Slices, Token,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;

@@ -1,6 +1,9 @@
 //! A card on the simulated network.
 
-use super::{DeviceNet, SCHEME, world::{Flying, Kind, Place}};
+use super::{
+    DeviceNet, SCHEME,
+    world::{Flying, Kind, Place},
+};
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
     device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket},

@@ -146,12 +146,12 @@ impl World {
         self.stats.atomics += 1;
         let party = self.parties.get(&at).ok_or(Fault::Lost)?;
         let (memory, _) = party.reach(target, access.operand.len(), Access::ATOMIC)?;
-        memory
-            .atomic(0, access.op, access.kind, &access.operand, &access.compare)
-            .map_err(|kind| match kind {
+        memory.atomic(0, access.op, access.kind, &access.operand, &access.compare).map_err(|kind| {
+            match kind {
                 OpErrorKind::Misaligned { .. } => Fault::Misaligned,
                 _ => Fault::Unsupported,
-            })
+            }
+        })
     }
 
     // Slots.

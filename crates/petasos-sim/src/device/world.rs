@@ -23,15 +23,30 @@ pub(super) type Wire = u64;
 /// The pause between two attempts to reach somebody who is not there.
 const RETRY: Duration = Duration::from_millis(1);
 
+/// What a card that needs no connection keeps for each node it knows, in bytes: an entry of an
+/// address table.
+const ENTRY: usize = 64;
+
 /// What goes from one end of a connection to the other.
 #[derive(Debug)]
 pub(super) enum Flying {
-    Packet { class: Class, bytes: Vec<u8> },
-    Immediate { target: Target, bytes: Vec<u8>, event: Option<u64> },
+    Packet {
+        class: Class,
+        bytes: Vec<u8>,
+    },
+    Immediate {
+        target: Target,
+        bytes: Vec<u8>,
+        event: Option<u64>,
+    },
     /// The operation with this number of the sender's.
     Operation(u64),
     /// The answer to one of the receiver's, with what a get has read.
-    Answer { operation: u64, result: Result<SmallVec<[u8; 16]>, Fault>, data: Vec<u8> },
+    Answer {
+        operation: u64,
+        result: Result<SmallVec<[u8; 16]>, Fault>,
+        data: Vec<u8>,
+    },
 }
 
 /// An access that is under way.
@@ -61,13 +76,32 @@ pub(super) struct Registered {
 /// Something that will happen.
 #[derive(Debug)]
 enum Plan {
-    Dial { from: Place, to: Address },
-    Up { at: Place, node: Node, address: Address, incarnation: Incarnation },
-    Land { wire: Wire, side: usize, what: Flying },
+    Dial {
+        from: Place,
+        to: Address,
+    },
+    Up {
+        at: Place,
+        node: Node,
+        address: Address,
+        incarnation: Incarnation,
+    },
+    Land {
+        wire: Wire,
+        side: usize,
+        what: Flying,
+    },
     /// An end of a connection learns that the other is gone.
-    Notice { wire: Wire, side: usize, reason: LostReason },
+    Notice {
+        wire: Wire,
+        side: usize,
+        reason: LostReason,
+    },
     /// A connection that was cut then may be given up.
-    GiveUp { wire: Wire, cut: Time },
+    GiveUp {
+        wire: Wire,
+        cut: Time,
+    },
 }
 
 /// The memory of one card, in bytes unless said otherwise.
@@ -254,9 +288,8 @@ impl World {
             | DeviceEvent::Room { node: n } => *n == node,
             _ => false,
         };
-        let control = |event: &DeviceEvent| {
-            matches!(event, DeviceEvent::Packet { .. }) && of_node(event)
-        };
+        let control =
+            |event: &DeviceEvent| matches!(event, DeviceEvent::Packet { .. }) && of_node(event);
         party.control -= party.mail.iter().filter(|event| control(event)).count();
         party.mail.retain(|event| !of_node(event));
         party.data.retain(|(n, _)| *n != node);
@@ -483,7 +516,7 @@ impl World {
             slots: (self.config.slots + self.config.control_slots) * self.config.packet,
             slots_most: party.data_most,
             nodes: party.nodes.len(),
-            entries: party.nodes.len() * (size_of::<Wire>() + size_of::<Way>()),
+            entries: party.nodes.len() * ENTRY,
         })
     }
 
