@@ -85,7 +85,8 @@ impl Liar {
                 self.truths = self.truths.max(20);
                 // Once only.
                 self.fifo = Some((0, self.lent.clone()));
-                self.card.send(node, Class::Control, &[&ask]).is_err() && self.lost
+                let _ = self.card.send(node, Class::Control, &[&ask]);
+                false
             }
             Some((cells, key)) if cells > 0 => {
                 let target = Target { key, offset: u64::from(self.tail) * CELL as u64 };

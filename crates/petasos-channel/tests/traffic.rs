@@ -10,7 +10,7 @@ use common::{End, PATIENCE, address, from_environment, message, open, read};
 use petasos_channel::{Config, Counters, Thresholds};
 use petasos_fabric::{
     Access, Endpoint, Event, Incarnation, InjectError, Key, Level, Operation, Payload, Peer,
-    Region, Remote, RemoteSpan, Slice, Token,
+    Region, RemoteSpan, Slice, Token,
 };
 use petasos_sim::{
     Random,
@@ -35,7 +35,6 @@ struct Seat {
     queue: VecDeque<Operation>,
     next: HashMap<Peer, u32>,
     heard: HashMap<Peer, u32>,
-    remote: Option<Remote>,
 }
 
 struct World {
@@ -46,7 +45,7 @@ struct World {
     tokens: u64,
     received: u64,
     bodies: u64,
-    /// Long messages to be received: by whom, whose, and how long.
+    /// Of the endpoints that have ended, too.
     total: Counters,
 }
 
@@ -230,7 +229,6 @@ fn seat(end: End, life: u32) -> Seat {
         queue: VecDeque::new(),
         next: HashMap::new(),
         heard: HashMap::new(),
-        remote: None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! decides where everything goes.
 //!
 //! The buffer is cut into cells of a cache line. A record takes consecutive cells, of which only the
-//! last may be partly unused, and begins with a head ([`crate::head`]). It never wraps: what is left
+//! last may be partly unused, and begins with a head of sixteen bytes. It never wraps: what is left
 //! before the end is skipped by a *pad*, a mark without a head, which costs credit like any cell.
 //!
 //! The sender copies a record into its image of the buffer and puts it to the same place of the

@@ -228,7 +228,7 @@ impl Engine {
                 remote: if compares { compare.len() } else { kind.size() } as u64,
             });
         }
-        if offset % kind.size() as u64 != 0 {
+        if !offset.is_multiple_of(kind.size() as u64) {
             let align = kind.size();
             return Err(OpErrorKind::Misaligned { offset, align });
         }
