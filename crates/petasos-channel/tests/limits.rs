@@ -108,6 +108,36 @@ fn a_stopped_receiver() {
     stopped(Force::None, 4000);
 }
 
+/// Window and credit come back past their thresholds, without a timer's help.
+fn without_timers(force: Force) {
+    let net = net(7);
+    let mut config = forced(force);
+    config.ack_delay = Duration::from_secs(1000);
+    config.exclusive.cells = 32;
+    let (mut a, mut b) = (open(&net, "a", &config), open(&net, "b", &config));
+    let (ab, _) = join(&net, &mut a, &mut b);
+    let (mut sent, mut heard, end) = (0, 0, net.now().after(Duration::from_millis(50)));
+    while heard < 2000 {
+        assert!(net.now() < end, "{force:?}: it came to a stop at {heard}");
+        while sent < 2000 && a.inject(ab, &[&message(0, 1, sent, 80)]).is_ok() {
+            sent += 1;
+        }
+        let mut events = Vec::new();
+        a.progress(net.now(), 64, &mut Vec::new());
+        b.progress(net.now(), 64, &mut events);
+        heard += numbers(&events).len();
+        net.run_for(Duration::from_micros(1));
+    }
+    let counters = b.counters();
+    assert!(counters.acks_explicit < 500, "one for each: {counters:?}");
+}
+
+#[test]
+fn credit_comes_back_past_a_threshold() {
+    without_timers(Force::Mp);
+    without_timers(Force::Exclusive);
+}
+
 /// A receiver that takes one message at a time, and seldom, gets all of them.
 #[test]
 fn a_slow_receiver() {

@@ -1,11 +1,14 @@
 //! Both sides against a plain queue, with puts that arrive in any order; and against garbage.
 //!
-//! `PETASOS_OPERATIONS` sets how many operations are generated in all (default 200,000).
+//! `PETASOS_OPERATIONS` sets how many operations are generated in all (default a million).
 
 use super::*;
 use crate::head::{FIRST, HEAD, Head, Kind, LAST};
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+};
 
 /// Operations of one generated sequence.
 const SEQUENCE: usize = 1000;
@@ -48,6 +51,8 @@ struct Pair {
     model: VecDeque<(u32, Vec<u8>)>,
     flying: Vec<Flying>,
     arrived: Vec<u32>,
+    /// Cells that the device may still read, by record.
+    lent: HashMap<u32, Range<u64>>,
     next: u32,
     taken: u32,
     freed: u32,
@@ -64,6 +69,7 @@ impl Pair {
             model: VecDeque::new(),
             flying: Vec::new(),
             arrived: Vec::new(),
+            lent: HashMap::new(),
             next,
             taken: next,
             freed: 0,
@@ -87,6 +93,7 @@ impl Pair {
             }
             Step::Complete(which) if !self.arrived.is_empty() => {
                 let seq = self.arrived.swap_remove(which % self.arrived.len());
+                self.lent.remove(&seq);
                 self.send.completed(seq);
             }
             Step::Arrive(_) | Step::Complete(_) => {}
@@ -112,6 +119,10 @@ impl Pair {
         let flags = FIRST | LAST;
         let head = Head { len: len as u32, seq, ack: 7, kind: Kind::Record, flags };
         let slice = self.send.slice(&place, len);
+        let cells = place.offset..place.offset + u64::from(place.cells) * CELL as u64;
+        let free = |lent: &Range<u64>| lent.end <= cells.start || cells.end <= lent.start;
+        assert!(self.lent.values().all(free), "cells that the device still reads");
+        self.lent.insert(seq, cells);
         let mut bytes = head.encode().to_vec();
         bytes[..8].fill(0);
         bytes.extend_from_slice(&body);
@@ -157,7 +168,7 @@ impl Pair {
 
 fn cases() -> u32 {
     let operations = std::env::var("PETASOS_OPERATIONS").ok().and_then(|n| n.parse().ok());
-    (operations.unwrap_or(200_000) / SEQUENCE).max(1) as u32
+    (operations.unwrap_or(1_000_000) / SEQUENCE).max(1) as u32
 }
 
 proptest! {
