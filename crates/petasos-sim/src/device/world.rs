@@ -159,8 +159,8 @@ pub(super) struct Way {
     last: [Time; 3],
     /// Packets of each class without a slot, and accesses under way.
     pub(super) flying: [usize; 3],
-    /// Whether the sender waits for room.
-    pub(super) full: bool,
+    /// Whether the sender waits for room, of each kind.
+    pub(super) full: [bool; 3],
     /// Packets at the target's door, by class.
     pub(super) waiting: [VecDeque<Vec<u8>>; 2],
     /// What arrives while the line is cut.
@@ -422,7 +422,7 @@ impl World {
         let way = &mut self.connections.get_mut(&wire).ok_or(Refusal::Gone)?.ways[side];
         let lane = what.lane();
         if way.flying[lane] >= limits[lane] {
-            way.full = true;
+            way.full[lane] = true;
             return Err(Refusal::Full);
         }
         way.flying[lane] += 1;
@@ -434,7 +434,7 @@ impl World {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         let way = &mut connection.ways[side];
         way.flying[lane] -= 1;
-        if std::mem::take(&mut way.full) {
+        if std::mem::take(&mut way.full[lane]) {
             let (place, node) = (connection.ends[side], connection.nodes[side]);
             if connection.open[side]
                 && let Some(party) = self.parties.get_mut(&place)
