@@ -68,7 +68,7 @@ impl Bounces {
 
     /// A buffer that its peer may still know: it gets another key before it is used again.
     pub(crate) fn give_back_closed(&mut self, bounce: Bounce, device: &mut impl Device) {
-        device.deregister(bounce.registration);
+        device.deregister(bounce.registration, None);
         self.made -= 1;
         if let Ok(fresh) = self.make(device) {
             self.made += 1;

@@ -9,13 +9,13 @@ use crate::{
     head::Head,
 };
 use petasos_fabric::{
-    Access as Rights, Address, Capabilities, Enforcement, Event, LostReason, Peer, PeerState, Pool,
+    Access as Rights, Address, Capabilities, Enforcement, Event, LostReason, Operation, Peer, PeerState, Pool,
     RegionId, ResolveError, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Lost peers that came to us, whose handles are still known.
 const KEPT: usize = 64;
@@ -66,6 +66,8 @@ pub struct Channels<D: Device> {
     pub(crate) serial: u32,
     pub(crate) tokens: HashMap<Token, usize>,
     pub(crate) registered: HashMap<RegionId, (Registration, RemoteKey)>,
+    /// Regions that the device is closing.
+    pub(crate) closing: HashSet<RegionId>,
 
     pub(crate) scratch: Vec<u8>,
     pub(crate) mail: Vec<DeviceEvent>,
@@ -80,6 +82,8 @@ pub(crate) enum Pending {
     Pad,
     /// Something fetched.
     Get { peer: Peer, seq: u32, bounce: Option<(Bounce, usize, usize)> },
+    /// A region of the user's is being closed.
+    Deregister(Operation),
     /// A piece of an access of the user's.
     Access { slot: usize, serial: u32 },
 }
@@ -137,6 +141,7 @@ impl<D: Device> Channels<D> {
             serial: 0,
             tokens: HashMap::new(),
             registered: HashMap::new(),
+            closing: HashSet::new(),
             scratch: Vec::new(),
             mail: Vec::new(),
         }
@@ -382,6 +387,12 @@ impl<D: Device> Channels<D> {
         let Some(pending) = self.tickets.try_remove(ticket.0 as usize) else { return };
         match pending {
             Pending::Pad => {}
+            Pending::Deregister(operation) => {
+                if let Operation::Deregister { region, .. } = &operation {
+                    self.closing.remove(region);
+                }
+                self.engine.submit(operation);
+            }
             Pending::Access { slot, serial } => self.access_done(slot, serial, result),
             Pending::Put { peer, seq } => match result {
                 Ok(_) => self.put_done(peer, seq),
@@ -461,7 +472,7 @@ impl<D: Device> Channels<D> {
             self.take_back(sent.lent);
         }
         if let Some(out) = flow.out.fifo() {
-            self.device.deregister(out.registration);
+            self.device.deregister(out.registration, None);
         }
         for (_, bytes) in flow.parked.drain(..) {
             self.unpark(bytes.len());
@@ -474,7 +485,7 @@ impl<D: Device> Channels<D> {
     pub(crate) fn take_back(&mut self, loan: Option<Loan>) {
         match loan {
             None => return,
-            Some(Loan::Memory(registration)) => self.device.deregister(registration),
+            Some(Loan::Memory(registration)) => self.device.deregister(registration, None),
             Some(Loan::Bounce(bounce)) => {
                 self.sending.give_back_closed(bounce, &mut self.device);
             }

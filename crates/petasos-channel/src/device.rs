@@ -19,7 +19,7 @@
 //!   after the completions of all that was under way with it; from then on the device touches no
 //!   memory on behalf of that node. The same holds once [`Device::close`] has returned, but for the
 //!   completions, which may still come.
-//! * When [`Device::deregister`] has returned, nothing lands in that memory any more.
+//! * When a [`Device::deregister`] is over, nothing lands in that memory any more.
 //! * A completed put is visible at the target, and what it carried to the target's events is, or
 //!   will be, raised there.
 
@@ -49,7 +49,7 @@ pub struct RemoteKey(SmallVec<[u8; 24]>);
 
 impl RemoteKey {
     /// The longest key in bytes.
-    pub const MAX: usize = 64;
+    pub const MAX: usize = 160;
 
     /// A key of these bytes; `None` if they are too many.
     #[must_use]
@@ -283,8 +283,9 @@ pub trait Device: Send {
         access: Access,
         tag: u64,
     ) -> Result<(Registration, RemoteKey), RegisterError>;
-    /// Closes it: nothing lands there any more. Unknown ones are ignored.
-    fn deregister(&mut self, registration: Registration);
+    /// Closes it. With a ticket, raises `Done` once nothing lands there any more. The memory is not
+    /// lost to the device before, and its key is never another's.
+    fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>);
 
     /// Moves the device on, and appends up to `most` things that happened. Leaves packets of the
     /// data class in their slots unless `data` is true. True if anything was done. Never blocks.

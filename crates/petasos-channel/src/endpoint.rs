@@ -1,10 +1,10 @@
 //! The contract of the fabric, over the channels.
 
-use crate::{Channels, Device};
+use crate::{Channels, Device, channels::Pending};
 use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, Operation, Peer, PeerInfo, RegionId, RegisterError,
+    InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo, RegionId, RegisterError,
     Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
@@ -57,6 +57,23 @@ impl<D: Device> Channels<D> {
             }
         }
         worked
+    }
+
+    /// Closes a region that the device knows, there first. Gives back what is for the engine.
+    fn accept_deregister(&mut self, operation: Operation) -> Option<Operation> {
+        let Operation::Deregister { token, region } = operation else { return Some(operation) };
+        if self.closing.contains(&region) {
+            let result = Err(OpError::local(OpErrorKind::UnknownRegion));
+            self.engine.raise(Event::Done { token, result });
+            return None;
+        }
+        let Some((registration, _)) = self.registered.remove(&region) else {
+            return Some(Operation::Deregister { token, region });
+        };
+        self.closing.insert(region);
+        let ticket = self.ticket(Pending::Deregister(Operation::Deregister { token, region }));
+        self.device.deregister(registration, Some(ticket));
+        None
     }
 
     fn send_all(&mut self) -> bool {
@@ -129,11 +146,7 @@ impl<D: Device> Endpoint for Channels<D> {
             && self.accesses.len() < most
             && let Some(operation) = operations.pop_front()
         {
-            if let Operation::Deregister { region, .. } = &operation
-                && let Some((registration, _)) = self.registered.remove(region)
-            {
-                self.device.deregister(registration);
-            }
+            let Some(operation) = self.accept_deregister(operation) else { continue };
             if let Some(operation) = self.accept_access(operation) {
                 self.engine.submit(operation);
             }

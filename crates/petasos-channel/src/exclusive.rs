@@ -278,7 +278,7 @@ impl<D: Device> Channels<D> {
     pub(crate) fn close_drained(&mut self, index: u32, flow: &mut Flow) {
         let Out::Closing(out) = &flow.out else { return };
         if out.fifo.is_drained() {
-            self.device.deregister(out.registration);
+            self.device.deregister(out.registration, None);
             self.drop_kept(index);
             flow.out = Out::None;
             flow.control.closed = true;
@@ -358,7 +358,7 @@ impl<D: Device> Channels<D> {
             In::None => return,
             In::Waiting(_) => self.waiting.retain(|waiting| waiting.index != index),
             In::Open(inward) => {
-                self.device.deregister(inward.registration);
+                self.device.deregister(inward.registration, None);
                 self.given.retain(|given| *given != index);
                 self.counters.taken += u64::from(inward.leaving);
             }

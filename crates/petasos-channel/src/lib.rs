@@ -76,6 +76,7 @@ mod flow;
 mod head;
 mod inbound;
 mod outbound;
+pub mod over;
 pub mod policy;
 mod thresholds;
 
@@ -83,6 +84,7 @@ pub use channels::Channels;
 pub use config::{Config, ExclusiveConfig, Force};
 pub use counters::Counters;
 pub use device::{Device, DeviceEvent, DeviceLimits};
+pub use over::Over;
 pub use policy::{Cap, Hot};
 pub use thresholds::{ThresholdError, Thresholds};
 

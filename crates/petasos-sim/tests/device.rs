@@ -140,7 +140,7 @@ fn access_is_checked() {
     assert!(denied(&poll(&mut a)));
     // One that is under way when the memory is closed does not land.
     a.put(ab, &target, &from, Some(1), Ticket(2)).unwrap();
-    b.deregister(registration);
+    b.deregister(registration, None);
     net.run_for(Duration::from_micros(20));
     assert!(matches!(poll(&mut a)[..], [DeviceEvent::Done { result: Err(Fault::Stale), .. }]));
     assert!(poll(&mut b).is_empty() && memory.to_vec()[..50] == [0; 50]);

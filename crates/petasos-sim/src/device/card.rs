@@ -150,8 +150,8 @@ impl Device for SimDevice {
         self.net.world().register(self.place, memory, access, tag)
     }
 
-    fn deregister(&mut self, registration: Registration) {
-        self.net.world().deregister(self.place, registration);
+    fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
+        self.net.world().deregister(self.place, registration, ticket);
     }
 
     /// `now` is not looked at: the network knows the time.

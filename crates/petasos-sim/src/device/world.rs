@@ -500,12 +500,18 @@ impl World {
         Ok((Registration(slot as u64), key))
     }
 
-    pub(super) fn deregister(&mut self, place: Place, registration: Registration) {
-        if let Some(party) = self.parties.get_mut(&place)
-            && let Some(gone) = party.regions.try_remove(registration.0 as usize)
-        {
+    pub(super) fn deregister(
+        &mut self,
+        place: Place,
+        registration: Registration,
+        ticket: Option<Ticket>,
+    ) {
+        let Some(party) = self.parties.get_mut(&place) else { return };
+        if let Some(gone) = party.regions.try_remove(registration.0 as usize) {
             party.registered -= gone.memory.len();
         }
+        let done = |ticket| DeviceEvent::Done { ticket, result: Ok(SmallVec::new()) };
+        party.mail.extend(ticket.map(done));
     }
 
     pub(super) fn account(&self, place: Place) -> Option<Account> {
