@@ -9,8 +9,8 @@ use crate::{
     head::Head,
 };
 use petasos_fabric::{
-    Access as Rights, Address, Capabilities, Enforcement, Event, LostReason, Operation, Peer, PeerState, Pool,
-    RegionId, ResolveError, Support, Time, Token,
+    Access as Rights, Address, Capabilities, Enforcement, Event, LostReason, Operation, Peer,
+    PeerState, Pool, RegionId, ResolveError, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use slab::Slab;

@@ -4,8 +4,8 @@ use crate::{Channels, Device, channels::Pending};
 use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo, RegionId, RegisterError,
-    Remote, ResolveError, Sleep, Slice, Time, Token,
+    InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
@@ -170,7 +170,11 @@ impl<D: Device> Endpoint for Channels<D> {
         }
         worked |= self.poll_device(budget);
         worked |= self.deliver_all(budget);
-        worked |= self.send_all();
+        if self.send_all() {
+            // A device that does nothing unless driven carries out what it was just given.
+            worked = true;
+            self.poll_device(budget);
+        }
         self.run_timers();
         let left = budget.saturating_sub(events.len() - before);
         self.engine.take_events(left, events) || worked

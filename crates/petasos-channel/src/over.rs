@@ -11,9 +11,7 @@
 
 use crate::{
     Device, DeviceEvent, DeviceLimits,
-    device::{
-        AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket,
-    },
+    device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
 };
 use petasos_fabric::{
     Access, Address, Done, Endpoint, Event, Incarnation, Key, Level, LostReason, Notifier, OpError,
@@ -266,9 +264,7 @@ impl<E: Endpoint> Over<E> {
         self.release(node);
         self.inner.forget(peer);
         // What it sent comes first.
-        let of_node = |event: &DeviceEvent| {
-            matches!(event, DeviceEvent::Packet { node: of, .. } if *of == node)
-        };
+        let of_node = |event: &DeviceEvent| matches!(event, DeviceEvent::Packet { node: of, .. } if *of == node);
         let stash = std::mem::take(&mut self.stash);
         let (last, rest): (VecDeque<_>, _) = stash.into_iter().partition(of_node);
         self.stash = rest;
