@@ -42,6 +42,8 @@ impl Key {
     pub const ROUTE_SEGMENT: u8 = 3;
     /// Kind of the route by a slot in a table that both sides see, inside one process.
     pub const ROUTE_SLOT: u8 = 4;
+    /// Kind of the route by a network device that reaches registered memory by itself.
+    pub const ROUTE_DEVICE: u8 = 5;
 
     /// A key that came from outside; checked when it is used.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Key, ImportError> {

@@ -28,6 +28,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`device`] is the same for network cards: a simulated RDMA network, on which `petasos-channel`
+//! provides the endpoints.
+//!
 //! Messages between two endpoints that live and can reach each other are never lost, nor
 //! reordered; what is lost is lost with the peer, and said. All operations are carried by
 //! [`petasos_fabric::two_sided`], so a target has to be driven for remote access to proceed.
@@ -35,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+pub mod device;
 mod endpoint;
 mod net;
 mod random;

@@ -17,7 +17,9 @@ pub struct SimNet(pub(crate) Arc<Mutex<World>>);
 #[non_exhaustive]
 pub enum OpenError {
     /// Not an address of this transport.
-    #[error("{0} is not an address of the simulated network: write it as sim://NAME, or sim://*")]
+    #[error(
+        "{0} is not an address of the simulated network: write it as sim://NAME or simdev://NAME, or with * for a name"
+    )]
     NotSim(Address),
     /// Somebody has it.
     #[error("{0} is taken")]

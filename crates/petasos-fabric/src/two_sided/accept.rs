@@ -95,8 +95,8 @@ impl Engine {
         payload: &[u8],
     ) -> Option<bool> {
         let len = message_len(header.try_into().ok()?)? as usize;
-        let link = self.peers.get(peer).filter(|link| link.is_up())?;
-        if link.landing.is_some() || len > self.config.limits.max_message {
+        let (_, link) = self.peers.look(peer).filter(|(face, _)| face.is_up())?;
+        if link.is_some_and(|link| link.landing.is_some()) || len > self.config.limits.max_message {
             return None;
         }
         let counters = &mut self.ledger.counters;

@@ -3,7 +3,6 @@
 use super::{
     Config, Counters, Imported, Packet, Placement, Violation, header,
     ledger::Ledger,
-    link::Link,
     matching::Matching,
     peers::Peers,
     registry::{Imports, Regions},
@@ -99,7 +98,7 @@ impl Engine {
             return Err(ResolveError::TooManyPeers { limit });
         }
         let own = *address == self.address && self.own.is_none();
-        let peer = self.peers.insert(address, own).handle;
+        let peer = self.peers.insert(address, own);
         if own {
             self.own = Some(peer);
             self.peer_up(peer, self.incarnation);
@@ -160,6 +159,12 @@ impl Engine {
             let event = Event::PeerLost { peer, reason };
             self.ledger.events.push_back(event);
         }
+    }
+
+    /// Gives back memory that the table keeps for a peer's traffic, as far as nothing is under way:
+    /// for transports with many peers that are seldom heard of.
+    pub fn trim(&mut self, peer: Peer) {
+        self.peers.trim(peer);
     }
 
     /// Removes a peer from the table; its handle is stale, its slot may be used again. What is
@@ -273,6 +278,12 @@ impl Engine {
         }
     }
 
+    /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own, as
+    /// [`Engine::submit`] would: handles, rights, bounds, lengths. Gives its length in bytes.
+    pub fn check_access(&self, operation: &Operation) -> Result<u64, OpErrorKind> {
+        self.check_one(operation)
+    }
+
     /// Asks that an operation end soon; as in the contract.
     pub fn cancel(&mut self, token: Token) {
         self.cancel_one(token);
@@ -299,8 +310,9 @@ impl Engine {
     /// overtake them.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
-        let free = |link: &Link| link.is_up() && !link.own && link.messages.is_empty();
-        !self.peers.get(peer).is_some_and(free)
+        !self.peers.look(peer).is_some_and(|(face, link)| {
+            face.is_up() && !face.own && link.is_none_or(|link| link.messages.is_empty())
+        })
     }
 
     // Packets that come.
@@ -407,6 +419,11 @@ impl Engine {
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.ledger.events.is_empty() || self.own_output()
+    }
+
+    /// Puts an event of the transport's own behind those that wait here.
+    pub fn raise(&mut self, event: Event) {
+        self.ledger.events.push_back(event);
     }
 
     /// Moves up to `budget` events, in order, to `events`; serves what this endpoint sent to

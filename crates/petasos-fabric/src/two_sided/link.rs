@@ -13,19 +13,54 @@ use crate::{
 };
 use bytes::Bytes;
 use slab::Slab;
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::{Deref, DerefMut},
+};
 
+/// What is known also of a peer with whom nothing is going on.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Face {
     pub(super) handle: Peer,
     pub(super) address: Address,
     pub(super) incarnation: Option<Incarnation>,
     pub(super) state: PeerState,
     /// This endpoint itself.
     pub(super) own: bool,
+    serials: u32,
+    /// Eager messages that we may send.
+    pub(super) eager: u32,
+    /// Eager messages of its for which it has not got the credit back, and credit to be given.
+    pub(super) held: u32,
+    pub(super) owed: u32,
+}
+
+impl Face {
+    pub(super) fn new(handle: Peer, address: Address, own: bool) -> Face {
+        Face {
+            handle,
+            address,
+            incarnation: None,
+            state: PeerState::Connecting,
+            own,
+            serials: 0,
+            eager: super::EAGER_CREDITS,
+            held: 0,
+            owed: 0,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.state == PeerState::Up
+    }
+}
+
+/// And what is known of one with whom something is.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) face: Face,
 
     pub(super) ops: Slab<Op>,
-    serials: u32,
 
     /// Named by `next_output`, or going to be, or being served.
     pub(super) listed: bool,
@@ -50,8 +85,6 @@ pub(super) struct Link {
     pub(super) requests: Slab<Request>,
     /// Our bodies that it is not done with.
     pub(super) bodies: [u32; 2],
-    /// Eager messages that we may send.
-    pub(super) eager: u32,
     /// Injected bytes in `messages`, with headers; and whether somebody was told that it is full.
     pub(super) injected: usize,
     pub(super) full: bool,
@@ -66,9 +99,6 @@ pub(super) struct Link {
     pub(super) announced: HashMap<u64, u64>,
     /// Bodies of its that we have not said we are done with.
     pub(super) theirs: [u32; 2],
-    /// Eager messages of its for which it has not got the credit back, and credit to be given.
-    pub(super) held: u32,
-    pub(super) owed: u32,
 }
 
 #[derive(Debug)]
@@ -160,16 +190,24 @@ pub(super) enum Landing {
     },
 }
 
+impl Deref for Link {
+    type Target = Face;
+    fn deref(&self) -> &Face {
+        &self.face
+    }
+}
+
+impl DerefMut for Link {
+    fn deref_mut(&mut self) -> &mut Face {
+        &mut self.face
+    }
+}
+
 impl Link {
-    pub(super) fn new(handle: Peer, address: Address, own: bool) -> Link {
+    pub(super) fn new(face: Face) -> Link {
         Link {
-            handle,
-            address,
-            incarnation: None,
-            state: PeerState::Connecting,
-            own,
+            face,
             ops: Slab::new(),
-            serials: 0,
             listed: false,
             stirred: false,
             control: VecDeque::new(),
@@ -182,7 +220,6 @@ impl Link {
             burst: 0,
             requests: Slab::new(),
             bodies: [0; 2],
-            eager: super::EAGER_CREDITS,
             injected: 0,
             full: false,
             landing: None,
@@ -190,13 +227,46 @@ impl Link {
             failed: HashMap::new(),
             announced: HashMap::new(),
             theirs: [0; 2],
-            held: 0,
-            owed: 0,
         }
     }
 
-    pub(super) fn is_up(&self) -> bool {
-        self.state == PeerState::Up
+    /// Whether there is nothing to be known but the face.
+    pub(super) fn is_plain(&self) -> bool {
+        let queues = self.control.len()
+            + self.messages.len()
+            + self.tagged.len()
+            + self.asking.len()
+            + self.bulk.len()
+            + self.flights.len();
+        let tables =
+            self.ops.len() + self.requests.len() + self.failed.len() + self.announced.len();
+        let open = [self.bodies, self.theirs] != [[0; 2]; 2] || self.serving > 0;
+        let busy = self.listed || self.full || self.injected > 0 || self.landing.is_some();
+        queues + tables == 0 && !open && !busy
+    }
+
+    /// Keeps no memory for what is empty.
+    pub(super) fn trim(&mut self) {
+        fn queue<T>(queue: &mut VecDeque<T>) {
+            if queue.is_empty() {
+                *queue = VecDeque::new();
+            }
+        }
+        queue(&mut self.control);
+        queue(&mut self.messages);
+        queue(&mut self.tagged);
+        queue(&mut self.asking);
+        queue(&mut self.bulk);
+        queue(&mut self.flights);
+        // Numbers are not used again: the serials go on.
+        if self.ops.is_empty() {
+            self.ops = Slab::new();
+        }
+        if self.requests.is_empty() {
+            self.requests = Slab::new();
+        }
+        self.failed.shrink_to_fit();
+        self.announced.shrink_to_fit();
     }
 
     /// There may be something to send.
@@ -357,9 +427,10 @@ impl Link {
                 ledger.finish(op.token, Some(Place::Op { peer, id }), result);
             }
         }
-        let ended = Link::new(self.handle, self.address.clone(), self.own);
-        let (incarnation, listed) = (self.incarnation, self.listed);
-        *self = Link { state: PeerState::Lost(reason.clone()), incarnation, listed, ..ended };
+        let listed = self.listed;
+        let mut face = Face::new(self.handle, self.address.clone(), self.own);
+        (face.incarnation, face.state) = (self.incarnation, PeerState::Lost(reason.clone()));
+        *self = Link { listed, ..Link::new(face) };
     }
 
     /// Takes a message from the bytes that wait to be injected.

@@ -7,7 +7,8 @@ impl Engine {
     /// Whether there is something for this endpoint itself that can be moved on now.
     #[inline]
     pub(super) fn own_output(&self) -> bool {
-        let listed = |peer| self.peers.get(peer).is_some_and(|link| link.listed);
+        let listed =
+            |peer| self.peers.look(peer).and_then(|(_, link)| link).is_some_and(|link| link.listed);
         match &self.stuck {
             Some(_) => self.pool.has_room(),
             None => self.own.is_some_and(listed),

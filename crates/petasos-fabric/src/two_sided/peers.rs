@@ -1,14 +1,45 @@
 //! The table of peers.
 
-use super::link::Link;
+use super::link::{Face, Link};
 use crate::{Address, Peer};
 use std::collections::HashMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Peers {
-    slots: Vec<(u32, Option<Box<Link>>)>,
+    slots: Vec<(u32, Slot)>,
     free: Vec<u32>,
     by_address: HashMap<Address, Peer>,
+}
+
+/// Most peers of many are idle, and then little is kept.
+#[derive(Debug)]
+enum Slot {
+    Free,
+    Idle(Box<Face>),
+    Busy(Box<Link>),
+}
+
+impl Slot {
+    fn face(&self) -> Option<&Face> {
+        match self {
+            Slot::Free => None,
+            Slot::Idle(face) => Some(face),
+            Slot::Busy(link) => Some(&link.face),
+        }
+    }
+
+    /// All of it, made if it was not kept.
+    fn link(&mut self) -> Option<&mut Link> {
+        if let Slot::Idle(_) = self
+            && let Slot::Idle(face) = std::mem::replace(self, Slot::Free)
+        {
+            *self = Slot::Busy(Box::new(Link::new(*face)));
+        }
+        match self {
+            Slot::Busy(link) => Some(link),
+            _ => None,
+        }
+    }
 }
 
 impl Peers {
@@ -17,15 +48,19 @@ impl Peers {
         self.slots.len() - self.free.len()
     }
 
-    pub(super) fn insert(&mut self, address: &Address, own: bool) -> &mut Link {
+    pub(super) fn insert(&mut self, address: &Address, own: bool) -> Peer {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push((0, None));
+            if self.slots.len() == self.slots.capacity() {
+                self.slots.reserve_exact(16 + self.slots.len() / 8);
+            }
+            self.slots.push((0, Slot::Free));
             self.slots.len() as u32 - 1
         });
         let (generation, slot) = &mut self.slots[index as usize];
         let handle = Peer { index, generation: *generation };
         self.by_address.insert(address.clone(), handle);
-        slot.insert(Box::new(Link::new(handle, address.clone(), own)))
+        *slot = Slot::Idle(Box::new(Face::new(handle, address.clone(), own)));
+        handle
     }
 
     pub(super) fn find(&self, address: &Address) -> Option<Peer> {
@@ -39,28 +74,57 @@ impl Peers {
         }
     }
 
-    pub(super) fn get(&self, peer: Peer) -> Option<&Link> {
-        let (generation, link) = self.slots.get(peer.index as usize)?;
-        link.as_deref().filter(|_| *generation == peer.generation)
+    fn slot(&self, peer: Peer) -> Option<&Slot> {
+        let (generation, slot) = self.slots.get(peer.index as usize)?;
+        (*generation == peer.generation).then_some(slot)
+    }
+
+    pub(super) fn get(&self, peer: Peer) -> Option<&Face> {
+        self.slot(peer)?.face()
+    }
+
+    /// The same, and what is going on with the peer, if anything is.
+    pub(super) fn look(&self, peer: Peer) -> Option<(&Face, Option<&Link>)> {
+        match self.slot(peer)? {
+            Slot::Free => None,
+            Slot::Idle(face) => Some((face, None)),
+            Slot::Busy(link) => Some((&link.face, Some(link))),
+        }
     }
 
     pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut Link> {
-        let (generation, link) = self.slots.get_mut(peer.index as usize)?;
-        link.as_deref_mut().filter(|_| *generation == peer.generation)
+        let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
+        if *generation == peer.generation { slot.link() } else { None }
     }
 
-    pub(super) fn at(&self, index: u32) -> Option<&Link> {
-        self.slots.get(index as usize)?.1.as_deref()
+    pub(super) fn at(&self, index: u32) -> Option<&Face> {
+        self.slots.get(index as usize)?.1.face()
     }
 
     pub(super) fn at_mut(&mut self, index: u32) -> Option<&mut Link> {
-        self.slots.get_mut(index as usize)?.1.as_deref_mut()
+        self.slots.get_mut(index as usize)?.1.link()
+    }
+
+    /// Keeps no more of a peer than is needed.
+    pub(super) fn trim(&mut self, peer: Peer) {
+        let Some((generation, slot)) = self.slots.get_mut(peer.index as usize) else { return };
+        if *generation != peer.generation {
+            return;
+        }
+        match std::mem::replace(slot, Slot::Free) {
+            Slot::Busy(link) if link.is_plain() => *slot = Slot::Idle(Box::new(link.face)),
+            Slot::Busy(mut link) => {
+                link.trim();
+                *slot = Slot::Busy(link);
+            }
+            other => *slot = other,
+        }
     }
 
     pub(super) fn remove(&mut self, peer: Peer) {
         if self.get(peer).is_some() {
             let slot = &mut self.slots[peer.index as usize];
-            *slot = (slot.0.wrapping_add(1), None);
+            *slot = (slot.0.wrapping_add(1), Slot::Free);
             self.free.push(peer.index);
         }
     }

@@ -6,8 +6,8 @@ use super::{
     operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Sort, Source, Then, first},
 };
 use crate::{
-    Access, AtomicOp, Body, Done, Level, OpError, OpErrorKind, Operation, Payload, Peer, PeerState,
-    Remote, RemoteSpan, Slice, Slices, Token,
+    Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
+    Peer, PeerState, Remote, RemoteSpan, Slice, Slices, Token,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -109,11 +109,7 @@ impl Engine {
             }
             Operation::Put { token, remote, local, spans, level, event } => {
                 let route = self.route(remote, Access::WRITE)?;
-                let total = self.pieces(&route, &local, &spans)?;
-                if event.is_some() && total > route.len {
-                    let (offset, len, bound) = (0, total, route.len);
-                    return Err(OpErrorKind::OutOfBounds { offset, len, bound });
-                }
+                let total = self.put_len(&route, &local, &spans, event)?;
                 let put = Put {
                     route,
                     local,
@@ -152,26 +148,10 @@ impl Engine {
             }
             Operation::Atomic { token, remote, offset, op, kind, operand, compare, fetch } => {
                 let route = self.route(remote, Access::ATOMIC)?;
-                let max = self.config.limits.max_atomic;
-                at_most("the length of an atomic", operand.len(), max)?;
-                within(&route, offset, operand.len() as u64)?;
+                self.elements(&route, offset, op, kind, &operand, &compare)?;
                 let mut payload: SmallVec<[u8; 32]> = SmallVec::from_slice(&operand);
                 if op == AtomicOp::CompareSwap {
                     payload.extend_from_slice(&compare);
-                }
-                let compares = op == AtomicOp::CompareSwap;
-                if operand.is_empty()
-                    || !operand.len().is_multiple_of(kind.size())
-                    || (compares && compare.len() != operand.len())
-                {
-                    return Err(OpErrorKind::LengthMismatch {
-                        local: operand.len() as u64,
-                        remote: if compares { compare.len() } else { kind.size() } as u64,
-                    });
-                }
-                if offset % kind.size() as u64 != 0 {
-                    let align = kind.size();
-                    return Err(OpErrorKind::Misaligned { offset, align });
                 }
                 let operand = operand.len();
                 let atomic = Atomic { route, offset, op, kind, payload, operand, fetch };
@@ -185,6 +165,72 @@ impl Engine {
                     self.ledger.finish(token, None, Ok(Done::Deregistered));
                 }
             }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_one(&self, operation: &Operation) -> Result<u64, OpErrorKind> {
+        match operation {
+            Operation::Put { remote, local, spans, event, .. } => {
+                let route = self.route(*remote, Access::WRITE)?;
+                self.put_len(&route, local, spans, *event)
+            }
+            Operation::Get { remote, local, spans, .. } => {
+                let route = self.route(*remote, Access::READ)?;
+                let total = self.pieces(&route, local, spans)?;
+                writable(local.iter()).map(|()| total)
+            }
+            Operation::Atomic { remote, offset, op, kind, operand, compare, .. } => {
+                let route = self.route(*remote, Access::ATOMIC)?;
+                self.elements(&route, *offset, *op, *kind, operand, compare)?;
+                Ok(operand.len() as u64)
+            }
+            _ => Err(OpErrorKind::Unsupported("this operation as remote access")),
+        }
+    }
+
+    /// Checks the pieces of a put, and gives its length.
+    fn put_len(
+        &self,
+        route: &Route,
+        local: &Slices,
+        spans: &[RemoteSpan],
+        event: Option<u64>,
+    ) -> Result<u64, OpErrorKind> {
+        let total = self.pieces(route, local, spans)?;
+        if event.is_some() && total > route.len {
+            let (offset, len, bound) = (0, total, route.len);
+            return Err(OpErrorKind::OutOfBounds { offset, len, bound });
+        }
+        Ok(total)
+    }
+
+    /// Checks the elements of an atomic.
+    fn elements(
+        &self,
+        route: &Route,
+        offset: u64,
+        op: AtomicOp,
+        kind: AtomicType,
+        operand: &[u8],
+        compare: &[u8],
+    ) -> Result<(), OpErrorKind> {
+        let max = self.config.limits.max_atomic;
+        at_most("the length of an atomic", operand.len(), max)?;
+        within(route, offset, operand.len() as u64)?;
+        let compares = op == AtomicOp::CompareSwap;
+        if operand.is_empty()
+            || !operand.len().is_multiple_of(kind.size())
+            || (compares && compare.len() != operand.len())
+        {
+            return Err(OpErrorKind::LengthMismatch {
+                local: operand.len() as u64,
+                remote: if compares { compare.len() } else { kind.size() } as u64,
+            });
+        }
+        if !offset.is_multiple_of(kind.size() as u64) {
+            let align = kind.size();
+            return Err(OpErrorKind::Misaligned { offset, align });
         }
         Ok(())
     }

@@ -303,7 +303,7 @@ proptest! {
                 victim.engine.forget(victim.peer);
                 victim.connect();
             }
-            let link = victim.engine.peers.get(victim.peer).unwrap();
+            let Some(link) = victim.engine.peers.get_mut(victim.peer) else { unreachable!() };
             prop_assert!(link.serving <= MAX_REQUESTS && link.held <= EAGER_CREDITS);
             prop_assert!(link.theirs.iter().all(|theirs| *theirs <= MAX_BODIES));
             prop_assert!(link.bulk.len() <= MAX_REQUESTS as usize);

@@ -207,7 +207,7 @@ fn expected_messages_without_receives_are_bounded_and_kept_in_order() {
         net.engines[0].submit(send);
     }
     net.settle();
-    let kept = net.engines[1].peers.get(net.peers[1][0]).unwrap();
+    let kept = net.engines[1].peers.look(net.peers[1][0]).and_then(|(_, link)| link).unwrap();
     assert!(kept.theirs[1] <= crate::two_sided::MAX_BODIES);
     assert!(kept.held <= crate::two_sided::EAGER_CREDITS);
     let operation = send(&net, 0, 1, count, b"passes", Level::Delivered);

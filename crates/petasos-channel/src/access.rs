@@ -1,0 +1,332 @@
+//! Put, get and atomics of the user's, carried out by the device.
+//!
+//! An access goes in pieces of the device's size, so many at a time; the pieces of one access are not
+//! ordered. What the device cannot do as one (a put with event of several pieces, say) is left to the
+//! engine, and served by the memory's owner.
+
+use crate::{
+    Channels, Device,
+    channels::Pending,
+    device::{AtomicAccess, Fault, Node, RemoteKey, Target, Ticket},
+    flow::Flow,
+};
+use petasos_fabric::{
+    Access as Rights, AtomicOp, Done, Event, Incarnation, Key, LostReason, OpError, OpErrorKind,
+    Operation, Peer, PeerState, Slice, Token,
+};
+use smallvec::SmallVec;
+
+/// An access that was accepted and has not ended.
+#[derive(Debug)]
+pub(crate) struct Access {
+    serial: u32,
+    operation: Operation,
+    peer: Peer,
+    key: RemoteKey,
+    incarnation: Incarnation,
+    total: u64,
+    /// Bytes handed to the device; for what has none, whether it was.
+    handed: u64,
+    complete: bool,
+    /// Where that is: piece and offset in it, on each side.
+    ours: (usize, usize),
+    theirs: (usize, u64),
+    /// Pieces under way.
+    running: usize,
+    outcome: Option<Result<Done, OpErrorKind>>,
+}
+
+impl<D: Device> Channels<D> {
+    /// Takes in an access. Gives the operation back if it is for the engine.
+    pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
+        let (Operation::Put { remote, .. }
+        | Operation::Get { remote, .. }
+        | Operation::Atomic { remote, .. }) = &operation
+        else {
+            return Some(operation);
+        };
+        let peer = remote.peer;
+        let info = self.engine.peer_info(peer);
+        let live = info.is_some_and(|info| !matches!(info.state, PeerState::Lost(_)));
+        if !live || self.engine.is_self(peer) {
+            return Some(operation);
+        }
+        let Some(imported) = self.engine.imported(*remote) else { return Some(operation) };
+        let route = imported.parts.route(Key::ROUTE_DEVICE).map(|bytes| RemoteKey::new(bytes));
+        let Some(Some(key)) = route else { return Some(operation) };
+        let incarnation = imported.parts.incarnation;
+        let offers = self.device.limits();
+        let whole = match &operation {
+            Operation::Put { spans, event: Some(_), local, .. } => {
+                let len: usize = local.iter().map(Slice::len).sum();
+                spans.len() <= 1 && local.len() <= 1 && len <= offers.transfer
+            }
+            Operation::Atomic { operand, .. } => operand.len() <= offers.atomic,
+            _ => true,
+        };
+        if !whole {
+            return Some(operation);
+        }
+        let token = operation.token();
+        let total = match self.engine.check_access(&operation) {
+            Ok(0) if matches!(operation, Operation::Get { .. }) => {
+                self.complete(token, peer, Ok(Done::Got));
+                return None;
+            }
+            Ok(total) => total,
+            Err(kind) => {
+                self.complete(token, peer, Err(kind));
+                return None;
+            }
+        };
+        self.serial = self.serial.wrapping_add(1);
+        let slot = self.accesses.insert(Access {
+            serial: self.serial,
+            operation,
+            peer,
+            key,
+            incarnation,
+            total,
+            handed: 0,
+            complete: false,
+            ours: (0, 0),
+            theirs: (0, 0),
+            running: 0,
+            outcome: None,
+        });
+        self.tokens.insert(token, slot);
+        let mut flow = self.lift(peer.index);
+        flow.accesses.push_back(slot);
+        self.list_output(peer.index, &mut flow);
+        self.lay(peer.index, flow);
+        None
+    }
+
+    fn complete(&mut self, token: Token, peer: Peer, result: Result<Done, OpErrorKind>) {
+        let result = result.map_err(|kind| match self.engine.peer_info(peer) {
+            Some(info) => OpError::with_peer(kind, &info.address),
+            None => OpError::local(kind),
+        });
+        self.engine.raise(Event::Done { token, result });
+    }
+
+    /// Hands accesses to the device, in turns. True if anything was done.
+    pub(crate) fn serve_accesses(&mut self, node: Node, flow: &mut Flow) -> bool {
+        let mut worked = false;
+        for _ in 0..flow.accesses.len() {
+            let Some(slot) = flow.accesses.pop_front() else { break };
+            let full = self.hand(slot, node);
+            worked = true;
+            // What has been handed over completely comes back as completions.
+            if self.accesses.get(slot).is_some_and(|access| access.complete) {
+                self.settle_access(slot);
+                continue;
+            }
+            flow.accesses.push_back(slot);
+            if full {
+                flow.accesses.rotate_right(1);
+                break;
+            }
+        }
+        worked
+    }
+
+    /// Hands pieces of an access to the device. True if that has no room.
+    fn hand(&mut self, slot: usize, node: Node) -> bool {
+        let most = self.config.accesses;
+        loop {
+            let Some(access) = self.accesses.get_mut(slot) else { return false };
+            if access.outcome.is_some() {
+                access.complete = true;
+            }
+            if access.complete || access.running >= most {
+                return false;
+            }
+            let known = self.engine.peer_info(access.peer).and_then(|info| info.incarnation);
+            if known != Some(access.incarnation) {
+                access.outcome = Some(Err(OpErrorKind::StaleKey));
+                continue;
+            }
+            let serial = access.serial;
+            let ticket = Ticket(self.tickets.insert(Pending::Access { slot, serial }) as u64);
+            match access.next(&mut self.device, node, ticket) {
+                Ok(()) => {
+                    access.running += 1;
+                    self.counters.accesses += 1;
+                }
+                Err(_) => {
+                    self.tickets.try_remove(ticket.0 as usize);
+                    return true;
+                }
+            }
+        }
+    }
+
+    /// The device is done with a piece.
+    pub(crate) fn access_done(
+        &mut self,
+        slot: usize,
+        serial: u32,
+        result: Result<SmallVec<[u8; 16]>, Fault>,
+    ) {
+        let Some(access) = self.accesses.get_mut(slot).filter(|a| a.serial == serial) else {
+            return;
+        };
+        access.running -= 1;
+        let peer = access.peer;
+        match result {
+            Ok(old) => {
+                if let Operation::Atomic { fetch: true, .. } = access.operation
+                    && access.outcome.is_none()
+                {
+                    access.outcome = Some(Ok(Done::Fetched(old)));
+                }
+            }
+            // The loss of the peer, which follows, says why.
+            Err(Fault::Lost) => {
+                access.running += 1;
+                return;
+            }
+            Err(fault) => {
+                let kind = access.meaning(fault);
+                access.outcome.get_or_insert(Err(kind));
+            }
+        }
+        let complete = access.complete;
+        self.settle_access(slot);
+        if !complete && let Some(mut flow) = self.entries[peer.index as usize].flow.take() {
+            self.list_output(peer.index, &mut flow);
+            self.lay(peer.index, flow);
+        }
+    }
+
+    /// Ends an access of which nothing is under way or to be handed over.
+    fn settle_access(&mut self, slot: usize) {
+        let Some(access) = self.accesses.get(slot) else { return };
+        if !access.complete || access.running > 0 {
+            return;
+        }
+        let mut access = self.accesses.remove(slot);
+        let done = match access.operation {
+            Operation::Put { .. } => Done::Put,
+            Operation::Get { .. } => Done::Got,
+            _ => Done::Atomic,
+        };
+        let result = access.outcome.take().unwrap_or(Ok(done));
+        self.end_access(slot, &access, result);
+    }
+
+    fn end_access(&mut self, slot: usize, access: &Access, result: Result<Done, OpErrorKind>) {
+        let token = access.operation.token();
+        if self.tokens.get(&token) == Some(&slot) {
+            self.tokens.remove(&token);
+        }
+        self.complete(token, access.peer, result);
+    }
+
+    /// Ends all accesses to a peer that is gone: the device does nothing of them any more.
+    pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) {
+        let of_peer = self.accesses.iter().filter(|(_, access)| access.peer == peer);
+        let slots: Vec<usize> = of_peer.map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let mut access = self.accesses.remove(slot);
+            let lost = Err(OpErrorKind::PeerLost(reason.clone()));
+            let result = match access.outcome.take() {
+                Some(Err(kind)) => Err(kind),
+                _ => lost,
+            };
+            self.end_access(slot, &access, result);
+        }
+    }
+
+    /// Asks that an access end soon. False if there is none with this token.
+    pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
+        let Some(&slot) = self.tokens.get(&token) else { return false };
+        let Some(access) = self.accesses.get_mut(slot) else { return false };
+        if !access.complete {
+            access.outcome.get_or_insert(Err(OpErrorKind::Cancelled));
+            access.complete = true;
+            let peer = access.peer.index;
+            if let Some(flow) = &mut self.entries[peer as usize].flow {
+                flow.accesses.retain(|waiting| *waiting != slot);
+            }
+            self.settle_access(slot);
+        }
+        true
+    }
+}
+
+impl Access {
+    /// Hands the next piece to the device.
+    fn next(
+        &mut self,
+        device: &mut impl Device,
+        node: Node,
+        ticket: Ticket,
+    ) -> Result<(), crate::device::Refusal> {
+        let key = self.key.clone();
+        if let Operation::Atomic { offset, op, kind, operand, compare, .. } = &self.operation {
+            let compare =
+                if *op == AtomicOp::CompareSwap { compare.clone() } else { SmallVec::new() };
+            let access = AtomicAccess { op: *op, kind: *kind, operand: operand.clone(), compare };
+            device.atomic(node, &Target { key, offset: *offset }, access, ticket)?;
+            self.complete = true;
+            return Ok(());
+        }
+        let most = device.limits().transfer;
+        let (put, event, local, spans) = match &self.operation {
+            Operation::Put { local, spans, event, .. } => (true, *event, local, spans),
+            Operation::Get { local, spans, .. } => (false, None, local, spans),
+            _ => unreachable!("only put, get and atomics are accesses"),
+        };
+        let (mut ours, mut theirs) = (self.ours, self.theirs);
+        while local.get(ours.0).is_some_and(|piece| ours.1 == piece.len()) {
+            ours = (ours.0 + 1, 0);
+        }
+        while spans.get(theirs.0).is_some_and(|span| theirs.1 == span.len) {
+            theirs = (theirs.0 + 1, 0);
+        }
+        let piece = local.get(ours.0).zip(spans.get(theirs.0)).and_then(|(piece, span)| {
+            let rest = usize::try_from(span.len - theirs.1).unwrap_or(usize::MAX);
+            let len = (piece.len() - ours.1).min(rest).min(most);
+            Some((piece.part(ours.1, len)?, span.offset + theirs.1))
+        });
+        let (memory, offset) = match piece {
+            Some(piece) => piece,
+            // Nothing to move, but the key is looked at.
+            None => {
+                let nothing = petasos_fabric::Region::zeroed(0).whole();
+                (nothing, spans.first().map_or(0, |span| span.offset))
+            }
+        };
+        let (target, len) = (Target { key, offset }, memory.len());
+        match put {
+            true => device.put(node, &target, &memory, event, ticket)?,
+            false => device.get(node, &target, &memory, ticket)?,
+        }
+        (self.ours, self.theirs) = ((ours.0, ours.1 + len), (theirs.0, theirs.1 + len as u64));
+        self.handed += len as u64;
+        self.complete = self.handed == self.total;
+        Ok(())
+    }
+
+    fn meaning(&self, fault: Fault) -> OpErrorKind {
+        let (needed, offset, align) = match &self.operation {
+            Operation::Put { spans, .. } => {
+                (Rights::WRITE, spans.first().map_or(0, |s| s.offset), 1)
+            }
+            Operation::Atomic { offset, kind, .. } => (Rights::ATOMIC, *offset, kind.size()),
+            Operation::Get { spans, .. } => {
+                (Rights::READ, spans.first().map_or(0, |s| s.offset), 1)
+            }
+            _ => (Rights::NONE, 0, 1),
+        };
+        match fault {
+            Fault::Denied => OpErrorKind::Denied { allowed: Rights::NONE, needed },
+            Fault::OutOfBounds => OpErrorKind::OutOfBounds { offset, len: self.total, bound: 0 },
+            Fault::Misaligned => OpErrorKind::Misaligned { offset, align },
+            Fault::Unsupported => OpErrorKind::Unsupported("this access on the device"),
+            Fault::Stale | Fault::Lost => OpErrorKind::StaleKey,
+        }
+    }
+}

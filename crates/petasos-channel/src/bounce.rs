@@ -1,0 +1,78 @@
+//! Bounce buffers: registered memory of our own, for data that does not lie in a region.
+
+use crate::device::{Device, Registration, RemoteKey};
+use petasos_fabric::{Access, Region, RegisterError, Slice};
+
+/// A bounded number of buffers of one length. Made when needed, and kept.
+#[derive(Debug)]
+pub(crate) struct Bounces {
+    free: Vec<Bounce>,
+    made: usize,
+    limit: usize,
+    len: usize,
+    access: Access,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Bounce {
+    memory: Region,
+    registration: Registration,
+    pub(crate) key: RemoteKey,
+}
+
+impl Bounce {
+    /// The first `len` bytes.
+    pub(crate) fn part(&self, len: usize) -> Slice {
+        self.memory.slice(0, len).expect("not longer than the buffer")
+    }
+}
+
+impl Bounces {
+    pub(crate) fn new(limit: usize, len: usize, access: Access) -> Bounces {
+        Bounces { free: Vec::new(), made: 0, limit, len, access }
+    }
+
+    /// The length of each, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes held by all.
+    pub(crate) fn memory(&self) -> usize {
+        self.made * self.len
+    }
+
+    /// A buffer; `None` while all are lent, or when the device does not register more.
+    pub(crate) fn take(&mut self, device: &mut impl Device) -> Option<Bounce> {
+        if let Some(bounce) = self.free.pop() {
+            return Some(bounce);
+        }
+        if self.made == self.limit {
+            return None;
+        }
+        let bounce = self.make(device).ok()?;
+        self.made += 1;
+        Some(bounce)
+    }
+
+    fn make(&self, device: &mut impl Device) -> Result<Bounce, RegisterError> {
+        let memory = Region::zeroed(self.len);
+        let (registration, key) = device.register(&memory.whole(), self.access, 0)?;
+        Ok(Bounce { memory, registration, key })
+    }
+
+    pub(crate) fn give_back(&mut self, bounce: Bounce) {
+        self.free.push(bounce);
+    }
+
+    /// A buffer that its peer may still know: it gets another key before it is used again.
+    pub(crate) fn give_back_closed(&mut self, bounce: Bounce, device: &mut impl Device) {
+        device.deregister(bounce.registration, None);
+        self.made -= 1;
+        if let Ok(fresh) = self.make(device) {
+            self.made += 1;
+            self.free.push(fresh);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What an endpoint did, and what it holds.
+
+/// Counted since the endpoint was opened, but for `parked` and `memory`, which are what is held now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Packets of the engine's sent as short packets.
+    pub mp: u64,
+    /// Fetched by the receiver.
+    pub shared: u64,
+    /// Sent through exclusive channels.
+    pub exclusive: u64,
+    /// Their bytes in all, with the engine's headers.
+    pub bytes: u64,
+    /// Records sent: a long packet takes several.
+    pub records: u64,
+    /// Records sent as immediate puts.
+    pub immediate: u64,
+    /// Acknowledgements, which return window and credit, that rode on records.
+    pub acks_ridden: u64,
+    /// Those in control packets of their own.
+    pub acks_explicit: u64,
+    /// Exclusive channels given to senders.
+    pub given: u64,
+    /// Those taken back.
+    pub taken: u64,
+    /// Wishes for one that were refused.
+    pub refused: u64,
+    /// Wishes of ours that were refused there.
+    pub denied: u64,
+    /// Times that the device or a channel had no room, and the same was tried again.
+    pub retries: u64,
+    /// Packets held because their turn has not come.
+    pub parked: u64,
+    /// The most that there were.
+    pub parked_most: u64,
+    /// Accesses to remote memory carried out by the device.
+    pub accesses: u64,
+    /// Peers that broke the protocol of this layer.
+    pub violations: u64,
+    /// Bytes held in FIFOs, bounce buffers and parked packets.
+    pub memory: u64,
+    /// Peers for which more than an entry in a table is kept.
+    pub active: u64,
+}

@@ -1,0 +1,301 @@
+//! What an RDMA network offers: short packets to anybody, and access to registered memory.
+//!
+//! # Using a device
+//!
+//! Nodes are found by [`Device::resolve`]; [`DeviceEvent::Up`] tells a node's number, at both
+//! sides. What is accepted from then on is carried out: a device may make the user wait
+//! ([`Refusal::Full`], and then [`DeviceEvent::Room`]), but loses nothing unless it says that the
+//! node is lost.
+//!
+//! # Providing one
+//!
+//! * Every accepted put, get and atomic raises exactly one [`DeviceEvent::Done`]. Packets and
+//!   immediate puts are taken before the call returns, and raise nothing.
+//! * Packets of one class from one node arrive in the order in which they were sent. Nothing else
+//!   is ordered: not the two classes with each other, not puts with each other or with packets.
+//! * Both classes have slots of their own, at the sender and at the receiver: packets that nobody
+//!   takes in hold up no control packets.
+//! * [`DeviceEvent::Up`] comes before anything else of a node. [`DeviceEvent::Lost`] comes last,
+//!   after the completions of all that was under way with it; from then on the device touches no
+//!   memory on behalf of that node. The same holds once [`Device::close`] has returned, but for the
+//!   completions, which may still come.
+//! * When a [`Device::deregister`] is over, nothing lands in that memory any more.
+//! * A completed put is visible at the target, and what it carried to the target's events is, or
+//!   will be, raised there.
+
+use petasos_fabric::{
+    Access, Address, AtomicOp, AtomicType, Incarnation, LostReason, Notifier, RegisterError, Sleep,
+    Slice, Time,
+};
+use smallvec::SmallVec;
+use std::{os::fd::BorrowedFd, time::Duration};
+
+/// A node of the network as one device knows it: a small number, used again once the node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(pub u32);
+
+/// The user's name of an operation, which its completion carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// A registration of memory: the device's own name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Registration(pub u64);
+
+/// Leave to reach registered memory, to be carried to the other side: at most [`RemoteKey::MAX`]
+/// opaque bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteKey(SmallVec<[u8; 24]>);
+
+impl RemoteKey {
+    /// The longest key in bytes.
+    pub const MAX: usize = 160;
+
+    /// A key of these bytes; `None` if they are too many.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<RemoteKey> {
+        (bytes.len() <= RemoteKey::MAX).then(|| RemoteKey(SmallVec::from_slice(bytes)))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Which slots a packet takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Those that are shared by all who send.
+    Data,
+    /// Those for credit, and for what keeps the rest going.
+    Control,
+}
+
+/// Where in a remote node's memory an access begins.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Which memory.
+    pub key: RemoteKey,
+    /// Where in it, in bytes.
+    pub offset: u64,
+}
+
+/// An atomic access: as in [`petasos_fabric::Operation::Atomic`].
+#[derive(Clone, Debug)]
+pub struct AtomicAccess {
+    /// What to do.
+    pub op: AtomicOp,
+    /// Of which type the elements are.
+    pub kind: AtomicType,
+    /// Little-endian elements.
+    pub operand: SmallVec<[u8; 16]>,
+    /// As many, to compare with, for a compare and swap; else empty.
+    pub compare: SmallVec<[u8; 16]>,
+}
+
+/// Why something was not accepted. Nothing of it has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No room now; [`DeviceEvent::Room`] follows.
+    #[error("the device's queue to this node is full")]
+    Full,
+    /// There is no such node any more.
+    #[error("the node is gone")]
+    Gone,
+}
+
+/// Why an access failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The memory is not registered any more, or never was.
+    #[error("the memory is not registered")]
+    Stale,
+    /// The registration does not give this right.
+    #[error("the registration does not allow it")]
+    Denied,
+    /// Beyond the end.
+    #[error("beyond the end of the memory")]
+    OutOfBounds,
+    /// Not aligned to its type.
+    #[error("not aligned")]
+    Misaligned,
+    /// The device cannot do that.
+    #[error("the device cannot do that")]
+    Unsupported,
+    /// The node is gone; whether it took effect is not known.
+    #[error("the node is gone")]
+    Lost,
+}
+
+/// What happened at a device.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DeviceEvent {
+    /// A node can be reached; also one that reached for us.
+    Up {
+        /// Its number from now on.
+        node: Node,
+        /// Where it is.
+        address: Address,
+        /// Which life of it.
+        incarnation: Incarnation,
+    },
+    /// An address that was resolved was not reached in time.
+    Unreachable {
+        /// Which.
+        address: Address,
+        /// How long it was tried.
+        patience: Duration,
+        /// What went wrong at last.
+        reason: String,
+    },
+    /// A node is gone, and all that was under way with it has completed.
+    Lost {
+        /// Which. The number may be used again.
+        node: Node,
+        /// Why.
+        reason: LostReason,
+    },
+    /// A packet came.
+    Packet {
+        /// From whom.
+        node: Node,
+        /// In which slots.
+        class: Class,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// A put with event is visible in memory of this side.
+    PutArrived {
+        /// By whom.
+        node: Node,
+        /// The tag with which that memory was registered.
+        tag: u64,
+        /// Where in it the put began, in bytes.
+        offset: u64,
+        /// How long it was, in bytes.
+        len: u64,
+        /// What came along.
+        data: u64,
+    },
+    /// The one completion of an operation.
+    Done {
+        /// Which.
+        ticket: Ticket,
+        /// How it went; for an atomic, the old values.
+        result: Result<SmallVec<[u8; 16]>, Fault>,
+    },
+    /// An immediate put was refused by its target.
+    Refused {
+        /// By whom.
+        node: Node,
+        /// Why.
+        fault: Fault,
+    },
+    /// After [`Refusal::Full`]: there is room again.
+    Room {
+        /// On the way to whom.
+        node: Node,
+    },
+}
+
+/// What a device can do. Bytes unless said otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceLimits {
+    /// The longest packet, of either class; at least 256.
+    pub packet: usize,
+    /// The longest immediate put; 0 if there is none.
+    pub immediate: usize,
+    /// The longest put or get.
+    pub transfer: usize,
+    /// The largest operand of an atomic; 0 if there are none.
+    pub atomic: usize,
+    /// Registrations at a time.
+    pub registrations: usize,
+    /// Whether accesses complete though the target's program is not running.
+    pub passive_target: bool,
+}
+
+/// A network device. See the [module's documentation](self) for what is promised.
+pub trait Device: Send {
+    /// The scheme of its addresses.
+    fn scheme(&self) -> &'static str;
+    /// Where this side is reached: complete.
+    fn address(&self) -> &Address;
+    /// This life of it.
+    fn incarnation(&self) -> Incarnation;
+    /// What it can do.
+    fn limits(&self) -> DeviceLimits;
+
+    /// Reaches for the node at `address` for as long as `patience`. Raises `Up` or `Unreachable`;
+    /// nothing more if it is up already.
+    fn resolve(&mut self, address: &Address, patience: Duration);
+    /// Lets a node go; the other side sees it as lost. No `Lost` is raised here.
+    fn close(&mut self, node: Node);
+
+    /// Sends the concatenation of `parts` as a packet, of at most `limits.packet` bytes.
+    fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal>;
+    /// Writes local memory to remote memory. With `event`, the target sees `PutArrived` once the
+    /// data is there.
+    fn put(
+        &mut self,
+        to: Node,
+        target: &Target,
+        from: &Slice,
+        event: Option<u64>,
+        ticket: Ticket,
+    ) -> Result<(), Refusal>;
+    /// Writes at most `limits.immediate` bytes, which ride in the descriptor. Raises no `Done`; if
+    /// the target refuses it, `Refused`.
+    fn put_immediate(
+        &mut self,
+        to: Node,
+        target: &Target,
+        bytes: &[u8],
+        event: Option<u64>,
+    ) -> Result<(), Refusal>;
+    /// Reads remote memory into local memory.
+    fn get(
+        &mut self,
+        from: Node,
+        target: &Target,
+        into: &Slice,
+        ticket: Ticket,
+    ) -> Result<(), Refusal>;
+    /// Changes remote memory atomically.
+    fn atomic(
+        &mut self,
+        at: Node,
+        target: &Target,
+        access: AtomicAccess,
+        ticket: Ticket,
+    ) -> Result<(), Refusal>;
+
+    /// Opens memory to the network, under a tag of the user's that comes with `PutArrived`. The
+    /// device holds the memory until it is deregistered.
+    fn register(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+        tag: u64,
+    ) -> Result<(Registration, RemoteKey), RegisterError>;
+    /// Closes it. With a ticket, raises `Done` once nothing lands there any more. The memory is not
+    /// lost to the device before, and its key is never another's.
+    fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>);
+
+    /// Moves the device on, and appends up to `most` things that happened. Leaves packets of the
+    /// data class in their slots unless `data` is true. True if anything was done. Never blocks.
+    fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool;
+
+    /// As [`petasos_fabric::Endpoint::arm`]. With `data` false, packets of the data class that
+    /// wait are no reason to stay awake.
+    fn arm(&mut self, now: Time, data: bool) -> Sleep;
+    /// As [`petasos_fabric::Endpoint::fd`].
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+    /// As [`petasos_fabric::Endpoint::notifier`].
+    fn notifier(&self) -> Notifier;
+}

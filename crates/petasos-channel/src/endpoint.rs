@@ -1,0 +1,237 @@
+//! The contract of the fabric, over the channels.
+
+use crate::{Channels, Device, channels::Pending};
+use bytes::Bytes;
+use petasos_fabric::{
+    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
+    InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+};
+use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
+
+/// How long the owner of an imported key is tried.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
+/// Records of one peer that are taken before others have their turn.
+const TURN: usize = 32;
+
+impl<D: Device> Channels<D> {
+    /// Takes what the device reports. True if there was something.
+    fn poll_device(&mut self, budget: usize) -> bool {
+        let data = self.takes_data();
+        let mut mail = std::mem::take(&mut self.mail);
+        let mut worked = self.device.poll(self.now, data, budget, &mut mail);
+        for event in mail.drain(..) {
+            worked = true;
+            self.happened(event);
+        }
+        self.mail = mail;
+        worked
+    }
+
+    fn takes_data(&self) -> bool {
+        self.counters.parked < self.config.parked as u64
+    }
+
+    /// Takes up to so many records, of all peers in turn.
+    fn deliver_all(&mut self, budget: usize) -> bool {
+        for index in std::mem::take(&mut self.held) {
+            if let Some(mut flow) = self.entries[index as usize].flow.take() {
+                flow.busy = false;
+                self.list_input(index, &mut flow);
+                self.lay(index, flow);
+            }
+        }
+        let (mut left, mut worked) = (budget, false);
+        for _ in 0..self.input.len() {
+            if left == 0 {
+                break;
+            }
+            let Some(index) = self.input.pop_front() else { break };
+            let Some(peer) = self.engine.peer_at(index) else { continue };
+            match self.deliver(peer, TURN.min(left)) {
+                Ok(count) => {
+                    left -= count.min(left);
+                    worked |= count > 0;
+                }
+                Err(garbage) => self.judge(peer, Err(garbage)),
+            }
+        }
+        worked
+    }
+
+    /// Closes a region that the device knows, there first. Gives back what is for the engine.
+    fn accept_deregister(&mut self, operation: Operation) -> Option<Operation> {
+        let Operation::Deregister { token, region } = operation else { return Some(operation) };
+        if self.closing.contains(&region) {
+            let result = Err(OpError::local(OpErrorKind::UnknownRegion));
+            self.engine.raise(Event::Done { token, result });
+            return None;
+        }
+        let Some((registration, _)) = self.registered.remove(&region) else {
+            return Some(Operation::Deregister { token, region });
+        };
+        self.closing.insert(region);
+        let ticket = self.ticket(Pending::Deregister(Operation::Deregister { token, region }));
+        self.device.deregister(registration, Some(ticket));
+        None
+    }
+
+    fn send_all(&mut self) -> bool {
+        while let Some(peer) = self.engine.next_output() {
+            let mut flow = self.lift(peer.index);
+            flow.pending = true;
+            self.list_output(peer.index, &mut flow);
+            self.lay(peer.index, flow);
+        }
+        let mut worked = false;
+        for _ in 0..self.output.len() {
+            let Some(index) = self.output.pop_front() else { break };
+            worked |= self.serve(index);
+        }
+        worked
+    }
+}
+
+impl<D: Device> Endpoint for Channels<D> {
+    fn address(&self) -> &Address {
+        self.engine.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.engine.incarnation()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        let scheme = self.device.scheme();
+        if address.scheme() != scheme {
+            let address = address.clone();
+            return Err(ResolveError::WrongScheme { address, scheme });
+        }
+        let peer = match self.engine.find_peer(address) {
+            Some(peer) => peer,
+            None => self.add(address, true)?,
+        };
+        if !self.engine.is_self(peer) {
+            self.entries[peer.index as usize].asked = true;
+            if !self.engine.is_up(peer) {
+                self.device.resolve(address, patience);
+            }
+        }
+        Ok(peer)
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.engine.peer_info(peer)
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        if self.engine.peer_info(peer).is_some() {
+            self.unplug(peer);
+            self.end_accesses(peer, &LostReason::Forgotten);
+            self.engine.forget(peer);
+        }
+    }
+
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        self.engine.inject(peer, parts)
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        let most = self.engine.config().max_operations;
+        while self.engine.has_room()
+            && self.accesses.len() < most
+            && let Some(operation) = operations.pop_front()
+        {
+            let Some(operation) = self.accept_deregister(operation) else { continue };
+            if let Some(operation) = self.accept_access(operation) {
+                self.engine.submit(operation);
+            }
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        if !self.cancel_access(token) {
+            self.engine.cancel(token);
+        }
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.now = self.now.max(now);
+        let before = events.len();
+        let mut worked = self.engine.take_events(budget, events);
+        if events.len() - before >= budget {
+            // The output goes on all the same, so that who only receives still acknowledges.
+            self.run_timers();
+            return true;
+        }
+        worked |= self.poll_device(budget);
+        worked |= self.deliver_all(budget);
+        if self.send_all() {
+            // A device that does nothing unless driven carries out what it was just given.
+            worked = true;
+            self.poll_device(budget);
+        }
+        self.run_timers();
+        let left = budget.saturating_sub(events.len() - before);
+        self.engine.take_events(left, events) || worked
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        let engine = self.engine.has_events() || self.engine.has_output();
+        if engine || !self.output.is_empty() || !self.input.is_empty() || !self.held.is_empty() {
+            return Sleep::Busy;
+        }
+        let mut until = self.acks.front().map_or(Time::NEVER, |(at, _)| *at);
+        if !self.active.is_empty() {
+            until = until.min(self.sweep);
+        }
+        match self.device.arm(now, self.takes_data()) {
+            Sleep::Busy => Sleep::Busy,
+            Sleep::Until(_) if until <= now => Sleep::Busy,
+            Sleep::Until(time) => Sleep::Until(time.min(until)),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.device.fd()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.device.notifier()
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        let region = self.engine.register(memory, access)?;
+        // What the device does not take is served by the engine.
+        if access != Access::NONE
+            && let Some(tag) = Channels::<D>::region_tag(region)
+            && let Ok(registered) = self.device.register(memory, access, tag)
+        {
+            self.registered.insert(region, registered);
+        }
+        Ok(region)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        let mut parts = self.engine.key_parts(region)?;
+        if let Some((_, key)) = self.registered.get(&region) {
+            let route = Bytes::copy_from_slice(key.as_bytes());
+            parts.routes.push((Key::ROUTE_DEVICE, route));
+        }
+        Ok(Key::compose(&parts))
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        self.engine.import(parts, peer)
+    }
+
+    fn release(&mut self, remote: Remote) {
+        self.engine.release(remote);
+    }
+}

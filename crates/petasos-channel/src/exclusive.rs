@@ -1,0 +1,396 @@
+//! Control packets, and what they are about: acknowledgements, and the giving and taking of exclusive
+//! channels.
+
+use crate::{
+    Channels, Device, Force, Garbage,
+    device::Class,
+    fifo::{self, CELL, ReceiveFifo, SendFifo},
+    flow::{Flow, In, InFifo, Out, OutFifo},
+    head::{Head, Kind, grant, granted},
+    policy::{Share, Verdict},
+};
+use petasos_fabric::{Access, Peer, Time};
+
+impl<D: Device> Channels<D> {
+    // Acknowledgements.
+
+    /// The number before which all records of a peer have been taken.
+    pub(crate) fn taken(&self, index: u32, flow: &Flow) -> u32 {
+        let fetching = flow.assembly.as_ref().and_then(|assembly| assembly.lent.front());
+        fetching.map_or(self.entries[index as usize].next_in, |(seq, _)| *seq)
+    }
+
+    /// The peer was told so.
+    pub(crate) fn told(&mut self, index: u32, flow: &mut Flow, ack: u32, explicit: bool) {
+        let entry = &mut self.entries[index as usize];
+        if entry.told != ack {
+            entry.told = ack;
+            match explicit {
+                true => self.counters.acks_explicit += 1,
+                false => self.counters.acks_ridden += 1,
+            }
+        }
+        (flow.records, flow.cells, flow.urgent) = (0, 0, false);
+    }
+
+    /// Acknowledges now, if that is needed, or sets the timer.
+    pub(crate) fn settle_ack(&mut self, peer: Peer, flow: &mut Flow) {
+        if self.taken(peer.index, flow) == self.entries[peer.index as usize].told {
+            return;
+        }
+        let (cells, leaving) = match &flow.inward {
+            In::Open(inward) => (inward.fifo.cells(), inward.leaving),
+            _ => (u32::MAX, false),
+        };
+        let many = flow.records >= self.config.window / 2 || flow.cells >= cells / 4;
+        if many || leaving || flow.urgent {
+            flow.control.ack = true;
+            self.flush_control(peer.index, flow);
+        } else if !flow.timed {
+            flow.timed = true;
+            self.acks.push_back((self.now.after(self.config.ack_delay), peer));
+        }
+    }
+
+    /// Acknowledges where nothing came along to ride on.
+    pub(crate) fn run_timers(&mut self) {
+        while self.acks.front().is_some_and(|(at, _)| *at <= self.now) {
+            let Some((_, peer)) = self.acks.pop_front() else { break };
+            if self.engine.peer_at(peer.index) != Some(peer) {
+                continue;
+            }
+            let Some(mut flow) = self.entries[peer.index as usize].flow.take() else { continue };
+            flow.timed = false;
+            if self.taken(peer.index, &flow) != self.entries[peer.index as usize].told {
+                flow.control.ack = true;
+                self.flush_control(peer.index, &mut flow);
+            }
+            self.lay(peer.index, flow);
+        }
+        if self.now >= self.sweep {
+            self.sweep = self.now.after(self.config.idle);
+            self.sweep_idle();
+        }
+    }
+
+    /// Lets go of what is kept for peers with whom nothing went on.
+    fn sweep_idle(&mut self) {
+        let mut active = std::mem::take(&mut self.active);
+        active.retain(|index| {
+            let slot = &mut self.entries[*index as usize].flow;
+            let Some(flow) = slot else { return false };
+            if matches!(flow.out, Out::Refused(until) if self.now >= until) {
+                flow.out = Out::None;
+            }
+            let keep = std::mem::take(&mut flow.used) || !flow.is_idle();
+            if !keep {
+                *slot = None;
+                if let Some(peer) = self.engine.peer_at(*index) {
+                    self.engine.trim(peer);
+                }
+            }
+            keep
+        });
+        active.shrink_to(2 * active.len());
+        self.active = active;
+    }
+
+    // Control packets.
+
+    /// Sends the control packets that are due, as far as there is room.
+    pub(crate) fn flush_control(&mut self, index: u32, flow: &mut Flow) {
+        let Some(node) = self.node(index).filter(|_| flow.control.any()) else { return };
+        loop {
+            let control = &flow.control;
+            let (kind, body) = if control.closed {
+                (Kind::Closed, Vec::new())
+            } else if control.ask {
+                (Kind::Ask, self.config.exclusive.cells.to_le_bytes().to_vec())
+            } else if control.recall {
+                (Kind::Recall, Vec::new())
+            } else if control.refuse {
+                (Kind::Refuse, Vec::new())
+            } else if let In::Open(inward) = &flow.inward
+                && control.grant
+            {
+                (Kind::Grant, grant(inward.fifo.cells(), &inward.key))
+            } else if control.ack {
+                (Kind::Ack, Vec::new())
+            } else {
+                return;
+            };
+            let ack = self.taken(index, flow);
+            let head = Head { len: body.len() as u32, seq: 0, ack, kind, flags: 0 };
+            if self.device.send(node, Class::Control, &[&head.encode(), &body]).is_err() {
+                self.counters.retries += 1;
+                return;
+            }
+            match kind {
+                Kind::Closed => flow.control.closed = false,
+                Kind::Ask => flow.control.ask = false,
+                Kind::Recall => flow.control.recall = false,
+                Kind::Refuse => flow.control.refuse = false,
+                Kind::Grant => flow.control.grant = false,
+                Kind::Ack | Kind::Record => {}
+            }
+            flow.control.ack = false;
+            self.told(index, flow, ack, true);
+        }
+    }
+
+    /// A control packet came.
+    pub(crate) fn control(&mut self, peer: Peer, packet: &[u8]) -> Result<(), Garbage> {
+        let mut flow = self.lift(peer.index);
+        let result = self.control_within(peer, &mut flow, packet);
+        self.lay(peer.index, flow);
+        result
+    }
+
+    fn control_within(
+        &mut self,
+        peer: Peer,
+        flow: &mut Flow,
+        packet: &[u8],
+    ) -> Result<(), Garbage> {
+        let (head, body) = self.hear(peer, flow, packet)?;
+        let index = peer.index;
+        match head.kind {
+            Kind::Ask | Kind::Grant => {}
+            Kind::Record => return Err(Garbage::new("a record as a control packet", 0)),
+            _ if !body.is_empty() => {
+                return Err(Garbage::new("a body where none belongs", head.len.into()));
+            }
+            _ => {}
+        }
+        match head.kind {
+            Kind::Ack | Kind::Record => {}
+            Kind::Ask => {
+                let cells = body.try_into().map(u32::from_le_bytes);
+                let cells = cells.unwrap_or(0).min(self.config.exclusive.cells);
+                if cells < fifo::MIN_CELLS || !matches!(flow.inward, In::None) {
+                    return Err(Garbage::new("a wish for a channel that makes no sense", 0));
+                }
+                self.asked_for(peer, flow, cells);
+            }
+            Kind::Grant => {
+                let (cells, key) = granted(body)?;
+                let most = self.config.exclusive.cells;
+                if !matches!(flow.out, Out::Asked) || !(fifo::MIN_CELLS..=most).contains(&cells) {
+                    return Err(Garbage::new("a channel that nobody asked for", cells.into()));
+                }
+                let fifo = SendFifo::new(cells);
+                match self.device.register(&fifo.image().whole(), Access::NONE, 0) {
+                    Ok((registration, _)) => {
+                        flow.fifo_used = self.now;
+                        flow.out = Out::Open(Box::new(OutFifo { fifo, key, registration }));
+                    }
+                    Err(_) => {
+                        self.drop_kept(index);
+                        flow.out = Out::Refused(self.now.after(self.config.exclusive.pause));
+                        flow.control.closed = true;
+                        self.flush_control(index, flow);
+                    }
+                }
+                self.list_output(index, flow);
+            }
+            Kind::Refuse => {
+                if !matches!(flow.out, Out::Asked) {
+                    return Err(Garbage::new("a no that nobody asked for", 0));
+                }
+                self.counters.denied += 1;
+                self.drop_kept(index);
+                flow.out = Out::Refused(self.now.after(self.config.exclusive.pause));
+                self.list_output(index, flow);
+            }
+            Kind::Recall => self.close_out(index, flow),
+            Kind::Closed => {
+                let In::Open(inward) = &mut flow.inward else {
+                    return Err(Garbage::new("an end of a channel that there is not", 0));
+                };
+                if let Some(front) = inward.fifo.front()? {
+                    return Err(Garbage::new(
+                        "a record in a channel that ended",
+                        front.seq().into(),
+                    ));
+                }
+                self.end_inward(index, flow);
+            }
+        }
+        Ok(())
+    }
+
+    // As a sender.
+
+    /// A peer is worth an exclusive channel.
+    pub(crate) fn wish(&mut self, index: u32, flow: &mut Flow) {
+        match flow.out {
+            Out::None => {}
+            Out::Refused(until) if self.now >= until => {}
+            _ => return,
+        }
+        let bytes = self.config.exclusive.cells as usize * CELL;
+        let shares: Vec<Share> =
+            self.kept.iter().filter_map(|held| self.kept_share(*held)).collect();
+        match self.config.exclusive.keep.decide(&shares, bytes, 0, self.now) {
+            Verdict::Grant => {
+                self.kept.push(index);
+                flow.out = Out::Asked;
+                flow.control.ask = true;
+                self.flush_control(index, flow);
+            }
+            Verdict::Take(victim) => {
+                flow.out = Out::None;
+                let Some(mut other) = self.entries[victim as usize].flow.take() else { return };
+                self.close_out(victim, &mut other);
+                self.lay(victim, other);
+            }
+            Verdict::Wait => flow.out = Out::None,
+            Verdict::Refuse => flow.out = Out::Refused(self.now.after(self.config.exclusive.pause)),
+        }
+    }
+
+    fn kept_share(&self, index: u32) -> Option<Share> {
+        let flow = self.entries[index as usize].flow.as_deref()?;
+        let bytes = self.config.exclusive.cells as usize * CELL;
+        let (used, leaving) = match &flow.out {
+            Out::Asked => (Time::NEVER, false),
+            Out::Closing(_) => (flow.fifo_used, true),
+            _ => (flow.fifo_used, false),
+        };
+        Some(Share { holder: index, bytes, used, leaving })
+    }
+
+    fn drop_kept(&mut self, index: u32) {
+        self.kept.retain(|kept| *kept != index);
+    }
+
+    /// No more goes through the exclusive channel to a peer.
+    fn close_out(&mut self, index: u32, flow: &mut Flow) {
+        match std::mem::take(&mut flow.out) {
+            Out::Open(out) => flow.out = Out::Closing(out),
+            other => flow.out = other,
+        }
+        self.close_drained(index, flow);
+        self.list_output(index, flow);
+    }
+
+    /// Ends an exclusive channel whose records have all been taken.
+    pub(crate) fn close_drained(&mut self, index: u32, flow: &mut Flow) {
+        let Out::Closing(out) = &flow.out else { return };
+        if out.fifo.is_drained() {
+            self.device.deregister(out.registration, None);
+            self.drop_kept(index);
+            flow.out = Out::None;
+            flow.control.closed = true;
+            self.flush_control(index, flow);
+        }
+    }
+
+    // As a receiver.
+
+    fn asked_for(&mut self, peer: Peer, flow: &mut Flow, cells: u32) {
+        let bytes = cells as usize * CELL;
+        let shares: Vec<Share> =
+            self.given.iter().filter_map(|held| self.given_share(*held)).collect();
+        let waiting = self.waiting.len();
+        let verdict = match self.config.force {
+            Force::Mp | Force::Shared => Verdict::Refuse,
+            _ => self.config.exclusive.give.decide(&shares, bytes, waiting, self.now),
+        };
+        if let Verdict::Take(victim) = verdict {
+            self.recall(victim);
+        }
+        match verdict {
+            Verdict::Grant => self.give(peer, flow, cells),
+            // Whoever uses nothing else would stand still meanwhile.
+            Verdict::Take(_) | Verdict::Wait if self.config.force == Force::None => {
+                flow.inward = In::Waiting(cells);
+                self.waiting.push_back(peer);
+            }
+            _ => {
+                self.counters.refused += 1;
+                flow.control.refuse = true;
+                self.flush_control(peer.index, flow);
+            }
+        }
+    }
+
+    fn given_share(&self, index: u32) -> Option<Share> {
+        let flow = self.entries[index as usize].flow.as_deref()?;
+        let In::Open(inward) = &flow.inward else { return None };
+        let bytes = inward.fifo.memory().len();
+        Some(Share { holder: index, bytes, used: inward.used, leaving: inward.leaving })
+    }
+
+    fn recall(&mut self, victim: u32) {
+        let Some(mut flow) = self.entries[victim as usize].flow.take() else { return };
+        if let In::Open(inward) = &mut flow.inward {
+            inward.leaving = true;
+            flow.control.recall = true;
+            self.flush_control(victim, &mut flow);
+        }
+        self.lay(victim, flow);
+    }
+
+    fn give(&mut self, peer: Peer, flow: &mut Flow, cells: u32) {
+        let fifo = ReceiveFifo::new(cells);
+        let tag = Channels::<D>::fifo_tag(peer.index);
+        match self.device.register(&fifo.memory().whole(), Access::WRITE, tag) {
+            Ok((registration, key)) => {
+                self.counters.given += 1;
+                self.given.push(peer.index);
+                let (used, leaving) = (self.now, false);
+                flow.inward = In::Open(Box::new(InFifo { fifo, registration, key, used, leaving }));
+                flow.control.grant = true;
+            }
+            Err(_) => {
+                self.counters.refused += 1;
+                flow.inward = In::None;
+                flow.control.refuse = true;
+            }
+        }
+        self.flush_control(peer.index, flow);
+    }
+
+    /// The exclusive channel from a peer is over; who waits for it has it now.
+    pub(crate) fn end_inward(&mut self, index: u32, flow: &mut Flow) {
+        match std::mem::take(&mut flow.inward) {
+            In::None => return,
+            In::Waiting(_) => self.waiting.retain(|waiting| waiting.index != index),
+            In::Open(inward) => {
+                self.device.deregister(inward.registration, None);
+                self.given.retain(|given| *given != index);
+                self.counters.taken += u64::from(inward.leaving);
+            }
+        }
+        (flow.control.grant, flow.control.recall) = (false, false);
+        while let Some(next) = self.waiting.front().copied() {
+            let shares: Vec<Share> =
+                self.given.iter().filter_map(|held| self.given_share(*held)).collect();
+            let slot = self.entries[next.index as usize].flow.take();
+            let Some(mut other) = slot else {
+                self.waiting.pop_front();
+                continue;
+            };
+            let cells = match other.inward {
+                In::Waiting(cells) => Some(cells),
+                _ => None,
+            };
+            let give = &self.config.exclusive.give;
+            let fits = cells.is_none_or(|cells| {
+                let bytes = cells as usize * CELL;
+                give.decide(&shares, bytes, 0, self.now) == Verdict::Grant
+            });
+            if fits {
+                self.waiting.pop_front();
+                if let Some(cells) = cells {
+                    self.give(next, &mut other, cells);
+                }
+            }
+            self.lay(next.index, other);
+            if !fits {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! What comes in: records are taken in the order of their numbers, whichever way they came.
+
+use crate::{
+    Channels, Device, Garbage,
+    bounce::Bounce,
+    channels::Pending,
+    device::{Refusal, Target},
+    flow::{Assembly, Fetch, Flow, In, Into},
+    head::{FIRST, Head, Kind, LAST, LENT, Lent, distance},
+};
+use petasos_fabric::{
+    Peer, Slice,
+    two_sided::{Placement, header},
+};
+use std::collections::VecDeque;
+
+/// The body of a record: in a packet, or in a cell of a FIFO.
+enum Body<'a> {
+    Packet(&'a [u8]),
+    Cells(&'a Slice),
+}
+
+impl Body<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Body::Packet(bytes) => bytes.len(),
+            Body::Cells(slice) => slice.len(),
+        }
+    }
+
+    /// A copy of the first bytes, at most `N` of them.
+    fn peek<const N: usize>(&self) -> ([u8; N], usize) {
+        let (mut out, len) = ([0; N], self.len().min(N));
+        match self {
+            Body::Packet(bytes) => out[..len].copy_from_slice(&bytes[..len]),
+            Body::Cells(slice) => slice.read(0, &mut out[..len]),
+        }
+        (out, len)
+    }
+
+    /// Moves what comes after the first `skip` bytes to its place in the payload.
+    fn place(&self, skip: usize, placement: &mut Placement, at: usize) {
+        match self {
+            Body::Packet(bytes) => placement.write(at, &bytes[skip..]),
+            Body::Cells(slice) => {
+                let len = slice.len() - skip;
+                match placement {
+                    Placement::Busy | Placement::Discard => {}
+                    Placement::Buffer(buffer) => slice.read(skip, &mut buffer[at..at + len]),
+                    Placement::Memory(pieces) => {
+                        let mut from = skip;
+                        for (piece, _) in parts(pieces, at, len) {
+                            let len = piece.len();
+                            if let Some(part) = slice.part(from, len) {
+                                part.copy_to(&piece);
+                            }
+                            from += len;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The pieces of memory that hold `len` bytes from `at` on, and where in these bytes each begins.
+fn parts(pieces: &[Slice], at: usize, len: usize) -> Vec<(Slice, usize)> {
+    let (mut skip, mut done, mut out) = (at, 0, Vec::new());
+    for piece in pieces {
+        let from = skip.min(piece.len());
+        let now = (len - done).min(piece.len() - from);
+        skip -= from;
+        if now > 0 {
+            out.extend(piece.part(from, now).map(|part| (part, done)));
+            done += now;
+        }
+    }
+    out
+}
+
+impl<D: Device> Channels<D> {
+    /// A short packet of the data class came.
+    pub(crate) fn packet(&mut self, peer: Peer, bytes: Vec<u8>) -> Result<(), Garbage> {
+        let mut flow = self.lift(peer.index);
+        let result = self.park(peer, &mut flow, bytes);
+        self.lay(peer.index, flow);
+        result
+    }
+
+    /// Keeps a packet until its turn comes, which is mostly at once.
+    fn park(&mut self, peer: Peer, flow: &mut Flow, bytes: Vec<u8>) -> Result<(), Garbage> {
+        let (head, _) = self.hear(peer, flow, &bytes)?;
+        if head.kind != Kind::Record {
+            return Err(Garbage::new("no record in a data packet", head.kind as u64));
+        }
+        let next = self.entries[peer.index as usize].next_in;
+        if distance(next, head.seq) < 0 || flow.parked.len() >= self.config.window as usize {
+            return Err(Garbage::new("a packet outside of the window", head.seq.into()));
+        }
+        if flow.parked.back().is_some_and(|(last, _)| distance(*last, head.seq) <= 0) {
+            return Err(Garbage::new("short packets out of order", head.seq.into()));
+        }
+        self.parked_bytes += bytes.len();
+        self.counters.parked += 1;
+        self.counters.parked_most = self.counters.parked_most.max(self.counters.parked);
+        flow.parked.push_back((head.seq, bytes));
+        self.list_input(peer.index, flow);
+        Ok(())
+    }
+
+    /// Takes up to `most` records of a peer; gives how many there were.
+    pub(crate) fn deliver(&mut self, peer: Peer, most: usize) -> Result<usize, Garbage> {
+        let Some(mut flow) = self.entries[peer.index as usize].flow.take() else { return Ok(0) };
+        flow.stirred = false;
+        flow.used = true;
+        let result = self.deliver_within(peer, &mut flow, most);
+        self.fetch(peer.index, &mut flow);
+        if result.is_ok() {
+            self.settle_ack(peer, &mut flow);
+        }
+        self.lay(peer.index, flow);
+        result
+    }
+
+    fn deliver_within(
+        &mut self,
+        peer: Peer,
+        flow: &mut Flow,
+        most: usize,
+    ) -> Result<usize, Garbage> {
+        for count in 0..most {
+            let many = |assembly: &Assembly| assembly.todo.len() >= self.config.gets;
+            if flow.assembly.as_ref().is_some_and(|a| a.complete || many(a)) {
+                return Ok(count);
+            }
+            let next = self.entries[peer.index as usize].next_in;
+            let taken = if flow.parked.front().is_some_and(|(seq, _)| *seq == next) {
+                self.take_parked(peer, flow)?
+            } else if let In::Open(inward) = &mut flow.inward
+                && let Some(front) = inward.fifo.front()?
+            {
+                match distance(next, front.seq()) {
+                    0 => {}
+                    1.. => return Ok(count),
+                    _ => return Err(Garbage::new("a record that was there", front.seq().into())),
+                }
+                let taken = self.take(peer, flow, &front.head, &Body::Cells(&front.body))?;
+                if taken && let In::Open(inward) = &mut flow.inward {
+                    flow.cells += inward.fifo.consume(&front);
+                }
+                taken
+            } else {
+                return Ok(count);
+            };
+            if !taken {
+                // The engine has no room: asked again with each pass.
+                if !flow.busy {
+                    flow.busy = true;
+                    self.held.push(peer.index);
+                }
+                return Ok(count);
+            }
+            let entry = &mut self.entries[peer.index as usize];
+            entry.next_in = next.wrapping_add(1);
+        }
+        self.list_input(peer.index, flow);
+        Ok(most)
+    }
+
+    fn take_parked(&mut self, peer: Peer, flow: &mut Flow) -> Result<bool, Garbage> {
+        let Some((seq, bytes)) = flow.parked.pop_front() else { return Ok(false) };
+        let taken = Head::split(&bytes)
+            .and_then(|(head, body)| self.take(peer, flow, &head, &Body::Packet(body)));
+        if let Ok(false) = taken {
+            flow.parked.push_front((seq, bytes));
+            return Ok(false);
+        }
+        self.unpark(bytes.len());
+        flow.records += 1;
+        taken
+    }
+
+    /// Takes the record whose turn it is. False if the engine has no room for it.
+    fn take(
+        &mut self,
+        peer: Peer,
+        flow: &mut Flow,
+        head: &Head,
+        body: &Body<'_>,
+    ) -> Result<bool, Garbage> {
+        if let Body::Packet(bytes) = body
+            && head.flags == FIRST | LAST
+            && flow.assembly.is_none()
+        {
+            return Ok(self.engine.deliver(peer, bytes)?);
+        }
+        let (mut skip, mut lent) = (0, None);
+        let (bytes, len) = body.peek::<{ Lent::MAX + header::MAX }>();
+        if head.is(LENT) {
+            let (found, took) = Lent::decode(&bytes[..len])?;
+            (lent, skip) = (Some(found), took);
+        }
+        if head.is(FIRST) {
+            let rest = &bytes[skip..len];
+            let short = Garbage::new("a header cut short", rest.len() as u64);
+            let frame = header::frame(*rest.first_chunk().ok_or(short)?)?;
+            let encoded = rest.get(..frame.header).ok_or(short)?;
+            if flow.assembly.is_some() {
+                return Err(Garbage::new("a packet within a packet", head.seq.into()));
+            }
+            let placement = match self.engine.accept(peer, encoded)? {
+                Placement::Busy => return Ok(false),
+                placement => placement,
+            };
+            skip += frame.header;
+            let (lent, todo) = (VecDeque::new(), VecDeque::new());
+            let (at, total, complete, running) = (0, frame.payload, false, 0);
+            let assembly = Assembly { placement, at, total, complete, lent, todo, running };
+            flow.assembly = Some(assembly);
+        }
+        let Some(assembly) = &mut flow.assembly else {
+            return Err(Garbage::new("the rest of nothing", head.seq.into()));
+        };
+        let inline = body.len() - skip;
+        let here = inline + lent.as_ref().map_or(0, |lent| lent.len as usize);
+        if here > assembly.total - assembly.at || (lent.is_some() && inline > 0) {
+            return Err(Garbage::new("more than the packet holds", here as u64));
+        }
+        body.place(skip, &mut assembly.placement, assembly.at);
+        if let Some(lent) = lent {
+            let most = self.device.limits().transfer;
+            assembly.plan(head.seq, &lent, most, self.fetching.len());
+            flow.urgent = true;
+        }
+        assembly.at += here;
+        if head.is(LAST) {
+            if assembly.at != assembly.total {
+                return Err(Garbage::new("less than the packet holds", assembly.at as u64));
+            }
+            assembly.complete = true;
+            self.land(peer, flow)?;
+        }
+        Ok(true)
+    }
+
+    /// Hands a packet to the engine if all of it is there.
+    fn land(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
+        let done = |assembly: &Assembly| assembly.complete && assembly.lent.is_empty();
+        if flow.assembly.as_ref().is_some_and(done)
+            && let Some(assembly) = flow.assembly.take()
+        {
+            self.engine.landed(peer, assembly.placement)?;
+        }
+        Ok(())
+    }
+
+    // Fetching.
+
+    /// Begins fetches, as far as there is room for them.
+    pub(crate) fn fetch(&mut self, index: u32, flow: &mut Flow) {
+        let (Some(peer), Some(node)) = (self.engine.peer_at(index), self.node(index)) else {
+            return;
+        };
+        let Some(assembly) = &mut flow.assembly else { return };
+        while assembly.running < self.config.gets
+            && let Some(fetch) = assembly.todo.pop_front()
+        {
+            let target = Target { key: fetch.key.clone(), offset: fetch.offset };
+            let (memory, bounce) = match &fetch.into {
+                Into::Memory(memory) => (memory.clone(), None),
+                Into::Buffer { at, len } => {
+                    let Some(bounce) = self.fetching.take(&mut self.device) else {
+                        assembly.todo.push_front(fetch);
+                        self.counters.retries += 1;
+                        if !self.starved_in.contains(&index) {
+                            self.starved_in.push(index);
+                        }
+                        return;
+                    };
+                    (bounce.part(*len), Some((bounce, *at, *len)))
+                }
+            };
+            let pending = Pending::Get { peer, seq: fetch.seq, bounce };
+            let slot = self.tickets.insert(pending);
+            let ticket = crate::device::Ticket(slot as u64);
+            if let Err(refusal) = self.device.get(node, &target, &memory, ticket) {
+                self.counters.retries += u64::from(refusal == Refusal::Full);
+                if let Some(Pending::Get { bounce: Some((bounce, _, _)), .. }) =
+                    self.tickets.try_remove(slot)
+                {
+                    self.fetching.give_back(bounce);
+                }
+                assembly.todo.push_front(fetch);
+                return;
+            }
+            assembly.running += 1;
+        }
+    }
+
+    /// Something was fetched.
+    pub(crate) fn fetched(
+        &mut self,
+        peer: Peer,
+        seq: u32,
+        bounce: Option<&(Bounce, usize, usize)>,
+    ) -> Result<(), Garbage> {
+        if self.engine.peer_at(peer.index) != Some(peer) {
+            return Ok(());
+        }
+        let Some(mut flow) = self.entries[peer.index as usize].flow.take() else { return Ok(()) };
+        if let Some(assembly) = &mut flow.assembly {
+            if let Some((bounce, at, len)) = bounce {
+                assembly.placement.write(*at, &bounce.part(*len).to_vec());
+            }
+            assembly.running -= 1;
+            if let Some((_, left)) = assembly.lent.iter_mut().find(|(of, _)| *of == seq) {
+                *left -= 1;
+            }
+            while assembly.lent.front().is_some_and(|(_, left)| *left == 0) {
+                assembly.lent.pop_front();
+            }
+        }
+        let result = self.land(peer, &mut flow);
+        self.fetch(peer.index, &mut flow);
+        flow.urgent = true;
+        self.settle_ack(peer, &mut flow);
+        self.list_input(peer.index, &mut flow);
+        self.lay(peer.index, flow);
+        result
+    }
+}
+
+impl Assembly {
+    /// Plans the fetches for the data of a record, in pieces of at most `most` bytes, or of a bounce
+    /// buffer.
+    fn plan(&mut self, seq: u32, lent: &Lent, most: usize, bounce: usize) {
+        let (at, len) = (self.at, lent.len as usize);
+        let before = self.todo.len();
+        let mut add = |offset: usize, into| {
+            let (key, offset) = (lent.key.clone(), offset as u64);
+            self.todo.push_back(Fetch { seq, key, offset, into });
+        };
+        match &self.placement {
+            Placement::Busy | Placement::Discard => {}
+            Placement::Buffer(_) => {
+                let step = bounce.min(most);
+                for offset in (0..len).step_by(step) {
+                    let len = step.min(len - offset);
+                    add(offset, Into::Buffer { at: at + offset, len });
+                }
+            }
+            Placement::Memory(pieces) => {
+                for (piece, begin) in parts(pieces, at, len) {
+                    for offset in (0..piece.len()).step_by(most) {
+                        let len = most.min(piece.len() - offset);
+                        let part = piece.part(offset, len);
+                        if let Some(part) = part {
+                            add(begin + offset, Into::Memory(part));
+                        }
+                    }
+                }
+            }
+        }
+        let count = self.todo.len() - before;
+        if count > 0 {
+            self.lent.push_back((seq, count));
+        }
+    }
+}

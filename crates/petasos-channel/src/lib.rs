@@ -1,0 +1,111 @@
+//! Messages over an RDMA network: short packets, data that the receiver fetches, and remote FIFOs
+//! for those who talk much, all of it under the contract of [`petasos_fabric`].
+//!
+//! An RDMA network ([`Device`]) offers short packets to anybody, and put and get between registered
+//! memories. Neither alone makes a good message layer: packets are small, and what is kept per peer
+//! does not scale. [`Channels`] carries the packets of the two-sided engine
+//! ([`petasos_fabric::two_sided`]) by three channels, after the communication framework of the
+//! TH-Express interconnect:
+//!
+//! | channel | made of | memory |
+//! |---|---|---|
+//! | MP | short packets into one receive queue that all senders share | constant |
+//! | shared RDMA | a short packet with a descriptor; the receiver gets the data from the sender's memory | constant |
+//! | exclusive RDMA | a FIFO in the receiver's memory that one sender writes ([`fifo`]) | per peer, so only for hot ones |
+//!
+//! and leaves put, get and atomics of the user's to the device.
+//!
+//! # One stream, three ways
+//!
+//! What goes to a peer is one sequence of *records*, numbered from 0. A packet of the engine's is a
+//! train of records, with flags on the first and the last; each record goes by the channel that suits
+//! it, and may travel as it likes. The receiver takes records in the order of their numbers, whichever
+//! way they came. So the order between two endpoints holds across channels, also while an exclusive
+//! channel is given or taken, and a long packet is a pipeline: its records are copied in, put and
+//! copied out at the same time.
+//!
+//! There is one acknowledgement: the number before which all records have been taken (handed to the
+//! engine, and fetched where they had to be). It returns everything that the sender counts: the window
+//! of short packets, the cells of the FIFO, the memory that was lent. It rides in the head of each
+//! record that goes the other way, and is read when that arrives, not when its turn comes. Past half of
+//! the window, past a quarter of the FIFO, at the end of what was lent, or after a while, it goes in a
+//! control packet, which has slots of its own.
+//!
+//! # What is bounded, and why nothing blocks for good
+//!
+//! * A sender has at most a window of short packets under way, a FIFO's cells, and a number of pieces
+//!   lent. It takes from the engine only what it can send, in order.
+//! * A receiver keeps at most a window of packets per peer whose turn has not come, and no more than
+//!   [`Config::parked`] in all: then it leaves the data slots of the device alone.
+//! * Take the first record of a stream that has not been taken. Those before it were, so all that it
+//!   needed at the sender comes back, by control packets that nothing holds up. It is on its way, as a
+//!   put (which needs no slot) or as a packet. A packet sits in the data slots only while the receiver
+//!   has too much parked; of the parked packets, one at least waits for no packet in the slots, since
+//!   the packets of one sender come in order: it waits for a put, or a get, which come by themselves, or
+//!   for the engine, which waits for its user alone. So some parked packet is taken, the slots are read
+//!   again, and the record comes in.
+//! * Bounce buffers for sending come back with acknowledgements, those for fetching by themselves; they
+//!   are two pools, so that neither waits for the other.
+//!
+//! # Giving and taking
+//!
+//! A sender whose traffic with a peer is hot ([`policy`]) asks for an exclusive channel. The receiver
+//! gives it within its cap, or takes one first from who has not used his for the longest time, or
+//! refuses. Taking is asking back: the sender sends its next records as short packets, waits until all
+//! that is in the FIFO was acknowledged, and then says that it is closed. A sender does the same of its
+//! own accord when it needs the memory for another peer.
+//!
+//! # Who is trusted
+//!
+//! Nobody: what comes in packets, events and cells is read once and checked, is at most as much as is
+//! said above, and what is wrong ends its peer with `LostReason::Protocol`. Whoever holds a FIFO can
+//! write into it and nowhere else; rights on memory are the device's to enforce.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod bounce;
+mod channels;
+mod config;
+mod counters;
+pub mod device;
+mod endpoint;
+mod exclusive;
+pub mod fifo;
+mod flow;
+mod head;
+mod inbound;
+mod outbound;
+pub mod over;
+pub mod policy;
+mod thresholds;
+
+pub use channels::Channels;
+pub use config::{Config, ExclusiveConfig, Force};
+pub use counters::Counters;
+pub use device::{Device, DeviceEvent, DeviceLimits};
+pub use over::Over;
+pub use policy::{Cap, Hot};
+pub use thresholds::{ThresholdError, Thresholds};
+
+/// Bytes of a peer's that make no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} ({value})")]
+pub struct Garbage {
+    /// What was wrong.
+    pub what: &'static str,
+    /// The offending value.
+    pub value: u64,
+}
+
+impl Garbage {
+    pub(crate) fn new(what: &'static str, value: u64) -> Garbage {
+        Garbage { what, value }
+    }
+}
+
+impl From<petasos_fabric::two_sided::Violation> for Garbage {
+    fn from(violation: petasos_fabric::two_sided::Violation) -> Garbage {
+        Garbage { what: violation.what, value: violation.value }
+    }
+}

@@ -1,0 +1,468 @@
+//! A device over any endpoint of the fabric: the channels run wherever there is a transport.
+//!
+//! A packet is an injected message with a byte before it that says its class; put, get and atomics are
+//! the endpoint's operations, and a remote key is the endpoint's own. This is for tests of the channels
+//! over real processes and real memory, and for transports whose own message path is slower than what
+//! the channels make of it.
+//!
+//! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled, so
+//! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
+//! windows of the peers, not by a queue that they share.
+
+use crate::{
+    Device, DeviceEvent, DeviceLimits,
+    device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+};
+use petasos_fabric::{
+    Access, Address, Done, Endpoint, Event, Incarnation, Key, Level, LostReason, Notifier, OpError,
+    OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, RemoteSpan, Sleep, Slice,
+    Support, Time, Token,
+};
+use smallvec::{SmallVec, smallvec};
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::BorrowedFd,
+    time::Duration,
+};
+
+/// Accesses that wait to be accepted by the endpoint, at most.
+const QUEUE: usize = 1024;
+/// Imported keys that are kept for their next use.
+const KEPT: usize = 256;
+/// The token of operations whose end nobody waits for. Tickets have tokens beyond it.
+const NOBODY: u64 = 0;
+
+/// A [`Device`] that is an endpoint of the fabric.
+#[derive(Debug)]
+pub struct Over<E> {
+    inner: E,
+    scheme: &'static str,
+    limits: DeviceLimits,
+    /// By node, which is the peer's slot.
+    peers: Vec<Option<Reached>>,
+    /// Accesses that the endpoint has not accepted.
+    queue: VecDeque<Operation>,
+    /// Nodes that were told that it is full.
+    full: Vec<Node>,
+    /// Keys that were imported, oldest first.
+    imported: VecDeque<(Node, RemoteKey, Remote)>,
+    tags: HashMap<RegionId, u64>,
+    /// Which node each access is with.
+    tickets: HashMap<u64, Node>,
+    mail: VecDeque<DeviceEvent>,
+    /// Data packets that nobody wanted.
+    stash: VecDeque<DeviceEvent>,
+    events: Vec<Event>,
+}
+
+/// A node that is up.
+#[derive(Debug)]
+struct Reached {
+    peer: Peer,
+    /// Accesses under way, and why it was lost, if it was: told when they are over.
+    running: usize,
+    lost: Option<LostReason>,
+}
+
+impl<E: Endpoint> Over<E> {
+    /// A device over this endpoint, which belongs to nobody else.
+    ///
+    /// # Panics
+    /// If the endpoint has no put with event, or takes only messages that are too short.
+    #[must_use]
+    pub fn new(inner: E) -> Over<E> {
+        let can = inner.capabilities();
+        assert!(can.put_with_event != Support::None, "an endpoint with put and event");
+        assert!(can.limits.max_inject > 256, "an endpoint that takes messages of 257 bytes");
+        let limits = DeviceLimits {
+            packet: can.limits.max_inject - 1,
+            immediate: 0,
+            transfer: usize::try_from(can.limits.max_transfer).unwrap_or(usize::MAX).min(1 << 30),
+            atomic: if can.atomics == Support::None { 0 } else { can.limits.max_atomic },
+            registrations: can.limits.max_regions,
+            passive_target: can.passive_target,
+        };
+        Over {
+            scheme: can.scheme,
+            limits,
+            inner,
+            peers: Vec::new(),
+            queue: VecDeque::new(),
+            full: Vec::new(),
+            imported: VecDeque::new(),
+            tags: HashMap::new(),
+            tickets: HashMap::new(),
+            mail: VecDeque::new(),
+            stash: VecDeque::new(),
+            events: Vec::new(),
+        }
+    }
+
+    fn reached(&mut self, node: Node) -> Option<&mut Reached> {
+        self.peers.get_mut(node.0 as usize)?.as_mut()
+    }
+
+    fn peer(&mut self, node: Node) -> Result<Peer, Refusal> {
+        let reached = self.reached(node).filter(|reached| reached.lost.is_none());
+        reached.map(|reached| reached.peer).ok_or(Refusal::Gone)
+    }
+
+    /// The node of a peer that is up.
+    fn node(&self, peer: Peer) -> Option<Node> {
+        let reached = self.peers.get(peer.index as usize)?.as_ref()?;
+        (reached.peer == peer).then_some(Node(peer.index))
+    }
+
+    /// Begins an access, which `make` makes of an imported key.
+    fn begin(
+        &mut self,
+        node: Node,
+        target: &Target,
+        ticket: Ticket,
+        make: impl FnOnce(Token, Remote) -> Operation,
+    ) -> Result<(), Refusal> {
+        let peer = self.peer(node)?;
+        if self.queue.len() >= QUEUE {
+            self.full.push(node);
+            return Err(Refusal::Full);
+        }
+        let Some(remote) = self.import(node, peer, &target.key) else {
+            let result = Err(Fault::Stale);
+            self.mail.push_back(DeviceEvent::Done { ticket, result });
+            return Ok(());
+        };
+        let token = Token(ticket.0 + 1);
+        self.tickets.insert(token.0, node);
+        if let Some(reached) = self.reached(node) {
+            reached.running += 1;
+        }
+        self.queue.push_back(make(token, remote));
+        self.inner.submit(&mut self.queue);
+        Ok(())
+    }
+
+    fn import(&mut self, node: Node, peer: Peer, key: &RemoteKey) -> Option<Remote> {
+        let known = self.imported.iter().find(|(n, k, _)| *n == node && k == key);
+        if let Some((_, _, remote)) = known {
+            return Some(*remote);
+        }
+        let bytes = Key::from_bytes(key.as_bytes().to_vec()).ok()?;
+        // Of that peer, and of nobody else: nobody is to be reached on the word of another.
+        let owner = bytes.parse().ok()?.owner;
+        if self.inner.peer(peer)?.address != owner {
+            return None;
+        }
+        let remote = self.inner.import(&bytes).ok()?;
+        self.imported.push_back((node, key.clone(), remote));
+        if self.imported.len() > KEPT
+            && let Some((_, _, oldest)) = self.imported.pop_front()
+        {
+            self.inner.release(oldest);
+        }
+        Some(remote)
+    }
+
+    /// Forgets what was imported of a node.
+    fn release(&mut self, node: Node) {
+        let Over { imported, inner, .. } = self;
+        imported.retain(|(of, _, remote)| {
+            if *of == node {
+                inner.release(*remote);
+            }
+            *of != node
+        });
+    }
+
+    fn happened(&mut self, event: Event) {
+        match event {
+            Event::PeerUp { peer, incarnation } => {
+                let index = peer.index as usize;
+                if self.peers.len() <= index {
+                    self.peers.resize_with(index + 1, || None);
+                }
+                self.peers[index] = Some(Reached { peer, running: 0, lost: None });
+                if let Some(info) = self.inner.peer(peer) {
+                    let (node, address) = (Node(peer.index), info.address);
+                    self.mail.push_back(DeviceEvent::Up { node, address, incarnation });
+                }
+            }
+            Event::PeerLost { peer, reason } => match self.node(peer) {
+                Some(node) => {
+                    if let Some(reached) = self.reached(node) {
+                        reached.lost = Some(reason);
+                    }
+                    self.leave(node);
+                }
+                None => {
+                    let info = self.inner.peer(peer);
+                    self.inner.forget(peer);
+                    let (patience, reason) = match reason {
+                        LostReason::Unreachable(patience, why) => (patience, why),
+                        other => (Duration::ZERO, other.to_string()),
+                    };
+                    if let Some(info) = info {
+                        let address = info.address;
+                        let event = DeviceEvent::Unreachable { address, patience, reason };
+                        self.mail.push_back(event);
+                    }
+                }
+            },
+            Event::Message { peer, message } => {
+                let (Some(node), Some((class, bytes))) = (self.node(peer), message.split_first())
+                else {
+                    return;
+                };
+                let (data, bytes) = (*class == Class::Data as u8, bytes.to_vec());
+                let class = if data { Class::Data } else { Class::Control };
+                let packet = DeviceEvent::Packet { node, class, bytes };
+                let queue = if data { &mut self.stash } else { &mut self.mail };
+                queue.push_back(packet);
+            }
+            Event::LongMessage { body, .. } => {
+                // Nobody sends these here; who does is let down gently.
+                let token = Token(NOBODY);
+                self.queue.push_back(Operation::Discard { token, body });
+            }
+            Event::PutArrived { peer, region, offset, len, data } => {
+                if let (Some(node), Some(tag)) = (self.node(peer), self.tags.get(&region)) {
+                    let tag = *tag;
+                    let event = DeviceEvent::PutArrived { node, tag, offset, len, data };
+                    self.mail.push_back(event);
+                }
+            }
+            Event::Done { token, result } if token.0 != NOBODY => {
+                let ticket = Ticket(token.0 - 1);
+                let result = result.map_err(|error| fault(&error)).map(|done| match done {
+                    Done::Fetched(old) => old,
+                    _ => SmallVec::new(),
+                });
+                self.mail.push_back(DeviceEvent::Done { ticket, result });
+                if let Some(node) = self.tickets.remove(&token.0)
+                    && let Some(reached) = self.reached(node)
+                {
+                    reached.running -= 1;
+                    self.leave(node);
+                }
+            }
+            Event::Writable { peer } => {
+                let node = self.node(peer);
+                self.mail.extend(node.map(|node| DeviceEvent::Room { node }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells that a node is lost, when nothing is under way with it any more.
+    fn leave(&mut self, node: Node) {
+        let Some(reached) = self.reached(node) else { return };
+        if reached.running > 0 {
+            return;
+        }
+        let Some(reason) = reached.lost.take() else { return };
+        let peer = reached.peer;
+        self.peers[node.0 as usize] = None;
+        self.release(node);
+        self.inner.forget(peer);
+        // What it sent comes first.
+        let of_node = |event: &DeviceEvent| matches!(event, DeviceEvent::Packet { node: of, .. } if *of == node);
+        let stash = std::mem::take(&mut self.stash);
+        let (last, rest): (VecDeque<_>, _) = stash.into_iter().partition(of_node);
+        self.stash = rest;
+        self.mail.extend(last);
+        self.mail.push_back(DeviceEvent::Lost { node, reason });
+    }
+}
+
+/// What a failure of the endpoint's means here.
+fn fault(error: &OpError) -> Fault {
+    match error.kind {
+        OpErrorKind::StaleKey | OpErrorKind::UnknownRegion => Fault::Stale,
+        OpErrorKind::Denied { .. } => Fault::Denied,
+        OpErrorKind::OutOfBounds { .. } => Fault::OutOfBounds,
+        OpErrorKind::Misaligned { .. } => Fault::Misaligned,
+        OpErrorKind::PeerLost(_) | OpErrorKind::UnknownPeer => Fault::Lost,
+        _ => Fault::Unsupported,
+    }
+}
+
+fn region_of(registration: Registration) -> RegionId {
+    RegionId { index: registration.0 as u32, generation: (registration.0 >> 32) as u32 }
+}
+
+impl<E: Endpoint> Device for Over<E> {
+    fn scheme(&self) -> &'static str {
+        self.scheme
+    }
+
+    fn address(&self) -> &Address {
+        self.inner.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.inner.incarnation()
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.limits
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) {
+        if let Err(error) = self.inner.resolve(address, patience) {
+            let (address, reason) = (address.clone(), error.to_string());
+            self.mail.push_back(DeviceEvent::Unreachable { address, patience, reason });
+        }
+    }
+
+    fn close(&mut self, node: Node) {
+        let Some(reached) = self.peers.get_mut(node.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        self.release(node);
+        self.inner.forget(reached.peer);
+        let other = |event: &DeviceEvent| match event {
+            DeviceEvent::Up { node: of, .. }
+            | DeviceEvent::Lost { node: of, .. }
+            | DeviceEvent::Packet { node: of, .. }
+            | DeviceEvent::PutArrived { node: of, .. }
+            | DeviceEvent::Room { node: of } => *of != node,
+            _ => true,
+        };
+        self.mail.retain(other);
+        self.stash.retain(other);
+        self.tickets.retain(|_, of| *of != node);
+    }
+
+    fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
+        let peer = self.peer(to)?;
+        let first = [class as u8];
+        let mut all: SmallVec<[&[u8]; 4]> = smallvec![&first[..]];
+        all.extend_from_slice(parts);
+        self.inner.inject(peer, &all).map_err(|error| match error {
+            petasos_fabric::InjectError::Full => Refusal::Full,
+            _ => Refusal::Gone,
+        })
+    }
+
+    fn put(
+        &mut self,
+        to: Node,
+        target: &Target,
+        from: &Slice,
+        event: Option<u64>,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        let span = RemoteSpan { offset: target.offset, len: from.len() as u64 };
+        self.begin(to, target, ticket, |token, remote| {
+            let (local, spans) = (smallvec![from.clone()], smallvec![span]);
+            Operation::Put { token, remote, local, spans, level: Level::Visible, event }
+        })
+    }
+
+    /// There are none: `limits.immediate` is 0.
+    fn put_immediate(
+        &mut self,
+        _: Node,
+        _: &Target,
+        _: &[u8],
+        _: Option<u64>,
+    ) -> Result<(), Refusal> {
+        Err(Refusal::Gone)
+    }
+
+    fn get(
+        &mut self,
+        from: Node,
+        target: &Target,
+        into: &Slice,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        let span = RemoteSpan { offset: target.offset, len: into.len() as u64 };
+        self.begin(from, target, ticket, |token, remote| {
+            let (local, spans) = (smallvec![into.clone()], smallvec![span]);
+            Operation::Get { token, remote, local, spans }
+        })
+    }
+
+    fn atomic(
+        &mut self,
+        at: Node,
+        target: &Target,
+        access: AtomicAccess,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        let offset = target.offset;
+        self.begin(at, target, ticket, |token, remote| {
+            let AtomicAccess { op, kind, operand, compare } = access;
+            let fetch = true;
+            Operation::Atomic { token, remote, offset, op, kind, operand, compare, fetch }
+        })
+    }
+
+    fn register(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+        tag: u64,
+    ) -> Result<(Registration, RemoteKey), RegisterError> {
+        let region = self.inner.register(memory, access)?;
+        let registration =
+            Registration(u64::from(region.generation) << 32 | u64::from(region.index));
+        let key = self.inner.export(region).ok().and_then(|key| RemoteKey::new(key.as_bytes()));
+        match key {
+            Some(key) => {
+                self.tags.insert(region, tag);
+                Ok((registration, key))
+            }
+            None => {
+                self.deregister(registration, None);
+                Err(RegisterError::System("the endpoint's keys are too long".to_owned()))
+            }
+        }
+    }
+
+    fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
+        let region = region_of(registration);
+        self.tags.remove(&region);
+        let token = Token(ticket.map_or(NOBODY, |ticket| ticket.0 + 1));
+        self.queue.push_back(Operation::Deregister { token, region });
+        self.inner.submit(&mut self.queue);
+    }
+
+    fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
+        let before = events.len();
+        if !self.queue.is_empty() {
+            self.inner.submit(&mut self.queue);
+        }
+        if self.queue.len() < QUEUE / 2 {
+            let full = std::mem::take(&mut self.full);
+            self.mail.extend(full.into_iter().map(|node| DeviceEvent::Room { node }));
+        }
+        let mut happened = std::mem::take(&mut self.events);
+        let worked = self.inner.progress(now, most, &mut happened);
+        happened.drain(..).for_each(|event| self.happened(event));
+        self.events = happened;
+        let count = self.mail.len().min(most);
+        events.extend(self.mail.drain(..count));
+        if data && self.mail.is_empty() {
+            let count = self.stash.len().min(most.saturating_sub(events.len() - before));
+            events.extend(self.stash.drain(..count));
+        }
+        worked || events.len() > before
+    }
+
+    fn arm(&mut self, now: Time, data: bool) -> Sleep {
+        let queued = !self.queue.is_empty() || !self.mail.is_empty();
+        match queued || (data && !self.stash.is_empty()) {
+            true => Sleep::Busy,
+            false => self.inner.arm(now),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.fd()
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.inner.notifier()
+    }
+}

@@ -1,0 +1,187 @@
+//! A card on the simulated network.
+
+use super::{
+    DeviceNet, SCHEME,
+    world::{Flying, Kind, Place},
+};
+use petasos_channel::{
+    Device, DeviceEvent, DeviceLimits,
+    device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+};
+use petasos_fabric::{
+    Access, Address, Incarnation, Notifier, Notify, RegisterError, Sleep, Slice, Time,
+};
+use std::{
+    os::fd::BorrowedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// A network card on a [`DeviceNet`].
+pub struct SimDevice {
+    net: DeviceNet,
+    address: Address,
+    place: Place,
+    incarnation: Incarnation,
+    limits: DeviceLimits,
+    bell: Arc<Bell>,
+}
+
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Notify for Bell {
+    fn notify(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl SimDevice {
+    pub(super) fn new(
+        net: DeviceNet,
+        address: Address,
+        place: Place,
+        incarnation: Incarnation,
+    ) -> SimDevice {
+        let config = net.world().config.clone();
+        let limits = DeviceLimits {
+            packet: config.packet,
+            immediate: config.immediate,
+            transfer: config.transfer,
+            atomic: 64,
+            registrations: config.registrations,
+            passive_target: true,
+        };
+        SimDevice { net, address, place, incarnation, limits, bell: Arc::default() }
+    }
+}
+
+impl Device for SimDevice {
+    fn scheme(&self) -> &'static str {
+        SCHEME
+    }
+
+    fn address(&self) -> &Address {
+        &self.address
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        self.limits
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) {
+        self.net.world().dial(self.place, address, patience);
+    }
+
+    fn close(&mut self, node: Node) {
+        self.net.world().close(self.place, node);
+    }
+
+    /// # Panics
+    /// If the packet is too long.
+    fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
+        let bytes = parts.concat();
+        assert!(bytes.len() <= self.limits.packet, "a packet of {} bytes", bytes.len());
+        self.net.world().launch(self.place, to, Flying::Packet { class, bytes })
+    }
+
+    fn put(
+        &mut self,
+        to: Node,
+        target: &Target,
+        from: &Slice,
+        event: Option<u64>,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        assert!(from.len() <= self.limits.transfer, "a put of {} bytes", from.len());
+        let kind = Kind::Put { from: from.clone(), event };
+        self.net.world().operate(self.place, to, target, ticket, kind)
+    }
+
+    /// # Panics
+    /// If there are too many bytes.
+    fn put_immediate(
+        &mut self,
+        to: Node,
+        target: &Target,
+        bytes: &[u8],
+        event: Option<u64>,
+    ) -> Result<(), Refusal> {
+        assert!(bytes.len() <= self.limits.immediate, "{} bytes at once", bytes.len());
+        let (target, bytes) = (target.clone(), bytes.to_vec());
+        self.net.world().launch(self.place, to, Flying::Immediate { target, bytes, event })
+    }
+
+    fn get(
+        &mut self,
+        from: Node,
+        target: &Target,
+        into: &Slice,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        assert!(into.len() <= self.limits.transfer, "a get of {} bytes", into.len());
+        let kind = Kind::Get { into: into.clone() };
+        self.net.world().operate(self.place, from, target, ticket, kind)
+    }
+
+    fn atomic(
+        &mut self,
+        at: Node,
+        target: &Target,
+        access: AtomicAccess,
+        ticket: Ticket,
+    ) -> Result<(), Refusal> {
+        self.net.world().operate(self.place, at, target, ticket, Kind::Atomic(access))
+    }
+
+    fn register(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+        tag: u64,
+    ) -> Result<(Registration, RemoteKey), RegisterError> {
+        self.net.world().register(self.place, memory, access, tag)
+    }
+
+    fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
+        self.net.world().deregister(self.place, registration, ticket);
+    }
+
+    /// `now` is not looked at: the network knows the time.
+    fn poll(&mut self, _: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
+        self.net.world().poll(self.place, data, most, events)
+    }
+
+    fn arm(&mut self, _: Time, data: bool) -> Sleep {
+        let rung = self.bell.0.swap(false, Ordering::SeqCst);
+        let busy = rung || self.net.world().has_mail(self.place, data);
+        if busy { Sleep::Busy } else { Sleep::Until(Time::NEVER) }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn notifier(&self) -> Notifier {
+        Notifier::new(self.bell.clone())
+    }
+}
+
+impl Drop for SimDevice {
+    fn drop(&mut self) {
+        self.net.world().end(self.place);
+    }
+}
+
+impl std::fmt::Debug for SimDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimDevice({})", self.address)
+    }
+}
