@@ -6,14 +6,10 @@
 mod common;
 
 use common::{End, PATIENCE, address, from_environment, net, open};
-use peak_alloc::PeakAlloc;
 use petasos_channel::{Channels, Config};
 use petasos_fabric::{Endpoint, Event, Peer};
 use petasos_sim::device::SimDevice;
 use std::time::Duration;
-
-#[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
 
 const HOT: usize = 8;
 
@@ -94,9 +90,8 @@ fn with_peers(count: usize) -> Held {
     assert_eq!(card.nodes, count);
     // The card ends first, so that what follows is the endpoint's own.
     net.kill(&address("server"));
-    let before = HEAP.current_usage();
-    drop(server);
-    let heap = before - HEAP.current_usage();
+    let freed = allocation_counter::measure(|| drop(server));
+    let heap = usize::try_from(-freed.bytes_current).expect("nothing is allocated by that");
     let (channels, active) = (counters.memory as usize, counters.active);
     Held { heap, card: card.slots + card.entries, channels, active }
 }

@@ -33,6 +33,9 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Measures what this machine can do at best, without Petasos
     Limits(Json),
+    /// Finds out which settings are best for this machine, and writes them to a file that this
+    /// command and other programs read
+    Tune(Tune),
     /// Prints completions for a shell
     Completions {
         /// The shell
@@ -89,6 +92,25 @@ pub(crate) enum Wait {
     Spin,
     /// Sleep at once
     Sleep,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    /// Transports to look at, one after the other: shm, tcp [default: all]
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) transport: Vec<String>,
+    /// Where to write [default: where programs look, as PETASOS_TUNING says or
+    /// ~/.config/petasos/tuning]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Show what would be written, and write nothing
+    #[arg(long, conflicts_with = "out")]
+    pub(crate) dry_run: bool,
+    /// Fewer sizes, shorter runs
+    #[arg(long)]
+    pub(crate) quick: bool,
+    #[command(flatten)]
+    pub(crate) json: Json,
 }
 
 #[derive(Debug, Args)]

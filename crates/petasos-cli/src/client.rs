@@ -18,19 +18,19 @@ pub(crate) fn engine(
     waiting: Waiting,
     patience: Duration,
 ) -> Outcome<Engine> {
-    engine_over(petasos::open, url, secret, waiting, patience)
+    let config = waiting.config(url.scheme());
+    engine_over(petasos::open, url, secret, config, patience)
 }
 
-/// The same, with an endpoint that is opened in a way of its own.
+/// The same, with an endpoint that is opened in a way of its own, and settings of its own.
 pub(crate) fn engine_over(
     open: Open,
     url: &Address,
     secret: Option<&Path>,
-    waiting: Waiting,
+    mut config: EngineConfig,
     patience: Duration,
 ) -> Outcome<Engine> {
     let endpoint = endpoint(open, url, secret)?;
-    let mut config: EngineConfig = waiting.config();
     config.patience = patience;
     config.timeout = config.timeout.max(patience);
     Ok(Engine::new(endpoint, config))

@@ -186,6 +186,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) scratch: &'a Path,
     /// The one channel to be measured.
     pub(crate) channel: Option<&'static Channel>,
+    /// From how many bytes on arguments and results are lent, if not as usual.
+    pub(crate) lend_above: Option<usize>,
 }
 
 impl Setting<'_> {
@@ -197,6 +199,7 @@ impl Setting<'_> {
             core: self.plan.cores.server,
             store: self.store.clone(),
             channel: self.channel.map(|channel| channel.name.to_owned()),
+            lend_above: self.lend_above,
             bare,
             alone: self.plan.cores.alone(),
         }
@@ -234,8 +237,9 @@ impl Pair {
         let (server, address) = setting.server(false)?;
         let patience = Duration::from_secs(10);
         let secret = Some(setting.secret);
-        let (open, waiting) = (setting.open(), setting.waiting);
-        let engine = client::engine_over(open, &address, secret, waiting, patience)?;
+        let mut config = setting.waiting.config(address.scheme());
+        config.lend_above = setting.lend_above.unwrap_or(config.lend_above);
+        let engine = client::engine_over(setting.open(), &address, secret, config, patience)?;
         Ok(Pair { engine, server, address })
     }
 

@@ -63,6 +63,7 @@ fn run(command: Command) -> Outcome {
         Command::Ping(options) => commands::ping::run(&options),
         Command::Bench(options) => commands::bench::run(&options),
         Command::Limits(options) => commands::limits::run(&options),
+        Command::Tune(options) => commands::tune::run(&options),
         Command::Completions { shell } => commands::completions::run(shell),
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     interrupt, limits, scratch,
     service::{Bench, Measured, Store, Stored},
 };
-use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions};
+use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions, Tuning};
 use rustix::{
     io::Errno,
     process::{
@@ -29,6 +29,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -68,12 +69,26 @@ impl Waiting {
         }
     }
 
-    /// Settings of an engine that waits so.
-    pub(crate) fn config(self) -> EngineConfig {
-        let mut config = EngineConfig::default();
-        config.idle = self.idle();
+    /// Settings of an engine over a transport that waits so: those of this machine, if `petasos
+    /// tune` was run.
+    pub(crate) fn config(self, scheme: &str) -> EngineConfig {
+        let mut config = tuning().engine(scheme);
+        if self != Waiting::Adaptive {
+            config.idle = self.idle();
+        }
         config
     }
+}
+
+/// What is known of this machine. A file that cannot be read is none, and that is said.
+fn tuning() -> &'static Tuning {
+    static TUNING: OnceLock<Tuning> = OnceLock::new();
+    TUNING.get_or_init(|| {
+        Tuning::load().unwrap_or_else(|error| {
+            eprintln!("petasos: {error}; going on without\n  try: petasos tune");
+            Tuning::default()
+        })
+    })
 }
 
 /// What a server is to do.
@@ -91,6 +106,8 @@ pub(crate) struct Order {
     pub(crate) store: Option<PathBuf>,
     /// The one channel that is to be used.
     pub(crate) channel: Option<String>,
+    /// From how many bytes on results are lent, if not as usual.
+    pub(crate) lend_above: Option<usize>,
     /// Without calls: bare messages.
     pub(crate) bare: bool,
     /// Others need its core as well.
@@ -297,7 +314,9 @@ fn begin(order: &Order) -> Outcome<Serving> {
         limits::pin(core);
         serve(engine, store);
     };
-    EngineThread::start(endpoint, order.waiting.config(), set_up)
+    let mut config = order.waiting.config(scheme);
+    config.lend_above = order.lend_above.unwrap_or(config.lend_above);
+    EngineThread::start(endpoint, config, set_up)
         .map(Serving::Calls)
         .map_err(Failure::system("starting the server's thread"))
 }

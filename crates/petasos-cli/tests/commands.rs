@@ -132,3 +132,41 @@ fn nobody_reads_the_output() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn tune_writes_what_others_read() {
+    let place = Place::new();
+    let ran = place.run(&["tune", "--quick", "--out", "here/tuning", "--json"]).assert(0);
+    let report = ran.json();
+    assert!(report["spin_us"].as_u64().unwrap() >= 1, "{report}");
+    let transports = report["transports"].as_array().unwrap();
+    assert_eq!(transports.len(), 2, "{report}");
+    for found in transports {
+        let sizes = found["sizes"].as_array().unwrap();
+        assert!(!sizes.is_empty(), "{report}");
+        let positive = |name: &str| sizes.iter().all(|size| size[name].as_f64().unwrap() > 0.0);
+        assert!(["bytes", "sent", "lent"].into_iter().all(positive), "{report}");
+    }
+    let written = fs::read_to_string(place.path("here/tuning")).unwrap();
+    assert!(written.contains(&format!("spin_us = {}", report["spin_us"])), "{written}");
+    let ran = place.run(&["tune", "--quick", "--dry-run", "--transport", "shm"]).assert(0);
+    assert!(ran.out.contains("spin_us") && !ran.out.contains("written"), "{ran:?}");
+    place.run(&["tune", "--transport", "none"]).assert(2).says("--transport shm");
+    place.run(&["tune", "--quick", "--transport", "shm", "--out", "/proc/no/where"]).assert(1);
+    place.assert_clean();
+}
+
+/// What was written is used, and what cannot be is said.
+#[test]
+fn tuning_is_read() {
+    let place = Place::new();
+    let server = Serving::start(&place, &["--listen", "shm://*"], 1);
+    let ping = |tuning: &str| {
+        fs::write(place.path("tuning"), tuning).unwrap();
+        let file = place.path("tuning");
+        let tuned = [("PETASOS_TUNING", file.to_str().unwrap())];
+        place.run_with(&["ping", &server.urls[0], "-c", "1", "--size", "100000"], &tuned).assert(0)
+    };
+    assert_eq!(ping("shm.lend_above = 2048\nspin_us = 1\n").err, "");
+    ping("shm.lend_above = 7\n").says("shm.lend_above is 7").says("petasos tune");
+}

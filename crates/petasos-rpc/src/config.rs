@@ -23,6 +23,10 @@ pub struct EngineConfig {
     /// The largest arguments or result that is taken into memory. Larger data is for bulk
     /// transfer. Default: 256 MiB.
     pub max_body: u64,
+    /// Arguments and results of more bytes than this stay where they are, and the other side fetches
+    /// them, though a message of the transport would hold them. What is best depends on the machine:
+    /// `petasos tune` finds it out. No less than 1 KiB counts. Default: no limit but the message's.
+    pub lend_above: usize,
     /// What callers are told to wait when this engine is busy. Default: 1 ms.
     pub retry_after: Duration,
     /// Read-only bulk data up to so many bytes travels within its descriptor. Default: 256.
@@ -43,6 +47,7 @@ impl Default for EngineConfig {
             calls_in_all: 65_536,
             queue_per_peer: 65_536,
             max_body: 256 << 20,
+            lend_above: usize::MAX,
             retry_after: Duration::from_millis(1),
             bulk_inline: 256,
             measure: false,

@@ -175,7 +175,7 @@ impl Inner {
     fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
         let header = rpc::response_len(answer.checked);
         self.served_one(answer);
-        if !answer.one_way && frame.len() > self.max_frame {
+        if !answer.one_way && frame.len() > self.full_frame {
             return self.answer_lent(answer, &behind(frame, header));
         }
         if !answer.one_way {
@@ -218,7 +218,7 @@ impl Inner {
             return self.recycle(body);
         }
         let response = self.response(answer.call, Status::Ok, answer.checked);
-        if response.header_len() + body.len() <= self.max_frame {
+        if response.header_len() + body.len() <= self.full_frame {
             return self.respond(answer.peer, &response, body);
         }
         self.answer_lent(answer, &behind(body, 0));

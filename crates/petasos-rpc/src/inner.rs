@@ -42,7 +42,9 @@ pub(crate) struct Inner {
     pub(crate) endpoint: RefCell<Box<dyn Endpoint>>,
     pub(crate) config: EngineConfig,
     pub(crate) address: Address,
+    /// The longest frame, and the longest with arguments or a result in it.
     pub(crate) max_frame: usize,
+    pub(crate) full_frame: usize,
     pub(crate) clock: EngineClock,
     pub(crate) peers: RefCell<Peers>,
     pub(crate) calls: RefCell<Calls>,
@@ -72,6 +74,8 @@ const FULL: u32 = 16;
 const KEPT_BUFFER_LEN: usize = 64 * 1024;
 /// Room for the longest header.
 const HEADERS: usize = 128;
+/// Whatever is said about lending: what says where something lies has to fit.
+const LEAST_FULL: usize = 1024;
 
 impl Inner {
     pub(crate) fn new(
@@ -85,6 +89,7 @@ impl Inner {
         let limits = endpoint.capabilities().limits;
         Rc::new(Inner {
             max_frame: limits.max_inject,
+            full_frame: limits.max_inject.min(config.lend_above.max(LEAST_FULL)),
             clock,
             peers: RefCell::new(Peers::new(address.clone())),
             calls: RefCell::new(Calls::new(Arc::clone(&main))),

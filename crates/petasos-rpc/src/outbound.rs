@@ -31,7 +31,7 @@ impl Inner {
         let request = header(target, method, options, timeout, id);
         request.encode(&mut frame);
         arguments(options.encoding, &mut frame);
-        if frame.len() > self.max_frame || options.checked || self.config.measure {
+        if frame.len() > self.full_frame || options.checked || self.config.measure {
             self.prepare(target, method, request, &mut frame)?;
         }
         let mut peers = self.peers.borrow_mut();
@@ -112,7 +112,7 @@ impl Inner {
         frame: &mut Vec<u8>,
     ) -> Result<(), CallError> {
         let (id, mut lent) = (request.call, None);
-        if frame.len() > self.max_frame {
+        if frame.len() > self.full_frame {
             match self.lend_arguments(&mut request, frame) {
                 Ok(region) => lent = Some(region),
                 Err(reason) => {

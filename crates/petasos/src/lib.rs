@@ -7,6 +7,7 @@
 //!   Their settings are in the modules [`shm`], [`tcp`] and [`local`], for those who open an
 //!   endpoint themselves.
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
+//! * [`Tuning`] knows what `petasos tune` found out about this machine.
 //! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
 //!
 //! ```
@@ -36,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod transports;
+mod tuning;
 
 pub use petasos_rpc::*;
 #[cfg(feature = "self-transport")]
@@ -45,6 +47,7 @@ pub use petasos_shm as shm;
 #[cfg(feature = "tcp")]
 pub use petasos_tcp as tcp;
 pub use transports::{OpenError, OpenOptions, Transport, open, transports};
+pub use tuning::{Tuning, TuningError};
 
 /// The front page's service really compiles, and runs.
 #[cfg(doctest)]

@@ -7,3 +7,4 @@ pub(crate) mod limits;
 pub(crate) mod ping;
 pub(crate) mod quickstart;
 pub(crate) mod serve;
+pub(crate) mod tune;

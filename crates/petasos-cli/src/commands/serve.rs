@@ -31,7 +31,8 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
             return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
         }
         let endpoint = petasos::open(url, &open)?;
-        let engine = EngineThread::start(endpoint, waiting.config(), |engine| {
+        let config = waiting.config(endpoint.address().scheme());
+        let engine = EngineThread::start(endpoint, config, |engine| {
             server::serve(engine, None);
         });
         engines.push(engine.map_err(Failure::system("starting a thread"))?);

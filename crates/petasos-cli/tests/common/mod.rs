@@ -31,12 +31,20 @@ impl Place {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_petasos"));
         command.args(arguments).env("TMPDIR", self.path("tmp")).env_remove("RUST_BACKTRACE");
+        // What the user who runs the tests has found out of this machine is of no concern.
+        command.env("PETASOS_TUNING", self.path("no-tuning"));
         command.current_dir(self.directory.path()).stdin(Stdio::null());
         command
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         Ran::of(&self.command(arguments).output().unwrap())
+    }
+
+    /// The same, with something else in its environment.
+    pub(crate) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+        let mut command = self.command(arguments);
+        Ran::of(&command.envs(environment.iter().copied()).output().unwrap())
     }
 
     /// Nothing was left behind, here or in shared memory.

@@ -215,6 +215,7 @@ impl Bench {
             store: None,
             scratch: &self.scratch,
             channel: None,
+            lend_above: None,
         }
     }
 

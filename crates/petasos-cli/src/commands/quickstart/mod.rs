@@ -73,6 +73,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
             store: Some(store.clone()),
             scratch: scratch.path(),
             channel: None,
+            lend_above: None,
         };
         let rows = figures::on_client_core(&plan, || one(&setting, &source, stage, copied));
         figures.extend(rows.map_err(|failure| failure.within(transport.title))?);
