@@ -48,15 +48,19 @@ impl Shm {
         self.channels.get(peer.index as usize).is_some_and(Option::is_some)
     }
 
-    /// Publishes a packet of any kind in the ring to a peer.
+    /// Publishes something of any kind in a ring to a peer: a packet, the announcement of a long one
+    /// (kinds from 64 on), or a part of one (from 128 on).
     pub fn post(&mut self, peer: Peer, kind: u8, bytes: &[u8]) {
         if let Some(channel) = self.channels.get_mut(peer.index as usize).and_then(Option::as_mut)
             && bytes.len() <= 2048
-            && !matches!(kind, 0 | 255)
         {
-            let _ = match kind {
-                SHORT => channel.pair.send_short(&bytes[..bytes.len().min(MAX_SHORT)]),
-                _ => channel.post(kind, bytes),
+            let short = &bytes[..bytes.len().min(MAX_SHORT)];
+            let _ = match (kind, kind % 64) {
+                (_, 0) => return,
+                (..128, SHORT) => channel.pair.send_short(short),
+                (..64, kind) => channel.post(kind, bytes),
+                (..128, kind) => channel.pair.forge_announcement(kind, bytes.len() * 9),
+                (_, kind) => channel.pair.forge_part(kind, short),
             };
         }
     }

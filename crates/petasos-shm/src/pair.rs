@@ -378,6 +378,26 @@ impl Pair {
         at.store(word, Ordering::Release);
     }
 
+    /// Announces a long message of which nobody has sent, or will send, the parts.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn forge_announcement(&mut self, kind: u8, len: usize) -> Result<bool, RingError> {
+        let room = self.producer.has_room_for(Report { consumed: &self.out[0] }, 0)?;
+        if room {
+            self.producer.announce(kind, len);
+        }
+        Ok(room)
+    }
+
+    /// Sends something through the long ring, announced or not.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn forge_part(&mut self, kind: u8, bytes: &[u8]) -> Result<bool, RingError> {
+        let report = Report { consumed: &self.long_out[0] };
+        match kind {
+            crate::ring::SHORT => self.long_producer.send_short(report, bytes),
+            _ => self.long_producer.send(report, kind, &[Piece::of(bytes)], bytes.len()),
+        }
+    }
+
     /// The region of ours that the other side says it is reaching into; zero for none.
     pub(crate) fn announced(&self) -> u64 {
         self.theirs[1].load(Ordering::SeqCst)
@@ -463,16 +483,11 @@ mod tests {
     fn parts_that_cannot_be() {
         for (kind, len) in [(3, 10), (PART, 0), (PART, 101), (crate::ring::SHORT, 5)] {
             let (mut a, mut b) = two();
-            a.producer.announce(3, 100);
+            assert!(a.forge_announcement(3, 100).unwrap());
             let announced = b.peek().unwrap().unwrap();
             b.finish(announced);
             assert_eq!(b.peek(), Ok(None), "no part has come");
-            let report = Report { consumed: &a.long_out[0] };
-            let sent = match kind {
-                crate::ring::SHORT => a.long_producer.send_short(report, &vec![0; len]),
-                _ => a.long_producer.send(report, kind, &[Piece::of(&vec![0; len])], len),
-            };
-            assert!(sent.unwrap());
+            assert!(a.forge_part(kind, &vec![0; len]).unwrap());
             assert_eq!(b.peek(), Err(RingError::NoPart { kind, len }));
         }
     }

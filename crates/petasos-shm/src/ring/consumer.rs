@@ -100,7 +100,9 @@ impl<M: Memory> Consumer<M> {
             PAD => return Err(RingError::Pad(cell)),
             SHORT => (SHORT, MAX_SHORT, false),
             2..ANNOUNCED => (kind, self.part.min(self.max), false),
-            _ if (2..ANNOUNCED).contains(&(kind ^ ANNOUNCED)) => (kind ^ ANNOUNCED, self.max, true),
+            _ if (2..ANNOUNCED).contains(&(kind ^ ANNOUNCED)) && len > 0 => {
+                (kind ^ ANNOUNCED, self.max, true)
+            }
             _ => return Err(RingError::Kind { kind, cell }),
         };
         let used = if announced { 1 } else { cells_for(len) };

@@ -223,6 +223,8 @@ mod model {
         assert_eq!(consumer.peek(), Ok(None), "not yet");
         memory.cell(0)[0].store(header(LAP, SHORT | ANNOUNCED, 9), Ordering::Relaxed);
         assert_eq!(consumer.peek(), Err(RingError::Kind { kind: 65, cell: 0 }));
+        memory.cell(0)[0].store(header(LAP, LONG | ANNOUNCED, 0), Ordering::Relaxed);
+        assert_eq!(consumer.peek(), Err(RingError::Kind { kind: 66, cell: 0 }), "nothing comes");
         memory.cell(0)[0].store(header(LAP, LONG | ANNOUNCED, 201), Ordering::Relaxed);
         assert!(matches!(consumer.peek(), Err(RingError::Length { len: 201, max: 200, .. })));
         memory.cell(0)[0].store(header(LAP, LONG | ANNOUNCED, 200), Ordering::Relaxed);
