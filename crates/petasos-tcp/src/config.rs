@@ -18,7 +18,7 @@ pub struct Config {
     /// Connections that have not shown the secret yet, at a time; the oldest goes when there is
     /// one more. Default: 256.
     pub strangers: usize,
-    /// The endpoint's numbers. Messages of up to 64 KiB, unless set otherwise: the same on all
+    /// The endpoint's numbers. Messages of up to 256 KiB, unless set otherwise: the same on all
     /// sides.
     pub limits: Limits,
 }
@@ -26,8 +26,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         let mut limits = Limits::default();
-        limits.max_inject = 64 * 1024;
-        limits.max_message = 64 * 1024;
+        limits.max_inject = 256 << 10;
+        limits.max_message = 256 << 10;
         Config {
             secret: None,
             silence: Duration::from_secs(10),

@@ -203,7 +203,7 @@ fn show(report: &Report, tuning: &Tuning) -> Outcome {
             columns: [">bytes each way", ">sent", ">lent", ">ratio"].map(str::to_owned).to_vec(),
             lines: found.sizes.iter().map(line).collect(),
         };
-        text += &format!("{}\n", grid.table());
+        text += &format!("{}\n{}\n", grid.caption, grid.table());
         text += &match found.lend_above {
             Some(bytes) => format!("lent from {} on\n\n", output::size(bytes as u64)),
             None => "sent, as long as a message holds it\n\n".to_owned(),
