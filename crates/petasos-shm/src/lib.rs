@@ -3,8 +3,9 @@
 //! Any two endpoints that talk have a mapping of their own, a sealed file without a name, with a
 //! ring of cache-line cells each way ([`Config::ring`]). A short message is one cache line, or two,
 //! that move from one processor to the other; no system call, lock, clock or allocation is involved
-//! while the receiver is awake and lets go of what it received. Nothing that one peer writes reaches
-//! another.
+//! while the receiver is awake and lets go of what it received. A message of more than 8 KiB goes in
+//! parts through a second ring ([`Config::long_ring`]), so that both sides copy at the same time.
+//! Nothing that one peer writes reaches another.
 //!
 //! Put and get move data once: by reaching into the other process (`process_vm_readv`), or, for
 //! memory from [`Endpoint::alloc`](petasos_fabric::Endpoint::alloc), through a mapping, which a

@@ -492,13 +492,37 @@ mod interleavings {
     use super::*;
     use loom::{sync::Arc, thread};
 
-    /// Messages of both formats, around the end of the ring: each arrives whole, in order.
-    #[test]
-    fn messages_arrive_whole() {
+    /// All interleavings with a preemption or two.
+    fn explore(check: impl Fn() + Sync + Send + 'static) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.max_branches = 20_000;
-        model.check(|| {
+        model.check(check);
+    }
+
+    /// Waits for something.
+    fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        loop {
+            match look() {
+                Some(found) => return found,
+                None => thread::yield_now(),
+            }
+        }
+    }
+
+    fn send_at_last(producer: &mut Producer<Heap>, report: Report<'_>, kind: u8, bytes: &[u8]) {
+        wait(|| send(producer, report, kind, bytes).then_some(()));
+    }
+
+    fn receive_at_last(consumer: &mut Consumer<Heap>, report: Report<'_>) -> (u8, Vec<u8>) {
+        let (kind, bytes, _) = wait(|| receive(consumer, report).unwrap());
+        (kind, bytes)
+    }
+
+    /// Messages of both formats, around the end of the ring: each arrives whole, in order.
+    #[test]
+    fn messages_arrive_whole() {
+        explore(|| {
             let memory = Heap::new(8);
             let consumed = Arc::new(AtomicU64::new(0));
             let mut producer = producer(&memory);
@@ -515,19 +539,12 @@ mod interleavings {
             let sender = thread::spawn(move || {
                 let report = Report { consumed: &theirs };
                 for (kind, len) in [(SHORT, 4), (LONG, 60), (SHORT, 60)] {
-                    while !send(&mut producer, report, kind, &vec![kind; len]) {
-                        thread::yield_now();
-                    }
+                    send_at_last(&mut producer, report, kind, &vec![kind; len]);
                 }
             });
             for (kind, len) in [(SHORT, 4), (LONG, 60), (SHORT, 60)] {
-                let (came, bytes, _) = loop {
-                    match receive(&mut consumer, report).unwrap() {
-                        Some(came) => break came,
-                        None => thread::yield_now(),
-                    }
-                };
-                assert_eq!((came, bytes), (kind, vec![kind; len]));
+                let came = receive_at_last(&mut consumer, report);
+                assert_eq!(came, (kind, vec![kind; len]));
             }
             sender.join().unwrap();
         });
@@ -536,10 +553,7 @@ mod interleavings {
     /// A long message, announced in one ring and in parts in the other, and what follows it.
     #[test]
     fn parts_arrive_whole() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.max_branches = 20_000;
-        model.check(|| {
+        explore(|| {
             let rings = [Heap::new(8), Heap::new(8)];
             let consumed = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
             let [mut short, mut long] = rings.each_ref().map(producer);
@@ -553,28 +567,15 @@ mod interleavings {
                 assert!(send(&mut short, of_short, SHORT, &[9]));
             });
             let [of_first, of_parts] = consumed.each_ref().map(|consumed| Report { consumed });
-            let announced = loop {
-                match first.peek().unwrap() {
-                    Some(announced) => break announced,
-                    None => thread::yield_now(),
-                }
-            };
+            let announced = wait(|| first.peek().unwrap());
             assert!(announced.announced && announced.len == 130);
             first.finish(announced, of_first);
             let mut bytes = Vec::new();
             while bytes.len() < announced.len {
-                match receive(&mut parts, of_parts).unwrap() {
-                    Some((_, part, _)) => bytes.extend(part),
-                    None => thread::yield_now(),
-                }
+                bytes.extend(receive_at_last(&mut parts, of_parts).1);
             }
             assert_eq!(bytes, [7; 130]);
-            loop {
-                match receive(&mut first, of_first).unwrap() {
-                    Some(came) => break assert_eq!(came.1, [9]),
-                    None => thread::yield_now(),
-                }
-            }
+            assert_eq!(receive_at_last(&mut first, of_first), (SHORT, vec![9]));
             sender.join().unwrap();
         });
     }
@@ -583,10 +584,7 @@ mod interleavings {
     /// on when room was reported, and never over what was not read.
     #[test]
     fn short_messages_wait_for_room() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.max_branches = 20_000;
-        model.check(|| {
+        explore(|| {
             let memory = Heap::new(8);
             let consumed = Arc::new(AtomicU64::new(0));
             let mut producer = producer(&memory);
@@ -599,18 +597,11 @@ mod interleavings {
             let sender = thread::spawn(move || {
                 let report = Report { consumed: &theirs };
                 for n in 7..10 {
-                    while !send(&mut producer, report, SHORT, &[n; 9]) {
-                        thread::yield_now();
-                    }
+                    send_at_last(&mut producer, report, SHORT, &[n; 9]);
                 }
             });
             for n in 0..10 {
-                let came = loop {
-                    match receive(&mut consumer, report).unwrap() {
-                        Some(came) => break came,
-                        None => thread::yield_now(),
-                    }
-                };
+                let came = receive_at_last(&mut consumer, report);
                 assert_eq!(came.1, [n; 9]);
             }
             sender.join().unwrap();
@@ -620,10 +611,7 @@ mod interleavings {
     /// Two lines over what was two lines, and payload, in the lap before: nothing old is taken for new.
     #[test]
     fn lines_follow_lines() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.max_branches = 20_000;
-        model.check(|| {
+        explore(|| {
             let memory = Heap::new(8);
             let consumed = Arc::new(AtomicU64::new(0));
             let mut producer = producer(&memory);
@@ -638,18 +626,11 @@ mod interleavings {
                 let report = Report { consumed: &theirs };
                 // The last two cells, the first of the next lap, and two in other places.
                 for len in [57, 1, 58] {
-                    while !send(&mut producer, report, SHORT, &vec![2; len]) {
-                        thread::yield_now();
-                    }
+                    send_at_last(&mut producer, report, SHORT, &vec![2; len]);
                 }
             });
             for len in [57, 1, 58] {
-                let came = loop {
-                    match receive(&mut consumer, report).unwrap() {
-                        Some(came) => break came,
-                        None => thread::yield_now(),
-                    }
-                };
+                let came = receive_at_last(&mut consumer, report);
                 assert_eq!(came.1, vec![2; len]);
             }
             sender.join().unwrap();
