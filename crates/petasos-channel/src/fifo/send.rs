@@ -92,8 +92,8 @@ impl SendFifo {
         self.flights.push_back(Flight { seq, cells, acked: false, done: true });
     }
 
-    /// The record with this number takes the place, to which the pad was put if it needs one. `done` says that no put of the image is under
-    /// way for it.
+    /// The record with this number takes the place, to which the pad was put if it needs one. `done`
+    /// says that no put of the image is under way for it.
     pub fn take(&mut self, place: &Place, seq: u32, done: bool) {
         self.used += place.cells;
         self.tail = (self.tail + place.cells) % self.cells;
