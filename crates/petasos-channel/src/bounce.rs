@@ -11,6 +11,8 @@ pub(crate) struct Bounces {
     limit: usize,
     len: usize,
     access: Access,
+    /// Lent for what is not next.
+    ahead: usize,
 }
 
 /// One of them.
@@ -30,7 +32,7 @@ impl Bounce {
 
 impl Bounces {
     pub(crate) fn new(limit: usize, len: usize, access: Access) -> Bounces {
-        Bounces { free: Vec::new(), made: 0, limit, len, access }
+        Bounces { free: Vec::new(), made: 0, limit, len, access, ahead: 0 }
     }
 
     /// The length of each, in bytes.
@@ -54,6 +56,29 @@ impl Bounces {
         let bounce = self.make(device).ok()?;
         self.made += 1;
         Some(bounce)
+    }
+
+    /// A buffer for what is not next: at most half of them are lent so, and one at least is left, so
+    /// that what is next always gets one in the end.
+    pub(crate) fn take_ahead(&mut self, device: &mut impl Device) -> Option<Bounce> {
+        if self.ahead == self.limit / 2 {
+            return None;
+        }
+        while self.free.is_empty() || self.made < self.ahead + 2 {
+            if self.made == self.limit {
+                return None;
+            }
+            let bounce = self.make(device).ok()?;
+            self.made += 1;
+            self.free.push(bounce);
+        }
+        self.ahead += 1;
+        self.free.pop()
+    }
+
+    pub(crate) fn give_back_ahead(&mut self, bounce: Bounce) {
+        self.ahead -= 1;
+        self.give_back(bounce);
     }
 
     fn make(&self, device: &mut impl Device) -> Result<Bounce, RegisterError> {

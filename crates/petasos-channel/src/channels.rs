@@ -5,7 +5,7 @@ use crate::{
     access::Access,
     bounce::{Bounce, Bounces},
     device::{Class, Fault, Node, Registration, RemoteKey, Ticket},
-    flow::{Entry, Flow, In, Loan, Out},
+    flow::{Ahead, Entry, Flow, In, Loan, Out, Parked},
     head::Head,
 };
 use petasos_fabric::{
@@ -80,6 +80,8 @@ pub(crate) enum Pending {
     Put { peer: Peer, seq: u32 },
     /// A pad that went as a put.
     Pad,
+    /// Something fetched ahead of its turn.
+    Ahead { peer: Peer, seq: u32, bounce: Bounce },
     /// Something fetched.
     Get { peer: Peer, seq: u32, bounce: Option<(Bounce, usize, usize)> },
     /// A region of the user's is being closed.
@@ -401,12 +403,27 @@ impl<D: Device> Channels<D> {
                     self.cut_off(peer, format!("it refused its own exclusive channel: {fault}"));
                 }
             },
+            Pending::Ahead { peer, seq, bounce } => {
+                let unclaimed = match result {
+                    Ok(_) => self.fetched_ahead(peer, seq, bounce),
+                    Err(fault) => {
+                        if fault != Fault::Lost {
+                            self.cannot_read(peer, fault);
+                        }
+                        Some(bounce)
+                    }
+                };
+                if let Some(bounce) = unclaimed {
+                    self.fetching.give_back_ahead(bounce);
+                    self.feed(false);
+                }
+            }
             Pending::Get { peer, seq, bounce } => {
                 let taken = match result {
                     Ok(_) => self.fetched(peer, seq, bounce.as_ref()),
                     Err(Fault::Lost) => Ok(()),
                     Err(fault) => {
-                        self.cut_off(peer, format!("memory that it lent cannot be read: {fault}"));
+                        self.cannot_read(peer, fault);
                         Ok(())
                     }
                 };
@@ -433,6 +450,10 @@ impl<D: Device> Channels<D> {
             self.counters.violations += 1;
             self.lose(peer, LostReason::Protocol(what));
         }
+    }
+
+    fn cannot_read(&mut self, peer: Peer, fault: Fault) {
+        self.cut_off(peer, format!("memory that it lent cannot be read: {fault}"));
     }
 
     /// Takes what a peer sent before it ended.
@@ -474,8 +495,8 @@ impl<D: Device> Channels<D> {
         if let Some(out) = flow.out.fifo() {
             self.device.deregister(out.registration, None);
         }
-        for (_, bytes) in flow.parked.drain(..) {
-            self.unpark(bytes.len());
+        for parked in flow.parked.drain(..) {
+            self.unpark(parked);
         }
         self.feed(true);
         self.end_inward(index, &mut flow);
@@ -493,9 +514,14 @@ impl<D: Device> Channels<D> {
         self.lent -= 1;
     }
 
-    pub(crate) fn unpark(&mut self, bytes: usize) {
+    /// A packet is parked no more.
+    pub(crate) fn unpark(&mut self, parked: Parked) {
         self.counters.parked -= 1;
-        self.parked_bytes -= bytes;
+        self.parked_bytes -= parked.bytes.len();
+        if let Ahead::Here(bounce) = parked.ahead {
+            self.fetching.give_back_ahead(bounce);
+            self.feed(false);
+        }
     }
 
     /// The head of a packet, its acknowledgement heard.

@@ -60,8 +60,12 @@ pub struct Config {
     pub exclusive: ExclusiveConfig,
     /// Pieces of memory that are lent at a time for others to fetch. Default: 64.
     pub lent: usize,
-    /// Fetches under way for one peer at a time. Default: 8.
+    /// Fetches under way for one record at a time. Default: 8.
     pub gets: usize,
+    /// Records of one peer whose data is fetched at a time, at least 1: that whose turn it is, and behind
+    /// it those that fit a bounce buffer. At most half of the bounce buffers are used ahead of turn.
+    /// Default: 4.
+    pub ahead: usize,
     /// Bounce buffers for sending, and as many for fetching. Default: 8.
     pub bounces: usize,
     /// Their length. Default: 64 KiB.
@@ -95,6 +99,7 @@ impl Default for Config {
             exclusive,
             lent: 64,
             gets: 8,
+            ahead: 4,
             bounces: 8,
             bounce: 64 << 10,
             accesses: 8,
@@ -114,7 +119,15 @@ impl Config {
             fifo::MIN_CELLS,
             fifo::MAX_CELLS
         );
-        let some = [self.lent, self.gets, self.bounces, self.bounce, self.accesses, self.parked];
-        assert!(some.iter().all(|number| *number > 0), "every bound is at least 1");
+        let bounds = [
+            self.lent,
+            self.gets,
+            self.ahead,
+            self.bounces,
+            self.bounce,
+            self.accesses,
+            self.parked,
+        ];
+        assert!(bounds.iter().all(|bound| *bound > 0), "every bound is at least 1");
     }
 }

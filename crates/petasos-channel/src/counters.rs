@@ -34,6 +34,13 @@ pub struct Counters {
     pub parked: u64,
     /// The most that there were.
     pub parked_most: u64,
+    /// Records whose data was fetched ahead of their turn.
+    pub ahead: u64,
+    /// Messages taken without an event ([`petasos_fabric::Endpoint::poll_message`]), and those injected
+    /// without the engine's queue.
+    pub short_in: u64,
+    /// See `short_in`.
+    pub short_out: u64,
     /// Accesses to remote memory carried out by the device.
     pub accesses: u64,
     /// Peers that broke the protocol of this layer.

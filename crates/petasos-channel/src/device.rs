@@ -24,8 +24,8 @@
 //!   will be, raised there.
 
 use petasos_fabric::{
-    Access, Address, AtomicOp, AtomicType, Incarnation, LostReason, Notifier, RegisterError, Sleep,
-    Slice, Time,
+    Access, Address, AtomicOp, AtomicType, Buffer, Incarnation, Lease, LostReason, Notifier,
+    RegisterError, Sleep, Slice, Time,
 };
 use smallvec::SmallVec;
 use std::{os::fd::BorrowedFd, time::Duration};
@@ -166,8 +166,8 @@ pub enum DeviceEvent {
         node: Node,
         /// In which slots.
         class: Class,
-        /// Its bytes.
-        bytes: Vec<u8>,
+        /// Its bytes: see [`gather`].
+        bytes: Lease,
     },
     /// A put with event is visible in memory of this side.
     PutArrived {
@@ -201,6 +201,26 @@ pub enum DeviceEvent {
         /// On the way to whom.
         node: Node,
     },
+}
+
+/// A packet, the concatenation of `parts`, in memory that is used again: a device that keeps packets so
+/// allocates nothing for them in the long run.
+#[must_use]
+pub fn gather(parts: &[&[u8]]) -> Lease {
+    let len = parts.iter().map(|part| part.len()).sum();
+    let fill = |mut room: &mut [u8]| {
+        for part in parts {
+            let (here, rest) = room.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            room = rest;
+        }
+    };
+    if len <= Lease::INLINE {
+        return Lease::inline_with(len, fill);
+    }
+    let mut buffer = Buffer::scratch(len);
+    fill(&mut buffer);
+    buffer.into_lease()
 }
 
 /// What a device can do. Bytes unless said otherwise.

@@ -4,7 +4,7 @@ use crate::{Channels, Device, channels::Pending};
 use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo,
+    InjectError, Key, Lease, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo,
     RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
@@ -16,7 +16,7 @@ const TURN: usize = 32;
 
 impl<D: Device> Channels<D> {
     /// Takes what the device reports. True if there was something.
-    fn poll_device(&mut self, budget: usize) -> bool {
+    pub(crate) fn poll_device(&mut self, budget: usize) -> bool {
         let data = self.takes_data();
         let mut mail = std::mem::take(&mut self.mail);
         let mut worked = self.device.poll(self.now, data, budget, &mut mail);
@@ -34,7 +34,7 @@ impl<D: Device> Channels<D> {
 
     /// Takes up to so many records, of all peers in turn.
     fn deliver_all(&mut self, budget: usize) -> bool {
-        for index in std::mem::take(&mut self.held) {
+        while let Some(index) = self.held.pop() {
             if let Some(mut flow) = self.entries[index as usize].flow.take() {
                 flow.busy = false;
                 self.list_input(index, &mut flow);
@@ -137,7 +137,10 @@ impl<D: Device> Endpoint for Channels<D> {
     }
 
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        self.engine.inject(peer, parts)
+        match self.inject_now(peer, parts) {
+            true => Ok(()),
+            false => self.engine.inject(peer, parts),
+        }
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
@@ -178,6 +181,10 @@ impl<D: Device> Endpoint for Channels<D> {
         self.run_timers();
         let left = budget.saturating_sub(events.len() - before);
         self.engine.take_events(left, events) || worked
+    }
+
+    fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        self.take_short(message)
     }
 
     fn arm(&mut self, now: Time) -> Sleep {

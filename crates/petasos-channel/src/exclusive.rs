@@ -3,7 +3,7 @@
 
 use crate::{
     Channels, Device, Force, Garbage,
-    device::Class,
+    device::{Class, Target},
     fifo::{self, CELL, ReceiveFifo, SendFifo},
     flow::{Flow, In, InFifo, Out, OutFifo},
     head::{Head, Kind, grant, granted},
@@ -182,7 +182,8 @@ impl<D: Device> Channels<D> {
                 match self.device.register(&fifo.image().whole(), Access::NONE, 0) {
                     Ok((registration, _)) => {
                         flow.fifo_used = self.now;
-                        flow.out = Out::Open(Box::new(OutFifo { fifo, key, registration }));
+                        let target = Target { key, offset: 0 };
+                        flow.out = Out::Open(Box::new(OutFifo { fifo, target, registration }));
                     }
                     Err(_) => {
                         self.drop_kept(index);

@@ -3,12 +3,13 @@
 
 use crate::{
     bounce::Bounce,
-    device::{Node, Registration, RemoteKey},
+    device::{Node, Registration, RemoteKey, Target},
     fifo::{ReceiveFifo, SendFifo},
+    head::{FIRST, LAST},
     policy::Traffic,
 };
 use petasos_fabric::{
-    Slice, Time,
+    Lease, Slice, Time,
     two_sided::{Outgoing, Packet, Placement},
 };
 use std::collections::VecDeque;
@@ -59,7 +60,7 @@ pub(crate) struct Flow {
 
     // In.
     /// Packets whose turn has not come, by number.
-    pub(crate) parked: VecDeque<(u32, Vec<u8>)>,
+    pub(crate) parked: VecDeque<Parked>,
     pub(crate) assembly: Option<Assembly>,
     pub(crate) inward: In,
     /// Records and cells taken since the last acknowledgement.
@@ -86,6 +87,13 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) fn header(&self) -> usize {
         self.packet.header.len()
+    }
+
+    /// The flags of a record from where it is up to `end`.
+    pub(crate) fn flags(&self, end: usize) -> u8 {
+        let first = if self.at == 0 { FIRST } else { 0 };
+        let last = if end == self.packet.len() { LAST } else { 0 };
+        first | last
     }
 
     /// Appends bytes of the packet to `out`.
@@ -159,7 +167,8 @@ pub(crate) enum Out {
 #[derive(Debug)]
 pub(crate) struct OutFifo {
     pub(crate) fifo: SendFifo,
-    pub(crate) key: RemoteKey,
+    /// The receiver's buffer, and where the last put went.
+    pub(crate) target: Target,
     /// Of the image.
     pub(crate) registration: Registration,
 }
@@ -219,6 +228,22 @@ impl Control {
     pub(crate) fn any(&self) -> bool {
         self.ack || self.ask || self.grant || self.refuse || self.recall || self.closed
     }
+}
+
+/// A packet whose turn has not come.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) seq: u32,
+    pub(crate) bytes: Lease,
+    pub(crate) ahead: Ahead,
+}
+
+/// The data of a record that lends memory, fetched before its turn.
+#[derive(Debug)]
+pub(crate) enum Ahead {
+    No,
+    Running,
+    Here(Bounce),
 }
 
 /// A packet of the engine's that is coming in.

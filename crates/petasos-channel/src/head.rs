@@ -122,6 +122,10 @@ impl Lent {
     /// The most bytes that it takes.
     pub(crate) const MAX: usize = 5 + RemoteKey::MAX;
 
+    pub(crate) fn encoded_len(&self) -> usize {
+        5 + self.key.as_bytes().len()
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.len.to_le_bytes());
         out.push(self.key.as_bytes().len() as u8);

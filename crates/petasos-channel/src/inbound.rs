@@ -4,15 +4,19 @@ use crate::{
     Channels, Device, Garbage,
     bounce::Bounce,
     channels::Pending,
-    device::{Refusal, Target},
-    flow::{Assembly, Fetch, Flow, In, Into},
+    device::{Node, Refusal, Target, Ticket},
+    flow::{Ahead, Assembly, Fetch, Flow, In, Into, Parked},
     head::{FIRST, Head, Kind, LAST, LENT, Lent, distance},
 };
 use petasos_fabric::{
-    Peer, Slice,
+    Lease, Peer, Slice,
     two_sided::{Placement, header},
 };
 use std::collections::VecDeque;
+
+/// Packets of up to so many bytes are copied out of cells at once: that costs less than to find a place
+/// for each part.
+const SHORT: usize = 512;
 
 /// The body of a record: in a packet, or in a cell of a FIFO.
 enum Body<'a> {
@@ -42,21 +46,21 @@ impl Body<'_> {
     fn place(&self, skip: usize, placement: &mut Placement, at: usize) {
         match self {
             Body::Packet(bytes) => placement.write(at, &bytes[skip..]),
-            Body::Cells(slice) => {
-                let len = slice.len() - skip;
-                match placement {
-                    Placement::Busy | Placement::Discard => {}
-                    Placement::Buffer(buffer) => slice.read(skip, &mut buffer[at..at + len]),
-                    Placement::Memory(pieces) => {
-                        let mut from = skip;
-                        for (piece, _) in parts(pieces, at, len) {
-                            let len = piece.len();
-                            if let Some(part) = slice.part(from, len) {
-                                part.copy_to(&piece);
-                            }
-                            from += len;
-                        }
-                    }
+            Body::Cells(slice) => copy(slice, skip, placement, at),
+        }
+    }
+}
+
+/// Moves what comes after the first `skip` bytes to its place in the payload.
+fn copy(from: &Slice, skip: usize, placement: &mut Placement, at: usize) {
+    let len = from.len() - skip;
+    match placement {
+        Placement::Busy | Placement::Discard => {}
+        Placement::Buffer(buffer) => from.read(skip, &mut buffer[at..at + len]),
+        Placement::Memory(pieces) => {
+            for (piece, begin) in parts(pieces, at, len) {
+                if let Some(part) = from.part(skip + begin, piece.len()) {
+                    part.copy_to(&piece);
                 }
             }
         }
@@ -80,7 +84,7 @@ fn parts(pieces: &[Slice], at: usize, len: usize) -> Vec<(Slice, usize)> {
 
 impl<D: Device> Channels<D> {
     /// A short packet of the data class came.
-    pub(crate) fn packet(&mut self, peer: Peer, bytes: Vec<u8>) -> Result<(), Garbage> {
+    pub(crate) fn packet(&mut self, peer: Peer, bytes: Lease) -> Result<(), Garbage> {
         let mut flow = self.lift(peer.index);
         let result = self.park(peer, &mut flow, bytes);
         self.lay(peer.index, flow);
@@ -88,7 +92,7 @@ impl<D: Device> Channels<D> {
     }
 
     /// Keeps a packet until its turn comes, which is mostly at once.
-    fn park(&mut self, peer: Peer, flow: &mut Flow, bytes: Vec<u8>) -> Result<(), Garbage> {
+    fn park(&mut self, peer: Peer, flow: &mut Flow, bytes: Lease) -> Result<(), Garbage> {
         let (head, _) = self.hear(peer, flow, &bytes)?;
         if head.kind != Kind::Record {
             return Err(Garbage::new("no record in a data packet", head.kind as u64));
@@ -97,13 +101,13 @@ impl<D: Device> Channels<D> {
         if distance(next, head.seq) < 0 || flow.parked.len() >= self.config.window as usize {
             return Err(Garbage::new("a packet outside of the window", head.seq.into()));
         }
-        if flow.parked.back().is_some_and(|(last, _)| distance(*last, head.seq) <= 0) {
+        if flow.parked.back().is_some_and(|last| distance(last.seq, head.seq) <= 0) {
             return Err(Garbage::new("short packets out of order", head.seq.into()));
         }
         self.parked_bytes += bytes.len();
         self.counters.parked += 1;
         self.counters.parked_most = self.counters.parked_most.max(self.counters.parked);
-        flow.parked.push_back((head.seq, bytes));
+        flow.parked.push_back(Parked { seq: head.seq, bytes, ahead: Ahead::No });
         self.list_input(peer.index, flow);
         Ok(())
     }
@@ -134,7 +138,12 @@ impl<D: Device> Channels<D> {
                 return Ok(count);
             }
             let next = self.entries[peer.index as usize].next_in;
-            let taken = if flow.parked.front().is_some_and(|(seq, _)| *seq == next) {
+            let taken = if let Some(parked) = flow.parked.front()
+                && parked.seq == next
+            {
+                if let Ahead::Running = parked.ahead {
+                    return Ok(count);
+                }
                 self.take_parked(peer, flow)?
             } else if let In::Open(inward) = &mut flow.inward
                 && let Some(front) = inward.fifo.front()?
@@ -144,7 +153,7 @@ impl<D: Device> Channels<D> {
                     1.. => return Ok(count),
                     _ => return Err(Garbage::new("a record that was there", front.seq().into())),
                 }
-                let taken = self.take(peer, flow, &front.head, &Body::Cells(&front.body))?;
+                let taken = self.take(peer, flow, &front.head, &Body::Cells(&front.body), None)?;
                 if taken && let In::Open(inward) = &mut flow.inward {
                     flow.cells += inward.fifo.consume(&front);
                 }
@@ -168,14 +177,18 @@ impl<D: Device> Channels<D> {
     }
 
     fn take_parked(&mut self, peer: Peer, flow: &mut Flow) -> Result<bool, Garbage> {
-        let Some((seq, bytes)) = flow.parked.pop_front() else { return Ok(false) };
-        let taken = Head::split(&bytes)
-            .and_then(|(head, body)| self.take(peer, flow, &head, &Body::Packet(body)));
+        let Some(parked) = flow.parked.pop_front() else { return Ok(false) };
+        let ahead = match &parked.ahead {
+            Ahead::Here(bounce) => Some(bounce),
+            _ => None,
+        };
+        let taken = Head::split(&parked.bytes)
+            .and_then(|(head, body)| self.take(peer, flow, &head, &Body::Packet(body), ahead));
         if let Ok(false) = taken {
-            flow.parked.push_front((seq, bytes));
+            flow.parked.push_front(parked);
             return Ok(false);
         }
-        self.unpark(bytes.len());
+        self.unpark(parked);
         flow.records += 1;
         taken
     }
@@ -187,12 +200,19 @@ impl<D: Device> Channels<D> {
         flow: &mut Flow,
         head: &Head,
         body: &Body<'_>,
+        ahead: Option<&Bounce>,
     ) -> Result<bool, Garbage> {
-        if let Body::Packet(bytes) = body
-            && head.flags == FIRST | LAST
-            && flow.assembly.is_none()
-        {
-            return Ok(self.engine.deliver(peer, bytes)?);
+        if head.flags == FIRST | LAST && flow.assembly.is_none() {
+            match body {
+                Body::Packet(bytes) => return Ok(self.engine.deliver(peer, bytes)?),
+                Body::Cells(slice) if slice.len() <= SHORT => {
+                    let mut room = [0; SHORT];
+                    let bytes = &mut room[..slice.len()];
+                    slice.read(0, bytes);
+                    return Ok(self.engine.deliver(peer, bytes)?);
+                }
+                Body::Cells(_) => {}
+            }
         }
         let (mut skip, mut lent) = (0, None);
         let (bytes, len) = body.peek::<{ Lent::MAX + header::MAX }>();
@@ -228,8 +248,13 @@ impl<D: Device> Channels<D> {
         }
         body.place(skip, &mut assembly.placement, assembly.at);
         if let Some(lent) = lent {
-            let most = self.device.limits().transfer;
-            assembly.plan(head.seq, &lent, most, self.fetching.len());
+            match ahead.map(|bounce| bounce.part(lent.len as usize)) {
+                Some(data) => copy(&data, 0, &mut assembly.placement, assembly.at),
+                None => {
+                    let most = self.device.limits().transfer;
+                    assembly.plan(head.seq, &lent, most, self.fetching.len());
+                }
+            }
             flow.urgent = true;
         }
         assembly.at += here;
@@ -261,6 +286,15 @@ impl<D: Device> Channels<D> {
         let (Some(peer), Some(node)) = (self.engine.peer_at(index), self.node(index)) else {
             return;
         };
+        self.fetch_next(peer, node, flow);
+        if !flow.parked.is_empty() {
+            self.fetch_ahead(peer, node, flow);
+        }
+    }
+
+    /// Those for the packet that is coming in: straight to where they belong, as far as that is memory.
+    fn fetch_next(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
+        let index = peer.index;
         let Some(assembly) = &mut flow.assembly else { return };
         while assembly.running < self.config.gets
             && let Some(fetch) = assembly.todo.pop_front()
@@ -282,7 +316,7 @@ impl<D: Device> Channels<D> {
             };
             let pending = Pending::Get { peer, seq: fetch.seq, bounce };
             let slot = self.tickets.insert(pending);
-            let ticket = crate::device::Ticket(slot as u64);
+            let ticket = Ticket(slot as u64);
             if let Err(refusal) = self.device.get(node, &target, &memory, ticket) {
                 self.counters.retries += u64::from(refusal == Refusal::Full);
                 if let Some(Pending::Get { bounce: Some((bounce, _, _)), .. }) =
@@ -295,6 +329,68 @@ impl<D: Device> Channels<D> {
             }
             assembly.running += 1;
         }
+    }
+
+    /// Those for packets whose turn has not come, into bounce buffers: where latency counts, and not
+    /// the copy.
+    fn fetch_ahead(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
+        let longest = self.fetching.len().min(self.device.limits().transfer);
+        let next = flow.assembly.as_ref().is_some_and(|assembly| !assembly.lent.is_empty());
+        let begun = flow.parked.iter().filter(|parked| !matches!(parked.ahead, Ahead::No));
+        let mut running = usize::from(next) + begun.count();
+        for parked in &mut flow.parked {
+            if running >= self.config.ahead || self.config.ahead == 1 {
+                return;
+            }
+            // What makes no sense is judged when its turn comes.
+            let (Ahead::No, Ok((head, body))) = (&parked.ahead, Head::split(&parked.bytes)) else {
+                continue;
+            };
+            if !head.is(LENT) {
+                continue;
+            }
+            let Ok((lent, _)) = Lent::decode(body) else { continue };
+            let len = lent.len as usize;
+            if len > longest {
+                continue;
+            }
+            let Some(bounce) = self.fetching.take_ahead(&mut self.device) else { return };
+            let (memory, target) = (bounce.part(len), Target { key: lent.key, offset: 0 });
+            let pending = Pending::Ahead { peer, seq: parked.seq, bounce };
+            let ticket = Ticket(self.tickets.insert(pending) as u64);
+            if self.device.get(node, &target, &memory, ticket).is_err() {
+                let pending = self.tickets.try_remove(ticket.0 as usize);
+                if let Some(Pending::Ahead { bounce, .. }) = pending {
+                    self.fetching.give_back_ahead(bounce);
+                }
+                return;
+            }
+            parked.ahead = Ahead::Running;
+            self.counters.ahead += 1;
+            running += 1;
+        }
+    }
+
+    /// Something was fetched ahead of its turn. Gives the buffer back if nobody waits for it.
+    pub(crate) fn fetched_ahead(&mut self, peer: Peer, seq: u32, bounce: Bounce) -> Option<Bounce> {
+        if self.engine.peer_at(peer.index) != Some(peer) {
+            return Some(bounce);
+        }
+        let Some(mut flow) = self.entries[peer.index as usize].flow.take() else {
+            return Some(bounce);
+        };
+        let running =
+            |parked: &&mut Parked| parked.seq == seq && matches!(parked.ahead, Ahead::Running);
+        let unclaimed = match flow.parked.iter_mut().find(running) {
+            Some(parked) => {
+                parked.ahead = Ahead::Here(bounce);
+                None
+            }
+            None => Some(bounce),
+        };
+        self.list_input(peer.index, &mut flow);
+        self.lay(peer.index, flow);
+        unclaimed
     }
 
     /// Something was fetched.
@@ -310,7 +406,7 @@ impl<D: Device> Channels<D> {
         let Some(mut flow) = self.entries[peer.index as usize].flow.take() else { return Ok(()) };
         if let Some(assembly) = &mut flow.assembly {
             if let Some((bounce, at, len)) = bounce {
-                assembly.placement.write(*at, &bounce.part(*len).to_vec());
+                copy(&bounce.part(*len), 0, &mut assembly.placement, *at);
             }
             assembly.running -= 1;
             if let Some((_, left)) = assembly.lent.iter_mut().find(|(of, _)| *of == seq) {

@@ -78,6 +78,7 @@ mod inbound;
 mod outbound;
 pub mod over;
 pub mod policy;
+mod short;
 mod thresholds;
 
 pub use channels::Channels;

@@ -6,7 +6,7 @@ use crate::{
     device::{Class, Node, Refusal, Target},
     fifo::{self, PAD_MARK, Place},
     flow::{Flow, Loan, Out, Sent, Train},
-    head::{FIRST, HEAD, Head, Kind, LAST, LENT, Lent, distance},
+    head::{HEAD, Head, Kind, LENT, Lent, distance},
 };
 use petasos_fabric::{Access, Peer, Region};
 
@@ -14,7 +14,7 @@ use petasos_fabric::{Access, Peer, Region};
 const TURN: usize = 64;
 
 /// What became of a record.
-enum Step {
+pub(crate) enum Step {
     Sent,
     /// There was no room; somebody will say when there is.
     Blocked,
@@ -63,8 +63,8 @@ impl<D: Device> Channels<D> {
             let Some(mut train) = flow.train.take() else { break };
             let step = match (train.shared, &flow.out) {
                 (true, _) => self.lend(peer, node, flow, &mut train),
-                (false, Out::Open(_)) => self.put(peer, node, flow, &mut train),
-                (false, _) => self.send(peer, node, flow, &mut train),
+                (false, Out::Open(_)) => self.put_part(peer, node, flow, &mut train),
+                (false, _) => self.send_part(peer, node, flow, &mut train),
             };
             if let Step::Blocked = step {
                 flow.train = Some(train);
@@ -91,7 +91,7 @@ impl<D: Device> Channels<D> {
     }
 
     /// Counts a packet, and wishes for an exclusive channel if the peer is hot.
-    fn heat(&mut self, peer: Peer, flow: &mut Flow) {
+    pub(crate) fn heat(&mut self, peer: Peer, flow: &mut Flow) {
         let traffic = &mut self.entries[peer.index as usize].traffic;
         let hot = traffic.note(&self.config.exclusive.hot, self.now);
         if hot && self.config.force == Force::None {
@@ -107,21 +107,18 @@ impl<D: Device> Channels<D> {
         matches!(flow.out, Out::Asked)
     }
 
-    fn head(&self, peer: Peer, flow: &Flow, train: &Train, len: usize, end: usize) -> Head {
-        let first = if train.at == 0 { FIRST } else { 0 };
-        let last = if end == train.packet.len() { LAST } else { 0 };
+    fn head(&self, peer: Peer, flow: &Flow, flags: u8, len: usize) -> Head {
         Head {
             len: len as u32,
             seq: self.entries[peer.index as usize].next_out,
             ack: self.taken(peer.index, flow),
             kind: Kind::Record,
-            flags: first | last,
+            flags,
         }
     }
 
     /// A record has gone.
-    fn gone(&mut self, peer: Peer, flow: &mut Flow, train: &mut Train, head: &Head, end: usize) {
-        train.at = end;
+    fn gone(&mut self, peer: Peer, flow: &mut Flow, head: &Head) {
         self.entries[peer.index as usize].next_out = head.seq.wrapping_add(1);
         self.told(peer.index, flow, head.ack, false);
     }
@@ -136,26 +133,48 @@ impl<D: Device> Channels<D> {
         flow.sent.len() >= self.config.window as usize
     }
 
-    /// A record as a short packet.
-    fn send(&mut self, peer: Peer, node: Node, flow: &mut Flow, train: &mut Train) -> Step {
+    /// Sends a short packet, whose body `fill` appends.
+    fn post(
+        &mut self,
+        node: Node,
+        head: &Head,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Refusal> {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&head.encode());
+        fill(&mut self.scratch);
+        debug_assert_eq!(self.scratch.len(), HEAD + head.len as usize);
+        self.device.send(node, Class::Data, &[&self.scratch])
+    }
+
+    /// A record as a short packet, of `len` bytes that `fill` appends.
+    pub(crate) fn send(
+        &mut self,
+        peer: Peer,
+        node: Node,
+        flow: &mut Flow,
+        (flags, len): (u8, usize),
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Step {
         if self.window_is_full(flow) {
             return Step::Blocked;
         }
-        let most = self.device.limits().packet - HEAD;
-        let len = (train.packet.len() - train.at).min(most);
-        let end = train.at + len;
-        let head = self.head(peer, flow, train, len, end);
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        train.copy(train.at, len, &mut bytes);
-        let result = self.device.send(node, Class::Data, &[&head.encode(), &bytes]);
-        self.scratch = bytes;
-        if let Err(refusal) = result {
+        let head = self.head(peer, flow, flags, len);
+        if let Err(refusal) = self.post(node, &head, fill) {
             return self.refused(refusal);
         }
         flow.sent.push_back(Sent { seq: head.seq, lent: None });
-        self.gone(peer, flow, train, &head, end);
+        self.gone(peer, flow, &head);
         Step::Sent
+    }
+
+    fn send_part(&mut self, peer: Peer, node: Node, flow: &mut Flow, train: &mut Train) -> Step {
+        let at = train.at;
+        let len = (train.packet.len() - at).min(self.device.limits().packet - HEAD);
+        let part = (train.flags(at + len), len);
+        let step = self.send(peer, node, flow, part, |out| train.copy(at, len, out));
+        train.at += if let Step::Sent = step { len } else { 0 };
+        step
     }
 
     /// A record whose data the receiver fetches.
@@ -169,7 +188,7 @@ impl<D: Device> Channels<D> {
             if self.lent == 0 {
                 // Nothing of ours will come back, so this goes without.
                 train.shared = false;
-                return self.send(peer, node, flow, train);
+                return self.send_part(peer, node, flow, train);
             }
             self.counters.retries += 1;
             if !self.starved_out.contains(&peer.index) {
@@ -178,22 +197,20 @@ impl<D: Device> Channels<D> {
             return Step::Blocked;
         };
         self.lent += 1;
-        let end = from + lent.len as usize;
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        lent.encode(&mut bytes);
-        train.copy(train.at, from - train.at, &mut bytes);
-        let mut head = self.head(peer, flow, train, bytes.len(), end);
-        head.flags |= LENT;
-        let result = self.device.send(node, Class::Data, &[&head.encode(), &bytes]);
-        self.scratch = bytes;
-        if let Err(refusal) = result {
+        let (at, end) = (train.at, from + lent.len as usize);
+        let len = lent.encoded_len() + from - at;
+        let head = self.head(peer, flow, train.flags(end) | LENT, len);
+        let sent = self.post(node, &head, |out| {
+            lent.encode(out);
+            train.copy(at, from - at, out);
+        });
+        if let Err(refusal) = sent {
             self.take_back(Some(loan));
             return self.refused(refusal);
         }
         flow.sent.push_back(Sent { seq: head.seq, lent: Some(loan) });
-        train.lent = Some(head.seq);
-        self.gone(peer, flow, train, &head, end);
+        (train.lent, train.at) = (Some(head.seq), end);
+        self.gone(peer, flow, &head);
         Step::Sent
     }
 
@@ -217,59 +234,66 @@ impl<D: Device> Channels<D> {
         Some((Loan::Bounce(bounce), lent))
     }
 
-    /// A record through the exclusive channel.
-    fn put(&mut self, peer: Peer, node: Node, flow: &mut Flow, train: &mut Train) -> Step {
+    /// A record through the exclusive channel, of `len` bytes that `fill` appends.
+    pub(crate) fn put(
+        &mut self,
+        peer: Peer,
+        node: Node,
+        flow: &mut Flow,
+        (flags, len): (u8, usize),
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Step {
+        let head = self.head(peer, flow, flags, len);
         let Out::Open(out) = &mut flow.out else { return Step::Blocked };
-        let most = fifo::max_body(out.fifo.cells());
-        let len = (train.packet.len() - train.at).min(most);
         let Some(place) = out.fifo.reserve(len) else { return Step::Blocked };
-        let (key, end) = (out.key.clone(), train.at + len);
-        let mut head = self.head(peer, flow, train, len, end);
         if let Some(offset) = place.pad {
-            let target = Target { key: key.clone(), offset };
-            if let Err(refusal) = self.put_pad(node, &target) {
+            out.target.offset = offset;
+            if let Err(refusal) = self.put_pad(node, &out.target) {
                 return self.refused(refusal);
             }
-            if let Out::Open(out) = &mut flow.out {
-                out.fifo.pad(head.seq);
-            }
+            out.fifo.pad(head.seq);
         }
+        out.target.offset = place.offset;
         let mark = head.mark();
-        let target = Target { key, offset: place.offset };
         let offers = self.device.limits();
         let immediate = HEAD + len <= offers.immediate.min(self.config.thresholds.immediate());
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&head.encode());
         // The mark comes with the event.
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        bytes.extend_from_slice(&head.encode());
-        bytes[..8].fill(0);
-        train.copy(train.at, len, &mut bytes);
+        self.scratch[..8].fill(0);
+        fill(&mut self.scratch);
+        debug_assert_eq!(self.scratch.len(), HEAD + len);
         let result = match immediate {
-            true => self.device.put_immediate(node, &target, &bytes, Some(mark)),
+            true => self.device.put_immediate(node, &out.target, &self.scratch, Some(mark)),
             false => {
-                let Out::Open(out) = &flow.out else { return Step::Blocked };
                 let image = out.fifo.slice(&place, len);
-                image.write(0, &bytes);
+                image.write(0, &self.scratch);
                 let ticket = self.ticket(Pending::Put { peer, seq: head.seq });
-                let result = self.device.put(node, &target, &image, Some(mark), ticket);
+                let result = self.device.put(node, &out.target, &image, Some(mark), ticket);
                 if result.is_err() {
                     self.tickets.try_remove(ticket.0 as usize);
                 }
                 result
             }
         };
-        self.scratch = bytes;
         if let Err(refusal) = result {
             return self.refused(refusal);
         }
         self.counters.immediate += u64::from(immediate);
         flow.fifo_used = self.now;
-        if let Out::Open(out) = &mut flow.out {
-            out.fifo.take(&Place { pad: None, ..place }, head.seq, immediate);
-        }
-        head.flags = 0;
-        self.gone(peer, flow, train, &head, end);
+        out.fifo.take(&Place { pad: None, ..place }, head.seq, immediate);
+        self.gone(peer, flow, &head);
         Step::Sent
+    }
+
+    fn put_part(&mut self, peer: Peer, node: Node, flow: &mut Flow, train: &mut Train) -> Step {
+        let Out::Open(out) = &flow.out else { return Step::Blocked };
+        let at = train.at;
+        let len = (train.packet.len() - at).min(fifo::max_body(out.fifo.cells()));
+        let part = (train.flags(at + len), len);
+        let step = self.put(peer, node, flow, part, |out| train.copy(at, len, out));
+        train.at += if let Step::Sent = step { len } else { 0 };
+        step
     }
 
     fn put_pad(&mut self, node: Node, target: &Target) -> Result<(), Refusal> {

@@ -5,18 +5,28 @@
 //! over real processes and real memory, and for transports whose own message path is slower than what
 //! the channels make of it.
 //!
+//! An immediate put is an injected message as well, which the target's side of this device writes into the
+//! registered memory: where a message is a store and a put is a system call or a question and an answer,
+//! as between processes of a node, that is the shortest way, and it needs neither memory of the sender's
+//! nor a completion. It names the memory by the route that the endpoint's key has for its two-sided engine
+//! ([`Key::ROUTE_TWO_SIDED`]), which carries a secret: who was not given the key writes nowhere. What the
+//! target refuses comes back as a message, at least the first time. So the channels' short records go as
+//! immediate puts, longer ones as the endpoint's put with event.
+//!
 //! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled, so
 //! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
 //! windows of the peers, not by a queue that they share.
 
 use crate::{
     Device, DeviceEvent, DeviceLimits,
-    device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+    device::{
+        AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather,
+    },
 };
 use petasos_fabric::{
-    Access, Address, Done, Endpoint, Event, Incarnation, Key, Level, LostReason, Notifier, OpError,
-    OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, RemoteSpan, Sleep, Slice,
-    Support, Time, Token,
+    Access, Address, Done, Endpoint, Event, Incarnation, InjectError, Key, Level, LostReason,
+    Notifier, OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, RemoteSpan,
+    Sleep, Slice, Support, Time, Token, key::KeyParts,
 };
 use smallvec::{SmallVec, smallvec};
 use std::{
@@ -29,6 +39,13 @@ use std::{
 const QUEUE: usize = 1024;
 /// Imported keys that are kept for their next use.
 const KEPT: usize = 256;
+/// The bytes before those of an immediate put: what it is, whether there is an event, the route of the
+/// memory, the offset, what the event carries.
+const HEAD: usize = 2 + ROUTE + 8 + 8;
+const ROUTE: usize = 16;
+/// What a message is; those below are the classes of packets.
+const IMMEDIATE: u8 = 2;
+const REFUSED: u8 = 3;
 /// The token of operations whose end nobody waits for. Tickets have tokens beyond it.
 const NOBODY: u64 = 0;
 
@@ -45,14 +62,41 @@ pub struct Over<E> {
     /// Nodes that were told that it is full.
     full: Vec<Node>,
     /// Keys that were imported, oldest first.
-    imported: VecDeque<(Node, RemoteKey, Remote)>,
-    tags: HashMap<RegionId, u64>,
+    imported: VecDeque<Imported>,
+    opened: HashMap<RegionId, Opened>,
+    /// What is opened, by its route.
+    routes: HashMap<[u8; ROUTE], RegionId>,
+    /// Nodes that are to hear of an immediate put that was refused.
+    refused: Vec<(Node, Fault)>,
     /// Which node each access is with.
     tickets: HashMap<u64, Node>,
     mail: VecDeque<DeviceEvent>,
     /// Data packets that nobody wanted.
     stash: VecDeque<DeviceEvent>,
     events: Vec<Event>,
+}
+
+/// Memory that was opened.
+#[derive(Debug)]
+struct Opened {
+    memory: Slice,
+    access: Access,
+    tag: u64,
+    route: Option<[u8; ROUTE]>,
+}
+
+/// A key of a node's.
+#[derive(Debug)]
+struct Imported {
+    node: Node,
+    key: RemoteKey,
+    remote: Remote,
+    route: Option<[u8; ROUTE]>,
+}
+
+/// The route of the two-sided engine in a key.
+fn route(parts: &KeyParts) -> Option<[u8; ROUTE]> {
+    parts.route(Key::ROUTE_TWO_SIDED)?[..].try_into().ok()
 }
 
 /// A node that is up.
@@ -76,7 +120,7 @@ impl<E: Endpoint> Over<E> {
         assert!(can.limits.max_inject > 256, "an endpoint that takes messages of 257 bytes");
         let limits = DeviceLimits {
             packet: can.limits.max_inject - 1,
-            immediate: 0,
+            immediate: can.limits.max_inject - HEAD,
             transfer: usize::try_from(can.limits.max_transfer).unwrap_or(usize::MAX).min(1 << 30),
             atomic: if can.atomics == Support::None { 0 } else { can.limits.max_atomic },
             registrations: can.limits.max_regions,
@@ -90,7 +134,9 @@ impl<E: Endpoint> Over<E> {
             queue: VecDeque::new(),
             full: Vec::new(),
             imported: VecDeque::new(),
-            tags: HashMap::new(),
+            opened: HashMap::new(),
+            routes: HashMap::new(),
+            refused: Vec::new(),
             tickets: HashMap::new(),
             mail: VecDeque::new(),
             stash: VecDeque::new(),
@@ -126,12 +172,12 @@ impl<E: Endpoint> Over<E> {
             self.full.push(node);
             return Err(Refusal::Full);
         }
-        let Some(remote) = self.import(node, peer, &target.key) else {
+        let Some(Imported { remote, .. }) = self.import(node, peer, &target.key) else {
             let result = Err(Fault::Stale);
             self.mail.push_back(DeviceEvent::Done { ticket, result });
             return Ok(());
         };
-        let token = Token(ticket.0 + 1);
+        let (token, remote) = (Token(ticket.0 + 1), *remote);
         self.tickets.insert(token.0, node);
         if let Some(reached) = self.reached(node) {
             reached.running += 1;
@@ -141,35 +187,94 @@ impl<E: Endpoint> Over<E> {
         Ok(())
     }
 
-    fn import(&mut self, node: Node, peer: Peer, key: &RemoteKey) -> Option<Remote> {
-        let known = self.imported.iter().find(|(n, k, _)| *n == node && k == key);
-        if let Some((_, _, remote)) = known {
-            return Some(*remote);
+    fn import(&mut self, node: Node, peer: Peer, key: &RemoteKey) -> Option<&Imported> {
+        let known = |imported: &Imported| imported.node == node && imported.key == *key;
+        if let Some(at) = self.imported.iter().position(known) {
+            return self.imported.get(at);
         }
         let bytes = Key::from_bytes(key.as_bytes().to_vec()).ok()?;
         // Of that peer, and of nobody else: nobody is to be reached on the word of another.
-        let owner = bytes.parse().ok()?.owner;
-        if self.inner.peer(peer)?.address != owner {
+        let parts = bytes.parse().ok()?;
+        if self.inner.peer(peer)?.address != parts.owner {
             return None;
         }
         let remote = self.inner.import(&bytes).ok()?;
-        self.imported.push_back((node, key.clone(), remote));
+        let route = route(&parts);
+        self.imported.push_back(Imported { node, key: key.clone(), remote, route });
         if self.imported.len() > KEPT
-            && let Some((_, _, oldest)) = self.imported.pop_front()
+            && let Some(oldest) = self.imported.pop_front()
         {
-            self.inner.release(oldest);
+            self.inner.release(oldest.remote);
         }
-        Some(remote)
+        self.imported.back()
     }
 
-    /// Forgets what was imported of a node.
+    /// Forgets what was imported of a node, and what it is owed.
     fn release(&mut self, node: Node) {
-        let Over { imported, inner, .. } = self;
-        imported.retain(|(of, _, remote)| {
-            if *of == node {
-                inner.release(*remote);
+        let Over { imported, inner, refused, .. } = self;
+        refused.retain(|(of, _)| *of != node);
+        imported.retain(|of| {
+            if of.node == node {
+                inner.release(of.remote);
             }
-            *of != node
+            of.node != node
+        });
+    }
+
+    /// A message came: a packet, or an immediate put.
+    fn message(&mut self, node: Node, message: &[u8]) {
+        match message.split_first() {
+            None => {}
+            Some((&IMMEDIATE, put)) if message.len() >= HEAD => match self.land(node, put) {
+                Ok(arrived) => self.mail.extend(arrived),
+                // The first is enough, and who does not listen makes no heap of them.
+                Err(fault) if self.refused.iter().all(|(of, _)| *of != node) => {
+                    self.refused.push((node, fault));
+                }
+                Err(_) => {}
+            },
+            Some((&REFUSED, [fault])) => {
+                let fault = FAULTS.get(usize::from(*fault)).copied().unwrap_or(Fault::Unsupported);
+                self.mail.push_back(DeviceEvent::Refused { node, fault });
+            }
+            Some((class, bytes)) => {
+                let (data, bytes) = (*class == Class::Data as u8, gather(&[bytes]));
+                let class = if data { Class::Data } else { Class::Control };
+                let packet = DeviceEvent::Packet { node, class, bytes };
+                let queue = if data { &mut self.stash } else { &mut self.mail };
+                queue.push_back(packet);
+            }
+        }
+    }
+
+    /// An immediate put takes effect. Gives its event, if it has one.
+    fn land(&mut self, node: Node, put: &[u8]) -> Result<Option<DeviceEvent>, Fault> {
+        let (event, rest) = put.split_first().ok_or(Fault::Unsupported)?;
+        let (route, rest) = rest.split_first_chunk::<ROUTE>().ok_or(Fault::Unsupported)?;
+        let (offset, rest) = rest.split_first_chunk().ok_or(Fault::Unsupported)?;
+        let (data, bytes) = rest.split_first_chunk().ok_or(Fault::Unsupported)?;
+        let (offset, data) = (u64::from_le_bytes(*offset), u64::from_le_bytes(*data));
+        let opened = self.routes.get(route).and_then(|region| self.opened.get(region));
+        let opened = opened.ok_or(Fault::Stale)?;
+        if !opened.access.allows(Access::WRITE) {
+            return Err(Fault::Denied);
+        }
+        let at = usize::try_from(offset).map_err(|_| Fault::OutOfBounds)?;
+        let memory = opened.memory.part(at, bytes.len()).ok_or(Fault::OutOfBounds)?;
+        memory.write(0, bytes);
+        let (tag, len) = (opened.tag, bytes.len() as u64);
+        let arrived = DeviceEvent::PutArrived { node, tag, offset, len, data };
+        Ok((*event != 0).then_some(arrived))
+    }
+
+    /// Tells those whose immediate puts were refused.
+    fn tell_refused(&mut self) {
+        let Over { refused, inner, peers, .. } = self;
+        refused.retain(|(node, fault)| {
+            let reached = peers.get(node.0 as usize).and_then(Option::as_ref);
+            let code = FAULTS.iter().position(|known| known == fault).unwrap_or_default();
+            let told = reached.map(|reached| inner.inject(reached.peer, &[&[REFUSED, code as u8]]));
+            matches!(told, Some(Err(InjectError::Full)))
         });
     }
 
@@ -208,15 +313,9 @@ impl<E: Endpoint> Over<E> {
                 }
             },
             Event::Message { peer, message } => {
-                let (Some(node), Some((class, bytes))) = (self.node(peer), message.split_first())
-                else {
-                    return;
-                };
-                let (data, bytes) = (*class == Class::Data as u8, bytes.to_vec());
-                let class = if data { Class::Data } else { Class::Control };
-                let packet = DeviceEvent::Packet { node, class, bytes };
-                let queue = if data { &mut self.stash } else { &mut self.mail };
-                queue.push_back(packet);
+                if let Some(node) = self.node(peer) {
+                    self.message(node, &message);
+                }
             }
             Event::LongMessage { body, .. } => {
                 // Nobody sends these here; who does is let down gently.
@@ -224,8 +323,8 @@ impl<E: Endpoint> Over<E> {
                 self.queue.push_back(Operation::Discard { token, body });
             }
             Event::PutArrived { peer, region, offset, len, data } => {
-                if let (Some(node), Some(tag)) = (self.node(peer), self.tags.get(&region)) {
-                    let tag = *tag;
+                if let (Some(node), Some(opened)) = (self.node(peer), self.opened.get(&region)) {
+                    let tag = opened.tag;
                     let event = DeviceEvent::PutArrived { node, tag, offset, len, data };
                     self.mail.push_back(event);
                 }
@@ -285,6 +384,16 @@ fn fault(error: &OpError) -> Fault {
     }
 }
 
+/// By their codes on the way.
+const FAULTS: [Fault; 4] = [Fault::Stale, Fault::Denied, Fault::OutOfBounds, Fault::Unsupported];
+
+fn refusal(error: InjectError) -> Refusal {
+    match error {
+        InjectError::Full => Refusal::Full,
+        _ => Refusal::Gone,
+    }
+}
+
 fn region_of(registration: Registration) -> RegionId {
     RegionId { index: registration.0 as u32, generation: (registration.0 >> 32) as u32 }
 }
@@ -324,6 +433,7 @@ impl<E: Endpoint> Device for Over<E> {
             | DeviceEvent::Lost { node: of, .. }
             | DeviceEvent::Packet { node: of, .. }
             | DeviceEvent::PutArrived { node: of, .. }
+            | DeviceEvent::Refused { node: of, .. }
             | DeviceEvent::Room { node: of } => *of != node,
             _ => true,
         };
@@ -337,10 +447,7 @@ impl<E: Endpoint> Device for Over<E> {
         let first = [class as u8];
         let mut all: SmallVec<[&[u8]; 4]> = smallvec![&first[..]];
         all.extend_from_slice(parts);
-        self.inner.inject(peer, &all).map_err(|error| match error {
-            petasos_fabric::InjectError::Full => Refusal::Full,
-            _ => Refusal::Gone,
-        })
+        self.inner.inject(peer, &all).map_err(refusal)
     }
 
     fn put(
@@ -358,15 +465,28 @@ impl<E: Endpoint> Device for Over<E> {
         })
     }
 
-    /// There are none: `limits.immediate` is 0.
+    /// # Panics
+    /// If there are too many bytes.
     fn put_immediate(
         &mut self,
-        _: Node,
-        _: &Target,
-        _: &[u8],
-        _: Option<u64>,
+        to: Node,
+        target: &Target,
+        bytes: &[u8],
+        event: Option<u64>,
     ) -> Result<(), Refusal> {
-        Err(Refusal::Gone)
+        assert!(bytes.len() <= self.limits.immediate, "{} bytes at once", bytes.len());
+        let peer = self.peer(to)?;
+        let Some(route) = self.import(to, peer, &target.key).and_then(|imported| imported.route)
+        else {
+            self.mail.push_back(DeviceEvent::Refused { node: to, fault: Fault::Stale });
+            return Ok(());
+        };
+        let mut head = [0; HEAD];
+        (head[0], head[1]) = (IMMEDIATE, event.is_some().into());
+        head[2..2 + ROUTE].copy_from_slice(&route);
+        head[2 + ROUTE..HEAD - 8].copy_from_slice(&target.offset.to_le_bytes());
+        head[HEAD - 8..].copy_from_slice(&event.unwrap_or_default().to_le_bytes());
+        self.inner.inject(peer, &[&head, bytes]).map_err(refusal)
     }
 
     fn get(
@@ -407,10 +527,14 @@ impl<E: Endpoint> Device for Over<E> {
         let region = self.inner.register(memory, access)?;
         let registration =
             Registration(u64::from(region.generation) << 32 | u64::from(region.index));
-        let key = self.inner.export(region).ok().and_then(|key| RemoteKey::new(key.as_bytes()));
+        let exported = self.inner.export(region).ok();
+        let key = exported.as_ref().and_then(|key| RemoteKey::new(key.as_bytes()));
         match key {
             Some(key) => {
-                self.tags.insert(region, tag);
+                let route = exported.and_then(|key| route(&key.parse().ok()?));
+                self.routes.extend(route.map(|route| (route, region)));
+                let memory = memory.clone();
+                self.opened.insert(region, Opened { memory, access, tag, route });
                 Ok((registration, key))
             }
             None => {
@@ -422,7 +546,9 @@ impl<E: Endpoint> Device for Over<E> {
 
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
         let region = region_of(registration);
-        self.tags.remove(&region);
+        if let Some(route) = self.opened.remove(&region).and_then(|opened| opened.route) {
+            self.routes.remove(&route);
+        }
         let token = Token(ticket.map_or(NOBODY, |ticket| ticket.0 + 1));
         self.queue.push_back(Operation::Deregister { token, region });
         self.inner.submit(&mut self.queue);
@@ -441,6 +567,9 @@ impl<E: Endpoint> Device for Over<E> {
         let worked = self.inner.progress(now, most, &mut happened);
         happened.drain(..).for_each(|event| self.happened(event));
         self.events = happened;
+        if !self.refused.is_empty() {
+            self.tell_refused();
+        }
         let count = self.mail.len().min(most);
         events.extend(self.mail.drain(..count));
         if data && self.mail.is_empty() {

@@ -6,7 +6,7 @@ use super::{
 };
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
-    device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+    device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather},
 };
 use petasos_fabric::{
     Access, Address, Incarnation, Notifier, Notify, RegisterError, Sleep, Slice, Time,
@@ -87,7 +87,7 @@ impl Device for SimDevice {
     /// # Panics
     /// If the packet is too long.
     fn send(&mut self, to: Node, class: Class, parts: &[&[u8]]) -> Result<(), Refusal> {
-        let bytes = parts.concat();
+        let bytes = gather(parts);
         assert!(bytes.len() <= self.limits.packet, "a packet of {} bytes", bytes.len());
         self.net.world().launch(self.place, to, Flying::Packet { class, bytes })
     }
@@ -115,7 +115,7 @@ impl Device for SimDevice {
         event: Option<u64>,
     ) -> Result<(), Refusal> {
         assert!(bytes.len() <= self.limits.immediate, "{} bytes at once", bytes.len());
-        let (target, bytes) = (target.clone(), bytes.to_vec());
+        let (target, bytes) = (target.clone(), gather(&[bytes]));
         self.net.world().launch(self.place, to, Flying::Immediate { target, bytes, event })
     }
 

@@ -5,7 +5,7 @@ use petasos_channel::{
     DeviceEvent,
     device::{Class, Fault, Node, Target},
 };
-use petasos_fabric::{Access, OpErrorKind, Slice};
+use petasos_fabric::{Access, Lease, OpErrorKind, Slice};
 use smallvec::SmallVec;
 
 type Outcome = Result<SmallVec<[u8; 16]>, Fault>;
@@ -156,7 +156,7 @@ impl World {
 
     // Slots.
 
-    fn packet(&mut self, wire: Wire, side: usize, to: Place, class: Class, bytes: Vec<u8>) {
+    fn packet(&mut self, wire: Wire, side: usize, to: Place, class: Class, bytes: Lease) {
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         let waiting = &mut connection.ways[side].waiting[class as usize];
         waiting.push_back(bytes);

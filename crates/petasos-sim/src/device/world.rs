@@ -6,7 +6,7 @@ use petasos_channel::{
     DeviceEvent,
     device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
 };
-use petasos_fabric::{Access, Address, Incarnation, LostReason, RegisterError, Slice, Time};
+use petasos_fabric::{Access, Address, Incarnation, Lease, LostReason, RegisterError, Slice, Time};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::{
@@ -32,11 +32,11 @@ const ENTRY: usize = 64;
 pub(super) enum Flying {
     Packet {
         class: Class,
-        bytes: Vec<u8>,
+        bytes: Lease,
     },
     Immediate {
         target: Target,
-        bytes: Vec<u8>,
+        bytes: Lease,
         event: Option<u64>,
     },
     /// The operation with this number of the sender's.
@@ -128,7 +128,7 @@ pub(super) struct Party {
     pub(super) incarnation: Incarnation,
     /// All that happened but packets of the data class.
     pub(super) mail: VecDeque<DeviceEvent>,
-    pub(super) data: VecDeque<(Node, Vec<u8>)>,
+    pub(super) data: VecDeque<(Node, Lease)>,
     pub(super) data_most: usize,
     pub(super) control: usize,
     /// Connections with packets that wait for a slot, in turns: by class.
@@ -162,7 +162,7 @@ pub(super) struct Way {
     /// Whether the sender waits for room, of each kind.
     pub(super) full: [bool; 3],
     /// Packets at the target's door, by class.
-    pub(super) waiting: [VecDeque<Vec<u8>>; 2],
+    pub(super) waiting: [VecDeque<Lease>; 2],
     /// What arrives while the line is cut.
     pub(super) held: VecDeque<Flying>,
 }
