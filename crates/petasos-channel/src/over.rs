@@ -24,9 +24,9 @@ use crate::{
     },
 };
 use petasos_fabric::{
-    Access, Address, Done, Endpoint, Event, Incarnation, InjectError, Key, Level, LostReason,
-    Notifier, OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, RemoteSpan,
-    Sleep, Slice, Support, Time, Token, key::KeyParts,
+    Access, Address, Done, Endpoint, Event, Incarnation, InjectError, Key, Lease, Level,
+    LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote,
+    RemoteSpan, Sleep, Slice, Support, Time, Token, key::KeyParts,
 };
 use smallvec::{SmallVec, smallvec};
 use std::{
@@ -563,8 +563,18 @@ impl<E: Endpoint> Device for Over<E> {
             let full = std::mem::take(&mut self.full);
             self.mail.extend(full.into_iter().map(|node| DeviceEvent::Room { node }));
         }
+        // One at a time, so that one lease is enough.
+        let (mut message, mut worked) = (Lease::default(), false);
+        for _ in 0..most {
+            let Some(peer) = self.inner.poll_message(&mut message) else { break };
+            if let Some(node) = self.node(peer) {
+                self.message(node, &message);
+            }
+            worked = true;
+        }
+        drop(message);
         let mut happened = std::mem::take(&mut self.events);
-        let worked = self.inner.progress(now, most, &mut happened);
+        worked |= self.inner.progress(now, most, &mut happened);
         happened.drain(..).for_each(|event| self.happened(event));
         self.events = happened;
         if !self.refused.is_empty() {

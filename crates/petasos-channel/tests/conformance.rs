@@ -134,3 +134,18 @@ mod tiny_shared {
     use super::*;
     conformance!(Simulated::tiny(9, Force::Shared));
 }
+
+/// The same, with buffers for what is fetched ahead of its turn.
+mod tiny_ahead {
+    use super::*;
+
+    fn ahead(seed: u64, force: Force) -> Simulated {
+        let mut simulated = Simulated::tiny(seed, force);
+        let config = &mut simulated.config;
+        (config.window, config.parked, config.bounces, config.ahead) = (4, 4, 3, 3);
+        simulated
+    }
+
+    conformance!(ahead(10, Force::Shared));
+    conformance!(faulty, ahead(11, Force::None));
+}

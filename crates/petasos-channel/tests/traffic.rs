@@ -9,7 +9,7 @@ use bytes::Bytes;
 use common::{End, PATIENCE, address, from_environment, message, open, read};
 use petasos_channel::{Config, Counters, Thresholds};
 use petasos_fabric::{
-    Access, Endpoint, Event, Incarnation, InjectError, Key, Level, Operation, Payload, Peer,
+    Access, Endpoint, Event, Incarnation, InjectError, Key, Lease, Level, Operation, Payload, Peer,
     Region, RemoteSpan, Slice, Token,
 };
 use petasos_sim::{
@@ -45,6 +45,7 @@ struct World {
     tokens: u64,
     received: u64,
     bodies: u64,
+    steps: u64,
     /// Of the endpoints that have ended, too.
     total: Counters,
 }
@@ -75,11 +76,12 @@ impl World {
         config.exclusive.pause = Duration::from_micros(30);
         config.idle = Duration::from_micros(100);
         config.lent = 1 + random.below(8) as usize;
-        config.bounces = 1 + random.below(3) as usize;
+        config.bounces = 1 + random.below(6) as usize;
+        config.ahead = 1 + random.below(4) as usize;
         let net = DeviceNet::new(device);
         let seats = (0..NODES).map(|n| seat(open(&net, n, &config), 0)).collect();
         let total = Counters::default();
-        World { net, config, random, seats, tokens: 0, received: 0, bodies: 0, total }
+        World { net, config, random, seats, tokens: 0, received: 0, bodies: 0, steps: 0, total }
     }
 
     fn token(&mut self, at: usize) -> Token {
@@ -189,6 +191,14 @@ impl World {
             let mut events = Vec::new();
             let mut queue = std::mem::take(&mut seat.queue);
             seat.end.submit(&mut queue);
+            // Messages come by the short way in every other step, and in between as events.
+            self.steps += 1;
+            let mut message = Lease::default();
+            for _ in 0..if self.steps.is_multiple_of(2) { budget } else { 0 } {
+                let Some(peer) = seat.end.poll_message(&mut message) else { break };
+                let message = std::mem::take(&mut message);
+                events.push(Event::Message { peer, message });
+            }
             busy |= seat.end.progress(self.net.now(), budget, &mut events) || !events.is_empty();
             seat.queue = queue;
             for event in events {
@@ -208,15 +218,22 @@ impl World {
 
     fn count(&mut self, at: usize) {
         let counters = self.seats[at].end.counters();
-        self.total.mp += counters.mp;
-        self.total.shared += counters.shared;
-        self.total.exclusive += counters.exclusive;
-        self.total.immediate += counters.immediate;
-        self.total.given += counters.given;
-        self.total.taken += counters.taken;
-        self.total.refused += counters.refused;
-        self.total.retries += counters.retries;
+        add(&mut self.total, &counters);
     }
+}
+
+fn add(total: &mut Counters, counters: &Counters) {
+    total.mp += counters.mp;
+    total.shared += counters.shared;
+    total.exclusive += counters.exclusive;
+    total.immediate += counters.immediate;
+    total.ahead += counters.ahead;
+    total.short_in += counters.short_in;
+    total.short_out += counters.short_out;
+    total.given += counters.given;
+    total.taken += counters.taken;
+    total.refused += counters.refused;
+    total.retries += counters.retries;
 }
 
 fn seat(end: End, life: u32) -> Seat {
@@ -290,19 +307,12 @@ fn seeds(kills: bool) {
     let mut total = Counters::default();
     for seed in seeds {
         println!("seed {seed}");
-        let counters = run(seed, kills);
-        total.mp += counters.mp;
-        total.shared += counters.shared;
-        total.exclusive += counters.exclusive;
-        total.immediate += counters.immediate;
-        total.given += counters.given;
-        total.taken += counters.taken;
-        total.refused += counters.refused;
-        total.retries += counters.retries;
+        add(&mut total, &run(seed, kills));
     }
     println!("{total:?}");
     let used = [total.mp, total.shared, total.exclusive, total.immediate, total.retries];
-    assert!(used.iter().all(|count| *count > 50), "a way that nobody took: {total:?}");
+    let ways = [total.ahead, total.short_in, total.short_out];
+    assert!(used.iter().chain(&ways).all(|count| *count > 50), "a way that nobody took: {total:?}");
     let changes = [total.given, total.taken, total.refused];
     assert!(changes.iter().all(|count| *count > 5), "nothing was given and taken: {total:?}");
 }
