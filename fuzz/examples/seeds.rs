@@ -24,7 +24,8 @@ fn main() -> io::Result<()> {
     write("packets", packets())?;
     write("calls", calls())?;
     write("notes", petasos_shm::fuzzing::notes())?;
-    write("pair", pairs())
+    write("pair", pairs())?;
+    write("channels", channels())
 }
 
 fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
@@ -247,5 +248,47 @@ fn pairs() -> Vec<Vec<u8>> {
         }
         script
     };
+    deeds.into_iter().map(script).collect()
+}
+
+/// Steps of the target: what an honest peer does by each channel, and then one deed that is not.
+fn channels() -> Vec<Vec<u8>> {
+    // A node, then what it does. A record: flags, its number, length, the engine's header, pattern, ack.
+    let record: &[u8] = &[0, 1, 0, 0, 40, 0, 0, 7, 0];
+    let lent: &[u8] = &[0, 1, 8, 0, 200, 0, 0, 0, 0];
+    let (begin, end): (&[u8], &[u8]) =
+        (&[0, 1, 13, 0, 90, 0, 0, 7, 0], &[0, 1, 14, 0, 90, 0, 7, 0]);
+    let drive: &[u8] = &[0, 19, 15, 10];
+    let fetched: &[u8] = &[0, 9, 0, 63, 5];
+    let by_put: &[u8] = &[0, 5, 0, 0, 0, 40, 0, 0, 7, 0, 0, 0];
+    let ask: &[u8] = &[0, 8, 3, 16, 0, 0];
+    let honest: [&[u8]; 12] =
+        [record, drive, lent, lent, lent, drive, fetched, fetched, drive, fetched, drive, ask];
+    let mut deeds: Vec<Vec<u8>> = vec![
+        [begin, drive, end, drive].concat(),
+        [drive, by_put, by_put, drive, by_put, drive].concat(),
+        [drive, by_put, drive, &[0, 8, 7, 0, 0, 0]].concat(),
+        [&[1, 8, 3, 16, 0, 0], drive, drive, by_put, drive].concat(),
+        [&[0, 10, 0], record, drive, &[0, 10, 1], drive].concat(),
+        [lent, lent, lent, drive, &[0, 11, 0], drive].concat(),
+        [&[0, 1, 8, 250, 200, 0, 0, 0, 0], lent, lent, drive, drive].concat(),
+        [record, &[0, 15], record, &[0, 15], drive].concat(),
+    ];
+    deeds.extend((0..9u8).map(|kind| [&[0, 8, kind, 9, 0, 0], drive].concat()));
+    deeds.extend((0..9u8).map(|choice| {
+        let operation = [0, 12, choice, 1, 90, choice & 1, 0];
+        [&operation[..], drive, drive, &[0, 12, choice, 1, 20, 0, 0], drive, fetched, drive]
+            .concat()
+    }));
+    deeds.extend((8..32u8).map(|kind| {
+        let packet = [0, 1, 0, 0, 40, 0, kind, 0, 3, 0, 1, 5, 0, 1, 0, 7, 0];
+        [&packet[..], drive].concat()
+    }));
+    // The endpoint talks, too: so much that it wants a channel, and gets one.
+    let talk = [&[0, 14, 60][..], drive].concat().repeat(5);
+    deeds.push(
+        [&talk[..], &[0, 8, 4, 16, 0, 0], drive, &talk, &talk, &[0, 8, 6, 0, 0, 0], drive].concat(),
+    );
+    let script = |deed: Vec<u8>| [&honest.concat()[..], &deed, drive, record, drive].concat();
     deeds.into_iter().map(script).collect()
 }
