@@ -31,6 +31,22 @@
 //! the window, past a quarter of the FIFO, at the end of what was lent, or after a while, it goes in a
 //! control packet, which has slots of its own.
 //!
+//! # The short ways
+//!
+//! A short message with nothing before it is one record, and allocates nothing: `inject` puts it together
+//! in a buffer that is used again and hands it to the device, and `poll_message` copies it from where it
+//! came, a packet or the cells of a FIFO, to its user's lease. No queue, no event. Whatever is in the way
+//! (no room, a message before it, something to be told first) leaves it to the engine. Packets lie in
+//! [`Lease`](petasos_fabric::Lease)s, made by [`device::gather`] of memory that is used again.
+//!
+//! # More than one fetch
+//!
+//! The engine takes one packet of a peer at a time, so what is lent would be fetched one after another,
+//! each there and back. So the data of records behind the one whose turn it is is fetched meanwhile, up to
+//! [`Config::ahead`] in all, and copied when its turn comes: order is that of the numbers, as always.
+//! Bounce buffers hold it, so only records that fit one are fetched ahead; with longer ones bandwidth
+//! counts, not latency, and they go in place.
+//!
 //! # What is bounded, and why nothing blocks for good
 //!
 //! * A sender has at most a window of short packets under way, a FIFO's cells, and a number of pieces
@@ -45,7 +61,8 @@
 //!   for the engine, which waits for its user alone. So some parked packet is taken, the slots are read
 //!   again, and the record comes in.
 //! * Bounce buffers for sending come back with acknowledgements, those for fetching by themselves; they
-//!   are two pools, so that neither waits for the other.
+//!   are two pools, so that neither waits for the other. Of those for fetching, at most half hold what
+//!   waits for its turn, and one at least never does: what is next gets one in the end.
 //!
 //! # Giving and taking
 //!

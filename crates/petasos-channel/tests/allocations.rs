@@ -96,7 +96,7 @@ fn simulated(force: Force) -> (DeviceNet, Line<petasos_sim::device::SimDevice>) 
     (net, Line { a, b, ab, inboxes: Default::default() })
 }
 
-/// None at all: where the channels run on a device that allocates nothing itself.
+/// None at all, by events and by the short way.
 fn none(force: Force) {
     let (net, mut line) = simulated(force);
     for short in [true, false] {
@@ -122,7 +122,7 @@ fn none_by_the_exclusive_channel() {
     none(Force::Exclusive);
 }
 
-/// Over shared memory.
+/// Over shared memory, where the device's own puts may allocate.
 fn over_shared_memory(force: Force) {
     let time = Instant::now();
     let now = || Time(1 + time.elapsed().as_nanos() as u64);
@@ -140,6 +140,8 @@ fn over_shared_memory(force: Force) {
     for len in [8, 90, 140, 600] {
         let count = line.allocations(len, true, now);
         println!("{force:?} over shared memory, {len} bytes: {count} for {COUNTED} messages");
+        let by_put = line.a.counters().immediate > 0;
+        assert!(by_put == (force == Force::Exclusive), "{:?}", line.a);
         assert!(len == 600 || count <= 3, "{force:?}, {len} bytes: {count} allocations");
     }
 }

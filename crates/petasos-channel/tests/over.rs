@@ -1,10 +1,14 @@
 //! The contract, kept by the channels over endpoints of real memory: shared memory as the device, in
 //! real time, with descriptors to sleep on.
 
-use petasos_channel::{Channels, Config, Force, Over};
+use petasos_channel::{
+    Channels, Config, Device, DeviceEvent, Force, Over,
+    device::{Fault, Node, RemoteKey, Target},
+};
 use petasos_conformance::{Fixture, RealTime, conformance};
-use petasos_fabric::{Address, Endpoint, Time};
+use petasos_fabric::{Access, Address, Endpoint, Region, Time};
 use petasos_shm::Shm;
+use std::time::{Duration, Instant};
 
 struct OverSharedMemory {
     time: RealTime,
@@ -42,4 +46,77 @@ mod usual {
 mod exclusive {
     use super::*;
     conformance!(OverSharedMemory::new(Force::Exclusive));
+}
+
+/// Drives devices until one of them, which is given, says what is wanted.
+fn until<T>(
+    devices: &mut [Over<Shm>; 2],
+    at: usize,
+    mut wanted: impl FnMut(&DeviceEvent) -> Option<T>,
+) -> T {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(20) {
+        let now = Time(1 + begin.elapsed().as_nanos() as u64);
+        for (n, device) in devices.iter_mut().enumerate() {
+            let mut events = Vec::new();
+            device.poll(now, true, 64, &mut events);
+            if n == at
+                && let Some(found) = events.iter().find_map(&mut wanted)
+            {
+                return found;
+            }
+        }
+    }
+    panic!("nothing of the kind in 20 s");
+}
+
+/// Immediate puts write where their key allows it, once that is known; the rest comes back.
+#[test]
+fn immediate_puts() {
+    let time = RealTime::default();
+    let mut devices = [(); 2].map(|()| {
+        let address = Address::parse(&format!("shm://{}", time.name())).unwrap();
+        Over::new(Shm::open(&address).unwrap())
+    });
+    let to = devices[1].address().clone();
+    devices[0].resolve(&to, Duration::from_secs(10));
+    let node = until(&mut devices, 0, |event| match event {
+        DeviceEvent::Up { node, .. } => Some(*node),
+        _ => None,
+    });
+    let most = devices[0].limits().immediate.min(1000);
+    assert!(most >= 200, "{most} bytes at once");
+    let memory = Region::zeroed(4096);
+    let (registration, key) = devices[1].register(&memory.whole(), Access::WRITE, 5).unwrap();
+    let bytes = vec![7; most];
+    let at = |key: &RemoteKey, offset| Target { key: key.clone(), offset };
+    devices[0].put_immediate(node, &at(&key, 100), &bytes, Some(9)).unwrap();
+    let arrived = until(&mut devices, 1, |event| match event {
+        DeviceEvent::PutArrived { tag, offset, len, data, .. } => {
+            Some((*tag, *offset, *len, *data))
+        }
+        _ => None,
+    });
+    assert_eq!(arrived, (5, 100, most as u64, 9));
+    let written = memory.to_vec();
+    assert!(written[100..100 + most] == bytes && written[..100] == [0; 100]);
+    assert!(written[100 + most..].iter().all(|byte| *byte == 0));
+
+    let refused = |devices: &mut [Over<Shm>; 2], target: &Target| {
+        devices[0].put_immediate(node, target, &[1; 8], None).unwrap();
+        until(devices, 0, |event| match event {
+            DeviceEvent::Refused { node: Node(_), fault } => Some(*fault),
+            _ => None,
+        })
+    };
+    for offset in [4089, u64::MAX] {
+        assert_eq!(refused(&mut devices, &at(&key, offset)), Fault::OutOfBounds);
+    }
+    let (_, readable) = devices[1].register(&memory.whole(), Access::READ, 6).unwrap();
+    assert_eq!(refused(&mut devices, &at(&readable, 0)), Fault::Denied);
+    let nobody = RemoteKey::new(&[1; 40]).unwrap();
+    assert_eq!(refused(&mut devices, &at(&nobody, 0)), Fault::Stale);
+    devices[1].deregister(registration, None);
+    assert_eq!(refused(&mut devices, &at(&key, 0)), Fault::Stale);
+    assert!(memory.to_vec() == written, "written by who must not");
 }

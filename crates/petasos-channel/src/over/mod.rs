@@ -17,16 +17,19 @@
 //! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
 //! windows of the peers, not by a queue that they share.
 
+mod immediate;
+
 use crate::{
     Device, DeviceEvent, DeviceLimits,
     device::{
         AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather,
     },
 };
+use immediate::{Route, route};
 use petasos_fabric::{
     Access, Address, Done, Endpoint, Event, Incarnation, InjectError, Key, Lease, Level,
     LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote,
-    RemoteSpan, Sleep, Slice, Support, Time, Token, key::KeyParts,
+    RemoteSpan, Sleep, Slice, Support, Time, Token,
 };
 use smallvec::{SmallVec, smallvec};
 use std::{
@@ -39,13 +42,6 @@ use std::{
 const QUEUE: usize = 1024;
 /// Imported keys that are kept for their next use.
 const KEPT: usize = 256;
-/// The bytes before those of an immediate put: what it is, whether there is an event, the route of the
-/// memory, the offset, what the event carries.
-const HEAD: usize = 2 + ROUTE + 8 + 8;
-const ROUTE: usize = 16;
-/// What a message is; those below are the classes of packets.
-const IMMEDIATE: u8 = 2;
-const REFUSED: u8 = 3;
 /// The token of operations whose end nobody waits for. Tickets have tokens beyond it.
 const NOBODY: u64 = 0;
 
@@ -65,7 +61,7 @@ pub struct Over<E> {
     imported: VecDeque<Imported>,
     opened: HashMap<RegionId, Opened>,
     /// What is opened, by its route.
-    routes: HashMap<[u8; ROUTE], RegionId>,
+    routes: HashMap<Route, RegionId>,
     /// Nodes that are to hear of an immediate put that was refused.
     refused: Vec<(Node, Fault)>,
     /// Which node each access is with.
@@ -82,7 +78,7 @@ struct Opened {
     memory: Slice,
     access: Access,
     tag: u64,
-    route: Option<[u8; ROUTE]>,
+    route: Option<Route>,
 }
 
 /// A key of a node's.
@@ -91,12 +87,7 @@ struct Imported {
     node: Node,
     key: RemoteKey,
     remote: Remote,
-    route: Option<[u8; ROUTE]>,
-}
-
-/// The route of the two-sided engine in a key.
-fn route(parts: &KeyParts) -> Option<[u8; ROUTE]> {
-    parts.route(Key::ROUTE_TWO_SIDED)?[..].try_into().ok()
+    route: Option<Route>,
 }
 
 /// A node that is up.
@@ -120,7 +111,7 @@ impl<E: Endpoint> Over<E> {
         assert!(can.limits.max_inject > 256, "an endpoint that takes messages of 257 bytes");
         let limits = DeviceLimits {
             packet: can.limits.max_inject - 1,
-            immediate: can.limits.max_inject - HEAD,
+            immediate: can.limits.max_inject - immediate::HEAD,
             transfer: usize::try_from(can.limits.max_transfer).unwrap_or(usize::MAX).min(1 << 30),
             atomic: if can.atomics == Support::None { 0 } else { can.limits.max_atomic },
             registrations: can.limits.max_regions,
@@ -221,22 +212,13 @@ impl<E: Endpoint> Over<E> {
         });
     }
 
-    /// A message came: a packet, or an immediate put.
+    /// A message came.
     fn message(&mut self, node: Node, message: &[u8]) {
+        if self.immediate(node, message) {
+            return;
+        }
         match message.split_first() {
             None => {}
-            Some((&IMMEDIATE, put)) if message.len() >= HEAD => match self.land(node, put) {
-                Ok(arrived) => self.mail.extend(arrived),
-                // The first is enough, and who does not listen makes no heap of them.
-                Err(fault) if self.refused.iter().all(|(of, _)| *of != node) => {
-                    self.refused.push((node, fault));
-                }
-                Err(_) => {}
-            },
-            Some((&REFUSED, [fault])) => {
-                let fault = FAULTS.get(usize::from(*fault)).copied().unwrap_or(Fault::Unsupported);
-                self.mail.push_back(DeviceEvent::Refused { node, fault });
-            }
             Some((class, bytes)) => {
                 let (data, bytes) = (*class == Class::Data as u8, gather(&[bytes]));
                 let class = if data { Class::Data } else { Class::Control };
@@ -245,37 +227,6 @@ impl<E: Endpoint> Over<E> {
                 queue.push_back(packet);
             }
         }
-    }
-
-    /// An immediate put takes effect. Gives its event, if it has one.
-    fn land(&mut self, node: Node, put: &[u8]) -> Result<Option<DeviceEvent>, Fault> {
-        let (event, rest) = put.split_first().ok_or(Fault::Unsupported)?;
-        let (route, rest) = rest.split_first_chunk::<ROUTE>().ok_or(Fault::Unsupported)?;
-        let (offset, rest) = rest.split_first_chunk().ok_or(Fault::Unsupported)?;
-        let (data, bytes) = rest.split_first_chunk().ok_or(Fault::Unsupported)?;
-        let (offset, data) = (u64::from_le_bytes(*offset), u64::from_le_bytes(*data));
-        let opened = self.routes.get(route).and_then(|region| self.opened.get(region));
-        let opened = opened.ok_or(Fault::Stale)?;
-        if !opened.access.allows(Access::WRITE) {
-            return Err(Fault::Denied);
-        }
-        let at = usize::try_from(offset).map_err(|_| Fault::OutOfBounds)?;
-        let memory = opened.memory.part(at, bytes.len()).ok_or(Fault::OutOfBounds)?;
-        memory.write(0, bytes);
-        let (tag, len) = (opened.tag, bytes.len() as u64);
-        let arrived = DeviceEvent::PutArrived { node, tag, offset, len, data };
-        Ok((*event != 0).then_some(arrived))
-    }
-
-    /// Tells those whose immediate puts were refused.
-    fn tell_refused(&mut self) {
-        let Over { refused, inner, peers, .. } = self;
-        refused.retain(|(node, fault)| {
-            let reached = peers.get(node.0 as usize).and_then(Option::as_ref);
-            let code = FAULTS.iter().position(|known| known == fault).unwrap_or_default();
-            let told = reached.map(|reached| inner.inject(reached.peer, &[&[REFUSED, code as u8]]));
-            matches!(told, Some(Err(InjectError::Full)))
-        });
     }
 
     fn happened(&mut self, event: Event) {
@@ -384,9 +335,6 @@ fn fault(error: &OpError) -> Fault {
     }
 }
 
-/// By their codes on the way.
-const FAULTS: [Fault; 4] = [Fault::Stale, Fault::Denied, Fault::OutOfBounds, Fault::Unsupported];
-
 fn refusal(error: InjectError) -> Refusal {
     match error {
         InjectError::Full => Refusal::Full,
@@ -474,19 +422,7 @@ impl<E: Endpoint> Device for Over<E> {
         bytes: &[u8],
         event: Option<u64>,
     ) -> Result<(), Refusal> {
-        assert!(bytes.len() <= self.limits.immediate, "{} bytes at once", bytes.len());
-        let peer = self.peer(to)?;
-        let Some(route) = self.import(to, peer, &target.key).and_then(|imported| imported.route)
-        else {
-            self.mail.push_back(DeviceEvent::Refused { node: to, fault: Fault::Stale });
-            return Ok(());
-        };
-        let mut head = [0; HEAD];
-        (head[0], head[1]) = (IMMEDIATE, event.is_some().into());
-        head[2..2 + ROUTE].copy_from_slice(&route);
-        head[2 + ROUTE..HEAD - 8].copy_from_slice(&target.offset.to_le_bytes());
-        head[HEAD - 8..].copy_from_slice(&event.unwrap_or_default().to_le_bytes());
-        self.inner.inject(peer, &[&head, bytes]).map_err(refusal)
+        self.inject_put(to, target, bytes, event)
     }
 
     fn get(
