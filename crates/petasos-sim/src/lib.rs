@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agenda;
 mod config;
 pub mod device;
 mod endpoint;

@@ -79,7 +79,7 @@ impl SimNet {
     /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.world().now
+        self.world().agenda.now
     }
 
     /// Lets the next thing happen, whenever that is. False if nothing will.
@@ -89,11 +89,7 @@ impl SimNet {
 
     /// Lets everything happen up to a time, and then it is that time.
     pub fn run_until(&self, time: Time) {
-        let mut world = self.world();
-        while world.next().is_some_and(|next| next <= time) {
-            world.step();
-        }
-        world.now = world.now.max(time);
+        self.world().run_until(time);
     }
 
     /// Lets everything happen for a time.
@@ -104,7 +100,7 @@ impl SimNet {
     /// Whether nothing will happen any more by itself.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.world().next().is_none()
+        self.world().agenda.next().is_none()
     }
 
     /// Ends the endpoint at this address without a word, as `kill -9` would. Its handle stays,
@@ -139,7 +135,7 @@ impl SimNet {
         let world = self.world();
         Stats {
             connections: world.connections() as u64,
-            pending: world.planned() as u64,
+            pending: world.agenda.len() as u64,
             ..world.stats
         }
     }

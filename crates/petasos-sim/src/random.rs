@@ -1,5 +1,6 @@
 //! Random numbers that repeat: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 
+use petasos_fabric::Incarnation;
 use std::time::Duration;
 
 /// A source of numbers, all of which follow from the seed.
@@ -30,6 +31,15 @@ impl Random {
     /// True once in `times`.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
+    }
+
+    /// A life of an endpoint.
+    pub(crate) fn incarnation(&mut self) -> Incarnation {
+        loop {
+            if let Some(incarnation) = Incarnation::new(self.number()) {
+                return incarnation;
+            }
+        }
     }
 
     /// A time below `bound`.

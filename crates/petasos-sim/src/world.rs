@@ -1,11 +1,9 @@
 //! The state of the network: who is there, who is connected, what is on the way.
 
-use crate::{Random, SimConfig, net::Stats};
+use crate::{Random, SimConfig, agenda::Agenda, net::Stats};
 use petasos_fabric::{Address, Incarnation, LostReason, Time};
-use slab::Slab;
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
@@ -34,7 +32,7 @@ pub(crate) enum Arrival {
 
 /// Something that will happen.
 #[derive(Debug)]
-enum Plan {
+pub(crate) enum Plan {
     /// An endpoint tries to reach an address.
     Dial { from: Place, to: Address, until: Time, patience: Duration },
     /// Something reaches an endpoint.
@@ -75,13 +73,10 @@ struct Way {
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) config: SimConfig,
-    pub(crate) now: Time,
     pub(crate) random: Random,
     pub(crate) stats: Stats,
-    /// What will happen, in order; the second number keeps the order of equal times.
-    plans: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    planned: Slab<Plan>,
-    count: u64,
+    /// What will happen.
+    pub(crate) agenda: Agenda<Plan>,
     parties: BTreeMap<Place, Party>,
     places: BTreeMap<Address, Place>,
     connections: BTreeMap<Wire, Connection>,
@@ -100,11 +95,8 @@ impl World {
         World {
             random: Random::new(config.seed),
             config,
-            now: Time::ZERO.after(Duration::from_secs(1)),
             stats: Stats::default(),
-            plans: BinaryHeap::new(),
-            planned: Slab::new(),
-            count: 0,
+            agenda: Agenda::new(),
             parties: BTreeMap::new(),
             places: BTreeMap::new(),
             connections: BTreeMap::new(),
@@ -114,19 +106,16 @@ impl World {
     }
 
     fn number(&mut self) -> u64 {
-        self.count += 1;
-        self.count
+        self.agenda.number()
     }
 
     fn plan(&mut self, at: Time, plan: Plan) {
-        let slot = self.planned.insert(plan);
-        let number = self.number();
-        self.plans.push(Reverse((at, number, slot)));
-        self.stats.planned = self.stats.planned.max(self.planned.len() as u64);
+        self.agenda.plan(at, plan);
+        self.stats.planned = self.stats.planned.max(self.agenda.len() as u64);
     }
 
     fn arrive(&mut self, after: Duration, at: Place, arrival: Arrival) {
-        let time = self.now.after(after);
+        let time = self.agenda.now.after(after);
         self.plan(time, Plan::Arrive { at, arrival });
     }
 
@@ -135,11 +124,7 @@ impl World {
         if self.places.contains_key(address) {
             return None;
         }
-        let incarnation = loop {
-            if let Some(incarnation) = Incarnation::new(self.random.number()) {
-                break incarnation;
-            }
-        };
+        let incarnation = self.random.incarnation();
         let place = self.number();
         let party = Party { address: address.clone(), incarnation, inbox: VecDeque::new() };
         self.parties.insert(place, party);
@@ -170,7 +155,7 @@ impl World {
         let side = usize::from(connection.ends[1] == by);
         let other = connection.ends[1 - side];
         // After what is on the way already; what a cut line holds does not come.
-        let time = self.now.after(self.config.detection).max(connection.ways[side].last);
+        let time = self.agenda.now.after(self.config.detection).max(connection.ways[side].last);
         self.drop_wire(wire);
         let arrival = Arrival::Lost { wire, reason: LostReason::Closed };
         self.plan(time, Plan::Arrive { at: other, arrival });
@@ -190,8 +175,8 @@ impl World {
     }
 
     pub(crate) fn dial(&mut self, from: Place, to: Address, patience: Duration) {
-        let until = self.now.after(patience);
-        let at = self.now.after(self.config.latency);
+        let until = self.agenda.now.after(patience);
+        let at = self.agenda.now.after(self.config.latency);
         self.plan(at, Plan::Dial { from, to, until, patience });
     }
 
@@ -199,11 +184,11 @@ impl World {
         let Some(caller) = self.parties.get(&from) else { return };
         let (address, incarnation) = (caller.address.clone(), caller.incarnation);
         let Some(place) = self.place_of(&to) else {
-            if self.now >= until {
+            if self.agenda.now >= until {
                 let arrival = Arrival::Unreachable { address: to, patience };
                 return self.arrive(Duration::ZERO, from, arrival);
             }
-            let at = self.now.after(RETRY).min(until);
+            let at = self.agenda.now.after(RETRY).min(until);
             return self.plan(at, Plan::Dial { from, to, until, patience });
         };
         // Both may have called: one connection is enough.
@@ -219,7 +204,7 @@ impl World {
         let callee = self.parties[&place].incarnation;
         let latency = self.config.latency;
         // Packets come after the word that they may.
-        let ready = self.now.after(latency);
+        let ready = self.agenda.now.after(latency);
         if let Some(connection) = self.connections.get_mut(&wire) {
             connection.ways.iter_mut().for_each(|way| way.last = ready);
         }
@@ -239,7 +224,7 @@ impl World {
 
     pub(crate) fn send(&mut self, wire: Wire, from: Place, bytes: Vec<u8>) {
         let jitter = self.random.time(self.config.jitter);
-        let (now, latency) = (self.now, self.config.latency);
+        let (now, latency) = (self.agenda.now, self.config.latency);
         let Some(connection) = self.connections.get_mut(&wire) else { return };
         let side = usize::from(connection.ends[1] == from);
         let to = connection.ends[1 - side];
@@ -257,7 +242,7 @@ impl World {
     /// Cuts the line between two endpoints: nothing comes through, nobody is told.
     pub(crate) fn cut(&mut self, a: Place, b: Place) {
         let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
-        let (now, silence) = (self.now, self.config.silence);
+        let (now, silence) = (self.agenda.now, self.config.silence);
         if let Some(connection) = self.connections.get_mut(&wire)
             && connection.cut.is_none()
         {
@@ -316,17 +301,19 @@ impl World {
         self.parties.get(&place).is_some_and(|party| !party.inbox.is_empty())
     }
 
-    /// When the next thing happens.
-    pub(crate) fn next(&self) -> Option<Time> {
-        self.plans.peek().map(|Reverse((at, _, _))| *at)
+    /// Lets everything happen up to a time, and then it is that time.
+    pub(crate) fn run_until(&mut self, time: Time) {
+        while self.agenda.next().is_some_and(|next| next <= time) {
+            self.step();
+        }
+        self.agenda.reach(time);
     }
 
     /// Lets the next thing happen. False if nothing will.
     pub(crate) fn step(&mut self) -> bool {
-        let Some(Reverse((at, _, slot))) = self.plans.pop() else { return false };
-        self.now = self.now.max(at);
+        let Some(plan) = self.agenda.take() else { return false };
         self.stats.steps += 1;
-        match self.planned.remove(slot) {
+        match plan {
             Plan::Dial { from, to, until, patience } => self.connect(from, to, until, patience),
             Plan::Arrive { at, arrival: Arrival::Packet { wire, bytes } } => {
                 self.deliver(at, wire, bytes);
@@ -354,9 +341,5 @@ impl World {
 
     pub(crate) fn connections(&self) -> usize {
         self.connections.len()
-    }
-
-    pub(crate) fn planned(&self) -> usize {
-        self.planned.len()
     }
 }

@@ -15,6 +15,7 @@ mod card;
 mod config;
 mod land;
 mod net;
+mod send;
 mod world;
 
 pub use card::SimDevice;

@@ -66,7 +66,7 @@ impl DeviceNet {
     /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.world().now
+        self.world().agenda.now
     }
 
     /// Lets the next thing happen, whenever that is. False if nothing will.
@@ -76,11 +76,7 @@ impl DeviceNet {
 
     /// Lets everything happen up to a time, and then it is that time.
     pub fn run_until(&self, time: Time) {
-        let mut world = self.world();
-        while world.next().is_some_and(|next| next <= time) {
-            world.step();
-        }
-        world.now = world.now.max(time);
+        self.world().run_until(time);
     }
 
     /// Lets everything happen for a time.

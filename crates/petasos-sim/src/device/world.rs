@@ -1,17 +1,16 @@
 //! The state of the network: who is there, who is connected, what is on the way.
 
 use super::{DeviceConfig, DeviceStats};
-use crate::Random;
+use crate::{Random, agenda::Agenda};
 use petasos_channel::{
     DeviceEvent,
-    device::{AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket},
+    device::{AtomicAccess, Class, Fault, Node, Registration, RemoteKey, Target, Ticket},
 };
 use petasos_fabric::{Access, Address, Incarnation, Lease, LostReason, RegisterError, Slice, Time};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 
@@ -75,7 +74,7 @@ pub(super) struct Registered {
 
 /// Something that will happen.
 #[derive(Debug)]
-enum Plan {
+pub(super) enum Plan {
     Dial {
         from: Place,
         to: Address,
@@ -154,9 +153,9 @@ pub(super) struct Connection {
 #[derive(Debug, Default)]
 pub(super) struct Way {
     /// When the line is free again.
-    free: Time,
+    pub(super) free: Time,
     /// When the last packet of each class arrives, and the last put.
-    last: [Time; 3],
+    pub(super) last: [Time; 3],
     /// Packets of each class without a slot, and accesses under way.
     pub(super) flying: [usize; 3],
     /// Whether the sender waits for room, of each kind.
@@ -170,12 +169,9 @@ pub(super) struct Way {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) config: DeviceConfig,
-    pub(super) now: Time,
     pub(super) random: Random,
     pub(super) stats: DeviceStats,
-    plans: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    planned: Slab<Plan>,
-    count: u64,
+    pub(super) agenda: Agenda<Plan>,
     pub(super) parties: HashMap<Place, Party>,
     places: BTreeMap<Address, Place>,
     pub(super) connections: HashMap<Wire, Connection>,
@@ -191,11 +187,8 @@ impl World {
         World {
             random: Random::new(config.seed),
             config,
-            now: Time::ZERO.after(Duration::from_secs(1)),
             stats: DeviceStats::default(),
-            plans: BinaryHeap::new(),
-            planned: Slab::new(),
-            count: 0,
+            agenda: Agenda::new(),
             parties: HashMap::new(),
             places: BTreeMap::new(),
             connections: HashMap::new(),
@@ -204,14 +197,11 @@ impl World {
     }
 
     pub(super) fn number(&mut self) -> u64 {
-        self.count += 1;
-        self.count
+        self.agenda.number()
     }
 
-    fn plan(&mut self, at: Time, plan: Plan) {
-        let slot = self.planned.insert(plan);
-        let number = self.number();
-        self.plans.push(Reverse((at, number, slot)));
+    pub(super) fn plan(&mut self, at: Time, plan: Plan) {
+        self.agenda.plan(at, plan);
     }
 
     // Who is there.
@@ -221,11 +211,7 @@ impl World {
         if self.places.contains_key(address) {
             return None;
         }
-        let incarnation = loop {
-            if let Some(incarnation) = Incarnation::new(self.random.number()) {
-                break incarnation;
-            }
-        };
+        let incarnation = self.random.incarnation();
         let place = self.number();
         let party = Party {
             address: address.clone(),
@@ -271,7 +257,7 @@ impl World {
             self.connections.remove(&wire);
             return;
         }
-        let at = self.now.after(self.config.detection);
+        let at = self.agenda.now.after(self.config.detection);
         self.plan(at, Plan::Notice { wire, side: 1 - side, reason: LostReason::Closed });
     }
 
@@ -320,8 +306,8 @@ impl World {
     }
 
     pub(super) fn dial(&mut self, from: Place, to: &Address, patience: Duration) {
-        let until = self.now.after(patience);
-        let now = self.now;
+        let until = self.agenda.now.after(patience);
+        let now = self.agenda.now;
         let Some(party) = self.parties.get_mut(&from) else { return };
         if let Some((end, longest)) = party.dials.get_mut(to) {
             (*end, *longest) = ((*end).max(until), (*longest).max(patience));
@@ -332,7 +318,7 @@ impl World {
     }
 
     fn connect(&mut self, from: Place, to: Address) {
-        let now = self.now;
+        let now = self.agenda.now;
         let Some(caller) = self.parties.get_mut(&from) else { return };
         let Some(&(until, patience)) = caller.dials.get(&to) else { return };
         let Some(&place) = self.places.get(&to) else {
@@ -376,102 +362,6 @@ impl World {
                 (way.free, way.last) = (ready, [ready; 3]);
             }
         }
-    }
-
-    // What is sent.
-
-    /// The connection behind a node, and the side at which the endpoint is.
-    fn wire(&self, place: Place, node: Node) -> Result<(Wire, usize), Refusal> {
-        let wire = self.parties.get(&place).and_then(|p| p.nodes.get(node.0 as usize));
-        let wire = *wire.ok_or(Refusal::Gone)?;
-        let connection = self.connections.get(&wire).ok_or(Refusal::Gone)?;
-        let side = usize::from(connection.ends[1] == place);
-        if connection.open[side] { Ok((wire, side)) } else { Err(Refusal::Gone) }
-    }
-
-    /// Sends something that needs no answer.
-    pub(super) fn launch(&mut self, place: Place, to: Node, what: Flying) -> Result<(), Refusal> {
-        let (wire, side) = self.wire(place, to)?;
-        self.count_up(wire, side, &what)?;
-        self.fly(wire, side, what);
-        Ok(())
-    }
-
-    /// Begins an access.
-    pub(super) fn operate(
-        &mut self,
-        place: Place,
-        to: Node,
-        target: &Target,
-        ticket: Ticket,
-        kind: Kind,
-    ) -> Result<(), Refusal> {
-        let (wire, side) = self.wire(place, to)?;
-        let number = self.number();
-        self.count_up(wire, side, &Flying::Operation(number))?;
-        if let Some(party) = self.parties.get_mut(&place) {
-            let operation = Operation { wire, ticket, target: target.clone(), kind };
-            party.operations.insert(number, operation);
-        }
-        self.fly(wire, side, Flying::Operation(number));
-        Ok(())
-    }
-
-    fn count_up(&mut self, wire: Wire, side: usize, what: &Flying) -> Result<(), Refusal> {
-        let limits = [self.config.in_flight, self.config.in_flight, self.config.operations];
-        let way = &mut self.connections.get_mut(&wire).ok_or(Refusal::Gone)?.ways[side];
-        let lane = what.lane();
-        if way.flying[lane] >= limits[lane] {
-            way.full[lane] = true;
-            return Err(Refusal::Full);
-        }
-        way.flying[lane] += 1;
-        Ok(())
-    }
-
-    /// There is room again on the way from one end.
-    pub(super) fn count_down(&mut self, wire: Wire, side: usize, lane: usize) {
-        let Some(connection) = self.connections.get_mut(&wire) else { return };
-        let way = &mut connection.ways[side];
-        way.flying[lane] -= 1;
-        if std::mem::take(&mut way.full[lane]) {
-            let (place, node) = (connection.ends[side], connection.nodes[side]);
-            if connection.open[side]
-                && let Some(party) = self.parties.get_mut(&place)
-            {
-                party.mail.push_back(DeviceEvent::Room { node });
-            }
-        }
-    }
-
-    /// Puts something on the line.
-    pub(super) fn fly(&mut self, wire: Wire, side: usize, what: Flying) {
-        let jitter = self.random.time(self.config.jitter);
-        let bytes = match &what {
-            Flying::Packet { bytes, .. } | Flying::Immediate { bytes, .. } => bytes.len(),
-            Flying::Answer { data, .. } => data.len(),
-            Flying::Operation(number) => {
-                let place = self.connections.get(&wire).map(|c| c.ends[side]);
-                let party = place.and_then(|place| self.parties.get(&place));
-                match party.and_then(|party| party.operations.get(number)).map(|o| &o.kind) {
-                    Some(Kind::Put { from, .. }) => from.len(),
-                    _ => 32,
-                }
-            }
-        };
-        let takes = bytes as u128 * 1_000_000_000 / u128::from(self.config.bandwidth.max(1));
-        let (now, latency) = (self.now, self.config.latency);
-        let ordered = self.config.ordered_puts;
-        let Some(connection) = self.connections.get_mut(&wire) else { return };
-        let way = &mut connection.ways[side];
-        way.free = way.free.max(now).after(Duration::from_nanos(takes as u64));
-        let mut at = way.free.after(latency + jitter);
-        let lane = what.lane();
-        if lane < 2 || ordered {
-            at = at.max(way.last[lane]);
-            way.last[lane] = at;
-        }
-        self.plan(at, Plan::Land { wire, side, what });
     }
 
     // Memory.
@@ -531,7 +421,7 @@ impl World {
     /// Cuts the line between two endpoints: nothing comes through, nobody is told.
     pub(super) fn cut(&mut self, a: Place, b: Place) {
         let Some(&wire) = self.pairs.get(&pair(a, b)) else { return };
-        let (now, silence) = (self.now, self.config.silence);
+        let (now, silence) = (self.agenda.now, self.config.silence);
         if let Some(connection) = self.connections.get_mut(&wire)
             && connection.cut.is_none()
         {
@@ -555,16 +445,18 @@ impl World {
 
     // Time.
 
-    /// When the next thing happens.
-    pub(super) fn next(&self) -> Option<Time> {
-        self.plans.peek().map(|Reverse((at, _, _))| *at)
+    /// Lets everything happen up to a time, and then it is that time.
+    pub(super) fn run_until(&mut self, time: Time) {
+        while self.agenda.next().is_some_and(|next| next <= time) {
+            self.step();
+        }
+        self.agenda.reach(time);
     }
 
     /// Lets the next thing happen. False if nothing will.
     pub(super) fn step(&mut self) -> bool {
-        let Some(Reverse((at, _, slot))) = self.plans.pop() else { return false };
-        self.now = self.now.max(at);
-        match self.planned.remove(slot) {
+        let Some(plan) = self.agenda.take() else { return false };
+        match plan {
             Plan::Dial { from, to } => self.connect(from, to),
             Plan::Up { at, node, address, incarnation } => {
                 if let Some(party) = self.parties.get_mut(&at)
@@ -588,16 +480,5 @@ impl World {
 
     pub(super) fn connections(&self) -> usize {
         self.connections.len()
-    }
-}
-
-impl Flying {
-    /// Which bound it counts against: packets of either class, and accesses.
-    pub(super) fn lane(&self) -> usize {
-        match self {
-            Flying::Packet { class: Class::Data, .. } => 0,
-            Flying::Packet { class: Class::Control, .. } => 1,
-            _ => 2,
-        }
     }
 }
