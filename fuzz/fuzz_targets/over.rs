@@ -11,7 +11,7 @@ use petasos_channel::{
     Device, DeviceEvent, Over,
     device::{Class, Node, Registration, RemoteKey, Target, Ticket},
 };
-use petasos_fabric::{Access, Address, Endpoint, Key, Operation, Peer, Slice, Time, Token};
+use petasos_fabric::{Access, Address, Endpoint, Operation, Peer, Slice, Time, Token};
 use petasos_fuzz::{Cut, Guarded};
 use petasos_self::Local;
 use std::{collections::VecDeque, time::Duration};
@@ -139,11 +139,9 @@ impl<'a> World<'a> {
     /// An immediate put whose parts make sense one by one.
     fn immediate(&mut self) {
         let at = self.cut.upto(self.opened.len());
-        let parts = Key::from_bytes(self.opened[at].key.as_bytes().to_vec()).expect("a key");
-        let parts = parts.parse().expect("a key");
-        let mut route = parts.route(Key::ROUTE_TWO_SIDED).expect("the engine's").to_vec();
+        let mut name = self.opened[at].key.as_bytes()[..16].to_vec();
         if self.cut.u8() == 255 {
-            route[self.cut.upto(16)] ^= 1 << self.cut.upto(8);
+            name[self.cut.upto(16)] ^= 1 << self.cut.upto(8);
         }
         let offset = match self.cut.u8() {
             255 => u64::MAX - u64::from(self.cut.u8()),
@@ -151,7 +149,7 @@ impl<'a> World<'a> {
         };
         let (event, data) = (self.cut.u8() & 1, u64::from(self.cut.u8()));
         let (offset, data, bytes) = (offset.to_le_bytes(), data.to_le_bytes(), self.cut.short());
-        let parts: [&[u8]; 5] = [&[2, event], &route, &offset, &data, bytes];
+        let parts: [&[u8]; 5] = [&[2, event], &name, &offset, &data, bytes];
         let _ = self.hostile.inject(self.at_hostile, &parts);
     }
 

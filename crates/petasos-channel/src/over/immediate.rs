@@ -4,35 +4,37 @@
 //! |---|---|
 //! | 0 | 2 |
 //! | 1 | whether there is an event |
-//! | 2..18 | the route of the two-sided engine in the memory's key, which carries a secret |
+//! | 2..18 | the name with which the memory's key begins: registration and secret |
 //! | 18..26 | where in the memory, little-endian |
 //! | 26..34 | what the event carries, little-endian |
 //! | 34.. | the bytes |
 //!
 //! What is refused is answered with 3 and the fault's code: at least the first of a node's.
 
-use super::{Over, refusal};
+use super::{Over, refusal, region_of};
 use crate::{
     DeviceEvent,
-    device::{Fault, Node, Refusal, Target},
+    device::{Fault, Node, Refusal, Registration, Target},
 };
-use petasos_fabric::{Access, Endpoint, InjectError, Key, key::KeyParts};
+use petasos_fabric::{Access, Endpoint, InjectError};
 
-/// The bytes before those of an immediate put: what it is, whether there is an event, the route of the
-/// memory, the offset, what the event carries.
-pub(super) const HEAD: usize = 2 + ROUTE + 8 + 8;
-const ROUTE: usize = 16;
-/// What names memory: the route of the two-sided engine in its key.
-pub(super) type Route = [u8; ROUTE];
+/// The bytes before those that are put.
+pub(super) const HEAD: usize = 2 + NAME + 8 + 8;
+/// The length of a name, in bytes.
+pub(super) const NAME: usize = 16;
+/// What names memory: a registration, and a secret that nobody guesses.
+pub(super) type Name = [u8; NAME];
 /// What a message is; those below are the classes of packets.
 const IMMEDIATE: u8 = 2;
 const REFUSED: u8 = 3;
 /// By their codes on the way.
 const FAULTS: [Fault; 4] = [Fault::Stale, Fault::Denied, Fault::OutOfBounds, Fault::Unsupported];
 
-/// The route of the two-sided engine in a key.
-pub(super) fn route(parts: &KeyParts) -> Option<Route> {
-    parts.route(Key::ROUTE_TWO_SIDED)?[..].try_into().ok()
+pub(super) fn name(registration: Registration, secret: u64) -> Name {
+    let mut name = [0; NAME];
+    name[..8].copy_from_slice(&registration.0.to_le_bytes());
+    name[8..].copy_from_slice(&secret.to_le_bytes());
+    name
 }
 
 impl<E: Endpoint> Over<E> {
@@ -46,15 +48,14 @@ impl<E: Endpoint> Over<E> {
     ) -> Result<(), Refusal> {
         assert!(bytes.len() <= self.limits.immediate, "{} bytes at once", bytes.len());
         let peer = self.peer(to)?;
-        let Some(route) = self.import(to, peer, &target.key).and_then(|imported| imported.route)
-        else {
+        let Some(name) = self.import(to, peer, &target.key).map(|imported| imported.name) else {
             self.mail.push_back(DeviceEvent::Refused { node: to, fault: Fault::Stale });
             return Ok(());
         };
         let mut head = [0; HEAD];
         (head[0], head[1]) = (IMMEDIATE, event.is_some().into());
-        head[2..2 + ROUTE].copy_from_slice(&route);
-        head[2 + ROUTE..HEAD - 8].copy_from_slice(&target.offset.to_le_bytes());
+        head[2..2 + NAME].copy_from_slice(&name);
+        head[2 + NAME..HEAD - 8].copy_from_slice(&target.offset.to_le_bytes());
         head[HEAD - 8..].copy_from_slice(&event.unwrap_or_default().to_le_bytes());
         self.inner.inject(peer, &[&head, bytes]).map_err(refusal)
     }
@@ -81,13 +82,16 @@ impl<E: Endpoint> Over<E> {
 
     /// An immediate put takes effect. Gives its event, if it has one.
     fn land(&mut self, node: Node, put: &[u8]) -> Result<Option<DeviceEvent>, Fault> {
-        let (event, rest) = put.split_first().ok_or(Fault::Unsupported)?;
-        let (route, rest) = rest.split_first_chunk::<ROUTE>().ok_or(Fault::Unsupported)?;
-        let (offset, rest) = rest.split_first_chunk().ok_or(Fault::Unsupported)?;
-        let (data, bytes) = rest.split_first_chunk().ok_or(Fault::Unsupported)?;
-        let (offset, data) = (u64::from_le_bytes(*offset), u64::from_le_bytes(*data));
-        let opened = self.routes.get(route).and_then(|region| self.opened.get(region));
-        let opened = opened.ok_or(Fault::Stale)?;
+        let (event, mut rest) = put.split_first().ok_or(Fault::Unsupported)?;
+        let mut number = || {
+            let (number, more) = rest.split_first_chunk().ok_or(Fault::Unsupported)?;
+            rest = more;
+            Ok(u64::from_le_bytes(*number))
+        };
+        let (registration, secret) = (Registration(number()?), number()?);
+        let (offset, data, bytes) = (number()?, number()?, rest);
+        let opened = self.opened.get(&region_of(registration));
+        let opened = opened.filter(|opened| opened.secret == secret).ok_or(Fault::Stale)?;
         if !opened.access.allows(Access::WRITE) {
             return Err(Fault::Denied);
         }

@@ -1,17 +1,16 @@
 //! A device over any endpoint of the fabric: the channels run wherever there is a transport.
 //!
 //! A packet is an injected message with a byte before it that says its class; put, get and atomics are
-//! the endpoint's operations, and a remote key is the endpoint's own. This is for tests of the channels
+//! the endpoint's operations, and a remote key is the endpoint's own, after a name of this device's. This is for tests of the channels
 //! over real processes and real memory, and for transports whose own message path is slower than what
 //! the channels make of it.
 //!
 //! An immediate put is an injected message as well, which the target's side of this device writes into the
 //! registered memory: where a message is a store and a put is a system call or a question and an answer,
 //! as between processes of a node, that is the shortest way, and it needs neither memory of the sender's
-//! nor a completion. It names the memory by the route that the endpoint's key has for its two-sided engine
-//! ([`Key::ROUTE_TWO_SIDED`]), which carries a secret: who was not given the key writes nowhere. What the
-//! target refuses comes back as a message, at least the first time. So the channels' short records go as
-//! immediate puts, longer ones as the endpoint's put with event.
+//! nor a completion. It names the memory by a name with a secret that is part of the key: who was not given
+//! the key writes nowhere. What the target refuses comes back as a message, at least the first time. So the
+//! channels' short records go as immediate puts, longer ones as the endpoint's put with event.
 //!
 //! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled, so
 //! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
@@ -25,7 +24,7 @@ use crate::{
         AtomicAccess, Class, Fault, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather,
     },
 };
-use immediate::{Route, route};
+use immediate::{NAME, Name};
 use petasos_fabric::{
     Access, Address, Done, Endpoint, Event, Incarnation, InjectError, Key, Lease, Level,
     LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote,
@@ -60,8 +59,6 @@ pub struct Over<E> {
     /// Keys that were imported, oldest first.
     imported: VecDeque<Imported>,
     opened: HashMap<RegionId, Opened>,
-    /// What is opened, by its route.
-    routes: HashMap<Route, RegionId>,
     /// Nodes that are to hear of an immediate put that was refused.
     refused: Vec<(Node, Fault)>,
     /// Which node each access is with.
@@ -78,7 +75,7 @@ struct Opened {
     memory: Slice,
     access: Access,
     tag: u64,
-    route: Option<Route>,
+    secret: u64,
 }
 
 /// A key of a node's.
@@ -87,7 +84,7 @@ struct Imported {
     node: Node,
     key: RemoteKey,
     remote: Remote,
-    route: Option<Route>,
+    name: Name,
 }
 
 /// A node that is up.
@@ -126,7 +123,6 @@ impl<E: Endpoint> Over<E> {
             full: Vec::new(),
             imported: VecDeque::new(),
             opened: HashMap::new(),
-            routes: HashMap::new(),
             refused: Vec::new(),
             tickets: HashMap::new(),
             mail: VecDeque::new(),
@@ -183,15 +179,15 @@ impl<E: Endpoint> Over<E> {
         if let Some(at) = self.imported.iter().position(known) {
             return self.imported.get(at);
         }
-        let bytes = Key::from_bytes(key.as_bytes().to_vec()).ok()?;
+        let (name, bytes) = key.as_bytes().split_first_chunk()?;
+        let (name, bytes) = (*name, Key::from_bytes(bytes.to_vec()).ok()?);
         // Of that peer, and of nobody else: nobody is to be reached on the word of another.
-        let parts = bytes.parse().ok()?;
-        if self.inner.peer(peer)?.address != parts.owner {
+        let owner = bytes.parse().ok()?.owner;
+        if self.inner.peer(peer)?.address != owner {
             return None;
         }
         let remote = self.inner.import(&bytes).ok()?;
-        let route = route(&parts);
-        self.imported.push_back(Imported { node, key: key.clone(), remote, route });
+        self.imported.push_back(Imported { node, key: key.clone(), remote, name });
         if self.imported.len() > KEPT
             && let Some(oldest) = self.imported.pop_front()
         {
@@ -460,31 +456,31 @@ impl<E: Endpoint> Device for Over<E> {
         access: Access,
         tag: u64,
     ) -> Result<(Registration, RemoteKey), RegisterError> {
+        let secret = getrandom::u64().map_err(|e| RegisterError::System(e.to_string()))?;
         let region = self.inner.register(memory, access)?;
         let registration =
             Registration(u64::from(region.generation) << 32 | u64::from(region.index));
-        let exported = self.inner.export(region).ok();
-        let key = exported.as_ref().and_then(|key| RemoteKey::new(key.as_bytes()));
+        let name = immediate::name(registration, secret);
+        let key = self.inner.export(region).ok();
+        let key = key.and_then(|key| RemoteKey::new(&[&name[..], key.as_bytes()].concat()));
         match key {
             Some(key) => {
-                let route = exported.and_then(|key| route(&key.parse().ok()?));
-                self.routes.extend(route.map(|route| (route, region)));
                 let memory = memory.clone();
-                self.opened.insert(region, Opened { memory, access, tag, route });
+                self.opened.insert(region, Opened { memory, access, tag, secret });
                 Ok((registration, key))
             }
             None => {
                 self.deregister(registration, None);
-                Err(RegisterError::System("the endpoint's keys are too long".to_owned()))
+                let most = RemoteKey::MAX - NAME;
+                let what = format!("the endpoint's keys are longer than {most} bytes");
+                Err(RegisterError::System(what))
             }
         }
     }
 
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
         let region = region_of(registration);
-        if let Some(route) = self.opened.remove(&region).and_then(|opened| opened.route) {
-            self.routes.remove(&route);
-        }
+        self.opened.remove(&region);
         let token = Token(ticket.map_or(NOBODY, |ticket| ticket.0 + 1));
         self.queue.push_back(Operation::Deregister { token, region });
         self.inner.submit(&mut self.queue);
