@@ -140,6 +140,7 @@ impl Tuner {
             scratch: &self.scratch,
             channel: None,
             lend_above: Some(lend_above),
+            engines: 1,
         };
         let mut rounds: Vec<Vec<Size>> = Vec::new();
         for round in 0..self.rounds {
