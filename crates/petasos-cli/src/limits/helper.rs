@@ -328,7 +328,15 @@ mod tests {
                 assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
             }
         }
-        for line in ["", "memory", "memory x", "echo loudly", "stream 1 core", "stream 1 alone 2", "connect x spinning"] {
+        for line in [
+            "",
+            "memory",
+            "memory x",
+            "echo loudly",
+            "stream 1 core",
+            "stream 1 alone 2",
+            "connect x spinning",
+        ] {
             assert!(line.parse::<Order>().is_err(), "{line}");
         }
     }
