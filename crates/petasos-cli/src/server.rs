@@ -81,7 +81,7 @@ impl Waiting {
 }
 
 /// What is known of this machine. A file that cannot be read is none, and that is said.
-fn tuning() -> &'static Tuning {
+pub(crate) fn tuning() -> &'static Tuning {
     static TUNING: OnceLock<Tuning> = OnceLock::new();
     TUNING.get_or_init(|| {
         Tuning::load().unwrap_or_else(|error| {

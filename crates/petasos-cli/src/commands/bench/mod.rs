@@ -97,7 +97,7 @@ const CLIENTS: Part<'_> = Part {
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
     steps: |b, t| b.rounds * Channel::of(t.scheme).count(),
-    seconds: |b| per_round(b, 6.0, 1.2),
+    seconds: |b| per_round(b, 11.0, 2.4),
 };
 
 const CONNECT: Part<'_> = Part {
