@@ -67,7 +67,7 @@ pub(crate) const EXCLUSIVE: &str = "exclusive RDMA";
 pub(crate) const BY_SIZE: &str = "by size";
 
 /// The longest message of theirs, so that all sizes can be compared.
-const LONGEST: usize = (256 << 10) + 1024;
+const LONGEST: usize = (128 << 10) + 1024;
 
 const fn messages(
     scheme: &'static str,
@@ -96,6 +96,7 @@ fn force(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpo
     let mut config = server::tuning().channel(inner.address().scheme());
     config.force = force;
     config.limits.max_message = LONGEST;
+    config.limits.max_inject = LONGEST;
     Ok(Box::new(Channels::new(Over::new(inner), config)))
 }
 

@@ -32,7 +32,7 @@ const FIRST: usize = 8 << 10;
 /// Bytes of a message that are not the user's, at most.
 const HEADERS: usize = 256;
 /// The smallest and the largest message by which channels are compared.
-const THROUGH: [usize; 2] = [64, 256 << 10];
+const THROUGH: [usize; 2] = [64, 128 << 10];
 /// The channels that are compared, the one that the receiver fetches from last.
 const CHANNELS: [&str; 3] = [channel::MP, channel::EXCLUSIVE, channel::SHARED];
 /// What lends everything, as far as that can be.

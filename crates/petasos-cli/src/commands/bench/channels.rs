@@ -31,7 +31,7 @@ const MESSAGES: [usize; 18] =
 const QUICK_MESSAGES: [usize; 6] = [0, 64, 112, 256, 4096, 16_000];
 
 /// The same over a device.
-const DEVICE_MESSAGES: [usize; 8] = [0, 64, 512, 4096, 8192, 16_000, 64_000, 250_000];
+const DEVICE_MESSAGES: [usize; 8] = [0, 64, 512, 4096, 8192, 16_000, 64_000, 128_000];
 
 /// Bytes of a get.
 const GETS: [usize; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
