@@ -48,8 +48,14 @@ impl<'a> Gather<'a> {
 
     /// Sends as much as there is room for; says how much.
     pub(crate) fn send(&self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let message = header(&self.pieces);
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        if let [piece] = self.pieces[..] {
+            // SAFETY: as below, for the one piece.
+            let sent =
+                unsafe { libc::send(socket.as_raw_fd(), piece.iov_base, piece.iov_len, flags) };
+            return usize::try_from(sent).map_err(|_| io::Error::last_os_error());
+        }
+        let message = header(&self.pieces);
         // SAFETY: `message` points to `pieces`, which live through the call, at most the number
         // that the kernel takes. Each piece is memory that is borrowed for 'a, or that of a slice
         // borrowed for 'a, and stays mapped and readable. The kernel only reads it; that a
@@ -94,8 +100,14 @@ impl<'a> Scatter<'a> {
 
     /// Receives what is there; says how much. 0 is the end of the stream.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let mut message = header(&self.pieces);
         let flags = libc::MSG_DONTWAIT;
+        if let [piece] = self.pieces[..] {
+            // SAFETY: as below, for the one piece.
+            let got =
+                unsafe { libc::recv(socket.as_raw_fd(), piece.iov_base, piece.iov_len, flags) };
+            return usize::try_from(got).map_err(|_| io::Error::last_os_error());
+        }
+        let mut message = header(&self.pieces);
         // SAFETY: `message` points to `pieces`, which live through the call, at most the number
         // that the kernel takes. Each piece is a buffer borrowed mutably for 'a, or writable
         // memory of a slice borrowed for 'a: mapped through the call, and into a region's memory
