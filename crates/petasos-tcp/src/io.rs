@@ -1,19 +1,22 @@
 //! Sending from, and receiving into, many pieces of memory at a time: the `unsafe` of this crate.
 
 use petasos_fabric::Slice;
+use smallvec::SmallVec;
 use std::{
     io,
     marker::PhantomData,
     os::fd::{AsRawFd, BorrowedFd},
 };
 
+/// Pieces for which nothing is allocated.
+const FEW: usize = 4;
 /// Pieces for one system call; the kernel takes 1,024.
 pub(crate) const MAX_PIECES: usize = 128;
 
 /// Pieces to be sent, in order. Borrows them all.
 #[derive(Default)]
 pub(crate) struct Gather<'a> {
-    pieces: Vec<libc::iovec>,
+    pieces: SmallVec<[libc::iovec; FEW]>,
     len: usize,
     borrowed: PhantomData<&'a [u8]>,
 }
@@ -68,7 +71,7 @@ impl<'a> Gather<'a> {
 /// Places to be filled, in order. Borrows them all.
 #[derive(Default)]
 pub(crate) struct Scatter<'a> {
-    pieces: Vec<libc::iovec>,
+    pieces: SmallVec<[libc::iovec; FEW]>,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
