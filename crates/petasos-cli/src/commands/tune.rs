@@ -178,6 +178,7 @@ impl Tuner {
             first => channels[first - 1].bytes,
         };
         let exclusive = longest(&times(|through| through.exclusive));
+        // No channel that is open takes less than short packets do.
         let mp = longest(&times(|through| through.mp)).min(exclusive);
         let lend_above = lend_above(&sizes);
         Ok(Found { transport: transport.scheme, lend_above, sizes, channels, mp, exclusive })
