@@ -4,7 +4,8 @@
 
 use crate::{
     exit::{Code, Failure, Outcome},
-    limits::pin,
+    latency,
+    limits::{self, Plan, pin},
 };
 use petasos::fabric::{
     Access, Address, Clock, Endpoint, Event, InjectError, Key, Lease, Operation, Peer, Region,
@@ -191,6 +192,22 @@ impl Client {
     pub(crate) fn round_trip(&mut self, message: &[u8]) -> Outcome<Lease> {
         self.end.send(self.peer, message)?;
         self.end.until("a message over the bare channel", |end| Some(end.next()?.1))
+    }
+
+    /// Has messages of so many bytes come back: the median time of one, in nanoseconds.
+    pub(crate) fn echo(&mut self, plan: &Plan, bytes: usize) -> Outcome<f64> {
+        let mut message = latency::message(bytes);
+        if let Some(first) = message.first_mut() {
+            *first = ECHO;
+        }
+        let found = limits::round_trips(plan, "bare", "", || {
+            let came = self.round_trip(&message)?;
+            match came.len() == bytes && came.last() == message.last() {
+                true => Ok(()),
+                false => Err(Failure::new(Code::Mismatch, "another message came back")),
+            }
+        })?;
+        Ok(found.median)
     }
 
     /// Sends one message so many times, and waits until the last one has come.

@@ -3,7 +3,12 @@
 //! A further one is a further entry: by `open`, which is called on both sides, it says how an
 //! endpoint is made whose traffic goes that way and no other.
 
-use petasos::{OpenError, OpenOptions, fabric::Endpoint};
+use crate::server;
+use petasos::{
+    OpenError, OpenOptions,
+    channel::{Channels, Force, Over},
+    fabric::{Endpoint, delegate},
+};
 
 /// A way between two endpoints.
 #[derive(Debug)]
@@ -14,6 +19,8 @@ pub(crate) struct Channel {
     pub(crate) scheme: &'static str,
     /// What goes along it.
     pub(crate) carries: Carries,
+    /// Of an RDMA network, with the transport's endpoint in place of a network card.
+    pub(crate) over_device: bool,
     /// Opens an endpoint that uses it.
     pub(crate) open: Open,
 }
@@ -35,14 +42,32 @@ const SHORT: usize = 112;
 
 /// All channels that there are. Longer messages lie contiguous in the ring; mapped is the transport's
 /// own memory; gets over TCP are served by messages.
-pub(crate) static CHANNELS: [Channel; 6] = [
+pub(crate) static CHANNELS: [Channel; 14] = [
     messages("shm", "short packets", 0, SHORT),
     messages("shm", "ring", SHORT + 1, usize::MAX),
     gets("shm", "get", false),
     gets("shm", "get, mapped", true),
     messages("tcp", "stream", 0, usize::MAX),
     gets("tcp", "get", false),
+    over("shm", MP, |url, options| force(url, options, Force::Mp)),
+    over("shm", SHARED, |url, options| force(url, options, Force::Shared)),
+    over("shm", EXCLUSIVE, |url, options| force(url, options, Force::Exclusive)),
+    over("shm", BY_SIZE, |url, options| force(url, options, Force::None)),
+    over("tcp", MP, |url, options| force(url, options, Force::Mp)),
+    over("tcp", SHARED, |url, options| force(url, options, Force::Shared)),
+    over("tcp", EXCLUSIVE, |url, options| force(url, options, Force::Exclusive)),
+    over("tcp", BY_SIZE, |url, options| force(url, options, Force::None)),
 ];
+
+/// The channels of RDMA networks, over any endpoint.
+pub(crate) const MP: &str = "MP";
+pub(crate) const SHARED: &str = "shared RDMA";
+pub(crate) const EXCLUSIVE: &str = "exclusive RDMA";
+/// Each size by the channel that the thresholds say.
+pub(crate) const BY_SIZE: &str = "by size";
+
+/// The longest message of theirs, so that all sizes can be compared.
+const LONGEST: usize = (128 << 10) + 1024;
 
 const fn messages(
     scheme: &'static str,
@@ -51,11 +76,28 @@ const fn messages(
     longest: usize,
 ) -> Channel {
     let carries = Carries::Messages { shortest, longest };
-    Channel { name, scheme, carries, open: petasos::open }
+    Channel { name, scheme, carries, over_device: false, open: petasos::open }
+}
+
+const fn over(scheme: &'static str, name: &'static str, open: Open) -> Channel {
+    let carries = Carries::Messages { shortest: 0, longest: usize::MAX };
+    Channel { name, scheme, carries, over_device: true, open }
 }
 
 const fn gets(scheme: &'static str, name: &'static str, of_transport: bool) -> Channel {
-    Channel { name, scheme, carries: Carries::Gets { of_transport }, open: petasos::open }
+    let carries = Carries::Gets { of_transport };
+    Channel { name, scheme, carries, over_device: false, open: petasos::open }
+}
+
+/// The channels over an endpoint of a transport, with the thresholds of this machine, if `petasos
+/// tune` was run.
+fn force(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpoint>, OpenError> {
+    let inner = Whichever { inner: petasos::open(url, options)? };
+    let mut config = server::tuning().channel(inner.address().scheme());
+    config.force = force;
+    config.limits.max_message = LONGEST;
+    config.limits.max_inject = LONGEST;
+    Ok(Box::new(Channels::new(Over::new(inner), config)))
 }
 
 impl Channel {
@@ -75,7 +117,20 @@ impl Channel {
             Carries::Messages { .. } => "messages",
             Carries::Gets { .. } => "remote access",
         };
-        format!("{}, {what}", self.scheme)
+        let device = if self.over_device { " as a device" } else { "" };
+        format!("{}{device}, {what}", self.scheme)
+    }
+}
+
+/// An endpoint of whichever transport.
+struct Whichever {
+    inner: Box<dyn Endpoint>,
+}
+
+impl Endpoint for Whichever {
+    delegate! {
+        inner: address incarnation capabilities resolve peer forget inject submit cancel progress
+        poll_message arm fd notifier alloc register export import release
     }
 }
 

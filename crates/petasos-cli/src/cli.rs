@@ -246,6 +246,10 @@ pub(crate) enum Topic {
     Clients,
     /// Each channel bare and under RPC, by size
     Channels,
+    /// A new peer's first call, connecting included
+    Connect,
+    /// Two engines in one server against one: rate, time on a core, switches
+    Engines,
     /// Other stacks, measured in turn with us
     Peers,
 }

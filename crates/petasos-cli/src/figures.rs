@@ -29,11 +29,14 @@ pub(crate) struct Row {
     /// What was measured.
     pub(crate) what: String,
     pub(crate) value: f64,
-    /// `ns`, `GB/s` (10^9 bytes per second) or `calls/s`.
+    /// `ns`, `GB/s` (10^9 bytes per second), `calls/s`, or `a call` for what there is of each.
     pub(crate) unit: &'static str,
     pub(crate) limit: Option<Limit>,
     /// The value as a multiple of the limit: small is good for times, large for rates.
     pub(crate) ratio: Option<f64>,
+    /// Single events behind it, where it is of such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) samples: Option<u64>,
     /// How it was measured.
     pub(crate) how: String,
     /// Where it stands in a plot.
@@ -66,13 +69,30 @@ impl Row {
         let ratio = limit.map(|(_, limit)| value / limit);
         let limit = limit.map(|(name, value)| Limit { name: name.to_owned(), value });
         let (what, how) = (what.into(), how.into());
-        Row { transport, what, value, unit, limit, ratio, how, at: None, step: None, dense: false }
+        Row {
+            transport,
+            what,
+            value,
+            unit,
+            limit,
+            ratio,
+            samples: None,
+            how,
+            at: None,
+            step: None,
+            dense: false,
+        }
     }
 
     /// The same row, with a place in a plot.
     pub(crate) fn at(self, plot: Plot, panel: &str, series: &str, x: f64) -> Row {
         let at = At { plot, panel: panel.to_owned(), series: series.to_owned(), x };
         Row { at: Some(at), ..self }
+    }
+
+    /// The same row, of so many single events.
+    pub(crate) fn of_samples(self, samples: u64) -> Row {
+        Row { samples: Some(samples), ..self }
     }
 
     /// The same row, one of many.
@@ -91,6 +111,7 @@ pub(crate) fn show(unit: &str, value: f64) -> String {
     match unit {
         "ns" => output::time(value),
         "GB/s" => output::bandwidth(value),
+        "a call" => format!("{value:.3}"),
         _ => output::rate(value),
     }
 }
@@ -188,6 +209,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) channel: Option<&'static Channel>,
     /// From how many bytes on arguments and results are lent, if not as usual.
     pub(crate) lend_above: Option<usize>,
+    /// Engines of the server, with a thread and an address each.
+    pub(crate) engines: usize,
 }
 
 impl Setting<'_> {
@@ -202,6 +225,7 @@ impl Setting<'_> {
             lend_above: self.lend_above,
             bare,
             alone: self.plan.cores.alone(),
+            engines: self.engines,
         }
     }
 
@@ -210,7 +234,7 @@ impl Setting<'_> {
     }
 
     /// Starts a server on its core.
-    fn server(&self, bare: bool) -> Outcome<(Server, Address)> {
+    pub(crate) fn server(&self, bare: bool) -> Outcome<(Server, Address)> {
         let server = Server::start(&self.order(bare), self.scratch)?;
         let address = Address::parse(server.url())
             .map_err(Failure::system("the URL that the server process gave"))?;

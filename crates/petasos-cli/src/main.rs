@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod bare;
 mod beside;
 mod bulk;

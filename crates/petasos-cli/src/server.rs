@@ -81,7 +81,7 @@ impl Waiting {
 }
 
 /// What is known of this machine. A file that cannot be read is none, and that is said.
-fn tuning() -> &'static Tuning {
+pub(crate) fn tuning() -> &'static Tuning {
     static TUNING: OnceLock<Tuning> = OnceLock::new();
     TUNING.get_or_init(|| {
         Tuning::load().unwrap_or_else(|error| {
@@ -112,11 +112,13 @@ pub(crate) struct Order {
     pub(crate) bare: bool,
     /// Others need its core as well.
     pub(crate) alone: bool,
+    /// Engines that serve calls, with a thread and an address each; at least one.
+    pub(crate) engines: usize,
 }
 
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    Url(String),
+    Urls(Vec<String>),
     Failed { code: u8, message: String },
 }
 
@@ -125,7 +127,7 @@ enum Answer {
 pub(crate) struct Server {
     child: Child,
     socket: Option<UnixStream>,
-    url: String,
+    urls: Vec<String>,
 }
 
 impl Server {
@@ -146,30 +148,36 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let mut server = Server { child, socket: Some(ours), url: String::new() };
-        server.url = server.agree(order).map_err(|failure| {
+        let mut server = Server { child, socket: Some(ours), urls: Vec::new() };
+        server.urls = server.agree(order).map_err(|failure| {
             failure.within(format!("the server process {}", server.child.id()))
         })?;
         Ok(server)
     }
 
-    fn agree(&self, order: &Order) -> Outcome<String> {
-        let Some(mut socket) = self.socket.as_ref() else { return Ok(String::new()) };
+    fn agree(&self, order: &Order) -> Outcome<Vec<String>> {
+        let Some(mut socket) = self.socket.as_ref() else { return Ok(Vec::new()) };
         let order = serde_json::to_string(order).map_err(Failure::system("writing its order"))?;
         writeln!(socket, "{order}").map_err(Failure::system("telling it what to do"))?;
         let line = read_line(socket).map_err(Failure::system("waiting for its URL"))?;
         match serde_json::from_str(&line) {
-            Ok(Answer::Url(url)) => Ok(url),
+            Ok(Answer::Urls(urls)) if !urls.is_empty() => Ok(urls),
             Ok(Answer::Failed { code, message }) => {
                 let code = if code == Code::Usage as u8 { Code::Usage } else { Code::Unavailable };
                 Err(Failure::new(code, message))
             }
-            Err(_) => Err(Failure::new(Code::Failed, "ended before it gave its URL")),
+            _ => Err(Failure::new(Code::Failed, "ended before it gave its URL")),
         }
     }
 
+    /// Where its first engine is, which may be its only one.
     pub(crate) fn url(&self) -> &str {
-        &self.url
+        &self.urls[0]
+    }
+
+    /// Where all its engines are.
+    pub(crate) fn urls(&self) -> &[String] {
+        &self.urls
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -274,8 +282,10 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
     let order: Order = serde_json::from_str(&line).map_err(Failure::system("the order"))?;
     let begun = begin(&order);
     let answer = match &begun {
-        Ok(Serving::Calls(engine)) => Answer::Url(engine.handle().address().to_string()),
-        Ok(Serving::Bare(answering)) => Answer::Url(answering.address().to_string()),
+        Ok(Serving::Calls(engines)) => {
+            Answer::Urls(engines.iter().map(|e| e.handle().address().to_string()).collect())
+        }
+        Ok(Serving::Bare(answering)) => Answer::Urls(vec![answering.address().to_string()]),
         Err(failure) => Answer::Failed { code: failure.code as u8, message: failure.to_string() },
     };
     let answer = serde_json::to_string(&answer).map_err(Failure::system("writing an answer"))?;
@@ -289,7 +299,7 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
 
 /// What serves.
 enum Serving {
-    Calls(EngineThread),
+    Calls(Vec<EngineThread>),
     Bare(Answering),
 }
 
@@ -299,26 +309,29 @@ fn begin(order: &Order) -> Outcome<Serving> {
     let scheme = order.url.split(':').next().unwrap_or_default();
     let channel = order.channel.as_ref().and_then(|name| Channel::named(scheme, name));
     let open: Open = channel.map_or(petasos::open, |channel| channel.open);
-    let endpoint = open(&order.url, &options)?;
     if order.bare {
-        let end = End::new(endpoint, order.alone);
+        let end = End::new(open(&order.url, &options)?, order.alone);
         let answering = Answering::start(end, order.core);
         return answering.map(Serving::Bare).map_err(Failure::system("starting a thread"));
     }
-    let store = match &order.store {
+    // The first engine's.
+    let mut store = match &order.store {
         Some(path) => Some(Stored::new(path).map_err(|e| Failure::file("making", path, &e))?),
         None => None,
     };
     let core = order.core;
-    let set_up = move |engine: &Engine| {
-        limits::pin(core);
-        serve(engine, store);
-    };
     let mut config = order.waiting.config(scheme);
     config.lend_above = order.lend_above.unwrap_or(config.lend_above);
-    EngineThread::start(endpoint, config, set_up)
-        .map(Serving::Calls)
-        .map_err(Failure::system("starting the server's thread"))
+    let start = |_| {
+        let (endpoint, store) = (open(&order.url, &options)?, store.take());
+        let set_up = move |engine: &Engine| {
+            limits::pin(core);
+            serve(engine, store);
+        };
+        EngineThread::start(endpoint, config.clone(), set_up)
+            .map_err(Failure::system("starting the server's thread"))
+    };
+    (0..order.engines.max(1)).map(start).collect::<Outcome<_>>().map(Serving::Calls)
 }
 
 /// Registers the services.

@@ -44,7 +44,9 @@ fn check(report: &Value) {
     assert!(!figures(report).is_empty(), "{report}");
     for figure in figures(report) {
         let value = number(&figure["value"]);
-        assert!(value > 0.0 && value.is_finite(), "{figure}");
+        // There may be none of what is counted.
+        let least = if figure["unit"] == "a call" { 0.0 } else { f64::MIN_POSITIVE };
+        assert!(value >= least && value.is_finite(), "{figure}");
         assert!(!figure["how"].as_str().unwrap().is_empty(), "{figure}");
         if figure["limit"].is_null() {
             continue;
@@ -114,7 +116,71 @@ fn channels_bare_and_under_rpc() {
             let rpc = of_panel().filter(|found| found.1.ends_with(", under RPC")).count();
             assert!(bare == rpc && bare >= 3, "{name}, {panel}: {bare}, {rpc}");
         }
+        for channel in ["MP", "shared RDMA", "exclusive RDMA", "by size"] {
+            for panel in ["shm as a device, messages", "tcp as a device, messages"] {
+                let series = [format!("{channel}, bare"), format!("{channel}, under RPC")];
+                let of = |series: &String| {
+                    found.iter().filter(|found| found.0 == panel && found.1 == series).count()
+                };
+                let [bare, rpc] = [of(&series[0]), of(&series[1])];
+                assert!(bare == rpc && bare >= 3, "{name}, {panel}, {channel}: {bare}, {rpc}");
+            }
+        }
     }
+    place.assert_clean();
+}
+
+/// The figures whose name begins like this.
+fn named<'a>(report: &'a Value, scheme: &str, what: &str) -> Vec<&'a Value> {
+    let is = |figure: &&Value| {
+        figure["transport"] == scheme && figure["what"].as_str().unwrap().starts_with(what)
+    };
+    figures(report).iter().filter(is).collect()
+}
+
+#[test]
+fn new_peers_and_their_first_calls() {
+    let place = Place::new();
+    let report = bench(&place, &["connect"]);
+    check(&report);
+    for (scheme, limit) in
+        [("shm", "unix_connect_and_accept"), ("tcp", "tcp_connect_and_three_round_trips")]
+    {
+        for what in
+            ["first call of a new peer,", "first call of a new peer p99,", "endpoint opened"]
+        {
+            let found = named(&report, scheme, what);
+            // Blocking, and spinning where there are two cores.
+            assert!((1..=2).contains(&found.len()), "{what}: {report}");
+            for figure in found {
+                assert_eq!(figure["unit"], "ns", "{figure}");
+                assert_eq!(figure["limit"]["name"], limit, "{figure}");
+                assert!(figure["samples"].as_u64().unwrap() >= 5, "{figure}");
+            }
+        }
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn two_engines_against_one() {
+    let place = Place::new();
+    let report = bench(&place, &["engines", "--transport", "shm"]);
+    check(&report);
+    for (what, unit) in [
+        ("two engines, adaptive", "calls/s"),
+        ("two engines, blocking", "calls/s"),
+        ("two engines: on a core", "ns"),
+        ("two engines: sleeps", "a call"),
+        ("two engines: losses of the core", "a call"),
+    ] {
+        let found = named(&report, "shm", what);
+        assert_eq!(found.len(), 1, "{what}: {report}");
+        assert_eq!(found[0]["unit"], unit, "{what}");
+    }
+    let cores = report["machine"]["cores"].as_u64().unwrap();
+    let both = named(&report, "shm", "two engines, both sides");
+    assert_eq!(both.len(), usize::from(cores > 1), "{report}");
     place.assert_clean();
 }
 

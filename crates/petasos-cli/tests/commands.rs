@@ -146,9 +146,18 @@ fn tune_writes_what_others_read() {
         assert!(!sizes.is_empty(), "{report}");
         let positive = |name: &str| sizes.iter().all(|size| size[name].as_f64().unwrap() > 0.0);
         assert!(["bytes", "sent", "lent"].into_iter().all(positive), "{report}");
+        let channels = found["channels"].as_array().unwrap();
+        let positive = |name: &str| channels.iter().all(|at| at[name].as_f64().unwrap() > 0.0);
+        assert!(!channels.is_empty(), "{report}");
+        assert!(["bytes", "mp", "exclusive", "shared"].into_iter().all(positive), "{report}");
+        let [mp, exclusive] = ["mp", "exclusive"].map(|name| found[name].as_u64().unwrap());
+        assert!(mp <= exclusive, "{report}");
     }
     let written = fs::read_to_string(place.path("here/tuning")).unwrap();
     assert!(written.contains(&format!("spin_us = {}", report["spin_us"])), "{written}");
+    for name in ["mp", "exclusive", "immediate"] {
+        assert!(written.contains(&format!("shm.channel.{name} = ")), "{written}");
+    }
     let ran = place.run(&["tune", "--quick", "--dry-run", "--transport", "shm"]).assert(0);
     assert!(ran.out.contains("spin_us") && !ran.out.contains("written"), "{ran:?}");
     place.run(&["tune", "--transport", "none"]).assert(2).says("--transport shm");
@@ -169,4 +178,5 @@ fn tuning_is_read() {
     };
     assert_eq!(ping("shm.lend_above = 2048\nspin_us = 1\n").err, "");
     ping("shm.lend_above = 7\n").says("shm.lend_above is 7").says("petasos tune");
+    ping("shm.channel.mp = 99999\n").says("short packets up to 99999 bytes").says("petasos tune");
 }

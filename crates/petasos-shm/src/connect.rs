@@ -18,12 +18,11 @@ use crate::{
     name::Name,
     pair::{Pair, Sizes},
     socket::{self, Credentials, Fds},
-    state::{SCHEME, Source, watch},
+    state::{SCHEME, Source, watch, watch_as},
     table::Table,
 };
 use petasos_fabric::{Address, LostReason, Patience, Peer, PeerState, Time};
 use rustix::{
-    event::epoll,
     fd::{AsFd, OwnedFd},
     io::Errno,
     net::{SocketFlags, accept_with},
@@ -240,7 +239,6 @@ impl Shm {
         let Some(Greeted { socket, pair, bell, who }) = attempt.waiting else {
             return Ok(());
         };
-        let _ = epoll::delete(&self.epoll, &socket);
         let fds: [OwnedFd; 2] = fds.into_vec().try_into().map_err(|_| "descriptors missing")?;
         let [table, bell_out] = fds;
         let table = Table::adopt(&table).map_err(|unfit| unfit.to_string())?;
@@ -313,7 +311,6 @@ impl Shm {
             received => received,
         };
         let Some(arrival) = self.arrivals.take(index) else { return };
-        let _ = epoll::delete(&self.epoll, &arrival.socket);
         let result = match received {
             Ok((bytes, fds)) => match Note::decode(&bytes) {
                 Ok(Note::Hello(greeting)) => self.admit(&arrival, greeting, fds),
@@ -405,7 +402,7 @@ impl Shm {
     fn join(&mut self, peer: Peer, greeting: Greeting, socket: OwnedFd, joined: Joined) {
         let Joined { pair, table, bell, bell_out, who, uninvited } = joined;
         self.attempts.retain(|attempt| attempt.peer != peer);
-        let watched = watch(&self.epoll, &socket, Source::Socket, peer, false)
+        let watched = watch_as(&self.epoll, &socket, Source::Socket, peer)
             .and_then(|()| watch(&self.epoll, &bell, Source::Bell, peer, true));
         if let Err(error) = watched {
             return self.lose(peer.index, LostReason::System(error.to_string()));

@@ -389,3 +389,14 @@ pub(crate) fn watch(
     let flags = if edge { flags | epoll::EventFlags::ET } else { flags };
     epoll::add(epoll, fd, source.data(peer.index, peer.generation), flags)
 }
+
+/// What is watched already is something else from now on.
+pub(crate) fn watch_as(
+    epoll: &OwnedFd,
+    fd: impl AsFd,
+    source: Source,
+    peer: Peer,
+) -> Result<(), Errno> {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+    epoll::modify(epoll, fd, source.data(peer.index, peer.generation), flags)
+}

@@ -13,7 +13,9 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-/// The receive buffer: many small packets come with one system call.
+/// The receive buffer: many small packets come with one system call. It begins short, as most peers say
+/// little, and is as long as it gets once more came at a time.
+const FIRST_BUFFER: usize = 4 * 1024;
 const BUFFER: usize = 64 * 1024;
 /// Bytes read from one connection in one pass, so that others have their turn.
 const FAIR: usize = 1 << 20;
@@ -33,7 +35,7 @@ pub(crate) struct Connection {
     pub(crate) paused: bool,
     /// Whether it waits for its turn to be read on.
     pub(crate) unread: bool,
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
     start: usize,
     end: usize,
     payload: Option<Payload>,
@@ -89,7 +91,7 @@ impl Connection {
             quiet: 0,
             paused: false,
             unread: false,
-            buffer: vec![0; BUFFER].into_boxed_slice(),
+            buffer: vec![0; FIRST_BUFFER],
             start: 0,
             end: 0,
             payload: None,
@@ -129,6 +131,9 @@ impl Connection {
                             true if events.len() >= budget => Read::More,
                             true => Read::Empty,
                         });
+                    }
+                    if self.buffer.len() < BUFFER {
+                        self.buffer.resize(BUFFER, 0);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Empty),

@@ -98,7 +98,7 @@ impl TcpEndpoint {
             return Err(OpenError::NeedsSecret(wanted));
         }
         let system = |error: io::Error| OpenError::System { address: wanted, error };
-        let listener = listen_at(wanted).map_err(system)?;
+        let listener = listen_at(wanted, config.silence).map_err(system)?;
         let bound = getsockname(&listener).ok().and_then(|name| SocketAddr::try_from(name).ok());
         let own = url(announced(bound.unwrap_or(wanted)));
         let incarnation = Incarnation::random();
@@ -183,10 +183,9 @@ impl TcpEndpoint {
         }
     }
 
-    /// Packets flow on this socket from now on.
+    /// Packets flow on this socket, which the poller knows by its peer, from now on.
     fn open_link(&mut self, peer: Peer, socket: OwnedFd, incarnation: Incarnation) {
         self.counters.connections += 1;
-        self.poller.set(&socket, Name::Peer(peer.index), true, false);
         if let Some(link) = self.link(peer) {
             link.way = Way::Open(Box::new(Connection::new(socket)));
         }
@@ -199,9 +198,6 @@ impl TcpEndpoint {
         for _ in 0..16 {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let Ok(socket) = accept_with(&self.listener, flags) else { return };
-            if tune(&socket, self.config.silence).is_err() {
-                continue;
-            }
             if self.strangers.len() >= self.config.strangers.max(1) {
                 let oldest = self.strangers.iter().min_by_key(|(_, s)| s.deadline);
                 if let Some(slot) = oldest.map(|(slot, _)| slot) {
@@ -234,14 +230,13 @@ impl TcpEndpoint {
             }
             Heard::Hello(identity) => {
                 let stranger = self.strangers.remove(slot);
-                self.meet(&stranger, &identity);
-                // The descriptor lives on in the link, if the stranger was welcome.
+                self.meet(stranger, &identity);
             }
         }
     }
 
     /// Somebody has shown the secret.
-    fn meet(&mut self, stranger: &Stranger, identity: &Identity) {
+    fn meet(&mut self, stranger: Stranger, identity: &Identity) {
         if identity.address == self.identity.address {
             self.counters.refused += 1;
             return;
@@ -270,13 +265,9 @@ impl TcpEndpoint {
         }
         let Some(peer) = known.or_else(|| self.add(&identity.address, false).ok()) else { return };
         let secret = self.config.secret.as_ref();
-        let Ok(socket) = stranger.socket.try_clone() else { return };
         if stranger.answer(secret, Verdict::Welcome, &self.identity) {
-            // The poller knows the stranger's descriptor, which is closed soon.
-            self.poller.remove(&stranger.socket);
-            if self.poller.add(&socket, Name::Peer(peer.index), false).is_ok() {
-                self.open_link(peer, socket, identity.incarnation);
-            }
+            self.poller.set(&stranger.socket, Name::Peer(peer.index), true, false);
+            self.open_link(peer, stranger.socket, identity.incarnation);
         } else if self.link(peer).is_some_and(|link| !link.asked) {
             Endpoint::forget(self, peer);
         }
@@ -511,12 +502,14 @@ impl TcpEndpoint {
     }
 }
 
-fn listen_at(address: SocketAddr) -> io::Result<OwnedFd> {
+/// Listens; what is accepted has the listener's options, without a system call for each.
+fn listen_at(address: SocketAddr, silence: Duration) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let listener = socket_with(family, SocketType::STREAM, flags, None)?;
     // A server that starts again finds its port free.
     sockopt::set_socket_reuseaddr(&listener, true)?;
+    tune(&listener, silence)?;
     bind(&listener, &address)?;
     listen(&listener, 1024)?;
     Ok(listener)
@@ -711,5 +704,27 @@ impl Drop for TcpEndpoint {
 impl std::fmt::Debug for TcpEndpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TcpEndpoint({})", self.identity.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn what_is_accepted_is_tuned_like_the_listener() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = listen_at(any, Duration::from_secs(8)).unwrap();
+        let bound = SocketAddr::try_from(getsockname(&listener).unwrap()).unwrap();
+        let _caller = TcpStream::connect(bound).unwrap();
+        let mut waiting = [rustix::event::PollFd::new(&listener, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut waiting, None).unwrap();
+        let accepted = accept_with(&listener, SocketFlags::CLOEXEC).unwrap();
+        assert!(sockopt::tcp_nodelay(&accepted).unwrap());
+        assert!(sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&accepted).unwrap(), Duration::from_secs(4));
+        assert_eq!(sockopt::tcp_keepintvl(&accepted).unwrap(), Duration::from_secs(2));
+        assert_eq!(sockopt::tcp_user_timeout(&accepted).unwrap(), 8000);
     }
 }

@@ -1,19 +1,22 @@
 //! Sending from, and receiving into, many pieces of memory at a time: the `unsafe` of this crate.
 
 use petasos_fabric::Slice;
+use smallvec::SmallVec;
 use std::{
     io,
     marker::PhantomData,
     os::fd::{AsRawFd, BorrowedFd},
 };
 
+/// Pieces for which nothing is allocated.
+const FEW: usize = 4;
 /// Pieces for one system call; the kernel takes 1,024.
 pub(crate) const MAX_PIECES: usize = 128;
 
 /// Pieces to be sent, in order. Borrows them all.
 #[derive(Default)]
 pub(crate) struct Gather<'a> {
-    pieces: Vec<libc::iovec>,
+    pieces: SmallVec<[libc::iovec; FEW]>,
     len: usize,
     borrowed: PhantomData<&'a [u8]>,
 }
@@ -48,8 +51,14 @@ impl<'a> Gather<'a> {
 
     /// Sends as much as there is room for; says how much.
     pub(crate) fn send(&self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let message = header(&self.pieces);
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        if let [piece] = self.pieces[..] {
+            // SAFETY: as below, for the one piece.
+            let sent =
+                unsafe { libc::send(socket.as_raw_fd(), piece.iov_base, piece.iov_len, flags) };
+            return usize::try_from(sent).map_err(|_| io::Error::last_os_error());
+        }
+        let message = header(&self.pieces);
         // SAFETY: `message` points to `pieces`, which live through the call, at most the number
         // that the kernel takes. Each piece is memory that is borrowed for 'a, or that of a slice
         // borrowed for 'a, and stays mapped and readable. The kernel only reads it; that a
@@ -62,7 +71,7 @@ impl<'a> Gather<'a> {
 /// Places to be filled, in order. Borrows them all.
 #[derive(Default)]
 pub(crate) struct Scatter<'a> {
-    pieces: Vec<libc::iovec>,
+    pieces: SmallVec<[libc::iovec; FEW]>,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -94,8 +103,14 @@ impl<'a> Scatter<'a> {
 
     /// Receives what is there; says how much. 0 is the end of the stream.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let mut message = header(&self.pieces);
         let flags = libc::MSG_DONTWAIT;
+        if let [piece] = self.pieces[..] {
+            // SAFETY: as below, for the one piece.
+            let got =
+                unsafe { libc::recv(socket.as_raw_fd(), piece.iov_base, piece.iov_len, flags) };
+            return usize::try_from(got).map_err(|_| io::Error::last_os_error());
+        }
+        let mut message = header(&self.pieces);
         // SAFETY: `message` points to `pieces`, which live through the call, at most the number
         // that the kernel takes. Each piece is a buffer borrowed mutably for 'a, or writable
         // memory of a slice borrowed for 'a: mapped through the call, and into a region's memory

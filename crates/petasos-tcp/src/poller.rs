@@ -63,15 +63,11 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, data, interest(true, write))?)
     }
 
-    /// Sets what to wait for: reading, writing, both or neither.
+    /// Sets what a descriptor is, and what to wait for: reading, writing, both or neither.
     pub(crate) fn set(&self, fd: impl AsFd, name: Name, read: bool, write: bool) {
         let data = epoll::EventData::new_u64(name.to_bits());
         // The descriptor was added, and is open: this cannot fail but for want of memory.
         let _ = epoll::modify(&self.epoll, fd, data, interest(read, write));
-    }
-
-    pub(crate) fn remove(&self, fd: impl AsFd) {
-        let _ = epoll::delete(&self.epoll, fd);
     }
 
     /// Appends the names of what is ready.

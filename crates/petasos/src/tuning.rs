@@ -1,5 +1,7 @@
 //! What `petasos tune` found out about this machine, for engines to use.
 
+#[cfg(feature = "channel")]
+use petasos_channel::{ThresholdError, Thresholds};
 use petasos_rpc::{EngineConfig, Idle};
 use std::{
     env, fmt, fs,
@@ -27,6 +29,10 @@ pub struct Tuning {
     /// By the scheme of a transport: from how many bytes on arguments and results are lent rather
     /// than sent within the message. See [`EngineConfig::lend_above`].
     pub lend_above: Vec<(String, usize)>,
+    /// By the scheme of a transport: which size takes which channel over it. Without the feature
+    /// `channel` these lines are passed over.
+    #[cfg(feature = "channel")]
+    pub channels: Vec<(String, Thresholds)>,
 }
 
 /// Why a file is no tuning.
@@ -63,6 +69,15 @@ pub enum TuningError {
         least: u64,
         /// The most that does.
         most: u64,
+    },
+    /// Thresholds of channels that contradict each other.
+    #[cfg(feature = "channel")]
+    #[error("{scheme}.channel: {error}")]
+    Channels {
+        /// Over which transport.
+        scheme: String,
+        /// How.
+        error: ThresholdError,
     },
 }
 
@@ -116,6 +131,62 @@ impl Tuning {
         }
         config
     }
+
+    /// Settings of channels over the transport with this scheme: the defaults, but for what was
+    /// found out.
+    #[cfg(feature = "channel")]
+    #[must_use]
+    pub fn channel(&self, scheme: &str) -> petasos_channel::Config {
+        let mut config = petasos_channel::Config::default();
+        if let Some((_, thresholds)) = self.channels.iter().find(|(of, _)| of == scheme) {
+            config.thresholds = *thresholds;
+        }
+        config
+    }
+}
+
+/// Thresholds as they stand in lines, of which some may be missing.
+#[cfg(feature = "channel")]
+#[derive(Default)]
+struct Lines {
+    scheme: String,
+    /// In the order of [`NAMES`].
+    numbers: [Option<usize>; 3],
+}
+
+#[cfg(feature = "channel")]
+const NAMES: [&str; 3] = ["mp", "exclusive", "immediate"];
+
+#[cfg(feature = "channel")]
+impl Lines {
+    /// Takes a number, if that is what the name says.
+    fn take(all: &mut Vec<Lines>, name: &str, value: usize) {
+        let Some((scheme, Some(at))) = name
+            .split_once(".channel.")
+            .map(|(scheme, which)| (scheme, NAMES.iter().position(|name| *name == which)))
+        else {
+            return;
+        };
+        let found = all.iter().position(|lines| lines.scheme == scheme).unwrap_or_else(|| {
+            all.push(Lines { scheme: scheme.to_owned(), ..Lines::default() });
+            all.len() - 1
+        });
+        all[found].numbers[at] = Some(value);
+    }
+
+    fn thresholds(self) -> Result<(String, Thresholds), TuningError> {
+        let usual = Thresholds::default();
+        let [mp, exclusive, immediate] = self.numbers;
+        let found = Thresholds::new(
+            mp.unwrap_or(usual.mp()),
+            exclusive.unwrap_or(usual.exclusive()),
+            immediate.unwrap_or(usual.immediate()),
+        );
+        match found {
+            Ok(thresholds) => Ok((self.scheme, thresholds)),
+            Err(error) => Err(TuningError::Channels { scheme: self.scheme, error }),
+        }
+    }
 }
 
 impl std::str::FromStr for Tuning {
@@ -123,6 +194,8 @@ impl std::str::FromStr for Tuning {
 
     fn from_str(text: &str) -> Result<Tuning, TuningError> {
         let mut tuning = Tuning::default();
+        #[cfg(feature = "channel")]
+        let mut channels = Vec::new();
         for (at, line) in text.lines().enumerate() {
             let said = line.split('#').next().unwrap_or_default().trim();
             if said.is_empty() {
@@ -145,7 +218,14 @@ impl std::str::FromStr for Tuning {
                 let bytes = within(LEND)? as usize;
                 tuning.lend_above.retain(|(of, _)| of != scheme);
                 tuning.lend_above.push((scheme.to_owned(), bytes));
+            } else {
+                #[cfg(feature = "channel")]
+                Lines::take(&mut channels, name, usize::try_from(value).unwrap_or(usize::MAX));
             }
+        }
+        #[cfg(feature = "channel")]
+        for lines in channels {
+            tuning.channels.push(lines.thresholds()?);
         }
         Ok(tuning)
     }
@@ -159,6 +239,13 @@ impl fmt::Display for Tuning {
         }
         for (scheme, bytes) in &self.lend_above {
             writeln!(f, "{scheme}.lend_above = {bytes}")?;
+        }
+        #[cfg(feature = "channel")]
+        for (scheme, thresholds) in &self.channels {
+            let numbers = [thresholds.mp(), thresholds.exclusive(), thresholds.immediate()];
+            for (name, number) in NAMES.iter().zip(numbers) {
+                writeln!(f, "{scheme}.channel.{name} = {number}")?;
+            }
         }
         Ok(())
     }
@@ -193,6 +280,29 @@ mod tests {
             ("spin_us = -1", "line 1 is not"),
             ("spin_us = 99999999999999999999", "line 1 is not"),
             ("= = =", "line 1 is not"),
+        ] {
+            let error = text.parse::<Tuning>().unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[cfg(feature = "channel")]
+    #[test]
+    fn thresholds_of_channels() {
+        let text = "shm.channel.exclusive = 70000\nshm.channel.later = 9\nshm.channel.mp = 60000\n\
+                    tcp.channel.mp = 100\n";
+        let tuning: Tuning = text.parse().unwrap();
+        let usual = Thresholds::default();
+        let shm = Thresholds::new(60_000, 70_000, usual.immediate()).unwrap();
+        assert_eq!(tuning.channel("shm").thresholds, shm);
+        assert_eq!(tuning.channel("tcp").thresholds.exclusive(), usual.exclusive());
+        assert_eq!(tuning.channel("other").thresholds, usual);
+        assert_eq!(tuning.to_string().parse::<Tuning>().unwrap(), tuning);
+        for (text, said) in [
+            ("shm.channel.mp = 40000", "shm.channel: short packets up to 40000 bytes"),
+            ("x.channel.exclusive = 16777217", "x.channel: exclusive of 16777217 bytes"),
+            ("x.channel.immediate = 18446744073709551615", "immediate of"),
+            ("x.channel.immediate = -1", "line 1"),
         ] {
             let error = text.parse::<Tuning>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

@@ -1,11 +1,15 @@
 //! `petasos tune`: which settings are best for this machine.
 //!
-//! Two things are found out. *From which size on arguments and results are lent* and fetched by the
+//! Three things are found out. *From which size on arguments and results are lent* and fetched by the
 //! other side, rather than sent within the message: an echo of each size is measured both ways, in
 //! turn. *How long to look again before sleeping*: as long as a wake-up takes, so that whoever waits
-//! never takes more than twice what he would if he knew what comes.
+//! never takes more than twice what he would if he knew what comes. *Which size takes which channel*,
+//! where the channels of RDMA networks run over a transport: a bare echo of each size by short
+//! packets, by an exclusive channel, and fetched by the receiver. From which size on immediate puts
+//! cost more than others only a device that has them can tell.
 
 use crate::{
+    channel::{self, Channel},
     cli, client,
     exit::{Code, Failure, Outcome},
     figures::{self, Pair, Setting},
@@ -15,7 +19,7 @@ use crate::{
     progress::Progress,
     scratch::Scratch,
 };
-use petasos::{Transport, Tuning, wire::Encoding};
+use petasos::{Transport, Tuning, channel::Thresholds, fabric::two_sided::header, wire::Encoding};
 use serde::Serialize;
 use std::{
     fs,
@@ -27,6 +31,10 @@ use std::{
 const FIRST: usize = 8 << 10;
 /// Bytes of a message that are not the user's, at most.
 const HEADERS: usize = 256;
+/// The smallest and the largest message by which channels are compared.
+const THROUGH: [usize; 2] = [64, 128 << 10];
+/// The channels that are compared, the one that the receiver fetches from last.
+const CHANNELS: [&str; 3] = [channel::MP, channel::EXCLUSIVE, channel::SHARED];
 /// What lends everything, as far as that can be.
 const LEND_ALL: usize = 1024;
 
@@ -45,6 +53,19 @@ struct Found {
     sizes: Vec<Size>,
     /// None if a message is best for all that fits into one.
     lend_above: Option<usize>,
+    channels: Vec<Through>,
+    /// The longest message that goes by short packets, and by an exclusive channel.
+    mp: usize,
+    exclusive: usize,
+}
+
+/// A bare echo of one size by each channel: medians, in nanoseconds.
+#[derive(Clone, Serialize)]
+struct Through {
+    bytes: usize,
+    mp: f64,
+    exclusive: f64,
+    shared: f64,
 }
 
 /// An echo of one size both ways: medians, in nanoseconds.
@@ -77,7 +98,7 @@ pub(crate) fn run(options: &cli::Tune) -> Outcome {
         scratch: scratch.path().to_owned(),
         secret: scratch.secret()?,
     };
-    let progress = Progress::steps((transports.len() * tuner.rounds + 1) as u64);
+    let progress = Progress::steps((2 * transports.len() * tuner.rounds + 1) as u64);
     progress.step("waking up");
     let spin = tuner.spin()?;
     let mut found = Vec::new();
@@ -90,6 +111,8 @@ pub(crate) fn run(options: &cli::Tune) -> Outcome {
     tuning.spin = Some(spin);
     let lend = |found: &Found| Some((found.transport.to_owned(), found.lend_above?));
     tuning.lend_above = found.iter().filter_map(lend).collect();
+    let channels = |found: &Found| Some((found.transport.to_owned(), found.thresholds()?));
+    tuning.channels = found.iter().filter_map(channels).collect();
     if let Some(path) = &path {
         write(path, &tuning)?;
     }
@@ -131,16 +154,7 @@ impl Tuner {
     }
 
     fn measure(&self, transport: &'static Transport, progress: &Progress) -> Outcome<Found> {
-        let setting = |lend_above| Setting {
-            transport,
-            waiting: figures::spinning(&self.plan),
-            plan: &self.plan,
-            secret: &self.secret,
-            store: None,
-            scratch: &self.scratch,
-            channel: None,
-            lend_above: Some(lend_above),
-        };
+        let setting = |lend_above| self.setting(transport, None, Some(lend_above));
         let mut rounds: Vec<Vec<Size>> = Vec::new();
         for round in 0..self.rounds {
             progress.step(format!("{}: round {} of {}", transport.scheme, round + 1, self.rounds));
@@ -155,7 +169,83 @@ impl Tuner {
             rounds.push(measured.collect::<Outcome<_>>()?);
         }
         let sizes: Vec<Size> = (0..rounds[0].len()).map(|at| typical(&rounds, at)).collect();
-        Ok(Found { transport: transport.scheme, lend_above: lend_above(&sizes), sizes })
+        let channels = self.channels(transport, progress)?;
+        let times = |of: fn(&Through) -> f64| -> Vec<[f64; 2]> {
+            channels.iter().map(|through| [of(through), through.shared]).collect()
+        };
+        let longest = |times: &[[f64; 2]]| match border(times) {
+            0 => 0,
+            first => channels[first - 1].bytes,
+        };
+        let exclusive = longest(&times(|through| through.exclusive));
+        // No channel that is open takes less than short packets do.
+        let mp = longest(&times(|through| through.mp)).min(exclusive);
+        let lend_above = lend_above(&sizes);
+        Ok(Found { transport: transport.scheme, lend_above, sizes, channels, mp, exclusive })
+    }
+
+    /// The channels of RDMA networks, over endpoints of this transport.
+    fn channels(
+        &self,
+        transport: &'static Transport,
+        progress: &Progress,
+    ) -> Outcome<Vec<Through>> {
+        let plan = Plan { time: self.plan.time / 2, ..self.plan };
+        let mut rounds: Vec<Vec<Through>> = Vec::new();
+        for round in 0..self.rounds {
+            let (scheme, rounds_in_all) = (transport.scheme, self.rounds);
+            progress.step(format!("{scheme}: channels, round {} of {rounds_in_all}", round + 1));
+            let mut times = Vec::new();
+            for name in CHANNELS {
+                let setting = self.setting(transport, Channel::named(scheme, name), None);
+                let (client, _server) = setting.bare()?;
+                // It goes before its server does.
+                let mut client = client;
+                let time = |bytes| client.echo(&plan, bytes);
+                times.push(self.through().map(time).collect::<Outcome<Vec<f64>>>()?);
+            }
+            let of = |(at, bytes)| {
+                let [mp, exclusive, shared] = [0, 1, 2].map(|channel| times[channel][at]);
+                Through { bytes, mp, exclusive, shared }
+            };
+            rounds.push(self.through().enumerate().map(of).collect());
+        }
+        let middle = |at: usize, of: fn(&Through) -> f64| {
+            limits::median(&mut rounds.iter().map(|round| of(&round[at])).collect::<Vec<f64>>())
+        };
+        let typical = |(at, bytes)| Through {
+            bytes,
+            mp: middle(at, |through| through.mp),
+            exclusive: middle(at, |through| through.exclusive),
+            shared: middle(at, |through| through.shared),
+        };
+        Ok(self.through().enumerate().map(typical).collect())
+    }
+
+    /// The sizes by which channels are compared.
+    fn through(&self) -> impl Iterator<Item = usize> + use<> {
+        let (factor, [first, last]) = (if self.quick { 8 } else { 2 }, THROUGH);
+        std::iter::successors(Some(first), move |bytes| Some(bytes * factor))
+            .take_while(move |bytes| *bytes <= last)
+    }
+
+    fn setting(
+        &self,
+        transport: &'static Transport,
+        channel: Option<&'static Channel>,
+        lend_above: Option<usize>,
+    ) -> Setting<'_> {
+        Setting {
+            transport,
+            waiting: figures::spinning(&self.plan),
+            plan: &self.plan,
+            secret: &self.secret,
+            store: None,
+            scratch: &self.scratch,
+            channel,
+            lend_above,
+            engines: 1,
+        }
     }
 
     /// All that fit into a message.
@@ -172,6 +262,29 @@ impl Tuner {
         let echo = || Ok(pair.echo(&self.plan, bytes, Encoding::Native)?.median);
         other.frozen(echo).map_err(|failure| pair.explain(failure))
     }
+}
+
+impl Found {
+    /// What the settings of channels say: of packets, which have headers.
+    fn thresholds(&self) -> Option<Thresholds> {
+        let packet = |bytes: usize| if bytes == 0 { 0 } else { bytes + header::MAX };
+        let immediate = Thresholds::default().immediate();
+        Thresholds::new(packet(self.mp), packet(self.exclusive), immediate).ok()
+    }
+}
+
+/// How many of the sizes, the smallest first, are better off with the first of two times, and all
+/// others with the second: so that the product of all times is least, whatever one of them is off.
+fn border(times: &[[f64; 2]]) -> usize {
+    let mut gained = 0.0;
+    let (mut best, mut border) = (0.0, 0);
+    for (at, [first, second]) in times.iter().enumerate() {
+        gained += (second / first).ln();
+        if gained > best {
+            (best, border) = (gained, at + 1);
+        }
+    }
+    border
 }
 
 /// The round with the median ratio.
@@ -208,6 +321,24 @@ fn show(report: &Report, tuning: &Tuning) -> Outcome {
             Some(bytes) => format!("lent from {} on\n\n", output::size(bytes as u64)),
             None => "sent, as long as a message holds it\n\n".to_owned(),
         };
+        let line = |through: &Through| {
+            let times = [through.mp, through.exclusive, through.shared].map(output::time);
+            [vec![output::size(through.bytes as u64)], times.to_vec()].concat()
+        };
+        let grid = Grid {
+            caption: format!("A bare echo over {} as a device, by channel", found.transport),
+            columns: ["bytes each way", CHANNELS[0], CHANNELS[1], CHANNELS[2]]
+                .map(|name| format!(">{name}"))
+                .to_vec(),
+            lines: found.channels.iter().map(line).collect(),
+        };
+        let [mp, exclusive] = [found.mp, found.exclusive].map(|bytes| output::size(bytes as u64));
+        text += &format!(
+            "{}\n{}\nshort packets up to {mp}, an exclusive channel, where there is one, up to \
+             {exclusive}\n\n",
+            grid.caption,
+            grid.table()
+        );
     }
     let spin = report.spin_us;
     text += &format!("spin for {spin} µs before sleeping: so long a wake-up takes\n\n{tuning}");
@@ -231,5 +362,14 @@ mod tests {
         assert_eq!(lend_above(&sizes(&[0.5, 0.5])), Some(1));
         assert_eq!(lend_above(&sizes(&[0.5, 2.0])), None);
         assert_eq!(lend_above(&[]), None);
+    }
+
+    #[test]
+    fn the_border_costs_least() {
+        assert_eq!(border(&[[1.0, 4.0], [2.0, 4.0], [9.0, 4.0], [20.0, 4.0]]), 2);
+        // One that is off does not move it.
+        assert_eq!(border(&[[1.0, 4.0], [5.0, 4.0], [2.0, 4.0], [20.0, 4.0]]), 3);
+        assert_eq!(border(&[[1.0, 4.0], [9.0, 4.0], [3.9, 4.0]]), 1);
+        assert_eq!((border(&[[5.0, 4.0]]), border(&[])), (0, 0));
     }
 }

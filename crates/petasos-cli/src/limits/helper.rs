@@ -17,6 +17,7 @@ use std::time::Duration;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use super::buffer::Buffer;
+use super::connect::{self, Family};
 use super::{LimitError, Plan, Waiting, pin, stream, tcp};
 
 /// The hidden subcommand for which `main` calls [`run_helper`].
@@ -44,6 +45,8 @@ pub(super) enum Request {
     Echo { waiting: Waiting, bytes: usize },
     /// Send up to `bytes` over TCP each time it is asked to.
     Stream { bytes: usize },
+    /// Take new connections, one after the other.
+    Connect { family: Family, waiting: Waiting },
 }
 
 /// A request, and where it is to be done.
@@ -65,6 +68,11 @@ impl fmt::Display for Order {
                 write!(f, "echo sleeping {bytes}")?;
             }
             Request::Stream { bytes } => write!(f, "stream {bytes}")?,
+            Request::Connect { family, waiting } => {
+                let family = if family == Family::Tcp { "tcp" } else { "unix" };
+                let waiting = if waiting == Waiting::Spinning { "spinning" } else { "sleeping" };
+                write!(f, "connect {family} {waiting}")?;
+            }
         }
         if let Some(core) = self.core {
             write!(f, " core {core}")?;
@@ -88,6 +96,19 @@ impl FromStr for Order {
             }
             ["echo", "sleeping", bytes, place @ ..] => {
                 (Request::Echo { waiting: Waiting::Sleeping, bytes: number(bytes)? }, place)
+            }
+            ["connect", family, waiting, place @ ..] => {
+                let family = match *family {
+                    "tcp" => Family::Tcp,
+                    "unix" => Family::Unix,
+                    _ => return Err(unknown()),
+                };
+                let waiting = match *waiting {
+                    "spinning" => Waiting::Spinning,
+                    "sleeping" => Waiting::Sleeping,
+                    _ => return Err(unknown()),
+                };
+                (Request::Connect { family, waiting }, place)
             }
             _ => return Err(unknown()),
         };
@@ -206,6 +227,9 @@ fn obey(parent: &mut BufReader<UnixStream>) -> io::Result<()> {
         }
         Request::Echo { waiting, bytes } => tcp::serve(parent, waiting, bytes, order.alone),
         Request::Stream { bytes } => stream::serve(parent, bytes),
+        Request::Connect { family, waiting } => {
+            connect::serve(parent, family, waiting, order.alone)
+        }
     }
 }
 
@@ -295,6 +319,8 @@ mod tests {
             Request::Echo { waiting: Waiting::Spinning, bytes: 64 },
             Request::Echo { waiting: Waiting::Sleeping, bytes: 65_536 },
             Request::Stream { bytes: 1 << 30 },
+            Request::Connect { family: Family::Tcp, waiting: Waiting::Spinning },
+            Request::Connect { family: Family::Unix, waiting: Waiting::Sleeping },
         ];
         for request in requests {
             for (core, alone) in [(None, false), (Some(3), false), (Some(0), true), (None, true)] {
@@ -302,7 +328,15 @@ mod tests {
                 assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
             }
         }
-        for line in ["", "memory", "memory x", "echo loudly", "stream 1 core", "stream 1 alone 2"] {
+        for line in [
+            "",
+            "memory",
+            "memory x",
+            "echo loudly",
+            "stream 1 core",
+            "stream 1 alone 2",
+            "connect x spinning",
+        ] {
             assert!(line.parse::<Order>().is_err(), "{line}");
         }
     }

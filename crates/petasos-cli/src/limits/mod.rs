@@ -11,6 +11,7 @@
 //! | [`short_round_trip`], [`copied_round_trip`] | a call with a payload over shared memory, both sides spinning |
 //! | [`eventfd_round_trip`], [`futex_round_trip`] | the same, both sides asleep in between |
 //! | [`tcp_round_trip`] | a call over TCP, spinning or asleep |
+//! | [`new_connections`] | the first call of a new peer |
 //! | [`memcpy`], [`vm_readv`], [`vm_writev`] | bulk over shared memory: mapped by both, or one copy between processes |
 //! | [`tcp_stream`], [`tcp_fetch`] | bulk over TCP: without a pause, or one request at a time |
 //!
@@ -18,6 +19,7 @@
 //! `main` calls [`run_helper`] and nothing else.
 
 mod buffer;
+mod connect;
 mod copied;
 mod cores;
 mod error;
@@ -30,12 +32,13 @@ mod tcp;
 mod timing;
 mod wake;
 
+pub(crate) use connect::{Family, new_connections, once};
 pub(crate) use copied::copied_round_trip;
 pub(crate) use cores::{Cores, pin};
 pub(crate) use error::LimitError;
 pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
 pub(crate) use memory::{memcpy, vm_readv, vm_writev};
-pub(crate) use report::{Bulk, BulkPoint, Percentiles, RoundTrip};
+pub(crate) use report::{Bulk, BulkPoint, Once, Percentiles, RoundTrip};
 pub(crate) use spin::{
     LONGEST_IN_SLOT, cache_line_round_trip, message_round_trip, short_round_trip,
 };

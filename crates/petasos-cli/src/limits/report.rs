@@ -43,6 +43,22 @@ impl Percentiles {
     }
 }
 
+/// Percentiles of single events of one kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Once {
+    /// Which limit; the same words in every run, for scripts.
+    pub(crate) name: &'static str,
+    pub(crate) times: Percentiles,
+    /// How many there were.
+    pub(crate) samples: u64,
+}
+
+impl Once {
+    pub(crate) fn of(name: &'static str, times: &Histogram<u64>) -> Once {
+        Once { name, times: Percentiles::of(times), samples: times.len() }
+    }
+}
+
 /// Bandwidth by size of transfer, in GB/s (10^9 bytes per second).
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Bulk {

@@ -121,7 +121,7 @@ pub(super) fn accept(parent: &mut BufReader<UnixStream>) -> io::Result<TcpStream
 }
 
 /// Writes all of `message`, spinning where the stream does not block and has no room.
-fn send(stream: &mut TcpStream, message: &[u8], alone: bool) -> io::Result<()> {
+pub(super) fn send(stream: &mut TcpStream, message: &[u8], alone: bool) -> io::Result<()> {
     let mut done = 0;
     while done < message.len() {
         done += spinning(alone, || stream.write(&message[done..]))?;
@@ -130,7 +130,7 @@ fn send(stream: &mut TcpStream, message: &[u8], alone: bool) -> io::Result<()> {
 }
 
 /// Fills `into`, spinning where the stream does not block and has nothing.
-fn receive(stream: &mut TcpStream, into: &mut [u8], alone: bool) -> io::Result<()> {
+pub(super) fn receive(stream: &mut TcpStream, into: &mut [u8], alone: bool) -> io::Result<()> {
     let mut done = 0;
     while done < into.len() {
         match spinning(alone, || stream.read(&mut into[done..]))? {
@@ -142,7 +142,7 @@ fn receive(stream: &mut TcpStream, into: &mut [u8], alone: bool) -> io::Result<(
 }
 
 /// Tries until something moves or fails; `alone`: others need the core meanwhile.
-fn spinning(alone: bool, mut once: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+pub(super) fn spinning<T>(alone: bool, mut once: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match once() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -30,6 +30,9 @@ const MESSAGES: [usize; 18] =
     [0, 8, 16, 32, 56, 64, 112, 113, 128, 256, 512, 1024, 2048, 4096, 8192, 16_000, 32_000, 64_000];
 const QUICK_MESSAGES: [usize; 6] = [0, 64, 112, 256, 4096, 16_000];
 
+/// The same over a device.
+const DEVICE_MESSAGES: [usize; 8] = [0, 64, 512, 4096, 8192, 16_000, 64_000, 128_000];
+
 /// Bytes of a get.
 const GETS: [usize; 8] = [64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1 << 20];
 const QUICK_GETS: [usize; 3] = [64, 4096, 262_144];
@@ -112,7 +115,11 @@ impl Experiment<'_> {
         let quick = self.bench.quick;
         let sizes: Vec<usize> = match self.channel.carries {
             Carries::Messages { shortest, longest } => {
-                let all = if quick { &QUICK_MESSAGES[..] } else { &MESSAGES[..] };
+                let all = match (quick, self.channel.over_device) {
+                    (true, _) => &QUICK_MESSAGES[..],
+                    (false, true) => &DEVICE_MESSAGES[..],
+                    (false, false) => &MESSAGES[..],
+                };
                 let within = |bytes: &usize| (shortest..=longest.min(most)).contains(bytes);
                 all.iter().copied().filter(within).collect()
             }
@@ -194,25 +201,16 @@ impl Experiment<'_> {
     }
 
     fn bare_messages(&self, client: &mut bare::Client, bytes: usize) -> Outcome<Found> {
-        let mut message = latency::message(bytes);
-        if let Some(first) = message.first_mut() {
-            *first = bare::ECHO;
-        }
-        let time = limits::round_trips(&self.plan, "bare", "", || {
-            let came = client.round_trip(&message)?;
-            match came.len() == bytes && came.last() == message.last() {
-                true => Ok(()),
-                false => Err(Failure::new(Code::Mismatch, "another message came back")),
-            }
-        })?;
+        let time = client.echo(&self.plan, bytes)?;
         if bytes == 0 {
-            return Ok((time.median, None));
+            return Ok((time, None));
         }
+        let mut message = latency::message(bytes);
         let (most, few, many) = WINDOW;
         let times = (most / bytes).clamp(few, many);
         let point =
             limits::transfers(&self.plan, bytes * times, 0, || client.stream(&mut message, times))?;
-        Ok((time.median, Some(point.median)))
+        Ok((time, Some(point.median)))
     }
 
     fn bare_gets(
@@ -275,6 +273,11 @@ impl Experiment<'_> {
     fn rows(&self, size: Size) -> Vec<Row> {
         let (name, scheme) = (self.channel.name, self.transport.scheme);
         let how = match self.channel.carries {
+            Carries::Messages { .. } if self.channel.over_device => {
+                "a channel of RDMA networks alone, or each size by the thresholds that `petasos tune` \
+                 found, with the transport's endpoint in place of a network card; else as the \
+                 transport's own channels"
+            }
             Carries::Messages { .. } => {
                 "bare: messages through the fabric contract; under RPC: echoes, and for bandwidth 64 \
                  calls in flight that take a message"

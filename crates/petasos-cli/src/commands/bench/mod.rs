@@ -6,7 +6,9 @@
 mod bulk;
 mod channels;
 mod clients;
+mod connect;
 mod echo;
+mod engines;
 mod null;
 mod paper;
 #[cfg(feature = "peers")]
@@ -95,7 +97,18 @@ const CLIENTS: Part<'_> = Part {
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
     steps: |b, t| b.rounds * Channel::of(t.scheme).count(),
-    seconds: |b| per_round(b, 6.0, 1.2),
+    seconds: |b| per_round(b, 11.0, 2.4),
+};
+
+const CONNECT: Part<'_> = Part {
+    measure: &connect::measure,
+    steps: |b, _| b.ways().len() * b.rounds,
+    seconds: |b| per_round(b, 1.5, 0.6),
+};
+const ENGINES: Part<'_> = Part {
+    measure: &engines::measure,
+    steps: |b, _| (2 + usize::from(!b.plan.cores.alone())) * b.rounds,
+    seconds: |b| per_round(b, 2.0, 0.8),
 };
 
 /// The seconds that all rounds take, of what takes so long in a round, or in a quick one.
@@ -121,6 +134,8 @@ pub(crate) fn run(options: &cli::Bench) -> Outcome {
         (Topic::Pipeline, PIPELINE),
         (Topic::Clients, CLIENTS),
         (Topic::Channels, CHANNELS),
+        (Topic::Connect, CONNECT),
+        (Topic::Engines, ENGINES),
     ];
     let parts: Vec<Part<'_>> =
         all.into_iter().filter(|(topic, _)| has(*topic)).map(|(_, part)| part).collect();
@@ -216,6 +231,7 @@ impl Bench {
             scratch: &self.scratch,
             channel: None,
             lend_above: None,
+            engines: 1,
         }
     }
 

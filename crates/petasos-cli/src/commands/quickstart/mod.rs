@@ -74,6 +74,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
             scratch: scratch.path(),
             channel: None,
             lend_above: None,
+            engines: 1,
         };
         let rows = figures::on_client_core(&plan, || one(&setting, &source, stage, copied));
         figures.extend(rows.map_err(|failure| failure.within(transport.title))?);

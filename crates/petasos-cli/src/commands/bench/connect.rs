@@ -1,0 +1,110 @@
+//! How long a new peer takes to its first answer, beside what a connection takes at best.
+//!
+//! Each time a fresh endpoint and a fresh engine, which the server has never heard of; the client's
+//! process stays.
+
+use super::Bench;
+use crate::{
+    beside::{Beside, typical},
+    client,
+    exit::Outcome,
+    figures::{self, Row},
+    limits::{self, Family, Once},
+    server::{Server, Waiting},
+    service::BenchClient,
+};
+use petasos::{Transport, fabric::Address};
+use std::time::{Duration, Instant};
+
+/// A round: what the machine takes, and what a new peer does.
+struct Found {
+    machine: Once,
+    /// From the call to its answer, connecting in between.
+    called: Once,
+    /// The same with the endpoint and the engine made, too.
+    opened: Once,
+}
+
+/// A percentile.
+type Pick = fn(&Once) -> f64;
+
+pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
+    let mut rows = Vec::new();
+    for waiting in bench.ways() {
+        let of_way = || new_peers(bench, transport, waiting);
+        rows.extend(figures::on_client_core(&bench.plan, of_way)?);
+    }
+    Ok(rows)
+}
+
+fn new_peers(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outcome<Vec<Row>> {
+    let word = figures::word(waiting);
+    let plan = bench.plan_of(2);
+    let setting = bench.setting(transport, waiting, &plan);
+    let (family, against) = match transport.scheme {
+        "shm" => (Family::Unix, "a Unix socket connected, and the word that it was accepted"),
+        _ => (Family::Tcp, "a connection, and three times 64 bytes there and back"),
+    };
+    let limit_waits = match waiting {
+        Waiting::Sleeping => limits::Waiting::Sleeping,
+        _ => limits::Waiting::Spinning,
+    };
+    let mut rounds = Vec::new();
+    for round in 0..bench.rounds {
+        bench.round(transport, format_args!("new peers, {word}"), round);
+        let machine = limits::new_connections(&plan, family, limit_waits)?;
+        let (server, address) = setting.server(false)?;
+        let measured = |name, with_endpoint| {
+            limits::once(&plan, name, || first_call(bench, &address, waiting, with_endpoint))
+                .map_err(|failure| explain(&server, failure))
+        };
+        let called = measured("first_call", false)?;
+        rounds.push(Found { machine, called, opened: measured("endpoint_and_first_call", true)? });
+    }
+    let how = format!(
+        "each time a fresh endpoint and engine in the same process, and a null call to a server that \
+         has never heard of them; against {against}, the median of that; medians and p99 of single \
+         events, the first ones not counted; {}",
+        plan.cores.describe(&format!("{word} processes"))
+    );
+    let row = |what: &str, of: fn(&Found) -> &Once, pick: Pick| {
+        let beside = |found: &Found| Beside {
+            value: pick(of(found)),
+            limit: found.machine.times.p50,
+            of: found.machine.name,
+        };
+        let found = typical(rounds.iter().map(beside).collect(), Beside::ratio);
+        let samples = rounds.iter().map(|found| of(found).samples).sum();
+        let limit = Some((found.of, found.limit));
+        let what = format!("{what}, {word}");
+        Row::new(transport.scheme, what, (found.value, "ns"), limit, &how).of_samples(samples)
+    };
+    // Both against the machine's median, whose own tail is longer than ours.
+    let (median, p99): (Pick, Pick) = (|once| once.times.p50, |once| once.times.p99);
+    Ok(vec![
+        row("first call of a new peer", |found| &found.called, median),
+        row("first call of a new peer p99", |found| &found.called, p99),
+        row("endpoint opened, and its first call", |found| &found.opened, median),
+    ])
+}
+
+/// A new peer's first call: how long it took to its answer.
+fn first_call(
+    bench: &Bench,
+    address: &Address,
+    waiting: Waiting,
+    with_endpoint: bool,
+) -> Outcome<Duration> {
+    let patience = Duration::from_secs(10);
+    let begin = Instant::now();
+    let engine = client::engine(address, Some(&bench.secret), waiting, patience)?;
+    let called = Instant::now();
+    engine.block_on(BenchClient::new(&engine, address).null())?;
+    let end = Instant::now();
+    Ok(end - if with_endpoint { begin } else { called })
+}
+
+/// A failure, with whose it is.
+fn explain(server: &Server, failure: crate::exit::Failure) -> crate::exit::Failure {
+    failure.within(format!("a new peer of the server process {}", server.pid()))
+}
