@@ -136,6 +136,18 @@ impl Deref for Lease {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
+            Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
+            apart => apart.bytes(),
+        }
+    }
+}
+
+impl Repr {
+    /// Its bytes, wherever they lie. A call of its own, so that where they mostly lie they are
+    /// found by one comparison, and not by a jump through a table.
+    #[inline(never)]
+    fn bytes(&self) -> &[u8] {
+        match self {
             Repr::Empty => &[],
             Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
             Repr::Lines { len, words } => &words.as_bytes()[..usize::from(*len)],
