@@ -90,7 +90,7 @@ impl Engine {
     /// Serves a method under a provider id. False if it is served already, or if another method
     /// has the same id.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
-        let provider = Rc::new(Provider { id: provider, method, handler });
+        let provider = Rc::new(Provider { id: provider, method, handler: Box::new(handler) });
         self.inner.served.borrow_mut().registry().add(provider)
     }
 

@@ -220,6 +220,19 @@ impl Inner {
 
     /// Takes in a frame; takes the message if it is kept.
     fn take_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
+        let frame = &**message;
+        if let Some(request) = rpc::plain_request(frame) {
+            self.serve_request(peer, &request, message, rpc::REQUEST_LEN);
+        } else if let Some(response) = rpc::plain_response(frame) {
+            self.take_response(peer, &response, message, rpc::RESPONSE_LEN);
+        } else {
+            self.take_any_frame(peer, message);
+        }
+    }
+
+    /// The same for frames that are not like most.
+    #[inline(never)]
+    fn take_any_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
         match rpc::decode(message) {
             Ok(Frame::Request(request, rest)) => {
                 let start = message.len() - rest.len();
@@ -256,7 +269,13 @@ impl Inner {
 
     /// Sends a frame to a peer, if there is one.
     #[inline]
-    pub(crate) fn send_frame(&self, peer: Peer, parts: &[&[u8]]) {
+    pub(crate) fn send_frame(&self, peer: Peer, frame: &[u8]) {
+        self.send_parts(peer, &[frame]);
+    }
+
+    /// The same for a frame in parts.
+    #[inline]
+    pub(crate) fn send_parts(&self, peer: Peer, parts: &[&[u8]]) {
         if let Some(record) = self.peers.borrow_mut().get(peer) {
             self.transmit(record, parts);
         }
@@ -265,20 +284,32 @@ impl Inner {
     /// Sends a frame, or parks it behind others when the transport has no room.
     #[inline(always)]
     pub(crate) fn transmit(&self, record: &mut Record, parts: &[&[u8]]) {
-        if record.parked.is_empty() && record.peer != SELF {
-            match self.endpoint.borrow_mut().inject(record.peer, parts) {
-                Ok(()) | Err(InjectError::PeerLost | InjectError::UnknownPeer) => return,
-                Err(InjectError::Full) => {}
-                Err(error) => return tracing::error!(%error, "a frame was not sent"),
+        if record.direct {
+            let sent = self.endpoint.borrow_mut().inject(record.peer, parts);
+            // Compared with this alone, as a jump through a table of all errors would take longer.
+            if sent.is_ok() || self.is_in_vain(sent) {
+                return;
             }
         }
         self.put_aside(record, parts.concat());
+    }
+
+    /// Whether there is no use in sending it later.
+    #[cold]
+    fn is_in_vain(&self, sent: Result<(), InjectError>) -> bool {
+        match sent {
+            Err(InjectError::Full) => return false,
+            Ok(()) | Err(InjectError::PeerLost | InjectError::UnknownPeer) => {}
+            Err(error) => tracing::error!(%error, "a frame was not sent"),
+        }
+        true
     }
 
     /// Keeps a frame for later: for when there is room, or, to ourselves, for the next pass.
     #[cold]
     fn put_aside(&self, record: &mut Record, frame: Vec<u8>) {
         if record.peer != SELF {
+            record.direct = false;
             return record.parked.push_back(frame);
         }
         self.loopback.borrow_mut().push_back(frame);
@@ -296,6 +327,7 @@ impl Inner {
             }
             record.parked.pop_front();
         }
+        record.direct = true;
     }
 
     pub(crate) fn address_of(&self, peer: Peer) -> Address {

@@ -197,7 +197,7 @@ impl Inner {
             return self.fetch_result(peer, id, body);
         }
         if response.overflow {
-            self.send_frame(peer, &[&rpc::release(id)]);
+            self.send_frame(peer, &rpc::release(id));
         }
         if wanted {
             self.finish_answered(id, response.status, body);
@@ -260,7 +260,7 @@ impl Inner {
         let ended = self.calls.borrow_mut().abandon(id);
         if let Some(peer) = ended.owing {
             self.stats.calls_cancelled.count();
-            self.send_frame(peer, &[&rpc::cancel(id)]);
+            self.send_frame(peer, &rpc::cancel(id));
         }
         self.settle(ended);
     }
@@ -270,7 +270,7 @@ impl Inner {
         let id = CallId { slot, generation: serial };
         let ended = self.calls.borrow_mut().finish(id, Outcome::TooLate);
         if let Some(peer) = ended.owing {
-            self.send_frame(peer, &[&rpc::cancel(id)]);
+            self.send_frame(peer, &rpc::cancel(id));
         }
         self.settle(ended);
     }
