@@ -3,7 +3,7 @@
 use crate::{CallError, Method, Target, body::Body, calls::Outcome};
 use petasos_wire::{
     DecodeError,
-    rpc::{CallId, Status},
+    rpc::{CallId, NOBODY, RESPONSE_LEN, Status},
 };
 use std::{
     pin::Pin,
@@ -59,6 +59,13 @@ impl Call {
     ) -> Poll<Result<R, CallError>> {
         let State::Started(id) = self.state else { return Poll::Ready(Err(self.never_began())) };
         let inner = self.ticket.target.inner();
+        if inner.unread.get() == id {
+            self.state = State::Over;
+            inner.unread.set(NOBODY);
+            inner.calls.borrow_mut().close_answered(id);
+            let message = inner.message.borrow();
+            return Poll::Ready(decode(&message[RESPONSE_LEN..], &self.ticket));
+        }
         let mut calls = inner.calls.borrow_mut();
         let mut body = Body::default();
         let Some(outcome) = calls.take_outcome(id, &mut body) else {

@@ -205,6 +205,41 @@ impl Calls {
         (owed && plain).then_some(slot)
     }
 
+    /// Takes in the result of the only call under way, if it is like most and whoever blocks on the
+    /// engine waits for it. True if so: then he is to be told where it lies.
+    #[inline(always)]
+    pub(crate) fn answer_only(&mut self, peer: Peer, id: CallId) -> bool {
+        if self.len() != 1 {
+            return false;
+        }
+        let Some(slot) = self.awaited(peer, id) else { return false };
+        let only = matches!(slot.waiter, Waiter::Main);
+        if only {
+            slot.waiter = Waiter::Nobody;
+            slot.owed = false;
+            slot.outcome = Some(Outcome::Answer(Status::Ok));
+        }
+        only
+    }
+
+    /// What that gave has been taken from where it lies: the call is over.
+    #[inline(always)]
+    pub(crate) fn close_answered(&mut self, id: CallId) {
+        if let Some(slot) = self.get(id) {
+            slot.outcome = None;
+            self.free(id.slot);
+        }
+    }
+
+    /// It has not, and cannot stay there: it is kept with the call, if that is not over.
+    pub(crate) fn keep(&mut self, id: CallId, body: Body) {
+        if let Some(slot) = self.get(id)
+            && matches!(slot.outcome, Some(Outcome::Answer(_)))
+        {
+            slot.body = body;
+        }
+    }
+
     /// Takes in the answer to any call: nothing is owed from now on. None if there is no such call.
     pub(crate) fn answered(&mut self, peer: Peer, id: CallId) -> Option<Answered> {
         let slot = self.get(id).filter(|slot| slot.peer == peer && slot.owed)?;

@@ -390,12 +390,8 @@ fn poll_caught(work: &mut HandlerFuture, context: &mut PollContext<'_>) -> Poll<
 
 #[inline(always)]
 fn call_caught(handler: &dyn Handler, arrival: Arrival<'_>) -> Begun {
-    // Left here by the closure: what it returns is moved once more.
-    let mut begun = Begun(Begin::Answered);
-    match std::panic::catch_unwind(AssertUnwindSafe(|| begun = handler.call(arrival))) {
-        Ok(()) => begun,
-        Err(panic) => Begun(Begin::Replied(Err(panicked(&*panic)))),
-    }
+    let begun = std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(arrival)));
+    begun.unwrap_or_else(|panic| Begun(Begin::Replied(Err(panicked(&*panic)))))
 }
 
 #[cold]

@@ -71,8 +71,7 @@ impl Inner {
     ) -> Result<(), CallError> {
         let peer = target.peer(method)?;
         let timeout = options.timeout.unwrap_or(self.config.timeout);
-        let nobody = CallId { slot: u32::MAX, generation: 0 };
-        let mut request = header(target, method, options, timeout, nobody);
+        let mut request = header(target, method, options, timeout, rpc::NOBODY);
         request.one_way = true;
         let mut frame = self.buffer();
         request.encode(&mut frame);

@@ -63,6 +63,9 @@ pub struct CallId {
     pub generation: u32,
 }
 
+/// No call: who is answered when nobody is.
+pub const NOBODY: CallId = CallId { slot: u32::MAX, generation: 0 };
+
 /// What travels beside a call so that traces cross processes (as in W3C Trace Context).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
