@@ -5,6 +5,7 @@ use crate::{
     body::Body,
     calls::{Answered, Ended, Outcome},
     inner::Inner,
+    peers::Record,
     timers::Due,
 };
 use petasos_fabric::{Access, Buffer, Lease, LostReason, Peer, Region, RegionId, Slice};
@@ -38,7 +39,7 @@ impl Inner {
         match peers.get(peer) {
             Some(record) if record.has_credit() => {
                 record.outstanding += 1;
-                self.transmit(record, &[&frame]);
+                self.send_request(record, &frame);
                 self.recycle(frame);
             }
             Some(record) if record.waiting.len() < self.config.queue_per_peer => {
@@ -59,6 +60,13 @@ impl Inner {
         }
         self.stats.calls_made.count();
         Ok(id)
+    }
+
+    /// Sends a request. A call of its own, so that where the frame lies is handed over in registers:
+    /// a vector's address and length that were stored apart are not read as one without a wait.
+    #[inline(never)]
+    fn send_request(&self, record: &mut Record, frame: &[u8]) {
+        self.transmit(record, &[frame]);
     }
 
     /// Makes a one-way call.
