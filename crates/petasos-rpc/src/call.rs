@@ -1,6 +1,6 @@
 //! A call under way, as its caller holds it.
 
-use crate::{CallError, Method, Target, body::Body, calls::Outcome};
+use crate::{CallError, Method, Target, calls::Outcome};
 use petasos_wire::{
     DecodeError,
     rpc::{CallId, NOBODY, RESPONSE_LEN, Status},
@@ -67,11 +67,10 @@ impl Call {
             return Poll::Ready(decode(&message[RESPONSE_LEN..], &self.ticket));
         }
         let mut calls = inner.calls.borrow_mut();
-        let mut body = Body::default();
-        let Some(outcome) = calls.take_outcome(id, &mut body) else {
-            calls.wait(id, context.waker(), &inner.main_waker);
+        if calls.wait(id, context.waker(), &inner.main_waker) {
             return Poll::Pending;
-        };
+        }
+        let (outcome, body) = calls.take_outcome(id);
         drop(calls);
         self.state = State::Over;
         Poll::Ready(match outcome {
