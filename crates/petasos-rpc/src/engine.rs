@@ -228,7 +228,7 @@ impl Engine {
         /// Idle passes between two looks at the clock.
         const PASSES: u32 = 32;
         let spin = match self.inner.config.idle {
-            Idle::Spin => return std::hint::spin_loop(),
+            Idle::Spin => return self.inner.endpoint.borrow().linger(),
             Idle::Adaptive(spin) => spin,
             Idle::Sleep => Duration::ZERO,
         };
@@ -241,7 +241,7 @@ impl Engine {
                 Some((since, passes)) => {
                     *passes += 1;
                     if *passes % PASSES != 0 || since.elapsed() < spin {
-                        return std::hint::spin_loop();
+                        return self.inner.endpoint.borrow().linger();
                     }
                 }
             }
