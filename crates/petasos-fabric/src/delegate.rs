@@ -98,6 +98,11 @@ macro_rules! delegate {
             self.$to.poll_message(message)
         }
     };
+    (@ $to:ident linger) => {
+        fn linger(&self) {
+            self.$to.linger();
+        }
+    };
     (@ $to:ident arm) => {
         fn arm(&mut self, now: $crate::Time) -> $crate::Sleep {
             self.$to.arm(now)

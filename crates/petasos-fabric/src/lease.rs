@@ -65,9 +65,7 @@ impl Lease {
     #[inline(always)]
     pub fn put_words(&mut self, len: usize, words: impl FnOnce() -> [u64; 7]) {
         assert!(len <= Lease::INLINE);
-        if !self.is_plain() {
-            self.let_go();
-        }
+        self.release();
         let before = mem::replace(&mut self.0, Repr::Inline { len: len as u8, words: words() });
         // There is nothing in it that would have to be dropped, which the compiler does not see.
         mem::forget(before);
@@ -80,13 +78,19 @@ impl Lease {
     #[inline]
     pub fn put_lines(&mut self, len: usize, lines: impl FnOnce() -> [[u64; 7]; 2]) {
         assert!(len <= Lease::LINES);
-        if !self.is_plain() {
-            self.let_go();
-        }
+        self.release();
         let mut words = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
         *words = lines();
         let before = mem::replace(&mut self.0, Repr::Lines { len: len as u8, words });
         mem::forget(before);
+    }
+
+    /// Gives back what is on loan: an empty message is left, or a short one in the value itself.
+    #[inline]
+    pub fn release(&mut self) {
+        if !self.is_plain() {
+            self.let_go();
+        }
     }
 
     /// What lies in a buffer.
@@ -136,6 +140,18 @@ impl Deref for Lease {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
+            Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
+            apart => apart.bytes(),
+        }
+    }
+}
+
+impl Repr {
+    /// Its bytes, wherever they lie. A call of its own, so that where they mostly lie they are
+    /// found by one comparison, and not by a jump through a table.
+    #[inline(never)]
+    fn bytes(&self) -> &[u8] {
+        match self {
             Repr::Empty => &[],
             Repr::Inline { len, words } => &words.as_bytes()[..usize::from(*len)],
             Repr::Lines { len, words } => &words.as_bytes()[..usize::from(*len)],

@@ -1,9 +1,9 @@
 //! A call under way, as its caller holds it.
 
-use crate::{CallError, Method, Target, body::Body, calls::Outcome};
+use crate::{CallError, Method, Target, calls::Outcome};
 use petasos_wire::{
     DecodeError,
-    rpc::{CallId, Status},
+    rpc::{CallId, NOBODY, RESPONSE_LEN, Status},
 };
 use std::{
     pin::Pin,
@@ -59,12 +59,18 @@ impl Call {
     ) -> Poll<Result<R, CallError>> {
         let State::Started(id) = self.state else { return Poll::Ready(Err(self.never_began())) };
         let inner = self.ticket.target.inner();
+        if inner.unread.get() == id {
+            self.state = State::Over;
+            inner.unread.set(NOBODY);
+            inner.calls.borrow_mut().close_answered(id);
+            let message = inner.message.borrow();
+            return Poll::Ready(decode(&message[RESPONSE_LEN..], &self.ticket));
+        }
         let mut calls = inner.calls.borrow_mut();
-        let mut body = Body::default();
-        let Some(outcome) = calls.take_outcome(id, &mut body) else {
-            calls.wait(id, context.waker(), &inner.main_waker);
+        if calls.wait(id, context.waker(), &inner.main_waker) {
             return Poll::Pending;
-        };
+        }
+        let (outcome, body) = calls.take_outcome(id);
         drop(calls);
         self.state = State::Over;
         Poll::Ready(match outcome {

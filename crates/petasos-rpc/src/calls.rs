@@ -156,35 +156,32 @@ impl Calls {
         Some(request)
     }
 
-    /// The outcome, if there is one, and the result that came with it; the call is over then.
-    #[inline]
-    pub(crate) fn take_outcome(&mut self, id: CallId, body: &mut Body) -> Option<Outcome> {
+    /// The outcome, of which it was said that it is there, and the result that came with it. The call
+    /// is over then.
+    pub(crate) fn take_outcome(&mut self, id: CallId) -> (Outcome, Body) {
         let slot = self.get(id).expect("a call's slot lives as long as the call");
-        let outcome = match slot.outcome {
-            None => return None,
-            Some(Outcome::Answer(status)) => {
-                *body = mem::take(&mut slot.body);
-                slot.outcome = None;
-                Some(Outcome::Answer(status))
-            }
-            Some(_) => slot.outcome.take(),
-        };
+        let outcome = slot.outcome.take().expect("nobody else takes it");
+        let body = mem::take(&mut slot.body);
         slot.abandoned = true;
         if !slot.owed {
             self.free(id.slot);
         }
-        outcome
+        (outcome, body)
     }
 
-    /// Notes who waits for the outcome.
+    /// Notes who waits for the outcome. False if it is there.
     #[inline]
-    pub(crate) fn wait(&mut self, id: CallId, waker: &Waker, main: &Waker) {
-        let Some(slot) = self.get(id) else { return };
+    pub(crate) fn wait(&mut self, id: CallId, waker: &Waker, main: &Waker) -> bool {
+        let slot = self.get(id).expect("a call's slot lives as long as the call");
+        if slot.outcome.is_some() {
+            return false;
+        }
         match &mut slot.waiter {
             waiter if waker.will_wake(main) => *waiter = Waiter::Main,
             Waiter::Other(known) => known.clone_from(waker),
             waiter => *waiter = Waiter::Other(waker.clone()),
         }
+        true
     }
 
     /// Whether a deadline still matters.
@@ -203,6 +200,44 @@ impl Calls {
         let owed = slot.peer == peer && slot.owed;
         let plain = !slot.abandoned && slot.rare.is_none() && slot.outcome.is_none();
         (owed && plain).then_some(slot)
+    }
+
+    /// Takes in the result of the only call under way, if it is like most and whoever blocks on the
+    /// engine waits for it. True if so: then he is to be told where it lies.
+    #[inline(always)]
+    pub(crate) fn answer_only(&mut self, peer: Peer, id: CallId) -> bool {
+        if self.len() != 1 {
+            return false;
+        }
+        let Some(slot) = self.awaited(peer, id) else { return false };
+        let only = matches!(slot.waiter, Waiter::Main);
+        if only {
+            slot.waiter = Waiter::Nobody;
+            slot.owed = false;
+            mem::forget(slot.outcome.replace(Outcome::Answer(Status::Ok)));
+        }
+        only
+    }
+
+    /// What that gave has been taken from where it lies: the call is over.
+    #[inline(always)]
+    pub(crate) fn close_answered(&mut self, id: CallId) {
+        if let Some(slot) = self.get(id) {
+            // An answer, nobody who waits, nothing rare: there is nothing in it that would have to be
+            // dropped, which the compiler does not see.
+            mem::forget(slot.outcome.take());
+            slot.live = false;
+            self.free.push(id.slot);
+        }
+    }
+
+    /// It has not, and cannot stay there: it is kept with the call, if that is not over.
+    pub(crate) fn keep(&mut self, id: CallId, body: Body) {
+        if let Some(slot) = self.get(id)
+            && matches!(slot.outcome, Some(Outcome::Answer(_)))
+        {
+            slot.body = body;
+        }
     }
 
     /// Takes in the answer to any call: nothing is owed from now on. None if there is no such call.

@@ -90,7 +90,7 @@ impl Engine {
     /// Serves a method under a provider id. False if it is served already, or if another method
     /// has the same id.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
-        let provider = Rc::new(Provider { id: provider, method, handler });
+        let provider = Rc::new(Provider { id: provider, method, handler: Box::new(handler) });
         self.inner.served.borrow_mut().registry().add(provider)
     }
 
@@ -228,7 +228,7 @@ impl Engine {
         /// Idle passes between two looks at the clock.
         const PASSES: u32 = 32;
         let spin = match self.inner.config.idle {
-            Idle::Spin => return std::hint::spin_loop(),
+            Idle::Spin => return self.inner.endpoint.borrow().linger(),
             Idle::Adaptive(spin) => spin,
             Idle::Sleep => Duration::ZERO,
         };
@@ -241,7 +241,7 @@ impl Engine {
                 Some((since, passes)) => {
                     *passes += 1;
                     if *passes % PASSES != 0 || since.elapsed() < spin {
-                        return std::hint::spin_loop();
+                        return self.inner.endpoint.borrow().linger();
                     }
                 }
             }

@@ -1,10 +1,10 @@
 //! What serves a method.
 
-use crate::{Context, Failure, Incoming, Method, body::Body, inner::Inner};
-use petasos_fabric::{Lease, Peer};
+use crate::{Context, Failure, Incoming, Method, body::Body, inbound::Answer, inner::Inner};
+use petasos_fabric::Lease;
 use petasos_wire::{
-    DecodeError, Wire, encode_into, from_bytes,
-    rpc::{Request, Status},
+    DecodeError, Encoding, Wire, encode_into, from_bytes,
+    rpc::{self, Frame, Status},
 };
 use std::{
     fmt,
@@ -30,8 +30,7 @@ pub trait Handler {
 
 impl<F: Fn(Incoming) -> HandlerFuture> Handler for F {
     fn call(&self, mut arrival: Arrival<'_>) -> Begun {
-        let context = arrival.context();
-        let body = arrival.take_body();
+        let (context, body) = (arrival.context(), arrival.take_body());
         let mut work = self(Incoming::new(context, body));
         match work.as_mut().poll(&mut at_once()) {
             Poll::Ready(reply) => arrival.done(reply),
@@ -50,45 +49,62 @@ pub(crate) fn at_once() -> PollContext<'static> {
 /// A call that is there to be served.
 pub struct Arrival<'a> {
     pub(crate) inner: &'a Rc<Inner>,
-    pub(crate) peer: Peer,
-    pub(crate) request: &'a Request,
+    pub(crate) answer: &'a Answer,
+    pub(crate) encoding: Encoding,
     pub(crate) method: &'a Method,
     /// The whole message, and where the arguments begin in it.
     pub(crate) message: &'a mut Lease,
     pub(crate) start: usize,
-    /// Made when somebody asks for it.
+    /// Made when somebody asks for it; there from the beginning if the call is served by a task,
+    /// which then answers.
     pub(crate) context: Option<Context>,
+    pub(crate) in_task: bool,
 }
 
 impl Arrival<'_> {
     /// Who calls, and how; to be kept as long as anybody likes.
     #[inline]
     pub fn context(&mut self) -> Context {
-        let Arrival { inner, peer, request, method, context, .. } = self;
-        context
-            .get_or_insert_with(|| Context::new(Rc::clone(inner), *peer, request, method))
-            .clone()
+        if self.context.is_none() {
+            // Few ask, so that it is cheaper to read the header again than to have it all at hand.
+            let Ok(Frame::Request(request, _)) = rpc::decode(self.message) else {
+                unreachable!("it was read before");
+            };
+            let inner = Rc::clone(self.inner);
+            self.context = Some(Context::new(inner, self.answer.peer, &request, self.method));
+        }
+        self.context.clone().expect("it was made just now")
     }
 
     /// The arguments.
     #[inline]
     pub fn decode<A: Wire>(&self) -> Result<A, DecodeError> {
-        from_bytes(self.request.encoding, &self.message[self.start..])
+        from_bytes(self.encoding, &self.message[self.start..])
     }
 
     fn take_body(&mut self) -> Body {
         Body::new(std::mem::take(self.message), self.start)
     }
 
-    /// The call is done with this result, encoded as the caller wants it.
+    /// The call is done with this result, encoded as the caller wants it. It is sent at once, if it
+    /// can be: what the handler has to tidy up may come afterwards.
     #[inline]
     #[must_use]
     pub fn reply<R: Wire>(&self, result: &R) -> Begun {
-        let Arrival { inner, request, .. } = self;
+        let Arrival { inner, answer, encoding, in_task, .. } = *self;
         let mut frame = inner.buffer_for(result.encoded_len_hint());
-        inner.response(request.call, Status::Ok, request.checked).encode(&mut frame);
-        encode_into(request.encoding, result, &mut frame);
-        Begun(Begin::Framed(frame))
+        if !in_task {
+            inner.response(answer.call, Status::Ok, answer.checked).encode(&mut frame);
+        }
+        encode_into(encoding, result, &mut frame);
+        if in_task {
+            return Begun(Begin::Replied(Ok(frame)));
+        }
+        if !inner.answer_plainly(answer, &frame) {
+            return Begun(Begin::Framed(frame));
+        }
+        inner.recycle(frame);
+        Begun(Begin::Answered)
     }
 
     /// The call is done.
@@ -107,7 +123,7 @@ impl Arrival<'_> {
 
 impl fmt::Debug for Arrival<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "call of {} by {}", self.method.name, self.inner.address_of(self.peer))
+        write!(f, "call of {} by {}", self.method.name, self.inner.address_of(self.answer.peer))
     }
 }
 
@@ -115,6 +131,8 @@ impl fmt::Debug for Arrival<'_> {
 pub struct Begun(pub(crate) Begin);
 
 pub(crate) enum Begin {
+    /// Done, and the answer is sent.
+    Answered,
     /// Done: a whole response, but for its checksum.
     Framed(Vec<u8>),
     /// Done.
@@ -126,7 +144,7 @@ pub(crate) enum Begin {
 impl fmt::Debug for Begun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Begin::Framed(_) | Begin::Replied(_) => "Begun(done)",
+            Begin::Answered | Begin::Framed(_) | Begin::Replied(_) => "Begun(done)",
             Begin::Waiting(..) => "Begun(waiting)",
         })
     }

@@ -28,14 +28,14 @@ pub(crate) struct Answer {
     pub(crate) peer: Peer,
     pub(crate) call: CallId,
     pub(crate) one_way: bool,
-    checked: bool,
+    pub(crate) checked: bool,
     method: &'static str,
     started: Option<Instant>,
 }
 
 impl Inner {
     /// Serves a call whose arguments begin at `start` in the message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn serve_request(
         self: &Rc<Self>,
         peer: Peer,
@@ -53,9 +53,7 @@ impl Inner {
         };
         let found = self.served.borrow().find(request);
         let Some(provider) = found else {
-            self.meet(peer);
-            let refusal = self.served.borrow().refusal(request);
-            return self.refuse(answer, refusal);
+            return self.refuse_unserved(answer, *request);
         };
         answer.method = provider.method.name;
         if !self.admits(peer) {
@@ -66,14 +64,24 @@ impl Inner {
         }
         if request.overflow || request.trace.is_some() {
             let body = Body::new(std::mem::take(message), start);
-            return self.serve_any(answer, provider, request, body);
+            return self.serve_any(answer, provider, *request, body);
         }
-        let (method, context) = (&provider.method, None);
-        let arrival = Arrival { inner: self, peer, request, method, message, start, context };
+        let arrival = Arrival {
+            inner: self,
+            answer: &answer,
+            encoding: request.encoding,
+            method: &provider.method,
+            message,
+            start,
+            context: None,
+            in_task: false,
+        };
         self.beginning.set(true);
-        let Begun(begin) = call_caught(&provider.handler, arrival);
-        self.beginning.set(false);
+        let Begun(begin) = call_caught(&*provider.handler, arrival);
         match begin {
+            Begin::Answered => {}
+            // The answer is sent, whatever became of the handler afterwards.
+            _ if !self.beginning.replace(false) => {}
             Begin::Framed(frame) => self.answer_framed(answer, frame),
             Begin::Replied(reply) => self.answer(answer, reply),
             Begin::Waiting(work, context) => self.run(answer, request.left_us, work, context),
@@ -85,11 +93,11 @@ impl Inner {
     fn serve_any(
         self: &Rc<Self>,
         answer: Answer,
-        provider: Rc<Provider<dyn Handler>>,
-        request: &Request,
+        provider: Rc<Provider>,
+        request: Request,
         body: Body,
     ) {
-        let (inner, peer, request) = (Rc::clone(self), answer.peer, *request);
+        let (inner, peer) = (Rc::clone(self), answer.peer);
         let span = request.trace.map_or(Span::none(), |trace| span(trace, answer.method));
         let context = Context::new(Rc::clone(self), peer, &request, &provider.method);
         let known = context.clone();
@@ -98,13 +106,20 @@ impl Inner {
                 true => inner.fetch_arguments(&body).await?,
                 false => body,
             };
-            let (inner, request, method) = (&inner, &request, &provider.method);
-            let (message, context) = (&mut message, Some(known));
-            let arrival = Arrival { inner, peer, request, method, message, start, context };
+            let arrival = Arrival {
+                inner: &inner,
+                answer: &answer,
+                encoding: request.encoding,
+                method: &provider.method,
+                message: &mut message,
+                start,
+                context: Some(known),
+                in_task: true,
+            };
             match provider.handler.call(arrival).0 {
-                Begin::Framed(frame) => Ok(frame[rpc::response_len(request.checked)..].to_vec()),
                 Begin::Replied(reply) => reply,
                 Begin::Waiting(work, _) => work.await,
+                Begin::Answered | Begin::Framed(_) => unreachable!("it was made in a task"),
             }
         };
         let mut work: HandlerFuture = Box::pin(work.instrument(span));
@@ -117,19 +132,30 @@ impl Inner {
         }
     }
 
+    /// Answers that nobody serves this.
+    #[cold]
+    fn refuse_unserved(self: &Rc<Self>, answer: Answer, request: Request) {
+        self.meet(answer.peer);
+        let refusal = self.served.borrow().refusal(&request);
+        self.refuse(answer, refusal);
+    }
+
     /// Whether the peer may have one more call in progress here.
-    #[inline]
+    #[inline(always)]
     fn admits(&self, peer: Peer) -> bool {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else {
             drop(peers);
-            return self.meet(peer) && self.admits(peer);
+            return self.admits_stranger(peer);
         };
-        // Answers that the peer does not read and results that it does not fetch count as well; an
-        // answer may be both.
-        let used = record.serving as usize + record.parked.len().max(record.lent.len());
-        used < usize::from(self.config.calls_per_peer)
+        record.used() < usize::from(self.config.calls_per_peer)
             && self.served.borrow().len() < self.config.calls_in_all
+    }
+
+    /// The same for a peer that is met with its first call.
+    #[cold]
+    fn admits_stranger(&self, peer: Peer) -> bool {
+        self.meet(peer) && self.admits(peer)
     }
 
     /// Goes on with a call that waits for something, as a task.
@@ -170,11 +196,23 @@ impl Inner {
         Some(running)
     }
 
+    /// Answers with a response that is whole, if there is no more to it than to send it.
+    #[inline(never)]
+    pub(crate) fn answer_plainly(&self, answer: &Answer, frame: &[u8]) -> bool {
+        let plain = !(answer.one_way | answer.checked) && frame.len() <= self.full_frame;
+        // No longer if it was answered.
+        if plain && self.beginning.get() {
+            self.send_frame(answer.peer, frame);
+            self.beginning.set(false);
+            self.served_one(answer);
+        }
+        plain
+    }
+
     /// Answers with a response that is whole, but for its checksum.
-    #[inline]
     fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
         let header = rpc::response_len(answer.checked);
-        self.served_one(answer);
+        self.served_one(&answer);
         if !answer.one_way && frame.len() > self.full_frame {
             return self.answer_lent(answer, &behind(frame, header));
         }
@@ -182,14 +220,14 @@ impl Inner {
             if answer.checked {
                 rpc::seal(&mut frame, header);
             }
-            self.send_frame(answer.peer, &[&frame]);
+            self.send_frame(answer.peer, &frame);
         }
         self.recycle(frame);
     }
 
     /// Counts a call that was served.
     #[inline]
-    fn served_one(&self, answer: Answer) {
+    fn served_one(&self, answer: &Answer) {
         self.stats.calls_served.count();
         if let Some(started) = answer.started {
             self.stats.record(answer.method, started.elapsed());
@@ -198,7 +236,7 @@ impl Inner {
 
     /// Answers a call that was admitted.
     fn answer(self: &Rc<Self>, answer: Answer, reply: Reply) {
-        self.served_one(answer);
+        self.served_one(&answer);
         let failure = match reply {
             Ok(body) => return self.answer_ok(answer, body),
             Err(failure) => failure,
@@ -292,9 +330,9 @@ impl Inner {
             response.encode(&mut frame);
             frame.append(&mut body);
             rpc::seal(&mut frame, response.header_len());
-            return self.send_frame(peer, &[&frame]);
+            return self.send_frame(peer, &frame);
         }
-        self.send_frame(peer, &[&response.header(), &body]);
+        self.send_parts(peer, &[&response.header(), &body]);
         self.recycle(body);
     }
 
@@ -350,7 +388,7 @@ fn poll_caught(work: &mut HandlerFuture, context: &mut PollContext<'_>) -> Poll<
     polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
 }
 
-#[inline]
+#[inline(always)]
 fn call_caught(handler: &dyn Handler, arrival: Arrival<'_>) -> Begun {
     let begun = std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(arrival)));
     begun.unwrap_or_else(|panic| Begun(Begin::Replied(Err(panicked(&*panic)))))

@@ -5,6 +5,7 @@
 
 use crate::{
     EngineConfig,
+    body::Body,
     calls::Calls,
     clock::EngineClock,
     operation::Operations,
@@ -19,7 +20,7 @@ use petasos_fabric::{
     Address, Buffer, Done, Endpoint, Event, InjectError, Lease, LostReason, Operation, Peer, Token,
     spare_vec,
 };
-use petasos_wire::rpc::{self, Frame, FrameError};
+use petasos_wire::rpc::{self, CallId, Frame, FrameError};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -58,6 +59,11 @@ pub(crate) struct Inner {
     pub(crate) main_waker: Waker,
     pub(crate) commands: Arc<Commands>,
     pub(crate) stats: Counters,
+    /// The message that a pass takes in. What it is about is done before the next one, but for the
+    /// result of the one call whose caller blocks on the engine: that stays until he has decoded it.
+    pub(crate) message: RefCell<Lease>,
+    /// That call, or nobody.
+    pub(crate) unread: Cell<CallId>,
     submitted: RefCell<VecDeque<Operation>>,
     events: Cell<Vec<Event>>,
     loopback: RefCell<VecDeque<Vec<u8>>>,
@@ -105,6 +111,8 @@ impl Inner {
             }),
             waker,
             stats: Counters::default(),
+            message: RefCell::default(),
+            unread: Cell::new(rpc::NOBODY),
             submitted: RefCell::default(),
             events: Cell::default(),
             loopback: RefCell::default(),
@@ -140,13 +148,44 @@ impl Inner {
     /// Takes the messages that need no event.
     #[inline]
     fn take_messages(self: &Rc<Self>) -> bool {
-        let mut message = Lease::default();
-        for taken in 0..self.config.budget {
-            let from = self.endpoint.borrow_mut().poll_message(&mut message);
-            let Some(peer) = from else { return taken > 0 };
-            self.take_frame(peer, &mut message);
+        // A result is being decoded out of it, by code that drives the engine.
+        let Ok(mut message) = self.message.try_borrow_mut() else { return false };
+        if self.unread.get() != rpc::NOBODY {
+            self.put_away(&mut message);
         }
-        true
+        let mut taken = 0;
+        while taken < self.config.budget {
+            let from = self.endpoint.borrow_mut().poll_message(&mut message);
+            let Some(peer) = from else { break };
+            if self.take_only_result(peer, &message) {
+                return true;
+            }
+            self.take_frame(peer, &mut message);
+            taken += 1;
+        }
+        message.release();
+        taken > 0
+    }
+
+    /// Takes in the result that whoever blocks on the engine waits for, if this is it and no other
+    /// call is under way. It is not moved, and nothing else is looked at before he has it.
+    #[inline(always)]
+    fn take_only_result(&self, peer: Peer, message: &Lease) -> bool {
+        let Some(response) = rpc::plain_response(message) else { return false };
+        let only = self.calls.borrow_mut().answer_only(peer, response.call);
+        if only {
+            self.unread.set(response.call);
+            self.main.wake_at_home();
+            self.return_credit(peer, Some(response.window));
+        }
+        only
+    }
+
+    /// Makes room for other messages.
+    #[cold]
+    fn put_away(&self, message: &mut Lease) {
+        let body = Body::new(std::mem::take(message), rpc::RESPONSE_LEN);
+        self.calls.borrow_mut().keep(self.unread.replace(rpc::NOBODY), body);
     }
 
     /// Moves the transport on, and does what it says.
@@ -220,6 +259,19 @@ impl Inner {
 
     /// Takes in a frame; takes the message if it is kept.
     fn take_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
+        let frame = &**message;
+        if let Some(request) = rpc::plain_request(frame) {
+            self.serve_request(peer, &request, message, rpc::REQUEST_LEN);
+        } else if let Some(response) = rpc::plain_response(frame) {
+            self.take_response(peer, &response, message, rpc::RESPONSE_LEN);
+        } else {
+            self.take_any_frame(peer, message);
+        }
+    }
+
+    /// The same for frames that are not like most.
+    #[inline(never)]
+    fn take_any_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
         match rpc::decode(message) {
             Ok(Frame::Request(request, rest)) => {
                 let start = message.len() - rest.len();
@@ -256,7 +308,13 @@ impl Inner {
 
     /// Sends a frame to a peer, if there is one.
     #[inline]
-    pub(crate) fn send_frame(&self, peer: Peer, parts: &[&[u8]]) {
+    pub(crate) fn send_frame(&self, peer: Peer, frame: &[u8]) {
+        self.send_parts(peer, &[frame]);
+    }
+
+    /// The same for a frame in parts.
+    #[inline]
+    pub(crate) fn send_parts(&self, peer: Peer, parts: &[&[u8]]) {
         if let Some(record) = self.peers.borrow_mut().get(peer) {
             self.transmit(record, parts);
         }
@@ -265,20 +323,32 @@ impl Inner {
     /// Sends a frame, or parks it behind others when the transport has no room.
     #[inline(always)]
     pub(crate) fn transmit(&self, record: &mut Record, parts: &[&[u8]]) {
-        if record.parked.is_empty() && record.peer != SELF {
-            match self.endpoint.borrow_mut().inject(record.peer, parts) {
-                Ok(()) | Err(InjectError::PeerLost | InjectError::UnknownPeer) => return,
-                Err(InjectError::Full) => {}
-                Err(error) => return tracing::error!(%error, "a frame was not sent"),
+        if record.direct {
+            let sent = self.endpoint.borrow_mut().inject(record.peer, parts);
+            // Compared with this alone, as a jump through a table of all errors would take longer.
+            if sent.is_ok() || self.is_in_vain(sent) {
+                return;
             }
         }
         self.put_aside(record, parts.concat());
+    }
+
+    /// Whether there is no use in sending it later.
+    #[cold]
+    fn is_in_vain(&self, sent: Result<(), InjectError>) -> bool {
+        match sent {
+            Err(InjectError::Full) => return false,
+            Ok(()) | Err(InjectError::PeerLost | InjectError::UnknownPeer) => {}
+            Err(error) => tracing::error!(%error, "a frame was not sent"),
+        }
+        true
     }
 
     /// Keeps a frame for later: for when there is room, or, to ourselves, for the next pass.
     #[cold]
     fn put_aside(&self, record: &mut Record, frame: Vec<u8>) {
         if record.peer != SELF {
+            record.direct = false;
             return record.parked.push_back(frame);
         }
         self.loopback.borrow_mut().push_back(frame);
@@ -296,6 +366,7 @@ impl Inner {
             }
             record.parked.pop_front();
         }
+        record.direct = true;
     }
 
     pub(crate) fn address_of(&self, peer: Peer) -> Address {

@@ -5,6 +5,7 @@ use crate::{
     body::Body,
     calls::{Answered, Ended, Outcome},
     inner::Inner,
+    peers::Record,
     timers::Due,
 };
 use petasos_fabric::{Access, Buffer, Lease, LostReason, Peer, Region, RegionId, Slice};
@@ -38,7 +39,7 @@ impl Inner {
         match peers.get(peer) {
             Some(record) if record.has_credit() => {
                 record.outstanding += 1;
-                self.transmit(record, &[&frame]);
+                self.send_request(record, &frame);
                 self.recycle(frame);
             }
             Some(record) if record.waiting.len() < self.config.queue_per_peer => {
@@ -61,6 +62,13 @@ impl Inner {
         Ok(id)
     }
 
+    /// Sends a request. A call of its own, so that where the frame lies is handed over in registers:
+    /// a vector's address and length that were stored apart are not read as one without a wait.
+    #[inline(never)]
+    fn send_request(&self, record: &mut Record, frame: &[u8]) {
+        self.transmit(record, &[frame]);
+    }
+
     /// Makes a one-way call.
     pub(crate) fn tell(
         &self,
@@ -71,8 +79,7 @@ impl Inner {
     ) -> Result<(), CallError> {
         let peer = target.peer(method)?;
         let timeout = options.timeout.unwrap_or(self.config.timeout);
-        let nobody = CallId { slot: u32::MAX, generation: 0 };
-        let mut request = header(target, method, options, timeout, nobody);
+        let mut request = header(target, method, options, timeout, rpc::NOBODY);
         request.one_way = true;
         let mut frame = self.buffer();
         request.encode(&mut frame);
@@ -197,7 +204,7 @@ impl Inner {
             return self.fetch_result(peer, id, body);
         }
         if response.overflow {
-            self.send_frame(peer, &[&rpc::release(id)]);
+            self.send_frame(peer, &rpc::release(id));
         }
         if wanted {
             self.finish_answered(id, response.status, body);
@@ -260,7 +267,7 @@ impl Inner {
         let ended = self.calls.borrow_mut().abandon(id);
         if let Some(peer) = ended.owing {
             self.stats.calls_cancelled.count();
-            self.send_frame(peer, &[&rpc::cancel(id)]);
+            self.send_frame(peer, &rpc::cancel(id));
         }
         self.settle(ended);
     }
@@ -270,7 +277,7 @@ impl Inner {
         let id = CallId { slot, generation: serial };
         let ended = self.calls.borrow_mut().finish(id, Outcome::TooLate);
         if let Some(peer) = ended.owing {
-            self.send_frame(peer, &[&rpc::cancel(id)]);
+            self.send_frame(peer, &rpc::cancel(id));
         }
         self.settle(ended);
     }

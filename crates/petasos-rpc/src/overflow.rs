@@ -60,7 +60,7 @@ impl Inner {
         let inner = Rc::clone(self);
         self.spawn(Box::pin(async move {
             let fetched = inner.fetch(&body).await;
-            inner.send_frame(peer, &[&rpc::release(id)]);
+            inner.send_frame(peer, &rpc::release(id));
             inner.return_credit(peer, None);
             match fetched {
                 Ok(body) => inner.finish_answered(id, Status::Ok, body),

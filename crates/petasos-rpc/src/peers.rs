@@ -22,6 +22,8 @@ pub(crate) struct Record {
     pub(crate) waiting: VecDeque<CallId>,
     /// Frames that the transport had no room for, in order.
     pub(crate) parked: VecDeque<Vec<u8>>,
+    /// Frames go to the transport at once: none is parked, and it is not this engine itself.
+    pub(crate) direct: bool,
     /// Calls of the peer's that are in progress here.
     pub(crate) serving: u32,
     /// Results that did not fit, until the peer has fetched them.
@@ -37,9 +39,17 @@ impl Record {
             outstanding: 0,
             waiting: VecDeque::new(),
             parked: VecDeque::new(),
+            direct: peer != SELF,
             serving: 0,
             lent: HashMap::new(),
         }
+    }
+
+    /// How many of the calls are in use that the peer may have here. Answers that it does not read
+    /// and results that it does not fetch count as well; an answer may be both.
+    #[inline]
+    pub(crate) fn used(&self) -> usize {
+        self.serving as usize + self.parked.len().max(self.lent.len())
     }
 
     /// Whether another call of ours may go at once.

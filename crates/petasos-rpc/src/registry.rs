@@ -5,13 +5,15 @@ use petasos_wire::rpc::Request;
 use std::rc::Rc;
 
 /// Who serves a method under a provider id.
-pub(crate) struct Provider<H: ?Sized> {
+pub(crate) struct Provider {
     pub(crate) id: u16,
     pub(crate) method: Method,
-    pub(crate) handler: H,
+    /// In a box: where something of unknown alignment lies behind the rest takes a dozen
+    /// instructions to say, each time.
+    pub(crate) handler: Box<dyn Handler>,
 }
 
-type Entry = Rc<Provider<dyn Handler>>;
+type Entry = Rc<Provider>;
 
 /// All that are served: changed seldom, looked at with each call.
 ///
@@ -100,7 +102,7 @@ mod tests {
     fn entry(id: u64, provider: u16, signature: u64) -> Entry {
         let handler = |_: Incoming| -> HandlerFuture { Box::pin(async { Ok(Vec::new()) }) };
         let method = Method { name: "test", id, signature };
-        Rc::new(Provider { id: provider, method, handler })
+        Rc::new(Provider { id: provider, method, handler: Box::new(handler) })
     }
 
     fn request(method: u64, provider: u16, signature: u64) -> Request {

@@ -1,7 +1,7 @@
 //! What an engine does for others: who serves what, and the calls in progress.
 
 use crate::{
-    Context, Handler,
+    Context,
     inbound::Answer,
     registry::{Provider, Registry},
 };
@@ -73,7 +73,7 @@ impl Served {
 
     /// Who serves a request.
     #[inline]
-    pub(crate) fn find(&self, request: &Request) -> Option<Rc<Provider<dyn Handler>>> {
+    pub(crate) fn find(&self, request: &Request) -> Option<Rc<Provider>> {
         self.registry.find(request)
     }
 

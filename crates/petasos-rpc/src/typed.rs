@@ -119,20 +119,23 @@ where
             Ok(arguments) => arguments,
             Err(error) => return arrival.done(Err(error.into())),
         };
-        let future = (self.serve)(&mut arrival, arguments);
         let mut work = self.spare.take().unwrap_or_else(Work::empty);
+        // Nothing comes between its making and its place, so that it is made there.
+        let future = (self.serve)(&mut arrival, arguments);
         match work.as_mut().begin(future) {
             Poll::Ready(result) => {
-                work.as_mut().project().future.set(None);
-                self.spare.set(Some(work));
-                match result {
+                // The answer goes first.
+                let begun = match result {
                     Ok(result) => arrival.reply(&result),
                     Err(failure) => arrival.done(Err(failure)),
-                }
+                };
+                work.as_mut().project().future.set(None);
+                self.spare.set(Some(work));
+                begun
             }
             Poll::Pending => {
                 let this = work.as_mut().project();
-                *this.encoding = arrival.request.encoding;
+                *this.encoding = arrival.encoding;
                 *this.engine = Some(Rc::clone(arrival.inner));
                 arrival.wait(work)
             }

@@ -9,7 +9,7 @@ use crate::{
     table::Table,
 };
 use petasos_fabric::{
-    Incarnation, LostReason, Peer, Region, Slice, Time,
+    Incarnation, Lease, LostReason, Peer, Region, Slice, Time,
     two_sided::{Outgoing, Packet, header},
 };
 use rustix::{event::PollFlags, fd::OwnedFd};
@@ -166,21 +166,46 @@ impl Channel {
         self.bell_out.ring(&self.socket);
     }
 
-    /// So many cells of a short message were taken.
+    /// Takes the next message, if it is there, and short. Gives whose it is by reference, which is a
+    /// register: else it would be stored in one piece and read in others, and wait for that.
     #[inline(always)]
-    pub(crate) fn received_short(
+    pub(crate) fn receive_short(
         &mut self,
-        cells: usize,
+        message: &mut Lease,
         now: Time,
         counters: &mut Counters,
-    ) -> Peer {
+    ) -> Option<&Peer> {
+        let Some((len, line)) = self.pair.consumer.one() else {
+            return self.receive_two(message, now, counters);
+        };
+        message.put_words(len, line);
+        Some(self.received_short(1, now, counters))
+    }
+
+    /// The same for one of two cells. Apart, so that the way of one cell is short.
+    #[inline(never)]
+    fn receive_two(
+        &mut self,
+        message: &mut Lease,
+        now: Time,
+        counters: &mut Counters,
+    ) -> Option<&Peer> {
+        let consumer = &self.pair.consumer;
+        let len = consumer.look()?;
+        message.put_lines(len, || [consumer.line(0), consumer.line(1)]);
+        Some(self.received_short(2, now, counters))
+    }
+
+    /// So many cells of a short message were taken.
+    #[inline(always)]
+    fn received_short(&mut self, cells: usize, now: Time, counters: &mut Counters) -> &Peer {
         self.touched = now;
         counters.received += 1;
         if self.pair.finish_short(cells) {
             counters.wake_ups += 1;
             self.ring();
         }
-        self.handle
+        &self.handle
     }
 
     /// Writes a packet of the engine's into the ring. False if there is no room.

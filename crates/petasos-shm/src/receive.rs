@@ -6,7 +6,7 @@ use crate::{
     channel::{Arrival, kind},
     hello::Note,
     pump::{BUSY_PASSES, FRONT},
-    ring::{Incoming, LINE},
+    ring::Incoming,
     segment::Segment,
     socket,
 };
@@ -126,7 +126,10 @@ impl Shm {
     /// Takes the next message of a peer, if it is there.
     #[inline]
     pub(crate) fn receive_message(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
-        self.receive_short(index, message).or_else(|| self.receive_longer(index, message))
+        match self.receive_short(index, message) {
+            Some(&peer) => Some(peer),
+            None => self.receive_longer(index, message),
+        }
     }
 
     /// The same for one that is not short. Of one that comes in parts, those that are there are taken.
@@ -152,7 +155,7 @@ impl Shm {
                 }
             } else if kind == kind::SHORT {
                 // A pad was in front of it.
-                return self.receive_short(index, message);
+                return self.receive_short(index, message).copied();
             } else if kind == kind::MESSAGE && incoming.len <= config.max_message {
                 let Some(mut buffer) = pool.buffer(incoming.len) else {
                     channel.held = true;
@@ -186,23 +189,9 @@ impl Shm {
 
     /// Takes the next message of a peer, if it is there, and short.
     #[inline(always)]
-    fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+    fn receive_short(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
         let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
-        let len = channel.pair.consumer.look()?;
-        if len > LINE {
-            return self.receive_two(index, len, message);
-        }
-        message.put_words(len, || channel.pair.consumer.line(0));
-        Some(channel.received_short(1, self.now, &mut self.counters))
-    }
-
-    /// The same for one of two cells, which was seen. Apart, so that the way of one cell is short.
-    #[inline(never)]
-    fn receive_two(&mut self, index: u32, len: usize, message: &mut Lease) -> Option<Peer> {
-        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
-        let consumer = &channel.pair.consumer;
-        message.put_lines(len, || [consumer.line(0), consumer.line(1)]);
-        Some(channel.received_short(2, self.now, &mut self.counters))
+        channel.receive_short(message, self.now, &mut self.counters)
     }
 
     /// Takes from a peer from which something has come, as far as there is room in `events`. True if

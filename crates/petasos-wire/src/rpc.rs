@@ -63,6 +63,9 @@ pub struct CallId {
     pub generation: u32,
 }
 
+/// No call: who is answered when nobody is.
+pub const NOBODY: CallId = CallId { slot: u32::MAX, generation: 0 };
+
 /// What travels beside a call so that traces cross processes (as in W3C Trace Context).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
@@ -284,6 +287,24 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from(word(bytes, at)) | u64::from(word(bytes, at + 4)) << 32
 }
 
+/// The request in a frame like most: whole, in native encoding, with an answer wanted and no
+/// extension. Its arguments begin at [`REQUEST_LEN`]. `None` says nothing: ask [`decode`].
+#[inline(always)]
+#[must_use]
+pub fn plain_request(frame: &[u8]) -> Option<Request> {
+    let header = frame.first_chunk::<REQUEST_LEN>()?;
+    (header[..2] == [REQUEST, 0]).then(|| request(header, None))
+}
+
+/// The response in a frame like most: a result, whole, with no extension. It begins at
+/// [`RESPONSE_LEN`]. `None` says nothing: ask [`decode`].
+#[inline(always)]
+#[must_use]
+pub fn plain_response(frame: &[u8]) -> Option<Response> {
+    let header = frame.first_chunk::<RESPONSE_LEN>()?;
+    (header[..3] == [RESPONSE, 0, Status::Ok as u8]).then(|| response(header, Status::Ok))
+}
+
 /// Reads a frame that came from outside. Never panics, allocates nothing.
 #[inline]
 pub fn decode(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
@@ -322,8 +343,14 @@ fn decode_request(frame: &[u8], one_way: bool) -> Result<Frame<'_>, FrameError> 
     if flags & CHECKED != 0 {
         rest = check(frame, rest)?;
     }
-    let request = Request {
-        one_way,
+    Ok(Frame::Request(Request { one_way, ..request(header, trace) }, rest))
+}
+
+#[inline(always)]
+fn request(header: &[u8; REQUEST_LEN], trace: Option<Trace>) -> Request {
+    let flags = header[1];
+    Request {
+        one_way: false,
         encoding: if flags & XDR != 0 { Encoding::Xdr } else { Encoding::Native },
         checked: flags & CHECKED != 0,
         overflow: flags & OVERFLOW != 0,
@@ -333,8 +360,7 @@ fn decode_request(frame: &[u8], one_way: bool) -> Result<Frame<'_>, FrameError> 
         method: long(header, 8),
         signature: long(header, 24),
         left_us: word(header, 20),
-    };
-    Ok(Frame::Request(request, rest))
+    }
 }
 
 #[inline]
@@ -349,14 +375,20 @@ fn decode_response(frame: &[u8]) -> Result<Frame<'_>, FrameError> {
     if flags & CHECKED != 0 {
         rest = check(frame, rest)?;
     }
-    let response = Response {
+    let status = Status::from_u8(header[2]).ok_or(FrameError::Field("status"))?;
+    Ok(Frame::Response(response(header, status), rest))
+}
+
+#[inline(always)]
+fn response(header: &[u8; RESPONSE_LEN], status: Status) -> Response {
+    let flags = header[1];
+    Response {
         call: CallId { slot: word(header, 4), generation: word(header, 8) },
-        status: Status::from_u8(header[2]).ok_or(FrameError::Field("status"))?,
+        status,
         overflow: flags & OVERFLOW != 0,
         checked: flags & CHECKED != 0,
         window: u16::from_le_bytes([header[12], header[13]]),
-    };
-    Ok(Frame::Response(response, rest))
+    }
 }
 
 /// Checks the checksum at the front of `rest`, the end of `frame`, and gives what follows it.
@@ -450,6 +482,8 @@ mod tests {
                 seal(&mut frame, request.header_len());
             }
             prop_assert_eq!(decode(&frame), Ok(Frame::Request(request, &body[..])));
+            let plain = Request { one_way: false, encoding: Encoding::Native, checked: false, overflow: false, trace: None, ..request };
+            prop_assert_eq!(plain_request(&frame), (request == plain).then_some(request));
             if request.checked {
                 let at = 1 + usize::from(spoil) % (frame.len() - 1);
                 frame[at] ^= 1 << (spoil % 8);
@@ -473,11 +507,13 @@ mod tests {
                 seal(&mut frame, response.header_len());
             }
             prop_assert_eq!(decode(&frame), Ok(Frame::Response(response, &body[..])));
+            let plain = Response { status: Status::Ok, overflow: false, checked: false, ..response };
+            prop_assert_eq!(plain_response(&frame), (response == plain).then_some(response));
         }
 
         #[test]
         fn garbage_does_no_harm(mut frame in any::<Vec<u8>>(), kind in 0u8..8) {
-            let _ = decode(&frame);
+            let _ = (decode(&frame), plain_request(&frame), plain_response(&frame));
             if let Some(first) = frame.first_mut() {
                 *first = VERSION << 4 | kind;
             }
@@ -489,6 +525,10 @@ mod tests {
 
     #[test]
     fn short_frames() {
+        let plain = [[REQUEST, 0], [RESPONSE, 0]].map(|start| [&start[..], &[0; 30]].concat());
+        assert!(plain_request(&plain[0]).is_some() && plain_response(&plain[1]).is_some());
+        assert!(plain_request(&plain[0][..31]).is_none() && plain_response(&plain[0]).is_none());
+        assert!(plain_response(&plain[1][..15]).is_none() && plain_request(&plain[1]).is_none());
         let call = CallId { slot: 3, generation: 9 };
         assert_eq!(decode(&cancel(call)), Ok(Frame::Cancel(call)));
         assert_eq!(decode(&release(call)), Ok(Frame::Release(call)));

@@ -14,9 +14,10 @@ use petasos::{
     wire::{Encoding, encode_into, from_bytes, rpc},
 };
 use std::{
+    future::poll_fn,
     hint::black_box,
     process::ExitCode,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
@@ -61,21 +62,33 @@ impl Pair {
         let (client, server) = (engine(), engine());
         Here.serve(&server, 0).expect("nothing is served yet");
         let bounce = BounceClient::new(&client, server.address());
-        Pair { client, server, bounce }
+        let pair = Pair { client, server, bounce };
+        pair.connect();
+        pair
     }
 
-    /// Drives both sides until a call is answered.
+    /// Drives both sides until they know each other.
+    fn connect(&self) {
+        let mut call = std::pin::pin!(self.bounce.null(0));
+        let mut context = Context::from_waker(Waker::noop());
+        while call.as_mut().poll(&mut context).is_pending() {
+            self.server.turn();
+            self.client.turn();
+        }
+    }
+
+    /// Blocks on a call, and has it served whenever it is waited for.
     #[inline]
     fn until<T, E: std::fmt::Debug>(&self, call: impl Future<Output = Result<T, E>>) -> T {
         let mut call = std::pin::pin!(call);
-        let mut context = Context::from_waker(Waker::noop());
-        loop {
-            self.server.turn();
-            self.client.turn();
-            if let Poll::Ready(result) = call.as_mut().poll(&mut context) {
-                return result.expect("an answer");
+        let served = poll_fn(|context| {
+            let polled = call.as_mut().poll(context);
+            if polled.is_pending() && !self.server.turn() {
+                context.waker().wake_by_ref();
             }
-        }
+            polled
+        });
+        self.client.block_on(served).expect("an answer")
     }
 }
 
@@ -175,7 +188,6 @@ fn run(path: &str, count: u64) -> Option<Duration> {
     };
     let calls = |path: fn(&Pair, u64)| {
         let pair = Pair::new();
-        pair.until(pair.bounce.null(0));
         timed(&mut || path(&pair, count))
     };
     match path {
@@ -184,7 +196,6 @@ fn run(path: &str, count: u64) -> Option<Duration> {
         _ if path.starts_with("bytes_") => {
             let len = path["bytes_".len()..].parse().ok()?;
             let pair = Pair::new();
-            pair.until(pair.bounce.null(0));
             Some(timed(&mut || path_bytes(&pair, count, len)))
         }
         "message" => {

@@ -7,10 +7,13 @@
 //!
 //! `scripts/instructions` counts what both sides execute.
 
-use petasos::{Engine, EngineConfig, Idle, OpenOptions, service};
+use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions, fabric::Endpoint, service};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -20,21 +23,42 @@ const BATCH: u64 = 4000;
 #[service]
 trait Null {
     async fn null(&self, n: u64) -> u64;
+    /// Sends the line back whenever it comes, until it is to stop.
+    async fn bounce(&self);
 }
 
-struct Same;
+/// The bare line: odd when it is there, even when it is here.
+#[derive(Default)]
+struct Line {
+    line: AtomicU64,
+    stop: AtomicBool,
+}
 
-impl Null for Same {
+impl Null for Arc<Line> {
     async fn null(&self, n: u64) -> u64 {
         n
     }
+
+    async fn bounce(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let seen = self.line.load(Ordering::Acquire);
+            if seen % 2 == 1 {
+                self.line.store(seen + 1, Ordering::Release);
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
 }
 
-fn engine(url: &str) -> Engine {
+fn config() -> EngineConfig {
     let mut config = EngineConfig::default();
     config.idle = Idle::Spin;
-    let endpoint = petasos::open(url, &OpenOptions::default()).expect("an endpoint");
-    Engine::new(endpoint, config)
+    config
+}
+
+fn open(url: &str) -> Box<dyn Endpoint> {
+    petasos::open(url, &OpenOptions::default()).expect("an endpoint")
 }
 
 fn pin(core: usize) {
@@ -51,60 +75,43 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn main() {
     let url = std::env::args().nth(1).unwrap_or("shm://*".to_owned());
-    let (stop, bounce) = (AtomicBool::new(false), AtomicBool::new(false));
-    let line = AtomicU64::new(0);
-    std::thread::scope(|threads| {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let (stop, bounce, line, url) = (&stop, &bounce, &line, &url);
-        threads.spawn(move || {
-            pin(1);
-            let server = engine(url);
-            Same.serve(&server, 0).expect("nothing served yet");
-            sender.send(server.address().clone()).expect("somebody listens");
-            while !stop.load(Ordering::Relaxed) {
-                if !server.turn() {
-                    std::hint::spin_loop();
-                }
-                while bounce.load(Ordering::Relaxed) {
-                    let seen = line.load(Ordering::Acquire);
-                    if seen % 2 == 1 {
-                        line.store(seen + 1, Ordering::Release);
-                    } else {
-                        std::hint::spin_loop();
-                    }
-                }
+    let bounce = Arc::<Line>::default();
+    let (there, line) = (Arc::clone(&bounce), &bounce.line);
+    let server = EngineThread::start(open(&url), config(), |engine| {
+        pin(1);
+        there.serve(engine, 0).expect("nothing served yet");
+    });
+    let server = server.expect("a thread");
+    pin(0);
+    let client = Engine::new(open(&url), config());
+    let null = NullClient::new(&client, server.handle().address());
+    client.block_on(null.null(0)).expect("an answer");
+    let (mut bare, mut calls) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        bounce.stop.store(false, Ordering::Relaxed);
+        let bounced = null.bounce();
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            let sent = line.load(Ordering::Relaxed) + 1;
+            line.store(sent, Ordering::Release);
+            while line.load(Ordering::Acquire) == sent {
+                std::hint::spin_loop();
+            }
+        }
+        bare.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
+        bounce.stop.store(true, Ordering::Relaxed);
+        client.block_on(bounced).expect("an answer");
+        let start = Instant::now();
+        client.block_on(async {
+            for n in 0..BATCH {
+                assert_eq!(null.null(n).await.expect("an answer"), n);
             }
         });
-        pin(0);
-        let client = engine(url);
-        let null = NullClient::new(&client, &receiver.recv().expect("an address"));
-        client.block_on(null.null(0)).expect("an answer");
-        let (mut bare, mut calls) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            bounce.store(true, Ordering::Relaxed);
-            let start = Instant::now();
-            for _ in 0..BATCH {
-                let sent = line.load(Ordering::Relaxed) + 1;
-                line.store(sent, Ordering::Release);
-                while line.load(Ordering::Acquire) == sent {
-                    std::hint::spin_loop();
-                }
-            }
-            bare.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
-            bounce.store(false, Ordering::Relaxed);
-            let start = Instant::now();
-            client.block_on(async {
-                for n in 0..BATCH {
-                    assert_eq!(null.null(n).await.expect("an answer"), n);
-                }
-            });
-            calls.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
-        }
-        stop.store(true, Ordering::Relaxed);
-        let (bare, calls) = (median(bare), median(calls));
-        println!(
-            "cache line there and back {bare:.0} ns, null call {calls:.0} ns, ratio {:.2}",
-            calls / bare
-        );
-    });
+        calls.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
+    }
+    let (bare, calls) = (median(bare), median(calls));
+    println!(
+        "cache line there and back {bare:.0} ns, null call {calls:.0} ns, ratio {:.2}",
+        calls / bare
+    );
 }

@@ -55,6 +55,17 @@ impl<M: Memory> Consumer<M> {
         !self.is_of_this_lap(self.memory.cell(self.tail)[0].load(Ordering::Relaxed))
     }
 
+    /// The next message if it is there, short, and of one cell: its length, and what gives its payload
+    /// and what lay there before. Then [`Consumer::advance`]. The commonest case of
+    /// [`Consumer::look`], with one look at the cell.
+    #[inline(always)]
+    pub(crate) fn one(&self) -> Option<(usize, impl FnOnce() -> [u64; LINE / 8])> {
+        let [word, words @ ..] = self.memory.cell(self.tail);
+        let len = word.load(Ordering::Acquire) ^ header(self.lap, SHORT, 0);
+        let line = || words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        (len <= LINE as u64).then_some((len as usize, line))
+    }
+
     /// The length of the next message if it is there, short, and within the ring: take
     /// [`Consumer::line`] of its one cell or two, and then [`Consumer::advance`]. If not,
     /// [`Consumer::peek`] says what there is.
