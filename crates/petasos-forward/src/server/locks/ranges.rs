@@ -55,14 +55,13 @@ impl Ranges {
 
     /// How many more locks its holder may have after setting, or with `None` freeing, this part.
     pub(super) fn growth(&self, part: &Range, sets: bool) -> usize {
-        let splits = |held: &Range| {
-            held.holder == part.holder && held.start < part.start && part.end < held.end
-        };
-        match self.0.iter().find(|held| splits(held)) {
-            Some(held) if sets && held.is_like(part) => 0,
-            Some(_) => 1 + usize::from(sets),
-            None => usize::from(sets),
+        let mine = || self.0.iter().filter(|held| held.holder == part.holder);
+        let split = mine().find(|held| held.start < part.start && part.end < held.end);
+        if sets && split.is_some_and(|held| held.is_like(part)) {
+            return 0;
         }
+        let covered = mine().filter(|held| part.start <= held.start && held.end <= part.end);
+        (usize::from(sets) + usize::from(split.is_some())).saturating_sub(covered.count())
     }
 
     /// Sets a lock, which nothing is in the way of. Gives how many more there are than before.
