@@ -111,7 +111,7 @@ impl RemoteFile {
 
     /// Writes data that travels within the call: at most `Welcome::inline` bytes.
     pub async fn write_bytes(&self, offset: u64, data: Bytes) -> Result<u64, RemoteError> {
-        self.done("writing", |c, id| c.write(id, self.number, offset, data)).await
+        self.done("writing", |c, id| c.write(id, self.number, offset, data.clone())).await
     }
 
     /// Puts what was written onto the disk.
@@ -163,7 +163,8 @@ impl RemoteFile {
     /// An extended attribute.
     pub async fn get_xattr(&self, name: &[u8]) -> Result<Bytes, RemoteError> {
         let node = Node::File(self.number);
-        self.done("reading an attribute of", |c, id| c.get_xattr(id, node, name.to_vec())).await
+        self.done("reading an attribute of", |c, id| c.get_xattr(id, node.clone(), name.to_vec()))
+            .await
     }
 
     /// Sets an extended attribute.
@@ -174,14 +175,17 @@ impl RemoteFile {
         mode: XattrMode,
     ) -> Result<(), RemoteError> {
         let node = Node::File(self.number);
-        let call = |c: &ForwardClient, id| c.set_xattr(id, node, name.to_vec(), value, mode);
+        let call = |c: &ForwardClient, id| {
+            c.set_xattr(id, node.clone(), name.to_vec(), value.clone(), mode)
+        };
         self.done("setting an attribute of", call).await
     }
 
     /// Gives a staged file its name, and closes it.
     pub async fn publish(self, path: &RelPath, finish: Finish) -> Result<Attr, RemoteError> {
         let to = path.as_bytes().to_vec();
-        let attr = self.done("completing", |c, id| c.publish(id, self.number, to, finish)).await?;
+        let attr =
+            self.done("completing", |c, id| c.publish(id, self.number, to.clone(), finish)).await?;
         self.open.set(false);
         Ok(attr)
     }
@@ -209,7 +213,7 @@ impl RemoteFile {
     async fn done<T: petasos::wire::Wire>(
         &self,
         operation: &'static str,
-        call: impl FnOnce(&ForwardClient, u64) -> petasos::TypedCall<crate::FsResult<T>>,
+        call: impl Fn(&ForwardClient, u64) -> petasos::TypedCall<crate::FsResult<T>>,
     ) -> Result<T, RemoteError> {
         self.remote.done(operation, || self.subject.clone(), call).await
     }

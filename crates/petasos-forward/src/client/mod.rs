@@ -33,9 +33,12 @@ use crate::{
     },
 };
 use bytes::Bytes;
+use futures_channel::oneshot;
 use petasos::{CallOptions, Engine, TypedCall, fabric::Address, wire::Wire};
+use rustix::io::Errno;
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     fmt,
     rc::Rc,
     time::Duration,
@@ -90,8 +93,12 @@ struct Session {
     welcome: Welcome,
     /// Why it ended, if it did.
     ended: RefCell<Option<String>>,
+    /// Calls under way.
+    calls: Cell<usize>,
+    /// Calls that the server had no room for: each begins again when another one has ended.
+    refused: RefCell<VecDeque<oneshot::Sender<()>>>,
     /// Taken away when the session is dropped, which gives the call up that keeps it.
-    hold: Cell<Option<futures_channel::oneshot::Sender<()>>>,
+    hold: Cell<Option<oneshot::Sender<()>>>,
 }
 
 impl Remote {
@@ -109,13 +116,15 @@ impl Remote {
         let hello = Hello { version: VERSION, name: options.name };
         let welcome = client.hello(hello).await?;
         let welcome = refused("connecting to", || address.to_string(), welcome)?;
-        let (hold, dropped) = futures_channel::oneshot::channel();
+        let (hold, dropped) = oneshot::channel();
         let session = Rc::new(Session {
             engine: engine.clone(),
             client,
             peer: address.clone(),
             welcome,
             ended: RefCell::default(),
+            calls: Cell::new(0),
+            refused: RefCell::default(),
             hold: Cell::new(Some(hold)),
         });
         let forever = base.with(CallOptions::default().timeout(Duration::MAX));
@@ -289,7 +298,8 @@ impl Remote {
         value: Bytes,
         mode: XattrMode,
     ) -> Result<(), RemoteError> {
-        let call = |c: &ForwardClient, id| c.set_xattr(id, node(path), name.to_vec(), value, mode);
+        let call =
+            |c: &ForwardClient, id| c.set_xattr(id, node(path), name.to_vec(), value.clone(), mode);
         self.done("setting an attribute of", || path.to_string(), call).await
     }
 
@@ -329,7 +339,7 @@ impl Remote {
         data: Bytes,
         finish: Finish,
     ) -> Result<Attr, RemoteError> {
-        let call = |c: &ForwardClient, id| c.put(id, bytes(path), data, finish);
+        let call = |c: &ForwardClient, id| c.put(id, bytes(path), data.clone(), finish);
         self.done("writing", || path.to_string(), call).await
     }
 
@@ -350,21 +360,58 @@ impl Remote {
         Ok(RemoteFile::new(self.clone(), subject, number, attr))
     }
 
-    /// Makes a call in this session.
+    /// Makes a call in this session: again, if the server has no room for it while others of ours
+    /// are under way.
     async fn done<T: Wire>(
         &self,
         operation: &'static str,
         subject: impl FnOnce() -> String,
-        call: impl FnOnce(&ForwardClient, u64) -> TypedCall<FsResult<T>>,
+        call: impl Fn(&ForwardClient, u64) -> TypedCall<FsResult<T>>,
     ) -> Result<T, RemoteError> {
         let session = &*self.session;
-        let answer = call(&session.client, session.welcome.session).await;
+        let answer = loop {
+            let under_way = UnderWay::new(session);
+            let answer = call(&session.client, session.welcome.session).await;
+            drop(under_way);
+            match &answer {
+                Ok(Err(error)) if error.errno() == Errno::NOBUFS && session.calls.get() > 0 => {
+                    let (sender, another_ended) = oneshot::channel();
+                    session.refused.borrow_mut().push_back(sender);
+                    let _ = another_ended.await;
+                }
+                _ => break answer,
+            }
+        };
         if !matches!(answer, Ok(Ok(_)))
             && let Some(reason) = self.ended()
         {
             return Err(RemoteError::Ended { peer: session.peer.to_string(), reason });
         }
         refused(operation, subject, answer?)
+    }
+}
+
+/// A call under way. When it ends, or is given up, one that was refused may try again.
+struct UnderWay<'a>(&'a Session);
+
+impl UnderWay<'_> {
+    fn new(session: &Session) -> UnderWay<'_> {
+        session.calls.set(session.calls.get() + 1);
+        UnderWay(session)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let session = self.0;
+        session.calls.set(session.calls.get() - 1);
+        let mut refused = session.refused.borrow_mut();
+        while let Some(sender) = refused.pop_front() {
+            // Whoever does not wait any more leaves it to the next; the last call wakes all.
+            if sender.send(()).is_ok() && session.calls.get() > 0 {
+                break;
+            }
+        }
     }
 }
 

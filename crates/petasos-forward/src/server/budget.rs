@@ -22,8 +22,8 @@ pub(super) struct Budget {
 struct State {
     used: u64,
     peak: u64,
-    /// Bytes that are waited for.
-    wanted: u64,
+    /// Bytes of data that is here already and waits for leave to be.
+    early: u64,
     clients: HashMap<u64, Client>,
     /// Clients that wait, the next one first.
     ring: VecDeque<u64>,
@@ -32,7 +32,25 @@ struct State {
 #[derive(Debug, Default)]
 struct Client {
     held: u64,
-    waiting: VecDeque<(u64, oneshot::Sender<Memory>)>,
+    early: u64,
+    waiting: VecDeque<Claim>,
+}
+
+/// A claim that waits.
+#[derive(Debug)]
+struct Claim {
+    len: u64,
+    data: Data,
+    sender: oneshot::Sender<Memory>,
+}
+
+/// Where the data is for which memory is claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Data {
+    /// To be moved or read, once there is memory: waiting costs nothing.
+    There,
+    /// Here already, as it came with the call.
+    Here,
 }
 
 /// Leave to use so much memory, until it is dropped.
@@ -61,8 +79,14 @@ impl Budget {
     /// wait, more than his share. Dropping the future gives the claim up.
     ///
     /// # Errors
-    /// `EAGAIN` if more is waited for already than there is.
-    pub(super) async fn acquire(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
+    /// `ENOBUFS` for data that is here already, if as much waits as there is memory, and more than
+    /// its share of that is this client's.
+    pub(super) async fn acquire(
+        self: &Arc<Self>,
+        of: u64,
+        len: u64,
+        data: Data,
+    ) -> FsResult<Memory> {
         let len = len.min(MOST);
         let receiver = {
             let mut state = self.lock();
@@ -70,14 +94,17 @@ impl Budget {
                 state.take(of, len);
                 return Ok(self.memory(of, len));
             }
-            if state.wanted + len > self.limit {
-                let detail = format!("the limit of {} bytes of memory is reached", self.limit);
-                return Err(FsError::new(Errno::AGAIN, detail));
+            if data == Data::Here {
+                let share = state.share(self.limit);
+                let early = state.clients.get(&of).map_or(0, |client| client.early);
+                if state.early + len > self.limit && early + len > share {
+                    let detail = format!("the limit of {} bytes of memory is reached", self.limit);
+                    return Err(FsError::new(Errno::NOBUFS, detail));
+                }
             }
             let (sender, receiver) = oneshot::channel();
-            state.wanted += len;
+            state.line_up(of, Claim { len, data, sender });
             let client = state.clients.entry(of).or_default();
-            client.waiting.push_back((len, sender));
             if client.waiting.len() == 1 {
                 state.ring.push_back(of);
             }
@@ -101,12 +128,12 @@ impl Budget {
         while refused < state.ring.len() {
             let Some(of) = state.ring.pop_front() else { break };
             let Some(client) = state.clients.get_mut(&of) else { continue };
-            while client.waiting.front().is_some_and(|(_, sender)| sender.is_canceled()) {
-                if let Some((len, _)) = client.waiting.pop_front() {
-                    state.wanted -= len;
-                }
+            let gone = client.waiting.iter().take_while(|claim| claim.sender.is_canceled()).count();
+            for _ in 0..gone {
+                state.leave_line(of);
             }
-            let Some(len) = client.waiting.front().map(|(len, _)| *len) else {
+            let claims = state.clients.get(&of).map(|client| &client.waiting);
+            let Some(len) = claims.and_then(|claims| Some(claims.front()?.len)) else {
                 state.tidy(of);
                 continue;
             };
@@ -122,15 +149,12 @@ impl Budget {
                 continue;
             }
             refused = 0;
-            let waiting = state.clients.get_mut(&of).map(|client| &mut client.waiting);
-            let Some(waiting) = waiting else { continue };
-            let Some((len, sender)) = waiting.pop_front() else { continue };
-            if waiting.is_empty() {
+            let Some((claim, last)) = state.leave_line(of) else { continue };
+            if last {
                 state.ring.pop_back();
             }
-            state.wanted -= len;
             state.take(of, len);
-            grants.push((sender, self.memory(of, len)));
+            grants.push((claim.sender, self.memory(of, len)));
         }
         grants
     }
@@ -147,8 +171,33 @@ impl State {
         }
         let held = self.clients.get(&of).map_or(0, |client| client.held);
         let others = self.ring.iter().any(|waiting| *waiting != of);
-        let share = if others { limit / self.clients.len().max(4) as u64 } else { limit / 4 };
+        let share = if others { self.share(limit) } else { limit / 4 };
         held == 0 || held + len <= share
+    }
+
+    /// What each client may have while others wait.
+    fn share(&self, limit: u64) -> u64 {
+        limit / self.clients.len().max(4) as u64
+    }
+
+    fn line_up(&mut self, of: u64, claim: Claim) {
+        let client = self.clients.entry(of).or_default();
+        if claim.data == Data::Here {
+            self.early += claim.len;
+            client.early += claim.len;
+        }
+        client.waiting.push_back(claim);
+    }
+
+    /// Takes a client's first claim; also says whether it was the last.
+    fn leave_line(&mut self, of: u64) -> Option<(Claim, bool)> {
+        let client = self.clients.get_mut(&of)?;
+        let claim = client.waiting.pop_front()?;
+        if claim.data == Data::Here {
+            self.early -= claim.len;
+            client.early -= claim.len;
+        }
+        Some((claim, client.waiting.is_empty()))
     }
 
     fn take(&mut self, of: u64, len: u64) {
@@ -197,7 +246,7 @@ mod tests {
     use std::pin::Pin;
 
     fn now(budget: &Arc<Budget>, of: u64, len: u64) -> Option<Memory> {
-        budget.acquire(of, len).now_or_never().map(|memory| memory.unwrap())
+        budget.acquire(of, len, Data::There).now_or_never().map(|memory| memory.unwrap())
     }
 
     #[test]
@@ -211,7 +260,7 @@ mod tests {
             .collect();
         assert_eq!(budget.status()[0], 8 * MOST);
         assert!(others.len() == 6);
-        let mut late = Box::pin(budget.acquire(9, MOST));
+        let mut late = Box::pin(budget.acquire(9, MOST, Data::Here));
         assert!(late.as_mut().now_or_never().is_none());
         drop(of_one);
         assert!(late.now_or_never().unwrap().is_ok());
@@ -220,20 +269,42 @@ mod tests {
         assert!(budget.lock().clients.is_empty());
     }
 
-    type Claim = Pin<Box<dyn Future<Output = FsResult<Memory>>>>;
+    #[test]
+    fn who_floods_is_refused_and_others_wait() {
+        let budget = Budget::new(8 * MOST);
+        let _held: Vec<_> = (0..8).map(|of| now(&budget, of, MOST).unwrap()).collect();
+        let mut flood = Vec::new();
+        let refused = loop {
+            let mut claim = Box::pin(budget.acquire(1, MOST, Data::Here));
+            match claim.as_mut().now_or_never() {
+                None => flood.push(claim),
+                Some(answer) => break answer.unwrap_err(),
+            }
+            assert!(flood.len() <= 8);
+        };
+        assert_eq!(refused.errno(), Errno::NOBUFS);
+        let mut other = Box::pin(budget.acquire(2, MOST, Data::Here));
+        assert!(other.as_mut().now_or_never().is_none(), "waits");
+        let mut later = Box::pin(budget.acquire(1, MOST, Data::There));
+        assert!(later.as_mut().now_or_never().is_none(), "nothing is here yet");
+    }
+
+    type Waiting = Pin<Box<dyn Future<Output = FsResult<Memory>>>>;
 
     proptest! {
         #[test]
         fn never_more_than_there_is_and_nothing_is_lost(
             steps in proptest::collection::vec((0u8..4, 0u64..6, 1..=MOST), 1..300)) {
             let budget = Budget::new(0);
-            let mut claims: VecDeque<Claim> = VecDeque::new();
+            let mut claims: VecDeque<Waiting> = VecDeque::new();
             let mut held: VecDeque<Memory> = VecDeque::new();
             for (what, of, len) in steps {
                 match what {
                     0 | 1 => {
                         let budget = Arc::clone(&budget);
-                        let mut claim: Claim = Box::pin(async move { budget.acquire(of, len).await });
+                        let data = if len % 2 == 0 { Data::Here } else { Data::There };
+                        let mut claim: Waiting =
+                            Box::pin(async move { budget.acquire(of, len, data).await });
                         match claim.as_mut().now_or_never() {
                             Some(memory) => held.extend(memory.ok()),
                             None => claims.push_back(claim),
@@ -259,7 +330,7 @@ mod tests {
             }
             prop_assert_eq!(budget.status()[0], 0);
             let state = budget.lock();
-            prop_assert_eq!(state.wanted, 0);
+            prop_assert_eq!(state.early, 0);
             prop_assert!(state.clients.is_empty() && state.ring.is_empty());
         }
     }

@@ -32,7 +32,7 @@ impl Call {
         let Some(pass) = call.session.gate.enter().await else {
             let most = core.config.limits.calls_per_session;
             let detail = format!("the limit of {most} calls of a session, and as many that wait");
-            return call.end(Err(FsError::new(Errno::AGAIN, detail)));
+            return call.end(Err(FsError::new(Errno::NOBUFS, detail)));
         };
         call.pass.set(Some(pass));
         Ok(call)

@@ -120,6 +120,11 @@ impl Core {
                 format!("the limit of {} sessions is reached", self.config.limits.sessions);
             return Err(FsError::new(Errno::AGAIN, detail));
         }
+        let most = self.config.limits.sessions_per_peer;
+        if sessions.values().filter(|session| session.peer == peer).count() >= most {
+            let detail = format!("the limit of {most} sessions of one client is reached");
+            return Err(FsError::new(Errno::AGAIN, detail));
+        }
         let random =
             || getrandom::u64().map_err(|error| FsError::new(Errno::IO, error.to_string()));
         let mut id = random()?;
