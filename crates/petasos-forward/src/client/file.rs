@@ -1,0 +1,238 @@
+//! An open file.
+
+use super::{Remote, RemoteError};
+use crate::{
+    RelPath,
+    protocol::{
+        Allocation, Attr, Extent, Finish, ForwardClient, Hash, Lock, Node, SetAttr, XattrMode,
+    },
+};
+use bytes::Bytes;
+use petasos::fabric::{Access, Slice};
+use std::cell::Cell;
+
+/// A file that is open at the server. Dropping it closes it, some time later;
+/// [`RemoteFile::close`] waits for that.
+#[derive(Debug)]
+pub struct RemoteFile {
+    remote: Remote,
+    subject: String,
+    number: u64,
+    attr: Attr,
+    open: Cell<bool>,
+}
+
+impl RemoteFile {
+    pub(super) fn new(remote: Remote, subject: String, number: u64, attr: Attr) -> RemoteFile {
+        RemoteFile { remote, subject, number, attr, open: Cell::new(true) }
+    }
+
+    /// What it was when it was opened.
+    #[must_use]
+    pub fn attr(&self) -> &Attr {
+        &self.attr
+    }
+
+    /// Its session.
+    #[must_use]
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// Reads as much as `into` holds; less only at the end of the file. Gives how much there was.
+    ///
+    /// What is longer than a call carries is lent, and filled by the server. Dropping the future
+    /// asks for the end of that; the engine keeps the memory until the network let go.
+    pub async fn read_at(&self, offset: u64, into: Slice) -> Result<u64, RemoteError> {
+        let (inline, window) = self.sizes();
+        if into.len() <= inline {
+            let data = self.read_bytes(offset, into.len() as u64).await?;
+            let data = &data[..data.len().min(into.len())];
+            into.part(0, data.len()).expect("no more than asked for").write(0, data);
+            return Ok(data.len() as u64);
+        }
+        let mut done = 0;
+        while done < into.len() {
+            let part = into.part(done, (into.len() - done).min(window)).expect("a part");
+            let asked = part.len();
+            let lent = self.remote.engine().bulk(part, Access::WRITE)?;
+            let at = offset + done as u64;
+            let call = |c: &ForwardClient, id| c.read_into(id, self.number, at, lent.handle());
+            let got = self.done("reading", call).await?.min(asked as u64) as usize;
+            done += got;
+            if got < asked {
+                break;
+            }
+        }
+        Ok(done as u64)
+    }
+
+    /// Reads up to `len` bytes, in one call: at most `Welcome::inline` come. Fewer than asked for
+    /// come at the end of the file only, or beyond that limit.
+    pub async fn read_bytes(&self, offset: u64, len: u64) -> Result<Bytes, RemoteError> {
+        let len = len.min(self.remote.welcome().inline);
+        self.done("reading", |c, id| c.read(id, self.number, offset, len)).await
+    }
+
+    /// Writes all of `from`; gives where it ended, which with `APPEND` only the server knows.
+    ///
+    /// Dropping the future leaves open how much was written.
+    pub async fn write_at(&self, offset: u64, from: Slice) -> Result<u64, RemoteError> {
+        let (inline, window) = self.sizes();
+        if from.len() <= inline {
+            return self.write_bytes(offset, Bytes::from(from.to_vec())).await;
+        }
+        let (mut done, mut end) = (0, offset);
+        while done < from.len() {
+            let part = from.part(done, (from.len() - done).min(window)).expect("a part");
+            let len = part.len();
+            let lent = self.remote.engine().bulk(part, Access::READ)?;
+            let at = offset + done as u64;
+            let call = |c: &ForwardClient, id| c.write_from(id, self.number, at, lent.handle());
+            end = self.done("writing", call).await?;
+            done += len;
+        }
+        Ok(end)
+    }
+
+    /// Reads into several pieces of memory, one after the other: at most 64 pieces, and
+    /// `Welcome::window` bytes.
+    pub async fn read_vectored(&self, offset: u64, into: &[Slice]) -> Result<u64, RemoteError> {
+        let lent = self.remote.engine().bulk_of(into, Access::WRITE)?;
+        self.done("reading", |c, id| c.read_into(id, self.number, offset, lent.handle())).await
+    }
+
+    /// Writes several pieces of memory, one after the other: at most 64 pieces, and
+    /// `Welcome::window` bytes.
+    pub async fn write_vectored(&self, offset: u64, from: &[Slice]) -> Result<u64, RemoteError> {
+        let lent = self.remote.engine().bulk_of(from, Access::READ)?;
+        self.done("writing", |c, id| c.write_from(id, self.number, offset, lent.handle())).await
+    }
+
+    /// Writes data that travels within the call: at most `Welcome::inline` bytes.
+    pub async fn write_bytes(&self, offset: u64, data: Bytes) -> Result<u64, RemoteError> {
+        self.done("writing", |c, id| c.write(id, self.number, offset, data.clone())).await
+    }
+
+    /// Puts what was written onto the disk.
+    pub async fn sync(&self, data_only: bool) -> Result<(), RemoteError> {
+        self.done("putting onto the disk", |c, id| c.sync(id, self.number, data_only)).await
+    }
+
+    /// What it is now.
+    pub async fn stat(&self) -> Result<Attr, RemoteError> {
+        self.done("looking at", |c, id| c.stat(id, Node::File(self.number), true)).await
+    }
+
+    /// Changes attributes, its length among them.
+    pub async fn set_attr(&self, set: SetAttr) -> Result<Attr, RemoteError> {
+        self.done("changing", |c, id| c.set_attr(id, Node::File(self.number), set, true)).await
+    }
+
+    /// Where there is data, from `offset` on: in order, at most 1,024 pieces.
+    pub async fn extents(&self, offset: u64) -> Result<Vec<Extent>, RemoteError> {
+        self.done("looking at", |c, id| c.extents(id, self.number, offset)).await
+    }
+
+    /// BLAKE3 of each `block` bytes of a part.
+    pub async fn hashes(&self, range: Extent, block: u64) -> Result<Vec<Hash>, RemoteError> {
+        self.done("hashing", |c, id| c.hashes(id, self.number, range, block)).await
+    }
+
+    /// Reserves room, or makes a hole.
+    pub async fn allocate(&self, how: Allocation, range: Extent) -> Result<(), RemoteError> {
+        self.done("reserving room for", |c, id| c.allocate(id, self.number, how, range)).await
+    }
+
+    /// Locks a part, among the clients of the server. With `wait` for as long as the time limit of
+    /// an operation allows; dropping the future gives up.
+    pub async fn lock(&self, lock: Lock, wait: bool) -> Result<(), RemoteError> {
+        self.done("locking", |c, id| c.lock(id, self.number, lock, wait)).await
+    }
+
+    /// Frees a part.
+    pub async fn unlock(&self, lock: Lock) -> Result<(), RemoteError> {
+        self.done("unlocking", |c, id| c.unlock(id, self.number, lock)).await
+    }
+
+    /// The first lock that would be in the way of this one.
+    pub async fn test_lock(&self, lock: Lock) -> Result<Option<Lock>, RemoteError> {
+        self.done("looking for locks of", |c, id| c.test_lock(id, self.number, lock)).await
+    }
+
+    /// An extended attribute.
+    pub async fn get_xattr(&self, name: &[u8]) -> Result<Bytes, RemoteError> {
+        let node = Node::File(self.number);
+        self.done("reading an attribute of", |c, id| c.get_xattr(id, node.clone(), name.to_vec()))
+            .await
+    }
+
+    /// Sets an extended attribute.
+    pub async fn set_xattr(
+        &self,
+        name: &[u8],
+        value: Bytes,
+        mode: XattrMode,
+    ) -> Result<(), RemoteError> {
+        let node = Node::File(self.number);
+        let call = |c: &ForwardClient, id| {
+            c.set_xattr(id, node.clone(), name.to_vec(), value.clone(), mode)
+        };
+        self.done("setting an attribute of", call).await
+    }
+
+    /// Gives a staged file its name, and closes it.
+    pub async fn publish(self, path: &RelPath, finish: Finish) -> Result<Attr, RemoteError> {
+        let to = path.as_bytes().to_vec();
+        let attr =
+            self.done("completing", |c, id| c.publish(id, self.number, to.clone(), finish)).await?;
+        self.open.set(false);
+        Ok(attr)
+    }
+
+    /// Throws a staged file away.
+    pub async fn discard(self) -> Result<(), RemoteError> {
+        self.done("throwing away", |c, id| c.discard(id, self.number)).await?;
+        self.open.set(false);
+        Ok(())
+    }
+
+    /// Closes it, and waits for that.
+    pub async fn close(self) -> Result<(), RemoteError> {
+        self.open.set(false);
+        self.done("closing", |c, id| c.close(id, self.number)).await
+    }
+
+    /// The most bytes within a call, and lent at once.
+    fn sizes(&self) -> (usize, usize) {
+        let welcome = self.remote.welcome();
+        // A server that says zero would have us turn on the spot.
+        (welcome.inline as usize, (welcome.window as usize).clamp(64 << 10, 1 << 30))
+    }
+
+    async fn done<T: petasos::wire::Wire>(
+        &self,
+        operation: &'static str,
+        call: impl Fn(&ForwardClient, u64) -> petasos::TypedCall<crate::FsResult<T>>,
+    ) -> Result<T, RemoteError> {
+        self.remote.done(operation, || self.subject.clone(), call).await
+    }
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        if self.open.get() {
+            close_later(&self.remote, self.number);
+        }
+    }
+}
+
+/// Closes a file or a directory, with nobody waiting for it.
+pub(super) fn close_later(remote: &Remote, number: u64) {
+    let session = &remote.session;
+    let call = session.client.close(session.welcome.session, number);
+    // An error says that the session is gone, and the file with it.
+    session.engine.spawn(async move {
+        let _ = call.await;
+    });
+}

@@ -1,0 +1,480 @@
+//! The client: calls like those of POSIX, asynchronous, on an engine of the caller's.
+//!
+//! ```no_run
+//! # use petasos_forward::{RelPath, client::{ConnectOptions, Remote}, protocol::OpenFlags};
+//! # use petasos::{Engine, EngineConfig, OpenOptions, fabric::{Address, Region}};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = petasos::open("shm://*", &OpenOptions::default())?;
+//! let engine = Engine::new(endpoint, EngineConfig::default());
+//! let server = Address::parse("shm://files")?;
+//! engine.block_on(async {
+//!     let remote = Remote::connect(&engine, &server, ConnectOptions::default()).await?;
+//!     let path = RelPath::parse(b"results/step-7.dat")?;
+//!     let file = remote.open(&path, OpenFlags::READ, 0).await?;
+//!     let memory = Region::zeroed(16 << 20);
+//!     let got = file.read_at(0, memory.whole()).await?;
+//!     println!("{got} bytes of {}", file.attr().size);
+//!     Ok(())
+//! })
+//! # }
+//! ```
+
+mod error;
+mod file;
+
+pub use error::RemoteError;
+pub use file::RemoteFile;
+
+use crate::{
+    FsResult, RelPath,
+    protocol::{
+        Attr, Creation, DirEntry, Finish, ForwardClient, Hello, Kind, Node, OpenFlags, RenameMode,
+        SetAttr, StageKey, StatFs, Status, VERSION, Welcome, XattrMode,
+    },
+};
+use bytes::Bytes;
+use futures_channel::oneshot;
+use petasos::{CallOptions, Engine, TypedCall, fabric::Address, wire::Wire};
+use rustix::io::Errno;
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    fmt,
+    rc::Rc,
+    time::Duration,
+};
+
+/// How to connect.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConnectOptions {
+    /// What the server's status calls this client. Default: the process' number.
+    pub name: String,
+    /// Time limit of each operation. Default: 60 s, as a disk may be slow.
+    pub timeout: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> ConnectOptions {
+        let name = format!("process {}", std::process::id());
+        ConnectOptions { name, timeout: Duration::from_secs(60) }
+    }
+}
+
+impl ConnectOptions {
+    /// Sets the name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> ConnectOptions {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the time limit of each operation.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> ConnectOptions {
+        self.timeout = timeout;
+        self
+    }
+}
+
+/// A session with a server. Cheap to clone; belongs to its engine's thread.
+///
+/// The session ends with the last clone and the last file, or when the server goes away: then all
+/// operations fail with [`RemoteError::Ended`], and a new one can be begun.
+#[derive(Clone)]
+pub struct Remote {
+    session: Rc<Session>,
+}
+
+struct Session {
+    engine: Engine,
+    client: ForwardClient,
+    peer: Address,
+    welcome: Welcome,
+    /// Why it ended, if it did.
+    ended: RefCell<Option<String>>,
+    /// Calls under way.
+    calls: Cell<usize>,
+    /// Calls that the server had no room for: each begins again when another one has ended.
+    refused: RefCell<VecDeque<oneshot::Sender<()>>>,
+    /// Taken away when the session is dropped, which gives the call up that keeps it.
+    hold: Cell<Option<oneshot::Sender<()>>>,
+}
+
+impl Remote {
+    /// Begins a session with the server at `address`.
+    ///
+    /// # Errors
+    /// If there is no server, it has another version, or it has no room for another client.
+    pub async fn connect(
+        engine: &Engine,
+        address: &Address,
+        options: ConnectOptions,
+    ) -> Result<Remote, RemoteError> {
+        let base = ForwardClient::new(engine, address);
+        let client = base.with(CallOptions::default().timeout(options.timeout));
+        let hello = Hello { version: VERSION, name: options.name };
+        let welcome = client.hello(hello).await?;
+        let welcome = refused("connecting to", || address.to_string(), welcome)?;
+        let (hold, dropped) = oneshot::channel();
+        let session = Rc::new(Session {
+            engine: engine.clone(),
+            client,
+            peer: address.clone(),
+            welcome,
+            ended: RefCell::default(),
+            calls: Cell::new(0),
+            refused: RefCell::default(),
+            hold: Cell::new(Some(hold)),
+        });
+        let forever = base.with(CallOptions::default().timeout(Duration::MAX));
+        let held = forever.hold(session.welcome.session);
+        let weak = Rc::downgrade(&session);
+        engine.spawn(async move {
+            let reason = match futures_util::future::select(held, dropped).await {
+                futures_util::future::Either::Left((Ok(Ok(())), _)) => {
+                    "the server ended it".to_owned()
+                }
+                futures_util::future::Either::Left((Ok(Err(error)), _)) => error.to_string(),
+                futures_util::future::Either::Left((Err(error), _)) => error.to_string(),
+                futures_util::future::Either::Right(_) => return,
+            };
+            if let Some(session) = weak.upgrade() {
+                session.ended.replace(Some(reason));
+            }
+        });
+        Ok(Remote { session })
+    }
+
+    /// What the server said at the beginning.
+    #[must_use]
+    pub fn welcome(&self) -> &Welcome {
+        &self.session.welcome
+    }
+
+    /// The server.
+    #[must_use]
+    pub fn peer(&self) -> &Address {
+        &self.session.peer
+    }
+
+    /// The engine on which all this runs.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.session.engine
+    }
+
+    /// Why the session has ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<String> {
+        self.session.ended.borrow().clone()
+    }
+
+    /// Ends the session, and waits until the server has closed what was open.
+    pub async fn disconnect(self) -> Result<(), RemoteError> {
+        self.done("ending the session with", || self.peer().to_string(), |c, id| c.goodbye(id))
+            .await
+    }
+
+    /// What the server does, and for whom.
+    pub async fn status(&self) -> Result<Status, RemoteError> {
+        Ok(self.session.client.status().await?)
+    }
+
+    /// What something is. A symbolic link at the end is followed only if `follow` says so.
+    pub async fn stat(&self, path: &RelPath, follow: bool) -> Result<Attr, RemoteError> {
+        self.done("looking at", || path.to_string(), |c, id| c.stat(id, node(path), follow)).await
+    }
+
+    /// Changes attributes.
+    pub async fn set_attr(
+        &self,
+        path: &RelPath,
+        set: SetAttr,
+        follow: bool,
+    ) -> Result<Attr, RemoteError> {
+        let call = |c: &ForwardClient, id| c.set_attr(id, node(path), set, follow);
+        self.done("changing", || path.to_string(), call).await
+    }
+
+    /// All that is in a directory, in no order.
+    pub async fn read_dir(&self, path: &RelPath) -> Result<Vec<DirEntry>, RemoteError> {
+        let mut dir = self.open_dir(path).await?;
+        let mut entries = Vec::new();
+        while let Some(mut page) = dir.next_page().await? {
+            entries.append(&mut page);
+        }
+        Ok(entries)
+    }
+
+    /// Opens a directory, to be read page by page.
+    pub async fn open_dir(&self, path: &RelPath) -> Result<RemoteDir, RemoteError> {
+        let subject = path.to_string();
+        let call = |c: &ForwardClient, id| c.open_dir(id, bytes(path));
+        let (number, page) = self.done("opening", || subject.clone(), call).await?;
+        let more = page.more;
+        let first = Some(page.entries);
+        Ok(RemoteDir { remote: self.clone(), subject, number, first, more })
+    }
+
+    /// Makes a directory.
+    pub async fn make_dir(&self, path: &RelPath, creation: Creation) -> Result<Attr, RemoteError> {
+        let call = |c: &ForwardClient, id| c.make_dir(id, bytes(path), creation);
+        self.done("making the directory", || path.to_string(), call).await
+    }
+
+    /// Makes a symbolic link that says `target`.
+    pub async fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Attr, RemoteError> {
+        let call = |c: &ForwardClient, id| c.make_symlink(id, bytes(path), target.to_vec());
+        self.done("making the link", || path.to_string(), call).await
+    }
+
+    /// Makes a FIFO or a socket.
+    pub async fn make_node(
+        &self,
+        path: &RelPath,
+        kind: Kind,
+        creation: Creation,
+    ) -> Result<Attr, RemoteError> {
+        let call = |c: &ForwardClient, id| c.make_node(id, bytes(path), kind, creation);
+        self.done("making", || path.to_string(), call).await
+    }
+
+    /// What a symbolic link says.
+    pub async fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, RemoteError> {
+        self.done("reading the link", || path.to_string(), |c, id| c.read_link(id, bytes(path)))
+            .await
+    }
+
+    /// Gives a file another name beside the one it has.
+    pub async fn hard_link(&self, from: &RelPath, to: &RelPath) -> Result<Attr, RemoteError> {
+        let call = |c: &ForwardClient, id| c.hard_link(id, bytes(from), bytes(to));
+        self.done("linking", || format!("{from} to {to}"), call).await
+    }
+
+    /// Gives something another name.
+    pub async fn rename(
+        &self,
+        from: &RelPath,
+        to: &RelPath,
+        mode: RenameMode,
+    ) -> Result<(), RemoteError> {
+        let call = |c: &ForwardClient, id| c.rename(id, bytes(from), bytes(to), mode);
+        self.done("renaming", || format!("{from} to {to}"), call).await
+    }
+
+    /// Removes a file.
+    pub async fn remove_file(&self, path: &RelPath) -> Result<(), RemoteError> {
+        self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), false)).await
+    }
+
+    /// Removes an empty directory.
+    pub async fn remove_dir(&self, path: &RelPath) -> Result<(), RemoteError> {
+        self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), true)).await
+    }
+
+    /// How full the file system is.
+    pub async fn stat_fs(&self) -> Result<StatFs, RemoteError> {
+        self.done("asking for the room of", || self.peer().to_string(), |c, id| c.stat_fs(id)).await
+    }
+
+    /// An extended attribute.
+    pub async fn get_xattr(&self, path: &RelPath, name: &[u8]) -> Result<Bytes, RemoteError> {
+        let call = |c: &ForwardClient, id| c.get_xattr(id, node(path), name.to_vec());
+        self.done("reading an attribute of", || path.to_string(), call).await
+    }
+
+    /// The names of all extended attributes.
+    pub async fn list_xattr(&self, path: &RelPath) -> Result<Vec<Vec<u8>>, RemoteError> {
+        let call = |c: &ForwardClient, id| c.list_xattr(id, node(path));
+        self.done("reading the attributes of", || path.to_string(), call).await
+    }
+
+    /// Sets an extended attribute.
+    pub async fn set_xattr(
+        &self,
+        path: &RelPath,
+        name: &[u8],
+        value: Bytes,
+        mode: XattrMode,
+    ) -> Result<(), RemoteError> {
+        let call =
+            |c: &ForwardClient, id| c.set_xattr(id, node(path), name.to_vec(), value.clone(), mode);
+        self.done("setting an attribute of", || path.to_string(), call).await
+    }
+
+    /// Removes an extended attribute.
+    pub async fn remove_xattr(&self, path: &RelPath, name: &[u8]) -> Result<(), RemoteError> {
+        let call = |c: &ForwardClient, id| c.remove_xattr(id, node(path), name.to_vec());
+        self.done("removing an attribute of", || path.to_string(), call).await
+    }
+
+    /// Opens a file. A new one has these permissions, exactly.
+    pub async fn open(
+        &self,
+        path: &RelPath,
+        flags: OpenFlags,
+        mode: u32,
+    ) -> Result<RemoteFile, RemoteError> {
+        self.open_as(path, flags, Creation { mode, owner: None }).await
+    }
+
+    /// The same, where a new file may belong to somebody else.
+    pub async fn open_as(
+        &self,
+        path: &RelPath,
+        flags: OpenFlags,
+        creation: Creation,
+    ) -> Result<RemoteFile, RemoteError> {
+        let subject = path.to_string();
+        let call = |c: &ForwardClient, id| c.open(id, bytes(path), flags, creation);
+        let (number, attr) = self.done("opening", || subject.clone(), call).await?;
+        Ok(RemoteFile::new(self.clone(), subject, number, attr))
+    }
+
+    /// A whole small file at once, in one step: at most `Welcome::inline` bytes.
+    pub async fn put(
+        &self,
+        path: &RelPath,
+        data: Bytes,
+        finish: Finish,
+    ) -> Result<Attr, RemoteError> {
+        let call = |c: &ForwardClient, id| c.put(id, bytes(path), data.clone(), finish);
+        self.done("writing", || path.to_string(), call).await
+    }
+
+    /// A whole small file at once, if it has at most `most` bytes; else only what it is.
+    pub async fn get(
+        &self,
+        path: &RelPath,
+        most: u64,
+    ) -> Result<(Attr, Option<Bytes>), RemoteError> {
+        self.done("reading", || path.to_string(), |c, id| c.get(id, bytes(path), most)).await
+    }
+
+    /// Begins, or goes on with, a file that is to be `path` when it is complete.
+    pub async fn stage(&self, key: StageKey, path: &RelPath) -> Result<RemoteFile, RemoteError> {
+        let subject = path.to_string();
+        let call = |c: &ForwardClient, id| c.stage(id, key, bytes(path));
+        let (number, attr) = self.done("beginning", || subject.clone(), call).await?;
+        Ok(RemoteFile::new(self.clone(), subject, number, attr))
+    }
+
+    /// Makes a call in this session: again, if the server has no room for it while others of ours
+    /// are under way.
+    async fn done<T: Wire>(
+        &self,
+        operation: &'static str,
+        subject: impl FnOnce() -> String,
+        call: impl Fn(&ForwardClient, u64) -> TypedCall<FsResult<T>>,
+    ) -> Result<T, RemoteError> {
+        let session = &*self.session;
+        let answer = loop {
+            let under_way = UnderWay::new(session);
+            let answer = call(&session.client, session.welcome.session).await;
+            drop(under_way);
+            match &answer {
+                Ok(Err(error)) if error.errno() == Errno::NOBUFS && session.calls.get() > 0 => {
+                    let (sender, another_ended) = oneshot::channel();
+                    session.refused.borrow_mut().push_back(sender);
+                    let _ = another_ended.await;
+                }
+                _ => break answer,
+            }
+        };
+        if !matches!(answer, Ok(Ok(_)))
+            && let Some(reason) = self.ended()
+        {
+            return Err(RemoteError::Ended { peer: session.peer.to_string(), reason });
+        }
+        refused(operation, subject, answer?)
+    }
+}
+
+/// A call under way. When it ends, or is given up, one that was refused may try again.
+struct UnderWay<'a>(&'a Session);
+
+impl UnderWay<'_> {
+    fn new(session: &Session) -> UnderWay<'_> {
+        session.calls.set(session.calls.get() + 1);
+        UnderWay(session)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let session = self.0;
+        session.calls.set(session.calls.get() - 1);
+        let mut refused = session.refused.borrow_mut();
+        while let Some(sender) = refused.pop_front() {
+            // Whoever does not wait any more leaves it to the next; the last call wakes all.
+            if sender.send(()).is_ok() && session.calls.get() > 0 {
+                break;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Remote({})", self.session.peer)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Wakes the task that holds the session at the server, which then gives that call up.
+        self.hold.take();
+    }
+}
+
+/// An open directory. Dropping it closes it.
+#[derive(Debug)]
+pub struct RemoteDir {
+    remote: Remote,
+    subject: String,
+    number: u64,
+    first: Option<Vec<DirEntry>>,
+    more: bool,
+}
+
+impl RemoteDir {
+    /// The next entries; `None` after the last.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<DirEntry>>, RemoteError> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        if !self.more {
+            return Ok(None);
+        }
+        let (number, subject) = (self.number, || self.subject.clone());
+        let page = self.remote.done("reading", subject, |c, id| c.read_dir(id, number)).await?;
+        self.more = page.more;
+        Ok(Some(page.entries))
+    }
+}
+
+impl Drop for RemoteDir {
+    fn drop(&mut self) {
+        // The server has closed it already where the first page was all.
+        if self.number != 0 {
+            file::close_later(&self.remote, self.number);
+        }
+    }
+}
+
+fn refused<T>(
+    operation: &'static str,
+    subject: impl FnOnce() -> String,
+    answer: FsResult<T>,
+) -> Result<T, RemoteError> {
+    answer.map_err(|error| RemoteError::Refused { operation, subject: subject(), error })
+}
+
+fn bytes(path: &RelPath) -> Vec<u8> {
+    path.as_bytes().to_vec()
+}
+
+fn node(path: &RelPath) -> Node {
+    Node::Path(bytes(path))
+}

@@ -1,0 +1,198 @@
+//! What a server keeps files in: a plug-in interface, and the implementations.
+//!
+//! A storage is called by several threads at a time, and may block. It gets paths that were checked
+//! ([`RelPath`]); that symbolic links do not lead out of the export is its own work.
+
+mod local;
+
+pub use local::Local;
+
+use crate::{
+    FsError, FsResult, RelPath,
+    protocol::{
+        Abilities, Allocation, Attr, Creation, Extent, Finish, Kind, OpenFlags, Page, RenameMode,
+        SetAttr, StageKey, StatFs, XattrMode,
+    },
+};
+use rustix::io::Errno;
+use std::{io::IoSlice, sync::Arc, time::Duration};
+
+/// A place with files.
+///
+/// What a storage cannot do fails with `EOPNOTSUPP`, which is what the default methods do.
+pub trait Storage: Send + Sync + 'static {
+    /// What is exported, for people.
+    fn describe(&self) -> String;
+
+    /// What it can do.
+    fn abilities(&self) -> Abilities;
+
+    /// Opens a file; never a directory or anything else that is no ordinary file.
+    fn open(
+        &self,
+        path: &RelPath,
+        flags: OpenFlags,
+        creation: &Creation,
+    ) -> FsResult<Arc<dyn StoredFile>>;
+
+    /// Opens a directory.
+    fn open_dir(&self, path: &RelPath) -> FsResult<Box<dyn StoredDir>>;
+
+    /// What something is; of a symbolic link at the end of the path, with `follow`, what it leads to.
+    fn stat(&self, path: &RelPath, follow: bool) -> FsResult<Attr>;
+
+    /// Changes attributes.
+    fn set_attr(&self, path: &RelPath, set: &SetAttr, follow: bool) -> FsResult<Attr>;
+
+    /// Makes a directory.
+    fn make_dir(&self, path: &RelPath, creation: &Creation) -> FsResult<Attr>;
+
+    /// Makes a symbolic link. What it says is up to the client; nobody follows it out of the export.
+    fn make_symlink(&self, path: &RelPath, target: &[u8]) -> FsResult<Attr> {
+        let _ = (path, target);
+        unsupported("symbolic links")
+    }
+
+    /// Makes a FIFO or a socket. Devices are refused.
+    fn make_node(&self, path: &RelPath, kind: Kind, creation: &Creation) -> FsResult<Attr> {
+        let _ = (path, kind, creation);
+        unsupported("special files")
+    }
+
+    /// What a symbolic link says.
+    fn read_link(&self, path: &RelPath) -> FsResult<Vec<u8>> {
+        let _ = path;
+        unsupported("symbolic links")
+    }
+
+    /// Gives a file another name; a symbolic link is not followed.
+    fn hard_link(&self, from: &RelPath, to: &RelPath) -> FsResult<Attr> {
+        let _ = (from, to);
+        unsupported("hard links")
+    }
+
+    /// Gives something another name.
+    fn rename(&self, from: &RelPath, to: &RelPath, mode: RenameMode) -> FsResult<()>;
+
+    /// Removes a file, or an empty directory.
+    fn remove(&self, path: &RelPath, directory: bool) -> FsResult<()>;
+
+    /// How full it is.
+    fn stat_fs(&self) -> FsResult<StatFs>;
+
+    /// An extended attribute.
+    fn get_xattr(&self, path: &RelPath, name: &[u8]) -> FsResult<Vec<u8>> {
+        let _ = (path, name);
+        unsupported("extended attributes")
+    }
+
+    /// The names of all extended attributes.
+    fn list_xattr(&self, path: &RelPath) -> FsResult<Vec<Vec<u8>>> {
+        let _ = path;
+        unsupported("extended attributes")
+    }
+
+    /// Sets an extended attribute.
+    fn set_xattr(
+        &self,
+        path: &RelPath,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> FsResult<()> {
+        let _ = (path, name, value, mode);
+        unsupported("extended attributes")
+    }
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, path: &RelPath, name: &[u8]) -> FsResult<()> {
+        let _ = (path, name);
+        unsupported("extended attributes")
+    }
+
+    /// Begins, or goes on with, a file that has no name yet: what was written under the same key
+    /// before is there. It can be written and read. Staged files live on the same file system as the
+    /// export, where clients do not see them.
+    fn stage(&self, key: &StageKey) -> FsResult<Arc<dyn StoredFile>>;
+
+    /// Gives a staged file its attributes and its name, in one step: whoever looks sees the old
+    /// file or the whole new one. The hash was checked before.
+    fn publish(&self, key: &StageKey, path: &RelPath, finish: &Finish) -> FsResult<Attr>;
+
+    /// Throws a staged file away; nothing if there is none.
+    fn discard(&self, key: &StageKey) -> FsResult<()>;
+
+    /// A whole small file at once, as [`Storage::stage`] and [`Storage::publish`] would do it.
+    fn put(&self, path: &RelPath, data: &[u8], finish: &Finish) -> FsResult<Attr>;
+
+    /// Throws away what was staged and not touched for so long; gives how many.
+    fn sweep(&self, untouched: Duration) -> FsResult<usize>;
+}
+
+/// An open file. Dropping it closes it.
+pub trait StoredFile: Send + Sync {
+    /// Fills `into` from `offset` on; less only at the end of the file.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> FsResult<usize>;
+
+    /// The same without waiting for a disk; `None` where that is not possible now, or never.
+    fn read_at_once(&self, offset: u64, into: &mut [u8]) -> Option<FsResult<usize>> {
+        let _ = (offset, into);
+        None
+    }
+
+    /// Writes all of these, one after the other from `offset` on; with `APPEND` at the end of the
+    /// file. Gives where it ended.
+    fn write_at(&self, offset: u64, from: &[IoSlice<'_>]) -> FsResult<u64>;
+
+    /// Puts what was written onto the disk.
+    fn sync(&self, data_only: bool) -> FsResult<()>;
+
+    /// What it is.
+    fn attr(&self) -> FsResult<Attr>;
+
+    /// Changes attributes, its length among them.
+    fn set_attr(&self, set: &SetAttr) -> FsResult<Attr>;
+
+    /// Where there is data from `offset` on, in order, at most `most` pieces.
+    fn extents(&self, offset: u64, most: usize) -> FsResult<Vec<Extent>>;
+
+    /// Reserves room, or makes a hole.
+    fn allocate(&self, how: Allocation, range: Extent) -> FsResult<()> {
+        let _ = (how, range);
+        unsupported("reserving room")
+    }
+
+    /// An extended attribute.
+    fn get_xattr(&self, name: &[u8]) -> FsResult<Vec<u8>> {
+        let _ = name;
+        unsupported("extended attributes")
+    }
+
+    /// The names of all extended attributes.
+    fn list_xattr(&self) -> FsResult<Vec<Vec<u8>>> {
+        unsupported("extended attributes")
+    }
+
+    /// Sets an extended attribute.
+    fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
+        let _ = (name, value, mode);
+        unsupported("extended attributes")
+    }
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, name: &[u8]) -> FsResult<()> {
+        let _ = name;
+        unsupported("extended attributes")
+    }
+}
+
+/// An open directory.
+pub trait StoredDir: Send {
+    /// The next entries, at most so many. What comes and goes meanwhile may be there or not; all
+    /// else comes exactly once.
+    fn next(&mut self, most: usize) -> FsResult<Page>;
+}
+
+fn unsupported<T>(what: &str) -> FsResult<T> {
+    Err(FsError::new(Errno::OPNOTSUPP, format!("this storage has no {what}")))
+}
