@@ -90,7 +90,10 @@ impl Local {
         let fd = openat(place.dir(), &place.name, flags, Mode::empty())?;
         let stat = fstat(&fd)?;
         if attr::kind(&stat) == kind {
-            attr::settle(Handle::Path(fd.as_fd()), creation.mode, owner(creation), &stat)?;
+            // Directories inherit from theirs that what is made in them has their group.
+            let inherited = if kind == Kind::Directory { stat.st_mode & 0o2000 } else { 0 };
+            let mode = creation.mode | inherited;
+            attr::settle(Handle::Path(fd.as_fd()), mode, owner(creation), &stat)?;
         }
         Ok(from_stat(&fstat(&fd)?, self.export.dev))
     }

@@ -23,7 +23,7 @@ const MOST_PARTS: u64 = 10_000;
 const PARTS_AT_ONCE: usize = 4;
 
 /// Objects that are no longer are fetched as a whole when they are opened.
-const SMALL: u64 = 1 << 20;
+const SMALL: u64 = 256 << 10;
 
 /// Objects below a directory that is renamed; more are left to be moved one by one.
 const MOST_MOVED: usize = 10_000;
