@@ -48,6 +48,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often to look for staged files that nobody wants any more.
 const SWEEP: Duration = Duration::from_secs(3600);
 
+/// One client has no more than this part of the sessions.
+const SHARE: usize = 4;
+
 /// The longest name of a client, in bytes.
 const LONGEST_NAME: usize = 256;
 
@@ -118,6 +121,11 @@ impl Core {
         if sessions.len() >= self.config.limits.sessions {
             let detail =
                 format!("the limit of {} sessions is reached", self.config.limits.sessions);
+            return Err(FsError::new(Errno::AGAIN, detail));
+        }
+        let most = (self.config.limits.sessions / SHARE).max(1);
+        if sessions.values().filter(|session| session.peer == peer).count() >= most {
+            let detail = format!("the limit of {most} sessions of one client is reached");
             return Err(FsError::new(Errno::AGAIN, detail));
         }
         let random =
