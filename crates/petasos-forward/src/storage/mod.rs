@@ -3,6 +3,14 @@
 //! A storage is called by several threads at a time, and may block. It gets paths that were checked
 //! ([`RelPath`]); that symbolic links do not lead out of the export is its own work.
 
+mod local;
+#[cfg(feature = "object-store")]
+mod object;
+
+pub use local::Local;
+#[cfg(feature = "object-store")]
+pub use object::Objects;
+
 use crate::{
     FsError, FsResult, RelPath,
     protocol::{
