@@ -24,7 +24,7 @@ use std::{collections::HashSet, ffi::OsStr, fs::File, os::unix::ffi::OsStrExt, s
 const TRIES: u32 = 8;
 
 /// Blocks whose hashes one call asks for.
-const HASHES: usize = 32;
+const HASHES: usize = 16;
 
 /// A file that is coming.
 struct Download<'a> {

@@ -27,6 +27,9 @@ pub(super) const THREADS: usize = 2;
 /// Pieces of one file on the way at a time.
 pub(super) const PIECES: usize = 6;
 
+/// Large pieces on the way at a time: a server takes so many calls of one client.
+const MOST_PIECES: u64 = 96;
+
 /// A part of the memory is for small files that are ready; the rest for pieces.
 const SMALL_PART: u64 = 8;
 
@@ -68,6 +71,7 @@ impl Job {
             error: Errno::from_io_error(&error).unwrap_or(Errno::IO),
         };
         let memory = options.memory - options.memory / SMALL_PART;
+        let memory = memory.clamp(BLOCK, MOST_PIECES * BLOCK);
         Ok(Rc::new(Job {
             link: Rc::clone(link),
             options: options.clone(),
@@ -76,7 +80,7 @@ impl Job {
             disk: Disk::start(THREADS).map_err(starting)?,
             rate: options.rate.map(|rate| Arc::new(Rate::new(rate))),
             slots: Budget::new(options.parallel.max(1) as u64),
-            memory: Budget::new(memory.max(BLOCK)),
+            memory: Budget::new(memory),
             spare: RefCell::default(),
             report: RefCell::default(),
             watch,

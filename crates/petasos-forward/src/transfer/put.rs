@@ -282,9 +282,7 @@ impl Putting {
                     durable: job.options.durable,
                     replace: true,
                 };
-                job.link
-                    .with(async |remote| remote.put(to, data.clone(), finish).await)
-                    .await?;
+                job.link.with(async |remote| remote.put(to, data.clone(), finish).await).await?;
                 job.moved(attr.size);
                 job.file();
                 Ok(())

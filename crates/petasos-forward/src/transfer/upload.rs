@@ -32,7 +32,7 @@ use std::{
 const TRIES: u32 = 8;
 
 /// Blocks whose hashes one call asks for.
-const HASHES: usize = 32;
+const HASHES: usize = 16;
 
 /// How long a session that is gone may still have the file at the server.
 const TAKEN: Duration = Duration::from_secs(10);
