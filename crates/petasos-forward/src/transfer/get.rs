@@ -105,8 +105,7 @@ impl Place {
 
     /// Names what is hidden of it: the same in each transfer of it.
     pub(super) fn key(&self) -> u64 {
-        let hash = blake3::hash(self.from.as_bytes());
-        u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"))
+        local::key(&self.from)
     }
 
     /// Does something in its directory, on a thread of the disk.

@@ -5,7 +5,7 @@ use super::{
     crew::Gate,
     index::Index,
     job::{Job, THREADS, settable},
-    local::{Root, hidden, kept},
+    local::{Root, hidden, kept, key},
     source::{Item, Plan, Source, Tree, What},
 };
 use crate::{
@@ -353,7 +353,7 @@ impl Putting {
         make: impl AsyncFn(crate::client::Remote, &RelPath) -> Result<T, RemoteError>,
     ) -> Result<(), Cause> {
         let Some((parent, name)) = to.split() else { return Err(Cause::InTheWay("directory")) };
-        let key = u64::from(std::process::id()) << 32;
+        let key = key(to);
         let hidden = parent.join(&hidden(name.as_encoded_bytes(), key))?;
         let link = &self.job.link;
         let made = link.with(async |remote| make(remote, &hidden).await).await;

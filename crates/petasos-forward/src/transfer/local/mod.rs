@@ -120,6 +120,12 @@ pub(super) fn kept(attr: &Attr, owner: bool) -> SetAttr {
     }
 }
 
+/// Names what is hidden of a file: the same in each transfer of it.
+pub(super) fn key(path: &RelPath) -> u64 {
+    let hash = blake3::hash(path.as_bytes());
+    u64::from_le_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"))
+}
+
 /// The name that is hidden until a file is complete.
 pub(super) fn hidden(name: &[u8], key: u64) -> Vec<u8> {
     let key = format!(".petasos-{key:016x}");
