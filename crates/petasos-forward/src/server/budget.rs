@@ -22,8 +22,8 @@ pub(super) struct Budget {
 struct State {
     used: u64,
     peak: u64,
-    /// Bytes that are waited for.
-    wanted: u64,
+    /// Bytes that are here already, of those who wait.
+    early: u64,
     clients: HashMap<u64, Client>,
     /// Clients that wait, the next one first.
     ring: VecDeque<u64>,
@@ -32,7 +32,15 @@ struct State {
 #[derive(Debug, Default)]
 struct Client {
     held: u64,
-    waiting: VecDeque<(u64, oneshot::Sender<Memory>)>,
+    waiting: VecDeque<Claim>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    len: u64,
+    /// Whether the bytes are here already, within the call.
+    early: bool,
+    answer: oneshot::Sender<Memory>,
 }
 
 /// Leave to use so much memory, until it is dropped.
@@ -59,10 +67,19 @@ impl Budget {
 
     /// Waits for memory for client `of`. Nobody has more than a quarter of all, or, while others
     /// wait, more than his share. Dropping the future gives the claim up.
+    pub(super) async fn acquire(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
+        self.claim(of, len, false).await
+    }
+
+    /// The same for bytes that are here already, within a call.
     ///
     /// # Errors
-    /// `EAGAIN` if more is waited for already than there is.
-    pub(super) async fn acquire(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
+    /// `EAGAIN` if as much waits already as there may be in all.
+    pub(super) async fn admit(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
+        self.claim(of, len, true).await
+    }
+
+    async fn claim(self: &Arc<Self>, of: u64, len: u64, early: bool) -> FsResult<Memory> {
         let len = len.min(MOST);
         let receiver = {
             let mut state = self.lock();
@@ -70,14 +87,14 @@ impl Budget {
                 state.take(of, len);
                 return Ok(self.memory(of, len));
             }
-            if state.wanted + len > self.limit {
+            if early && state.early + len > self.limit {
                 let detail = format!("the limit of {} bytes of memory is reached", self.limit);
                 return Err(FsError::new(Errno::AGAIN, detail));
             }
-            let (sender, receiver) = oneshot::channel();
-            state.wanted += len;
+            let (answer, receiver) = oneshot::channel();
+            state.early += if early { len } else { 0 };
             let client = state.clients.entry(of).or_default();
-            client.waiting.push_back((len, sender));
+            client.waiting.push_back(Claim { len, early, answer });
             if client.waiting.len() == 1 {
                 state.ring.push_back(of);
             }
@@ -100,13 +117,10 @@ impl Budget {
         let mut refused = 0;
         while refused < state.ring.len() {
             let Some(of) = state.ring.pop_front() else { break };
-            let Some(client) = state.clients.get_mut(&of) else { continue };
-            while client.waiting.front().is_some_and(|(_, sender)| sender.is_canceled()) {
-                if let Some((len, _)) = client.waiting.pop_front() {
-                    state.wanted -= len;
-                }
+            while state.first(of).is_some_and(|claim| claim.answer.is_canceled()) {
+                state.take_claim(of);
             }
-            let Some(len) = client.waiting.front().map(|(len, _)| *len) else {
+            let Some(len) = state.first(of).map(|claim| claim.len) else {
                 state.tidy(of);
                 continue;
             };
@@ -122,15 +136,12 @@ impl Budget {
                 continue;
             }
             refused = 0;
-            let waiting = state.clients.get_mut(&of).map(|client| &mut client.waiting);
-            let Some(waiting) = waiting else { continue };
-            let Some((len, sender)) = waiting.pop_front() else { continue };
-            if waiting.is_empty() {
+            let Some(claim) = state.take_claim(of) else { continue };
+            if state.first(of).is_none() {
                 state.ring.pop_back();
             }
-            state.wanted -= len;
             state.take(of, len);
-            grants.push((sender, self.memory(of, len)));
+            grants.push((claim.answer, self.memory(of, len)));
         }
         grants
     }
@@ -155,6 +166,17 @@ impl State {
         self.used += len;
         self.peak = self.peak.max(self.used);
         self.clients.entry(of).or_default().held += len;
+    }
+
+    /// The first claim of a client that waits.
+    fn first(&self, of: u64) -> Option<&Claim> {
+        self.clients.get(&of)?.waiting.front()
+    }
+
+    fn take_claim(&mut self, of: u64) -> Option<Claim> {
+        let claim = self.clients.get_mut(&of)?.waiting.pop_front()?;
+        self.early -= if claim.early { claim.len } else { 0 };
+        Some(claim)
     }
 
     /// Forgets a client that has nothing and wants nothing.
@@ -220,20 +242,22 @@ mod tests {
         assert!(budget.lock().clients.is_empty());
     }
 
-    type Claim = Pin<Box<dyn Future<Output = FsResult<Memory>>>>;
+    type Waiting = Pin<Box<dyn Future<Output = FsResult<Memory>>>>;
 
     proptest! {
         #[test]
         fn never_more_than_there_is_and_nothing_is_lost(
             steps in proptest::collection::vec((0u8..4, 0u64..6, 1..=MOST), 1..300)) {
             let budget = Budget::new(0);
-            let mut claims: VecDeque<Claim> = VecDeque::new();
+            let mut claims: VecDeque<Waiting> = VecDeque::new();
             let mut held: VecDeque<Memory> = VecDeque::new();
             for (what, of, len) in steps {
                 match what {
                     0 | 1 => {
                         let budget = Arc::clone(&budget);
-                        let mut claim: Claim = Box::pin(async move { budget.acquire(of, len).await });
+                        let early = what == 0;
+                        let mut claim: Waiting =
+                            Box::pin(async move { budget.claim(of, len, early).await });
                         match claim.as_mut().now_or_never() {
                             Some(memory) => held.extend(memory.ok()),
                             None => claims.push_back(claim),
@@ -259,7 +283,7 @@ mod tests {
             }
             prop_assert_eq!(budget.status()[0], 0);
             let state = budget.lock();
-            prop_assert_eq!(state.wanted, 0);
+            prop_assert_eq!(state.early, 0);
             prop_assert!(state.clients.is_empty() && state.ring.is_empty());
         }
     }

@@ -38,7 +38,7 @@ impl Default for ServerConfig {
 pub struct Limits {
     /// Memory for data on the way, in bytes; no less than 8 MiB counts. Default: 256 MiB.
     pub memory: u64,
-    /// Sessions at a time. Default: 1,024.
+    /// Sessions at a time; one address has no more than a quarter of them. Default: 1,024.
     pub sessions: usize,
     /// Files and directories that a session has open. Default: 1,024.
     pub files_per_session: usize,

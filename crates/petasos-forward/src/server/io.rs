@@ -123,7 +123,7 @@ impl Call {
             return Ok(offset);
         }
         self.earn(len).await;
-        let memory = self.core.budget.acquire(self.session.id, len).await?;
+        let memory = self.core.budget.admit(self.session.id, len).await?;
         if appends {
             let _turn = file.appending.enter().await;
             let end = self.run(len, move |_| {

@@ -23,7 +23,7 @@ impl Call {
         let len = data.len() as u64;
         long_enough(len, finish.size)?;
         self.earn(len).await;
-        let memory = self.core.budget.acquire(self.session.id, len).await?;
+        let memory = self.core.budget.admit(self.session.id, len).await?;
         let put = self.run(len, move |storage| {
             let _memory = memory;
             if let Some(hash) = finish.hash {

@@ -65,6 +65,12 @@ impl Local {
         Ok(Local { export, staging: Staging::new()?, describe: root.display().to_string() })
     }
 
+    /// A file that was staged before, for a storage that stages here and publishes elsewhere.
+    #[cfg(feature = "object-store")]
+    pub(super) fn staged(&self, key: &StageKey) -> FsResult<Arc<dyn StoredFile>> {
+        Ok(self.staging.staged(&self.export, key)?)
+    }
+
     fn attr_at(&self, place: &Place<'_>) -> FsResult<Attr> {
         let stat = statat(place.dir(), &place.name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(from_stat(&stat, self.export.dev))

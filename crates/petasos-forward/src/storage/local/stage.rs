@@ -88,6 +88,22 @@ impl Staging {
         Ok(file)
     }
 
+    /// A file that was staged before, whether or not it is open.
+    pub(super) fn staged(&self, export: &Export, key: &StageKey) -> FsResult<Arc<LocalFile>> {
+        let mut open = self.open();
+        if let Some(file) = open.get(key).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
+        let locked = lock(self.dir(export)?, &file_name(key), OFlags::empty());
+        let fd = locked.map_err(|error| match error.errno() {
+            Errno::NOENT => FsError::new(Errno::NOENT, "nothing is staged under this key"),
+            _ => error,
+        })?;
+        let file = Arc::new(LocalFile::new(fd, export.dev, false));
+        open.insert(*key, Arc::downgrade(&file));
+        Ok(file)
+    }
+
     pub(super) fn publish(
         &self,
         export: &Export,
@@ -97,20 +113,7 @@ impl Staging {
     ) -> FsResult<Attr> {
         let place = target(export, path)?;
         let (dir, name) = (self.dir(export)?, file_name(key));
-        let open = self.open().get(key).and_then(Weak::upgrade);
-        let file = match open {
-            Some(file) => file,
-            None => {
-                let fd =
-                    lock(dir, &name, OFlags::empty()).map_err(|error| match error.errno() {
-                        Errno::NOENT => {
-                            FsError::new(Errno::NOENT, "nothing is staged under this key")
-                        }
-                        _ => error,
-                    })?;
-                Arc::new(LocalFile::new(fd, export.dev, false))
-            }
-        };
+        let file = self.staged(export, key)?;
         let stat = fstat(&*file)?;
         complete(file.as_fd(), &stat, stat.st_size as u64, finish, Some(&place))?;
         move_to(dir, &name, &place, finish.replace)?;
