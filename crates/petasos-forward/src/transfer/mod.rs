@@ -1,1 +1,5 @@
-//! To come.
+//! Whole files and trees, in parallel.
+
+mod remove;
+
+pub use remove::remove_tree;
