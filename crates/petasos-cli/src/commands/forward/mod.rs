@@ -3,6 +3,7 @@
 mod change;
 mod failure;
 mod look;
+mod mount;
 mod options;
 mod out;
 mod place;
@@ -23,6 +24,7 @@ pub(crate) fn run(options: &Forward) -> Outcome {
         Command::Mkdir(options) => change::mkdir(options),
         Command::Mv(options) => change::mv(options),
         Command::Status(options) => status::run(options),
+        Command::Mount(options) => mount::run(options),
         _ => Err(Failure::new(Code::Unavailable, "not in this version")),
     }
 }
