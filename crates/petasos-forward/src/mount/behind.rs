@@ -219,7 +219,9 @@ impl Fs {
     async fn carry(self: Rc<Fs>, piece: Piece) {
         let Piece { open, number, offset, data } = piece;
         let len = data.len();
+        let turn = self.carriers.enter().await;
         let written = self.write_out(&open, offset, data).await;
+        drop(turn);
         if let Err(errno) = written {
             tracing::warn!(file = open.file.subject(), %errno, "what was written is lost");
             open.failed.set(Some(errno));

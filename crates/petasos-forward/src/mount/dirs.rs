@@ -55,14 +55,11 @@ impl Entries for ReplyDirectoryPlus {
         // Counted as looked up, unless there is no room after all.
         let found = fs.entry(directory, &entry.name, attr);
         let ino = found.attr.ino;
+        let (mut shown, mut ttl) = (found.attr, fs.options.attr_ttl());
         // What is being written is longer than the server knows: to be asked for.
-        let ttl = match fs.unwritten_of(attr.ino) {
-            Some(_) => Duration::ZERO,
-            None => fs.options.attr_ttl(),
-        };
-        let mut shown = found.attr;
         if let Some(inode) = fs.unwritten_of(attr.ino) {
             shown.size = shown.size.max(inode.behind.borrow().end());
+            ttl = Duration::ZERO;
         }
         let full = ReplyDirectoryPlus::add(self, ino, next, name, &ttl, &shown, found.generation);
         if full {

@@ -1,6 +1,7 @@
 //! Open files: reading, writing, and what closing them promises.
 
 use super::{
+    ahead::{Ahead, Fetched},
     behind::{Behind, Data},
     convert::{self, Caller},
     fs::{Entry, Fs},
@@ -65,6 +66,7 @@ impl Inode {
     /// version there too, and perhaps elsewhere at the same time.
     pub(super) fn changed_here(&self) {
         self.version.set(None);
+        self.each_open(|open| open.ahead.borrow_mut().clear());
     }
 
     /// Notes what the server has now. True if the kernel's pages are of the same version.
@@ -87,6 +89,7 @@ pub(super) struct Open {
     flags: OFlags,
     /// What became of a write that was answered before.
     pub(super) failed: Cell<Option<Errno>>,
+    pub(super) ahead: RefCell<Ahead>,
 }
 
 impl Open {
@@ -110,6 +113,8 @@ pub(super) enum Read {
     Block(Exclusive, usize),
     /// The network still holds the memory.
     Copy(Vec<u8>),
+    /// Fetched before: from where, and how much.
+    Ahead(Rc<Fetched>, usize, usize),
 }
 
 impl Read {
@@ -118,6 +123,7 @@ impl Read {
             Read::Bytes(bytes) => bytes,
             Read::Block(memory, len) => &memory[..*len],
             Read::Copy(copy) => copy,
+            Read::Ahead(fetched, start, len) => fetched.part(*start, *len),
         }
     }
 }
@@ -214,7 +220,8 @@ impl Fs {
         flags: OFlags,
         keep: bool,
     ) -> Opened {
-        let open = Rc::new(Open { file, inode, flags, failed: Cell::default() });
+        let (failed, ahead) = (Cell::default(), RefCell::default());
+        let open = Rc::new(Open { file, inode, flags, failed, ahead });
         open.inode.add(&open);
         // Only the server knows where appended data lands: the kernel is not to keep it.
         let direct = self.options.cache == Cache::None || open.is_append();
@@ -237,14 +244,27 @@ impl Fs {
         if open.inode.behind.borrow().touches(&(offset..offset + size as u64)) {
             self.drain(&open.inode).await;
         }
+        match self.read_ahead(&open, offset, size).await {
+            Some(read) => Ok(read),
+            None => self.read_now(&open, offset, size).await,
+        }
+    }
+
+    /// Reads from the server, a block at most.
+    pub(super) async fn read_now(
+        &self,
+        open: &Open,
+        offset: u64,
+        size: usize,
+    ) -> Result<Read, Errno> {
         if size as u64 <= open.file.remote().welcome().inline {
             let bytes = open.file.read_bytes(offset, size as u64).await;
-            return bytes.map(Read::Bytes).map_err(|error| self.file_errno(&open, &error));
+            return bytes.map(Read::Bytes).map_err(|error| self.file_errno(open, &error));
         }
         let region = self.pool.take().into_region();
         let into = region.slice(0, size).expect("a block holds that");
         let got = open.file.read_at(offset, into).await;
-        let got = got.map_err(|error| self.file_errno(&open, &error))?.min(size as u64) as usize;
+        let got = got.map_err(|error| self.file_errno(open, &error))?.min(size as u64) as usize;
         Ok(match region.into_exclusive() {
             Ok(memory) => Read::Block(memory, got),
             Err(region) => {
@@ -327,6 +347,13 @@ impl Fs {
         self.drain(&open.inode).await;
         if let Some(owner) = owner {
             self.give_up_locks(&open, owner).await;
+        }
+        // Waited for, so that there are never more such calls than the server takes.
+        if let Ok(open) = Rc::try_unwrap(open)
+            && open.is_alive()
+            && let Err(error) = open.file.close().await
+        {
+            tracing::debug!(%error, "closing");
         }
     }
 

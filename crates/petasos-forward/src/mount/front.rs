@@ -51,13 +51,13 @@ impl Front {
         Front { jobs, pool, cache: options.cache, attr_ttl, negative_ttl }
     }
 
-    /// Has a request done. Where the engine has ended, the request is dropped, which answers it with
-    /// an error.
+    /// Has a request done, in its turn. Where the engine has ended, the request is dropped, which
+    /// answers it with an error.
     fn run<W>(&self, work: impl FnOnce(Rc<Fs>) -> W + Send + 'static)
     where
         W: Future<Output = ()> + 'static,
     {
-        let job = move |fs: &Rc<Fs>| fs.spawn(work(Rc::clone(fs)));
+        let job = move |fs: &Rc<Fs>| fs.request(work(Rc::clone(fs)));
         let _ = self.jobs.unbounded_send(Box::new(job));
     }
 
@@ -543,9 +543,14 @@ impl Filesystem for Front {
     ) {
         let asked = Asked { owner: owner.0, start, end, kind, pid };
         let thread = request.pid();
-        self.run(move |fs| async move {
-            empty(reply, fs.set_lock(handle.0, asked, sleep, thread).await);
-        });
+        // Beside other requests: it may wait for one of these.
+        let job = move |fs: &Rc<Fs>| {
+            let waiting = Rc::clone(fs);
+            fs.spawn(async move {
+                empty(reply, waiting.set_lock(handle.0, asked, sleep, thread).await);
+            });
+        };
+        let _ = self.jobs.unbounded_send(Box::new(job));
     }
 
     fn ioctl(

@@ -4,6 +4,7 @@ use super::{
     convert::{self, Caller},
     dirs::Dir,
     files::{Inode, Open},
+    gate::Gate,
     link::Link,
     options::MountOptions,
     pool::Pool,
@@ -38,10 +39,15 @@ pub(super) struct Fs {
     pub(super) dirs: RefCell<Slab<Rc<Dir>>>,
     /// Bytes that were written here and are not at the server.
     pub(super) unwritten: Cell<usize>,
-    /// Who waits until there are fewer.
+    /// Blocks that were fetched, or are being fetched, before anybody asked for them.
+    pub(super) ahead: Cell<usize>,
+    /// Who waits until there is less to write.
     pub(super) room: RefCell<Vec<oneshot::Sender<()>>>,
     /// To the thread that tells the kernel what to give up: that may have to wait for us.
     invalid: RefCell<Option<Sender<Invalid>>>,
+    /// Requests that are at the server, and writes.
+    requests: Gate,
+    pub(super) carriers: Gate,
     /// Requests, and writes, that are under way; and who waits for their end.
     running: Cell<usize>,
     quiet: RefCell<Option<oneshot::Sender<()>>>,
@@ -70,6 +76,7 @@ impl Fs {
         root: Attr,
     ) -> Rc<Fs> {
         let table = RefCell::new(Table::new(options.path.clone(), root));
+        let calls = link.current().map_or(2, |remote| remote.welcome().calls as usize);
         Rc::new(Fs {
             engine,
             options,
@@ -80,14 +87,26 @@ impl Fs {
             opens: RefCell::default(),
             dirs: RefCell::default(),
             unwritten: Cell::default(),
+            ahead: Cell::default(),
             room: RefCell::default(),
             invalid: RefCell::default(),
+            requests: Gate::new(calls - calls / 3),
+            carriers: Gate::new(calls / 3),
             running: Cell::default(),
             quiet: RefCell::default(),
         })
     }
 
-    /// Runs a request beside others.
+    /// Does a request beside others, when it is its turn.
+    pub(super) fn request(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
+        let fs = Rc::clone(self);
+        self.spawn(async move {
+            let _turn = fs.requests.enter().await;
+            work.await;
+        });
+    }
+
+    /// Does something beside requests.
     pub(super) fn spawn(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
         self.running.set(self.running.get() + 1);
         let fs = Rc::clone(self);

@@ -99,6 +99,7 @@ impl Fs {
         let ino = open.inode.ino;
         self.table.borrow_mut().update(ino, &attr)?;
         if !open.inode.is_still(&attr) {
+            open.inode.each_open(|open| open.ahead.borrow_mut().clear());
             self.invalidate(ino, 0).await;
         }
         Ok(())

@@ -23,6 +23,7 @@
 //! files stay unusable; others with `ENOTCONN`, until the server is there again, which is looked for
 //! with each request.
 
+mod ahead;
 mod behind;
 mod convert;
 mod dirs;
@@ -30,6 +31,7 @@ mod error;
 mod files;
 mod front;
 mod fs;
+mod gate;
 mod link;
 mod locks;
 mod options;

@@ -27,8 +27,8 @@ pub struct MountOptions {
     /// Bytes that were written here and are not at the server yet, at most, before writing waits.
     /// Default: 64 MiB.
     pub write_behind: usize,
-    /// Bytes that are read ahead of a sequential reader, where the system lets this process set it.
-    /// Default: 4 MiB.
+    /// Bytes that the kernel reads ahead of a sequential reader, where this process may set that: root
+    /// may. Else it reads less, and the mount does it. Zero: neither does. Default: 4 MiB.
     pub read_ahead: usize,
     /// What tables of mounts show as the source.
     pub source: String,
@@ -124,6 +124,11 @@ impl MountOptions {
             false => fuser::SessionACL::Owner,
         };
         config
+    }
+
+    /// Whether to read ahead.
+    pub(super) fn reads_ahead(&self) -> bool {
+        self.cache == Cache::Close && self.read_ahead > 0
     }
 
     /// How long what was found holds.

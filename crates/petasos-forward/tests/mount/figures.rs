@@ -136,7 +136,12 @@ fn figures() {
         let starter = again("figures::server", "server").env(EXPORT, export.to_str().unwrap());
         let mut server = starter.env(URL, any).start();
         let url = server.line("at ");
-        let mounted = mount(&url, &at, MountOptions::default());
+        let mut options = MountOptions::default();
+        // What the kernel reads ahead for others than root.
+        if let Ok(bytes) = std::env::var("PETASOS_TEST_READ_AHEAD") {
+            options.read_ahead = bytes.parse().unwrap();
+        }
+        let mounted = mount(&url, &at, options);
         for _ in 0..if large { 2 } else { 0 } {
             let (w, r) = client(&url);
             println!("client, {url}: write {w:.0} MiB/s, read {r:.0} MiB/s");
