@@ -132,7 +132,7 @@ fn limits() {
         // Two are served, two wait, and that is enough.
         let four = [read(), read(), read(), read()];
         let fifth = client.wait(read()).unwrap_err();
-        assert_eq!(fifth.errno(), Errno::AGAIN);
+        assert_eq!(fifth.errno(), Errno::NOBUFS);
         assert!(fifth.detail().contains("2 calls"), "{fifth}");
         memory.watch.release();
         for read in four {
