@@ -2,6 +2,7 @@
 
 use crate::{
     client::parse_url,
+    commands::bench::forward::Forward,
     exit::CODES,
     output::{parse_size, parse_time},
 };
@@ -159,6 +160,8 @@ pub(crate) struct Bench {
 pub(crate) enum BenchCommand {
     /// Repeats experiments of papers by name, with our system
     Paper(Paper),
+    /// Files through petasos forward, beside sshfs, rclone, rsync and the local disk
+    Forward(Forward),
 }
 
 #[derive(Debug, Args)]
