@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "peers")]
         Some(peer_process::SUBCOMMAND) => peer_process::run(env::args_os().nth(2)),
         Some(forward::TIED) => forward::run_tied(env::args_os().skip(2)),
-        Some(forward::WORK) => forward::run_work(env::args_os().nth(2)),
+        Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         _ => run(Cli::parse().command),
     };

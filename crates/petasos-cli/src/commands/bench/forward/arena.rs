@@ -3,18 +3,20 @@
 
 use super::{
     contender::Site,
-    process::{self, Logs},
+    process::{self, Logs, Running},
     sample,
-    work::{SUBCOMMAND, Work},
+    work::{self, SUBCOMMAND, Work},
 };
 use crate::{
-    exit::{Failure, Outcome},
+    exit::{Code, Failure, Outcome},
     output,
     scratch::{self, Scratch},
 };
+use rustix::fs::{FlockOperation, flock};
 use std::{
     cell::Cell as Counter,
-    fs,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -25,6 +27,9 @@ const COPIES: u64 = 5;
 
 /// The least that a small file takes on a disk, with its name.
 const SMALL_FILE: u64 = 20 << 10;
+
+/// Between two looks whether a process is ready.
+const READY: Duration = Duration::from_millis(1);
 
 /// Parts of the large file, for clients to share: at least so many.
 const PARTS: usize = 32;
@@ -44,6 +49,26 @@ pub(super) struct Sizes {
     pub(super) blocks: Vec<u64>,
     /// Numbers of clients.
     pub(super) clients: Vec<usize>,
+}
+
+/// A file on which processes wait; removed when dropped, which lets them go.
+struct Gate {
+    path: PathBuf,
+    _closed: File,
+}
+
+impl Gate {
+    fn closed(path: PathBuf) -> io::Result<Gate> {
+        let file = File::create_new(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Gate { path, _closed: file })
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 pub(super) struct Arena {
@@ -72,7 +97,7 @@ impl Arena {
         if free < needed {
             let (free, needed) = (output::size(free >> 20 << 20), output::size(needed));
             let text = format!("{free} are free for temporary files, and {needed} are needed");
-            return Err(Failure::new(crate::exit::Code::Failed, text)
+            return Err(Failure::new(Code::Failed, text)
                 .advise("--dir DIR on another file system, or a smaller --size"));
         }
         let logs = Logs::new(scratch.directory("logs")?);
@@ -84,8 +109,9 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Makes what is going to be moved.
-    pub(super) fn fill(&self) -> Outcome {
+    /// Makes what is going to be moved; for several clients, if so wanted. Before any server is there,
+    /// as some remember what they have seen.
+    pub(super) fn fill(&self, for_clients: bool) -> Outcome {
         let block = sample::LONGEST;
         let (path, bytes) = (self.large(), self.sizes.large);
         self.work(&[Work::Write { path, bytes, block, sync: false }])?;
@@ -93,6 +119,9 @@ impl Arena {
         self.work(&[Work::Write { path, bytes, block, sync: false }])?;
         let (directory, end) = (self.tree(), self.sizes.files);
         self.work(&[Work::CreateFiles { directory, first: 0, end }])?;
+        if for_clients {
+            self.fill_for_clients()?;
+        }
         // What is on the disk need not be written there while others are measured.
         rustix::fs::sync();
         Ok(())
@@ -148,62 +177,45 @@ impl Arena {
     }
 
     /// The directories from which so many clients take what is theirs, of the large file's size
-    /// altogether. Made when they are needed first.
-    pub(super) fn parts(&self, clients: usize) -> Outcome<Vec<PathBuf>> {
-        let all = PARTS.max(self.sizes.clients.iter().copied().max().unwrap_or(1));
-        let whole = self.export().join("parts-1/0");
-        let part = |number: usize| format!("part-{number:04}");
-        if !whole.exists() {
-            self.made(whole.clone())?;
-            let bytes = (self.sizes.large / all as u64).max(1);
-            for number in 0..all {
-                let (path, block) = (whole.join(part(number)), sample::LONGEST);
-                self.work(&[Work::Write { path, bytes, block, sync: false }])?;
-            }
-        }
-        let linked = |directory: &Path, client: usize| {
-            let of_client = (client..all).step_by(clients);
-            of_client
-                .map(|number| (whole.join(part(number)), directory.join(part(number))))
-                .collect()
-        };
-        self.shared("parts", clients, linked)
+    /// altogether.
+    pub(super) fn parts(&self, clients: usize) -> Vec<PathBuf> {
+        self.shares("parts", clients)
     }
 
     /// The same for the small files.
-    pub(super) fn trees(&self, clients: usize) -> Outcome<Vec<PathBuf>> {
-        let linked = |directory: &Path, client: usize| {
-            let of_client = share(self.sizes.files, client, clients).map(sample::small);
-            of_client
-                .map(|small| (self.tree().join(&small.path), directory.join(small.path)))
-                .collect()
-        };
-        self.shared("trees", clients, linked)
+    pub(super) fn trees(&self, clients: usize) -> Vec<PathBuf> {
+        self.shares("trees", clients)
     }
 
-    /// Directories for so many clients, with links to files that are there.
-    fn shared(
-        &self,
-        name: &str,
-        clients: usize,
-        linked: impl Fn(&Path, usize) -> Vec<(PathBuf, PathBuf)>,
-    ) -> Outcome<Vec<PathBuf>> {
+    fn shares(&self, name: &str, clients: usize) -> Vec<PathBuf> {
         let root = self.export().join(format!("{name}-{clients}"));
-        let directories: Vec<PathBuf> = (0..clients).map(|at| root.join(at.to_string())).collect();
-        for (client, directory) in directories.iter().enumerate() {
-            if directory.exists() {
-                continue;
-            }
-            self.made(directory.clone())?;
-            for (there, here) in linked(directory, client) {
-                here.parent()
-                    .map_or(Ok(()), fs::create_dir_all)
-                    .and_then(|()| fs::hard_link(&there, &here))
-                    .map_err(|error| Failure::file("linking", &here, &error))?;
-            }
-            process::pause(Duration::ZERO)?;
+        (0..clients).map(|at| root.join(at.to_string())).collect()
+    }
+
+    /// Makes the files of all numbers of clients, the same under several names.
+    fn fill_for_clients(&self) -> Outcome {
+        let parts = PARTS.max(self.sizes.clients.iter().copied().max().unwrap_or(1));
+        let whole = self.made(self.export().join("parts"))?;
+        let bytes = (self.sizes.large / parts as u64).max(1);
+        let part = |number: usize| format!("part-{number:04}");
+        for number in 0..parts {
+            let (path, block) = (whole.join(part(number)), sample::LONGEST);
+            self.work(&[Work::Write { path, bytes, block, sync: false }])?;
         }
-        Ok(directories)
+        for &clients in &self.sizes.clients {
+            for (client, directory) in self.parts(clients).into_iter().enumerate() {
+                for number in (client..parts).step_by(clients) {
+                    link(&whole.join(part(number)), &directory.join(part(number)))?;
+                }
+            }
+            for (client, directory) in self.trees(clients).into_iter().enumerate() {
+                for small in share(self.sizes.files, client, clients).map(sample::small) {
+                    link(&self.tree().join(&small.path), &directory.join(&small.path))?;
+                }
+                process::pause(Duration::ZERO)?;
+            }
+        }
+        Ok(())
     }
 
     /// Runs commands at once until all have ended; gives the seconds.
@@ -217,23 +229,45 @@ impl Arena {
     }
 
     /// Does work in a process for each; gives the seconds that it took: of one, as it says, of
-    /// several, until all have ended.
+    /// several, from when all were ready until all have ended.
     pub(super) fn work(&self, all: &[Work]) -> Outcome<f64> {
+        let failed = Failure::system("the gate of the processes");
+        let gate = self.logs.fresh();
+        let gate = Gate::closed(gate).map_err(failed)?;
         let (mut running, mut answers) = (Vec::new(), Vec::new());
-        let begin = Instant::now();
         for work in all {
             let text = serde_json::to_string(work).map_err(Failure::system("writing JSON"))?;
             let out = self.logs.fresh();
-            running.push(self.logs.start(process::ourselves(&[SUBCOMMAND, &text]), Some(&out))?);
+            let mut command = process::ourselves(&[SUBCOMMAND, &text]);
+            command.arg(&gate.path);
+            running.push(self.logs.start(command, Some(&out))?);
             answers.push(out);
         }
-        let took = process::wait_all(running, begin, self.patience);
+        let took = self.through(gate, running, &answers);
         let said: Vec<_> = answers.iter().map(fs::read_to_string).collect();
         answers.iter().for_each(|path| scratch::remove(path));
         match (took?, said.as_slice()) {
-            (_, [Ok(one)]) => one.trim().parse().map_err(Failure::system("what a process said")),
+            (_, [Ok(one)]) => {
+                let seconds = one.trim_start_matches(work::READY).trim().parse();
+                seconds.map_err(Failure::system("what a process said"))
+            }
             (took, _) => Ok(took),
         }
+    }
+
+    /// Opens the gate when all are ready, and waits until they have ended.
+    fn through(&self, gate: Gate, mut running: Vec<Running>, answers: &[PathBuf]) -> Outcome<f64> {
+        let begin = Instant::now();
+        for (running, answer) in running.iter_mut().zip(answers) {
+            while !fs::metadata(answer).is_ok_and(|found| found.len() > 0) {
+                if running.ended()? || begin.elapsed() > self.patience {
+                    return Err(Failure::new(Code::Failed, "a process did not begin its work"));
+                }
+                process::pause(READY)?;
+            }
+        }
+        drop(gate);
+        process::wait_all(running, Instant::now(), self.patience)
     }
 
     /// Fails unless a copy is the same as its original.
@@ -241,6 +275,14 @@ impl Arena {
         let (original, copy) = (original.to_owned(), copy.to_owned());
         self.work(&[Work::Compare { original, copy }]).map(drop)
     }
+}
+
+/// Gives a file another name, in a directory that may not be there yet.
+fn link(there: &Path, here: &Path) -> Outcome {
+    here.parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::hard_link(there, here))
+        .map_err(|error| Failure::file("linking", here, &error))
 }
 
 /// The numbers of what one of several clients has, of so many.

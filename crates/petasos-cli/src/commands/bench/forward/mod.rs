@@ -132,7 +132,7 @@ pub(super) fn run(options: &Forward) -> Outcome {
     bench.skip(nfs());
     let arena = Arena::new(&scratch, &bench.secret, sizes.clone(), patience)?;
     bench.progress.step("making files");
-    arena.fill()?;
+    arena.fill(parts.contains(&Part::Clients))?;
     let mut rounds = Rounds::new(&bench, &arena)?;
     for _ in 0..bench.rounds {
         rounds.round(parts)?;

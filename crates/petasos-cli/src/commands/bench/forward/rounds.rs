@@ -15,13 +15,19 @@ use crate::{
     exit::{Code, Failure, Outcome},
     figures, scratch,
 };
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Bytes of a transfer by which a transport's bandwidth is found.
 const TRANSFER: usize = 16 << 20;
 
 /// Blocks of what is written with an fsync, and by several processes.
 const LARGE_BLOCK: u64 = 1 << 20;
+
+/// After this all have sent what was closed.
+const SETTLED: Duration = Duration::from_millis(100);
 
 /// A contender in the rounds.
 struct Entrant {
@@ -161,7 +167,7 @@ impl<'a> Rounds<'a> {
                 let (pull, push) = (moved.pull.value, moved.push.value);
                 self.bandwidths.push(Bandwidth { over, pull, push });
             }
-            process::pause(std::time::Duration::ZERO)?;
+            process::pause(Duration::ZERO)?;
         }
         Ok(())
     }
@@ -204,8 +210,8 @@ impl<'a> Rounds<'a> {
                 let cell = Cell::Clients { way: Way::Commands, doing, clients };
                 self.row(cell, &|arena, entrant, contender, _, check| {
                     let (from, count) = match doing {
-                        Doing::Small => (arena.trees(clients)?, arena.sizes.files as f64),
-                        _ => (arena.parts(clients)?, arena.sizes.large as f64 / 1e9),
+                        Doing::Small => (arena.trees(clients), arena.sizes.files as f64),
+                        _ => (arena.parts(clients), arena.sizes.large as f64 / 1e9),
                     };
                     let name = |_: &PathBuf| match doing {
                         Doing::Read => arena.back(entrant.key),
@@ -340,7 +346,7 @@ impl<'a> Rounds<'a> {
                 self.remount()?;
                 let cell = Cell::Clients { way: Way::Mount, doing, clients };
                 self.row(cell, &|arena, entrant, _, root, _| {
-                    let parts = arena.parts(clients)?;
+                    let parts = arena.parts(clients);
                     let (mut all, mut made) = (Vec::new(), Vec::new());
                     for (client, part) in parts.iter().enumerate() {
                         all.push(match doing {
@@ -456,6 +462,10 @@ impl<'a> Rounds<'a> {
     }
 
     fn unmount(&mut self) -> Outcome {
+        if self.entrants.iter().any(|entrant| entrant.mounted.is_some()) {
+            // Some send a file a moment after its close has returned, and forget it when unmounted.
+            process::pause(SETTLED)?;
+        }
         for at in 0..self.entrants.len() {
             let entrant = &mut self.entrants[at];
             let who = entrant.contender.as_ref().and_then(|contender| contender.who(Way::Mount));

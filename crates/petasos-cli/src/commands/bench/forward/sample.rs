@@ -3,7 +3,7 @@
 use std::{fs, io, path::Path, path::PathBuf};
 
 /// Bytes after which the pattern begins again: prime, so that no block begins like another.
-const PERIOD: usize = 1_048_573;
+const PERIOD: usize = 2_097_143;
 
 /// The longest piece that can be had at once.
 pub(super) const LONGEST: usize = 1 << 20;

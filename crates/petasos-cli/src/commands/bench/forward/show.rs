@@ -136,7 +136,9 @@ impl Results {
     /// All lines below the tables.
     fn said(&self) -> Vec<String> {
         let mut said: Vec<String> = self.notes.clone();
-        match self.lines.iter().any(|line| line.best(Kind::Peer).is_some()) {
+        let both =
+            |line: &Line| [Kind::Ours, Kind::Peer].iter().all(|kind| line.best(*kind).is_some());
+        match self.lines.iter().any(both) {
             true if self.behind.is_empty() => said.push("no peer is ahead anywhere".to_owned()),
             _ => said.extend(self.behind.iter().map(|line| format!("behind: {line}"))),
         }

@@ -9,6 +9,7 @@ use crate::{
     exit::{Code, Failure, Outcome},
     output,
 };
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
@@ -50,14 +51,18 @@ pub(super) enum Work {
     Check { path: PathBuf, bytes: u64 },
 }
 
-/// What the process does.
-pub(crate) fn run(work: Option<OsString>) -> Outcome {
-    let work = work.unwrap_or_default();
+/// What the process says when it could begin.
+pub(super) const READY: &str = "ready";
+
+/// What the process does: the work, when it has got through the gate, a file that is locked until
+/// all are ready.
+pub(crate) fn run(mut arguments: impl Iterator<Item = OsString>) -> Outcome {
+    let (work, gate) = (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default());
     let work: Work = serde_json::from_slice(work.as_encoded_bytes()).map_err(|error| {
         let text = format!("this subcommand is for petasos itself: {error}");
         Failure::new(Code::Usage, text).advise("petasos bench forward")
     })?;
-    let seconds = match work.go() {
+    let seconds = match work.go(Path::new(&gate)) {
         Ok(seconds) => seconds,
         Err(Trouble::Different(what)) => return Err(Failure::new(Code::Mismatch, what)),
         Err(Trouble::System(error)) => {
@@ -81,8 +86,9 @@ impl From<io::Error> for Trouble {
 
 impl Work {
     /// Does it, and says how many seconds it took.
-    fn go(&self) -> Result<f64, Trouble> {
+    fn go(&self, gate: &Path) -> Result<f64, Trouble> {
         let timed = |work: &mut dyn FnMut() -> io::Result<()>| -> Result<f64, Trouble> {
+            pass(gate)?;
             let begin = Instant::now();
             work()?;
             Ok(begin.elapsed().as_secs_f64())
@@ -134,16 +140,27 @@ impl Work {
             Work::Unlink { directory, count } => {
                 timed(&mut || each(directory, *count, |path| fs::remove_file(renamed(path))))
             }
-            Work::Compare { original, copy } => match sample::difference(original, copy)? {
-                None => Ok(0.0),
-                Some(what) => Err(Trouble::Different(what)),
-            },
-            Work::Check { path, bytes } => match check(path, *bytes)? {
+            Work::Compare { original, copy } => {
+                match pass(gate).and_then(|()| sample::difference(original, copy))? {
+                    None => Ok(0.0),
+                    Some(what) => Err(Trouble::Different(what)),
+                }
+            }
+            Work::Check { path, bytes } => match pass(gate).and_then(|()| check(path, *bytes))? {
                 None => Ok(0.0),
                 Some(what) => Err(Trouble::Different(what)),
             },
         }
     }
+}
+
+/// Says that all is prepared, and waits until the gate is opened.
+fn pass(gate: &Path) -> io::Result<()> {
+    let gate = File::open(gate)?;
+    let mut out = io::stdout();
+    writeln!(out, "{READY}")?;
+    out.flush()?;
+    Ok(flock(&gate, FlockOperation::LockShared)?)
 }
 
 fn short(path: &Path) -> io::Error {
