@@ -63,6 +63,7 @@ fn run(command: Command) -> Outcome {
         Command::Quickstart(options) => commands::quickstart::run(&options),
         Command::Serve(options) => commands::serve::run(&options),
         Command::Info(options) => commands::info::run(&options),
+        Command::Forward(options) => commands::forward::run(&options),
         Command::Ping(options) => commands::ping::run(&options),
         Command::Bench(options) => commands::bench::run(&options),
         Command::Limits(options) => commands::limits::run(&options),

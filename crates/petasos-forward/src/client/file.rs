@@ -95,6 +95,27 @@ impl RemoteFile {
         Ok(end)
     }
 
+    /// Lends memory of at most `Welcome::window` bytes, which the server fills as far as there is
+    /// data; gives how much there was. The memory is the caller's own again then.
+    pub async fn read_lent(&self, offset: u64, into: Slice) -> Result<u64, RemoteError> {
+        let most = into.len() as u64;
+        let lent = self.remote.engine().bulk(into, Access::WRITE)?;
+        let call = |c: &ForwardClient, id| c.read_into(id, self.number, offset, lent.handle());
+        let got = self.done("reading", call).await?;
+        lent.close().await?;
+        Ok(got.min(most))
+    }
+
+    /// Lends memory of at most `Welcome::window` bytes, all of which the server writes. The memory
+    /// is the caller's own again then.
+    pub async fn write_lent(&self, offset: u64, from: Slice) -> Result<(), RemoteError> {
+        let lent = self.remote.engine().bulk(from, Access::READ)?;
+        let call = |c: &ForwardClient, id| c.write_from(id, self.number, offset, lent.handle());
+        self.done("writing", call).await?;
+        lent.close().await?;
+        Ok(())
+    }
+
     /// Reads into several pieces of memory, one after the other: at most 64 pieces, and
     /// `Welcome::window` bytes.
     pub async fn read_vectored(&self, offset: u64, into: &[Slice]) -> Result<u64, RemoteError> {

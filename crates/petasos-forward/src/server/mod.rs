@@ -1,1 +1,170 @@
-//! To come.
+//! The server: many clients, one storage.
+//!
+//! Each endpoint has an engine and its thread; what they share is the core: the sessions, the locks,
+//! the memory, and the threads that work on files. A call is a future on an engine's thread. What
+//! blocks, it hands to those threads, which serve sessions in turns; what it moves, it moves block by
+//! block, so that network and disk work at the same time, within the memory that there is.
+//!
+//! Whatever a call waits for, its future may be dropped there, because the caller is gone: what it
+//! held is free then, and what a thread already does for it comes to an end that nobody hears of.
+
+mod blocks;
+mod budget;
+mod bulk;
+mod call;
+mod config;
+mod core;
+mod counters;
+mod files;
+mod gate;
+mod gather;
+mod hashing;
+mod io;
+mod keeper;
+mod locking;
+mod locks;
+mod names;
+mod pool;
+mod rate;
+mod service;
+mod session;
+mod turns;
+mod whole;
+
+use crate::{
+    protocol::{Forward, Status},
+    storage::Storage,
+};
+pub use config::{Limits, ServerConfig};
+use petasos::{
+    EngineConfig, EngineThread, OpenError, OpenOptions,
+    fabric::{Address, Endpoint},
+};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// How long the end of a server waits for its last answers to leave.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// The largest arguments of a call: data, and paths.
+const ARGUMENTS: u64 = core::INLINE + (64 << 10);
+
+/// Calls of a caller beyond those of a session that are served: most of them wait for locks.
+const WAITING: usize = 1024;
+
+/// Serves a storage until it is dropped.
+pub struct Server {
+    core: Arc<core::Core>,
+    engines: Vec<EngineThread>,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An endpoint could not be opened.
+    #[error("cannot listen at {url}: {reason}")]
+    Open {
+        /// Where.
+        url: String,
+        /// Why not.
+        reason: OpenError,
+    },
+    /// Nowhere to listen.
+    #[error("a server listens at one address at least")]
+    NoEndpoint,
+    /// The system gave no thread.
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Server {
+    /// Serves `storage` at these URLs.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn listen<U: AsRef<str>>(
+        storage: Arc<dyn Storage>,
+        urls: &[U],
+        options: &OpenOptions,
+        config: ServerConfig,
+    ) -> Result<Server, StartError> {
+        let open = |url: &U| {
+            let url = url.as_ref();
+            petasos::open(url, options)
+                .map_err(|reason| StartError::Open { url: url.to_owned(), reason })
+        };
+        let endpoints = urls.iter().map(open).collect::<Result<_, _>>()?;
+        Server::start(storage, endpoints, config)
+    }
+
+    /// Serves `storage` at endpoints that are open already.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(
+        storage: Arc<dyn Storage>,
+        endpoints: Vec<Box<dyn Endpoint>>,
+        config: ServerConfig,
+    ) -> Result<Server, StartError> {
+        if endpoints.is_empty() {
+            return Err(StartError::NoEndpoint);
+        }
+        let mut engine = EngineConfig::default();
+        let calls = config.limits.calls_per_session.saturating_mul(2).saturating_add(WAITING);
+        engine.calls_per_peer = u16::try_from(calls).unwrap_or(u16::MAX);
+        engine.max_body = ARGUMENTS;
+        let core = core::Core::start(storage, config)?;
+        let mut server = Server { core, engines: Vec::new() };
+        for endpoint in endpoints {
+            let service = service::Service { core: Arc::clone(&server.core) };
+            let thread = EngineThread::start(endpoint, engine.clone(), move |engine| {
+                service.serve(engine, 0).expect("nothing else is served by a new engine");
+            })?;
+            server.engines.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// Where clients reach it.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Address> {
+        self.engines.iter().map(|engine| engine.handle().address().clone()).collect()
+    }
+
+    /// What it does, and for whom. Does not wait for anything.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.core.status()
+    }
+
+    /// Ends it: clients are told, files are closed. The same as dropping it.
+    pub fn stop(self) {}
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.core.end_all();
+        // What threads do for calls comes to its end, what waits is answered as refused.
+        self.core.keeper.stop();
+        self.core.pool.stop();
+        let until = Instant::now() + PARTING;
+        for engine in &self.engines {
+            let busy =
+                || engine.handle().run(|engine| async move { engine.usage().serving }).wait();
+            while busy().is_ok_and(|calls| calls > 0) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.engines.clear();
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Server({:?} at {:?})", self.core, self.addresses())
+    }
+}

@@ -3,6 +3,10 @@
 //! A storage is called by several threads at a time, and may block. It gets paths that were checked
 //! ([`RelPath`]); that symbolic links do not lead out of the export is its own work.
 
+mod local;
+
+pub use local::Local;
+
 use crate::{
     FsError, FsResult, RelPath,
     protocol::{

@@ -60,7 +60,7 @@ const QUICK_PATIENCE: Duration = Duration::from_secs(60);
 const MOST_CLIENTS: usize = 256;
 
 #[derive(Debug, Args)]
-pub(crate) struct Forward {
+pub(crate) struct BenchForward {
     /// What to measure [default: all]
     #[arg(value_enum)]
     what: Vec<Part>,
@@ -116,7 +116,7 @@ fn parse_clients(text: &str) -> Result<usize, String> {
     }
 }
 
-pub(super) fn run(options: &Forward) -> Outcome {
+pub(super) fn run(options: &BenchForward) -> Outcome {
     // What is under way is to be taken down in order.
     interrupt::be_polite();
     let parts = match options.what.as_slice() {
@@ -146,7 +146,7 @@ pub(super) fn run(options: &Forward) -> Outcome {
     }
 }
 
-fn sizes(options: &Forward) -> Sizes {
+fn sizes(options: &BenchForward) -> Sizes {
     let quick = options.quick;
     let large = options.size.unwrap_or(if quick { 128 << 20 } else { 1 << 30 });
     let files = options.files.map_or(if quick { 1_000 } else { 10_000 }, |files| files as usize);
@@ -161,7 +161,7 @@ fn sizes(options: &Forward) -> Sizes {
     Sizes { large, medium: large / MEDIUM, files, empty: (files / EMPTY).max(1), blocks, clients }
 }
 
-fn bench(options: &Forward, scratch: &Scratch) -> Outcome<Bench> {
+fn bench(options: &BenchForward, scratch: &Scratch) -> Outcome<Bench> {
     let progress = Progress::steps(0);
     Ok(Bench {
         plan: Plan { time: usual_time(options.quick), ..Plan::default() },

@@ -1,0 +1,266 @@
+//! Memory for data on the way: so much in all, and shared out fairly.
+
+use crate::{FsError, FsResult};
+use futures_channel::oneshot;
+use rustix::io::Errno;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The largest that can be asked for at once.
+pub(super) const MOST: u64 = 1 << 20;
+
+/// The memory that there is.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: u64,
+    peak: u64,
+    /// Bytes that are waited for.
+    wanted: u64,
+    clients: HashMap<u64, Client>,
+    /// Clients that wait, the next one first.
+    ring: VecDeque<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    held: u64,
+    waiting: VecDeque<(u64, oneshot::Sender<Memory>)>,
+}
+
+/// Leave to use so much memory, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Memory {
+    budget: Arc<Budget>,
+    of: u64,
+    len: u64,
+}
+
+type Grants = Vec<(oneshot::Sender<Memory>, Memory)>;
+
+impl Budget {
+    /// So many bytes, but never less than eight of the largest pieces.
+    pub(super) fn new(limit: u64) -> Arc<Budget> {
+        Arc::new(Budget { limit: limit.max(8 * MOST), state: Mutex::default() })
+    }
+
+    /// In use now, at most so far, and the limit.
+    pub(super) fn status(&self) -> [u64; 3] {
+        let state = self.lock();
+        [state.used, state.peak, self.limit]
+    }
+
+    /// Waits for memory for client `of`. Nobody has more than a quarter of all, or, while others
+    /// wait, more than his share. Dropping the future gives the claim up.
+    ///
+    /// # Errors
+    /// `EAGAIN` if more is waited for already than there is.
+    pub(super) async fn acquire(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
+        let len = len.min(MOST);
+        let receiver = {
+            let mut state = self.lock();
+            if state.ring.is_empty() && state.admits(of, len, self.limit) {
+                state.take(of, len);
+                return Ok(self.memory(of, len));
+            }
+            if state.wanted + len > self.limit {
+                let detail = format!("the limit of {} bytes of memory is reached", self.limit);
+                return Err(FsError::new(Errno::AGAIN, detail));
+            }
+            let (sender, receiver) = oneshot::channel();
+            state.wanted += len;
+            let client = state.clients.entry(of).or_default();
+            client.waiting.push_back((len, sender));
+            if client.waiting.len() == 1 {
+                state.ring.push_back(of);
+            }
+            // Others may wait for their own share only.
+            let grants = self.grant(&mut state);
+            drop(state);
+            hand_out(grants);
+            receiver
+        };
+        receiver.await.map_err(|_| Errno::SHUTDOWN.into())
+    }
+
+    fn memory(self: &Arc<Self>, of: u64, len: u64) -> Memory {
+        Memory { budget: Arc::clone(self), of, len }
+    }
+
+    /// Gives to those who wait what can be given.
+    fn grant(self: &Arc<Self>, state: &mut State) -> Grants {
+        let mut grants = Grants::new();
+        let mut refused = 0;
+        while refused < state.ring.len() {
+            let Some(of) = state.ring.pop_front() else { break };
+            let Some(client) = state.clients.get_mut(&of) else { continue };
+            while client.waiting.front().is_some_and(|(_, sender)| sender.is_canceled()) {
+                if let Some((len, _)) = client.waiting.pop_front() {
+                    state.wanted -= len;
+                }
+            }
+            let Some(len) = client.waiting.front().map(|(len, _)| *len) else {
+                state.tidy(of);
+                continue;
+            };
+            if state.used + len > self.limit {
+                // It is next: smaller claims must not overtake it for ever.
+                state.ring.push_front(of);
+                break;
+            }
+            // It counts as one who waits, so it stands in the ring while that is looked at.
+            state.ring.push_back(of);
+            if !state.admits(of, len, self.limit) {
+                refused += 1;
+                continue;
+            }
+            refused = 0;
+            let waiting = state.clients.get_mut(&of).map(|client| &mut client.waiting);
+            let Some(waiting) = waiting else { continue };
+            let Some((len, sender)) = waiting.pop_front() else { continue };
+            if waiting.is_empty() {
+                state.ring.pop_back();
+            }
+            state.wanted -= len;
+            state.take(of, len);
+            grants.push((sender, self.memory(of, len)));
+        }
+        grants
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn admits(&self, of: u64, len: u64, limit: u64) -> bool {
+        if self.used + len > limit {
+            return false;
+        }
+        let held = self.clients.get(&of).map_or(0, |client| client.held);
+        let others = self.ring.iter().any(|waiting| *waiting != of);
+        let share = if others { limit / self.clients.len().max(4) as u64 } else { limit / 4 };
+        held == 0 || held + len <= share
+    }
+
+    fn take(&mut self, of: u64, len: u64) {
+        self.used += len;
+        self.peak = self.peak.max(self.used);
+        self.clients.entry(of).or_default().held += len;
+    }
+
+    /// Forgets a client that has nothing and wants nothing.
+    fn tidy(&mut self, of: u64) {
+        if self.clients.get(&of).is_some_and(|it| it.held == 0 && it.waiting.is_empty()) {
+            self.clients.remove(&of);
+        }
+    }
+}
+
+fn hand_out(grants: Grants) {
+    for (sender, memory) in grants {
+        // Who gave up this very moment drops the memory, and so gives it to the next one.
+        drop(sender.send(memory));
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let mut state = self.budget.lock();
+        state.used -= self.len;
+        if let Some(client) = state.clients.get_mut(&self.of) {
+            client.held -= self.len;
+        }
+        state.tidy(self.of);
+        if state.ring.is_empty() {
+            return;
+        }
+        let grants = self.budget.grant(&mut state);
+        drop(state);
+        hand_out(grants);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
+    use std::pin::Pin;
+
+    fn now(budget: &Arc<Budget>, of: u64, len: u64) -> Option<Memory> {
+        budget.acquire(of, len).now_or_never().map(|memory| memory.unwrap())
+    }
+
+    #[test]
+    fn a_quarter_and_a_share() {
+        let budget = Budget::new(8 * MOST);
+        let of_one: Vec<_> = (0..3).map_while(|_| now(&budget, 1, MOST)).collect();
+        assert_eq!(of_one.len(), 2, "a quarter");
+        let others: Vec<_> = (2..8)
+            .flat_map(|of| [now(&budget, of, MOST), now(&budget, of, MOST)])
+            .flatten()
+            .collect();
+        assert_eq!(budget.status()[0], 8 * MOST);
+        assert!(others.len() == 6);
+        let mut late = Box::pin(budget.acquire(9, MOST));
+        assert!(late.as_mut().now_or_never().is_none());
+        drop(of_one);
+        assert!(late.now_or_never().unwrap().is_ok());
+        drop(others);
+        assert_eq!(budget.status()[0], 0);
+        assert!(budget.lock().clients.is_empty());
+    }
+
+    type Claim = Pin<Box<dyn Future<Output = FsResult<Memory>>>>;
+
+    proptest! {
+        #[test]
+        fn never_more_than_there_is_and_nothing_is_lost(
+            steps in proptest::collection::vec((0u8..4, 0u64..6, 1..=MOST), 1..300)) {
+            let budget = Budget::new(0);
+            let mut claims: VecDeque<Claim> = VecDeque::new();
+            let mut held: VecDeque<Memory> = VecDeque::new();
+            for (what, of, len) in steps {
+                match what {
+                    0 | 1 => {
+                        let budget = Arc::clone(&budget);
+                        let mut claim: Claim = Box::pin(async move { budget.acquire(of, len).await });
+                        match claim.as_mut().now_or_never() {
+                            Some(memory) => held.extend(memory.ok()),
+                            None => claims.push_back(claim),
+                        }
+                    }
+                    2 => drop(held.pop_front()),
+                    _ => drop(claims.pop_front()),
+                }
+                let [used, peak, limit] = budget.status();
+                prop_assert!(used <= limit && peak <= limit);
+            }
+            // Whoever waits gets something in the end.
+            let mut idle = 0;
+            while !claims.is_empty() || !held.is_empty() {
+                held.pop_front();
+                let before = claims.len();
+                claims.retain_mut(|claim| match claim.as_mut().now_or_never() {
+                    Some(memory) => { held.extend(memory.ok()); false }
+                    None => true,
+                });
+                idle = if claims.len() == before && held.is_empty() { idle + 1 } else { 0 };
+                prop_assert!(idle < 3, "{} wait for ever", claims.len());
+            }
+            prop_assert_eq!(budget.status()[0], 0);
+            let state = budget.lock();
+            prop_assert_eq!(state.wanted, 0);
+            prop_assert!(state.clients.is_empty() && state.ring.is_empty());
+        }
+    }
+}

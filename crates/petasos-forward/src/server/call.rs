@@ -1,0 +1,152 @@
+//! A call that is served: whose it is, and what it may do.
+
+use super::{
+    core::{Core, INLINE},
+    files::OpenFile,
+    gate::Pass,
+    session::{Reserved, Session},
+};
+use crate::{FsError, FsResult, RelPath, protocol::Extent, storage::Storage};
+use rustix::io::Errno;
+use std::{
+    cell::Cell,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+/// A call that is served. Dropping it ends it.
+pub(super) struct Call {
+    pub(super) core: Arc<Core>,
+    pub(super) session: Arc<Session>,
+    pass: Cell<Option<Pass>>,
+}
+
+impl Call {
+    /// Begins a call, when it is its turn.
+    pub(super) async fn begin(core: &Arc<Core>, session: u64) -> FsResult<Call> {
+        let session = core.session(session)?;
+        core.total.calls.fetch_add(1, Relaxed);
+        session.counters.calls.fetch_add(1, Relaxed);
+        session.calls.fetch_add(1, Relaxed);
+        let call = Call { core: Arc::clone(core), session, pass: Cell::new(None) };
+        let Some(pass) = call.session.gate.enter().await else {
+            let most = core.config.limits.calls_per_session;
+            let detail = format!("the limit of {most} calls of a session, and as many that wait");
+            return call.end(Err(FsError::new(Errno::AGAIN, detail)));
+        };
+        call.pass.set(Some(pass));
+        Ok(call)
+    }
+
+    /// Takes part in the count of what failed.
+    pub(super) fn end<T>(&self, result: FsResult<T>) -> FsResult<T> {
+        if result.is_err() {
+            self.core.total.failed.fetch_add(1, Relaxed);
+            self.session.counters.failed.fetch_add(1, Relaxed);
+        }
+        result
+    }
+
+    /// Lets other calls in: this one waits for something that they may have to bring about.
+    pub(super) fn step_aside(&self) {
+        self.pass.take();
+    }
+
+    /// Refuses what changes something, where nothing can be changed.
+    pub(super) fn to_change(&self) -> FsResult<()> {
+        match self.core.config.read_only {
+            true => Err(FsError::new(Errno::ROFS, "the export is read-only")),
+            false => Ok(()),
+        }
+    }
+
+    /// Does what blocks, in its turn; see [`Core::run`].
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        self.core.run(&self.session, bytes, work).await
+    }
+
+    /// An open file.
+    pub(super) fn file(&self, number: u64) -> FsResult<Arc<OpenFile>> {
+        self.session.files().file(number)
+    }
+
+    /// A place for something that is about to be opened.
+    pub(super) fn reserve(&self) -> FsResult<Reserved> {
+        Reserved::new(&self.session)
+    }
+
+    /// Waits until so many bytes may be moved.
+    pub(super) async fn earn(&self, bytes: u64) {
+        if let Some(rate) = &self.session.rate {
+            let wait = rate.take(bytes);
+            if wait > Duration::ZERO {
+                self.core.keeper.sleep(wait).await;
+            }
+        }
+    }
+
+    pub(super) fn count_read(&self, bytes: u64) {
+        self.core.total.read.fetch_add(bytes, Relaxed);
+        self.session.counters.read.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn count_written(&self, bytes: u64) {
+        self.core.total.written.fetch_add(bytes, Relaxed);
+        self.session.counters.written.fetch_add(bytes, Relaxed);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.session.calls.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A path of something below the root: what is made, moved or removed.
+pub(super) fn entry(bytes: &[u8]) -> FsResult<RelPath> {
+    let path = RelPath::parse(bytes)?;
+    match path.is_root() {
+        true => Err(FsError::new(Errno::BUSY, "the root of the export stays what it is")),
+        false => Ok(path),
+    }
+}
+
+/// The same of what is made anew: the root is there already.
+pub(super) fn fresh(bytes: &[u8]) -> FsResult<RelPath> {
+    let path = RelPath::parse(bytes)?;
+    match path.is_root() {
+        true => Err(FsError::new(Errno::EXIST, "the root of the export is there")),
+        false => Ok(path),
+    }
+}
+
+/// Data within a call is no longer than was agreed.
+pub(super) fn short_enough(len: usize) -> FsResult<()> {
+    match len as u64 <= INLINE {
+        true => Ok(()),
+        false => Err(FsError::new(
+            Errno::MSGSIZE,
+            format!("{len} bytes of data in a call, where the most are {INLINE}"),
+        )),
+    }
+}
+
+/// A part of a file that can be.
+pub(super) fn within_reach(offset: u64, len: u64) -> FsResult<()> {
+    match offset.checked_add(len) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ => Err(FsError::new(Errno::FBIG, format!("no file reaches to {offset} + {len}"))),
+    }
+}
+
+/// A part of a file that can be, and is not empty.
+pub(super) fn sane(range: Extent) -> FsResult<()> {
+    if range.len == 0 {
+        return Err(FsError::new(Errno::INVAL, "a range of no bytes"));
+    }
+    within_reach(range.offset, range.len)
+}

@@ -1,0 +1,64 @@
+//! What can be set for a server.
+
+use std::{num::NonZero, time::Duration};
+
+/// Settings of a server; the defaults suit most.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Whether nothing can be changed. Default: no.
+    pub read_only: bool,
+    /// What clients may use.
+    pub limits: Limits,
+    /// Threads that work on files. Default: two for each processor, at least four.
+    pub threads: usize,
+    /// How long one of these threads, without work, looks for more before it sleeps. Default: 20 µs.
+    pub spin: Duration,
+    /// How long a staged file that nobody touches is kept: looked after at the start, and each hour.
+    /// Default: seven days.
+    pub stage_lifetime: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        ServerConfig {
+            read_only: false,
+            limits: Limits::default(),
+            threads: (2 * processors).max(4),
+            spin: Duration::from_micros(20),
+            stage_lifetime: Duration::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// What clients may use.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Memory for data on the way, in bytes; no less than 8 MiB counts. Default: 256 MiB.
+    pub memory: u64,
+    /// Sessions at a time. Default: 1,024.
+    pub sessions: usize,
+    /// Files and directories that a session has open. Default: 1,024.
+    pub files_per_session: usize,
+    /// Calls of a session that are served at a time; as many may wait. Default: 128.
+    pub calls_per_session: usize,
+    /// Locks that a session holds. Default: 4,096.
+    pub locks_per_session: usize,
+    /// Bytes a second that a session may read and write. Default: as many as it can.
+    pub rate: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory: 256 << 20,
+            sessions: 1024,
+            files_per_session: 1024,
+            calls_per_session: 128,
+            locks_per_session: 4096,
+            rate: None,
+        }
+    }
+}

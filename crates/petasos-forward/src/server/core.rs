@@ -1,0 +1,284 @@
+//! What all endpoints of a server share.
+
+use super::{
+    blocks::Blocks,
+    budget::Budget,
+    config::ServerConfig,
+    counters::Counting,
+    files::{Keys, Open},
+    keeper::Keeper,
+    locks::Locks,
+    pool::Pool,
+    session::{End, Session, stale, stopped},
+};
+use crate::{
+    FsError, FsResult,
+    protocol::{Hello, Status, VERSION, Welcome},
+    storage::Storage,
+};
+use futures_channel::oneshot;
+use petasos::fabric::Address;
+use rustix::io::Errno;
+use std::{
+    collections::HashMap,
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// The most bytes of data in one call.
+pub(super) const INLINE: u64 = 256 << 10;
+
+/// The most bytes that are lent to one call.
+pub(super) const WINDOW: u64 = 16 << 20;
+
+/// What a piece of work costs beside its bytes, in bytes.
+const WORK: u64 = 16 << 10;
+
+/// How long a session lasts that nobody holds.
+const UNHELD: Duration = Duration::from_secs(10);
+
+/// How often to look for such sessions, while there are any.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often to look for staged files that nobody wants any more.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// The longest name of a client, in bytes.
+const LONGEST_NAME: usize = 256;
+
+/// What all endpoints of a server share.
+pub(super) struct Core {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) config: ServerConfig,
+    pub(super) pool: Pool,
+    pub(super) budget: Arc<Budget>,
+    pub(super) blocks: Arc<Blocks>,
+    pub(super) keeper: Arc<Keeper>,
+    pub(super) locks: Locks,
+    pub(super) keys: Arc<Keys>,
+    pub(super) total: Counting,
+    sessions: RwLock<HashMap<u64, Arc<Session>>>,
+    lost: AtomicU64,
+    looking: AtomicBool,
+    stopping: AtomicBool,
+    since: Instant,
+    this: Weak<Core>,
+}
+
+impl Core {
+    /// Starts its threads.
+    pub(super) fn start(storage: Arc<dyn Storage>, config: ServerConfig) -> io::Result<Arc<Core>> {
+        let keeper = Arc::new(Keeper::start()?);
+        let pool = Pool::start(config.threads, config.spin)?;
+        let budget = Budget::new(config.limits.memory);
+        let core = Arc::new_cyclic(|this| Core {
+            storage,
+            pool,
+            blocks: Blocks::new(Arc::clone(&budget), Arc::clone(&keeper)),
+            budget,
+            keeper,
+            locks: Locks::new(config.limits.locks_per_session),
+            keys: Arc::default(),
+            total: Counting::default(),
+            sessions: RwLock::default(),
+            lost: AtomicU64::new(0),
+            looking: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            since: Instant::now(),
+            this: Weak::clone(this),
+            config,
+        });
+        if !core.config.read_only {
+            core.sweep();
+        }
+        Ok(core)
+    }
+
+    fn sessions(&self) -> RwLockReadGuard<'_, HashMap<u64, Arc<Session>>> {
+        self.sessions.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a session.
+    pub(super) fn begin(&self, hello: Hello, peer: Address) -> FsResult<Welcome> {
+        if hello.version != VERSION {
+            let detail = format!("the server speaks version {VERSION}, you {}", hello.version);
+            return Err(FsError::new(Errno::PROTO, detail));
+        }
+        let mut name = hello.name;
+        name.truncate(name.floor_char_boundary(LONGEST_NAME));
+        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        if self.stopping.load(Relaxed) {
+            return Err(stopped());
+        }
+        if sessions.len() >= self.config.limits.sessions {
+            let detail =
+                format!("the limit of {} sessions is reached", self.config.limits.sessions);
+            return Err(FsError::new(Errno::AGAIN, detail));
+        }
+        let random =
+            || getrandom::u64().map_err(|error| FsError::new(Errno::IO, error.to_string()));
+        let mut id = random()?;
+        while id == 0 || sessions.contains_key(&id) {
+            id = random()?;
+        }
+        sessions.insert(id, Arc::new(Session::new(id, name, peer, self)));
+        drop(sessions);
+        if !self.looking.swap(true, Relaxed) {
+            self.look_later();
+        }
+        Ok(Welcome {
+            session: id,
+            read_only: self.config.read_only,
+            inline: INLINE,
+            window: WINDOW,
+            calls: u32::try_from(self.config.limits.calls_per_session).unwrap_or(u32::MAX),
+            abilities: self.storage.abilities(),
+        })
+    }
+
+    /// Ends the sessions that nobody came to hold, from time to time while there may be some.
+    fn look_later(&self) {
+        let this = Weak::clone(&self.this);
+        self.keeper.later(LOOK, move || {
+            let Some(core) = this.upgrade() else { return };
+            core.looking.store(false, Relaxed);
+            let unheld: Vec<_> =
+                core.sessions().values().filter(|session| !session.is_held()).cloned().collect();
+            for session in &unheld {
+                if session.since.elapsed() >= UNHELD {
+                    core.end(session.id, End::Lost);
+                }
+            }
+            if !unheld.is_empty() && !core.looking.swap(true, Relaxed) {
+                core.look_later();
+            }
+        });
+    }
+
+    /// A session.
+    pub(super) fn session(&self, id: u64) -> FsResult<Arc<Session>> {
+        let found = self.sessions().get(&id).cloned();
+        found.ok_or_else(|| if self.stopping.load(Relaxed) { stopped() } else { stale() })
+    }
+
+    /// Ends a session, if there is one.
+    pub(super) fn end(&self, id: u64, how: End) {
+        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(session) = sessions.remove(&id) else { return };
+        drop(sessions);
+        if how == End::Lost {
+            self.lost.fetch_add(1, Relaxed);
+            tracing::info!(peer = %session.peer, "a session ended without a farewell");
+        }
+        session.end(self, how);
+    }
+
+    /// Ends all sessions, and takes no more.
+    pub(super) fn end_all(&self) {
+        let all = {
+            let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+            self.stopping.store(true, Relaxed);
+            std::mem::take(&mut *sessions)
+        };
+        all.into_values().for_each(|session| session.end(self, End::Stop));
+    }
+
+    /// Does what blocks, on some thread, in its turn. Dropping the future gives it up if it has not
+    /// begun; what has begun ends, and nobody hears of it.
+    pub(super) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        bytes: u64,
+        work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        let (sender, receiver) = oneshot::channel();
+        let (core, of) = (Arc::clone(self), Arc::clone(session));
+        let work = move || {
+            if sender.is_canceled() {
+                return;
+            }
+            let result = of.busy(&core).and_then(|_busy| {
+                catch_unwind(AssertUnwindSafe(|| work(&*core.storage))).unwrap_or_else(panicked)
+            });
+            let _ = sender.send(result);
+        };
+        self.pool.push(session.id, bytes + WORK, Box::new(work));
+        receiver.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Does what blocks, for an open session; who wants to know is told by `work`. Gives up with
+    /// `undone` where the session has ended.
+    pub(super) fn run_detached(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        bytes: u64,
+        work: impl FnOnce() + Send + 'static,
+        undone: impl FnOnce() + Send + 'static,
+    ) {
+        let (core, of) = (Arc::clone(self), Arc::clone(session));
+        let work = move || match of.busy(&core) {
+            Ok(_busy) => {
+                if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                    tracing::error!("the storage panicked");
+                }
+            }
+            Err(_) => undone(),
+        };
+        self.pool.push(session.id, bytes + WORK, Box::new(work));
+    }
+
+    /// Closes files of a session: that may block.
+    pub(super) fn close_later(&self, session: u64, files: Vec<Open>) {
+        self.pool.push(session, WORK, Box::new(move || drop(files)));
+    }
+
+    /// Throws away what was staged long ago; now, and from time to time.
+    fn sweep(&self) {
+        let (storage, lifetime) = (Arc::clone(&self.storage), self.config.stage_lifetime);
+        let work = move || match catch_unwind(AssertUnwindSafe(|| storage.sweep(lifetime))) {
+            Ok(Ok(0)) => {}
+            Ok(Ok(count)) => tracing::info!(count, "staged files thrown away that nobody touched"),
+            Ok(Err(error)) => tracing::warn!(%error, "staged files cannot be looked through"),
+            Err(_) => tracing::error!("the storage panicked"),
+        };
+        self.pool.push(0, WORK, Box::new(work));
+        let this = Weak::clone(&self.this);
+        self.keeper.later(SWEEP, move || {
+            if let Some(core) = this.upgrade() {
+                core.sweep();
+            }
+        });
+    }
+
+    /// What the server does.
+    pub(super) fn status(&self) -> Status {
+        let mut sessions: Vec<_> = self.sessions().values().cloned().collect();
+        sessions.sort_by_key(|session| session.since);
+        Status {
+            export: self.storage.describe(),
+            read_only: self.config.read_only,
+            uptime_ms: self.since.elapsed().as_millis() as u64,
+            memory: self.budget.status(),
+            queued: self.pool.queued() as u64,
+            threads: self.pool.threads() as u32,
+            total: self.total.read(),
+            lost: self.lost.load(Relaxed),
+            sessions: sessions.iter().map(|session| session.status(self)).collect(),
+        }
+    }
+}
+
+fn panicked<T>(_: Box<dyn std::any::Any + Send>) -> FsResult<T> {
+    Err(FsError::new(Errno::IO, "the storage panicked"))
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Core({})", self.storage.describe())
+    }
+}

@@ -1,0 +1,196 @@
+//! Calls about open files, with data that travels within the call.
+
+use super::{
+    call::{Call, sane, short_enough, within_reach},
+    core::INLINE,
+    files::{Open, OpenFile},
+    gate::Gate,
+    gather::{self, Served},
+    names::checked_creation,
+    session::stopped,
+};
+use crate::{
+    FsError, FsResult, RelPath,
+    protocol::{Allocation, Attr, Creation, Extent, OpenFlags},
+};
+use bytes::Bytes;
+use rustix::io::Errno;
+use std::{
+    io::IoSlice,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// Up to so many bytes, a read that need not wait is done on the engine's thread.
+const AT_ONCE: usize = 64 << 10;
+
+/// Pieces of data that one answer tells of.
+const EXTENTS: usize = 1024;
+
+/// What changes something.
+const CHANGING: [OpenFlags; 4] =
+    [OpenFlags::WRITE, OpenFlags::CREATE, OpenFlags::TRUNCATE, OpenFlags::APPEND];
+
+impl Call {
+    pub(super) async fn open(
+        &self,
+        path: &[u8],
+        flags: OpenFlags,
+        creation: Creation,
+    ) -> FsResult<(u64, Attr)> {
+        if CHANGING.iter().any(|changing| flags.has(*changing)) {
+            self.to_change()?;
+        }
+        let writes = flags.has(OpenFlags::WRITE);
+        let only_writes = [OpenFlags::TRUNCATE, OpenFlags::APPEND];
+        if !flags.is_known()
+            || !(writes || flags.has(OpenFlags::READ))
+            || !writes && only_writes.iter().any(|needs| flags.has(*needs))
+        {
+            let detail = format!("these flags make no sense: {:#x}", flags.0);
+            return Err(FsError::new(Errno::INVAL, detail));
+        }
+        let (path, creation) = (RelPath::parse(path)?, checked_creation(creation)?);
+        let place = self.reserve()?;
+        let opened = self.run(0, move |storage| {
+            let file = storage.open(&path, flags, &creation)?;
+            let attr = file.attr()?;
+            Ok((OpenFile::new(file, flags, attr.ino, None), attr))
+        });
+        let (file, attr) = opened.await?;
+        Ok((place.fill(Open::File(Arc::new(file)))?, attr))
+    }
+
+    pub(super) async fn close(&self, number: u64) -> FsResult<()> {
+        let open = self.session.files().remove(number)?;
+        let staged = match &open {
+            Open::File(file) => {
+                self.core.locks.close(file.ino, self.session.id, number);
+                file.staged.is_some()
+            }
+            Open::Directory(_) => false,
+        };
+        if staged {
+            // Its key is to be free when the caller hears of this.
+            let closed = self.run(0, move |_| {
+                drop(open);
+                Ok(())
+            });
+            return closed.await;
+        }
+        self.core.close_later(self.session.id, vec![open]);
+        Ok(())
+    }
+
+    pub(super) async fn read(&self, number: u64, offset: u64, len: u64) -> FsResult<Bytes> {
+        let file = self.file(number)?;
+        file.to_read()?;
+        within_reach(offset, 0)?;
+        let len = len.min(INLINE).min(i64::MAX as u64 - offset);
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        self.earn(len).await;
+        if len as usize <= AT_ONCE
+            && let Some(read) = gather::read_at_once(&*file.file, offset, len as usize)
+        {
+            self.count_read(read.as_ref().map_or(0, |data| data.len() as u64));
+            return read;
+        }
+        let memory = self.core.budget.acquire(self.session.id, len).await?;
+        let (place, answer) = file.gather.add_read(offset, len as usize, memory);
+        let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
+        let undone = Arc::clone(&file.gather);
+        let work = move || {
+            let Served { count, bytes } = file.gather.read(place, &*file.file);
+            for counters in [&core.total, &session.counters] {
+                counters.read.fetch_add(bytes, Relaxed);
+                counters.gathered.fetch_add(count as u64, Relaxed);
+            }
+        };
+        self.core.run_detached(&self.session, len, work, move || undone.forget(place));
+        answer.await.unwrap_or_else(|_| Err(not_done()))
+    }
+
+    pub(super) async fn write(&self, number: u64, offset: u64, data: Bytes) -> FsResult<u64> {
+        self.to_change()?;
+        let file = self.file(number)?;
+        file.to_write()?;
+        short_enough(data.len())?;
+        let len = data.len() as u64;
+        let appends = file.appends();
+        within_reach(if appends { 0 } else { offset }, len)?;
+        if data.is_empty() {
+            return Ok(offset);
+        }
+        self.earn(len).await;
+        let memory = self.core.budget.acquire(self.session.id, len).await?;
+        if appends {
+            let _turn = file.appending.enter().await;
+            let end = self.run(len, move |_| {
+                let _memory = memory;
+                file.file.write_at(offset, &[IoSlice::new(&data)])
+            });
+            let end = end.await?;
+            self.count_written(len);
+            return Ok(end);
+        }
+        let (place, answer) = file.gather.add_write(offset, data, memory);
+        let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
+        let undone = Arc::clone(&file.gather);
+        let work = move || {
+            let Served { count, bytes } = file.gather.write(place, &*file.file);
+            for counters in [&core.total, &session.counters] {
+                counters.written.fetch_add(bytes, Relaxed);
+                counters.gathered.fetch_add(count as u64, Relaxed);
+            }
+        };
+        self.core.run_detached(&self.session, len, work, move || undone.forget(place));
+        answer.await.unwrap_or_else(|_| Err(not_done()))
+    }
+
+    pub(super) async fn sync(&self, number: u64, data_only: bool) -> FsResult<()> {
+        let file = self.file(number)?;
+        self.run(0, move |_| file.file.sync(data_only)).await
+    }
+
+    pub(super) async fn allocate(
+        &self,
+        number: u64,
+        how: Allocation,
+        range: Extent,
+    ) -> FsResult<()> {
+        self.to_change()?;
+        let file = self.file(number)?;
+        file.to_write()?;
+        sane(range)?;
+        self.run(0, move |_| file.file.allocate(how, range)).await
+    }
+
+    pub(super) async fn extents(&self, number: u64, offset: u64) -> FsResult<Vec<Extent>> {
+        let file = self.file(number)?;
+        within_reach(offset, 0)?;
+        self.run(0, move |_| {
+            let mut extents = file.file.extents(offset, EXTENTS)?;
+            extents.truncate(EXTENTS);
+            Ok(extents)
+        })
+        .await
+    }
+}
+
+impl OpenFile {
+    pub(super) fn new(
+        file: Arc<dyn crate::storage::StoredFile>,
+        flags: OpenFlags,
+        ino: u64,
+        staged: Option<super::files::Staged>,
+    ) -> OpenFile {
+        let appending = Gate::new(1, usize::MAX);
+        OpenFile { file, flags, ino, gather: Arc::default(), appending, staged }
+    }
+}
+
+/// What was to be done by a thread was not.
+fn not_done() -> FsError {
+    stopped().about(|| "the storage panicked, or the session ended".to_owned())
+}

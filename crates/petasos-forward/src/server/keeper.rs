@@ -1,0 +1,146 @@
+//! A thread that does things later: it sleeps until the time of the next one.
+
+use futures_channel::oneshot;
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+type Action = Box<dyn FnOnce() + Send>;
+
+/// Does things later.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By time, and in order of arrival.
+    due: BTreeMap<(Instant, u64), Action>,
+    serial: u64,
+    stopped: bool,
+}
+
+impl Keeper {
+    /// Starts the thread.
+    pub(super) fn start() -> io::Result<Keeper> {
+        let shared = Arc::<Shared>::default();
+        let serving = Arc::clone(&shared);
+        let builder = std::thread::Builder::new().name("forward-keeper".to_owned());
+        let thread = builder.spawn(move || serving.serve())?;
+        Ok(Keeper { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Does something short after so long. It must not panic. After the end of the keeper it is
+    /// dropped.
+    pub(super) fn later(&self, after: Duration, action: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.lock();
+        if state.stopped {
+            return;
+        }
+        let at = Instant::now() + after;
+        let first = state.due.first_key_value().is_none_or(|((first, _), _)| at < *first);
+        state.serial += 1;
+        let serial = state.serial;
+        state.due.insert((at, serial), Box::new(action));
+        drop(state);
+        if first {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Waits for so long, or until the end of the keeper.
+    pub(super) async fn sleep(&self, time: Duration) {
+        let (sender, receiver) = oneshot::channel::<()>();
+        self.later(time, move || drop(sender));
+        let _ = receiver.await;
+    }
+
+    /// Drops what was to be done, and waits for what is done now.
+    pub(super) fn stop(&self) {
+        let dropped = {
+            let mut state = self.shared.lock();
+            state.stopped = true;
+            std::mem::take(&mut state.due)
+        };
+        self.shared.wake.notify_all();
+        drop(dropped);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic has been reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        let mut state = self.lock();
+        while !state.stopped {
+            let next = state.due.first_key_value().map(|((at, _), _)| *at);
+            let left = next.map(|at| at.saturating_duration_since(Instant::now()));
+            state = match left {
+                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    let action = state.due.pop_first();
+                    drop(state);
+                    if let Some((_, action)) = action {
+                        action();
+                    }
+                    self.lock()
+                }
+                Some(left) => {
+                    self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keeper")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn in_order_of_time() {
+        let keeper = Keeper::start().unwrap();
+        let (sender, receiver) = channel();
+        for millis in [30u64, 10, 20] {
+            let sender = sender.clone();
+            keeper.later(Duration::from_millis(millis), move || sender.send(millis).unwrap());
+        }
+        keeper.later(Duration::from_secs(3600), move || drop(sender));
+        assert!(receiver.iter().take(3).eq([10, 20, 30]));
+        keeper.stop();
+        assert!(receiver.recv().is_err());
+    }
+}

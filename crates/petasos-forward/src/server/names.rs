@@ -1,0 +1,246 @@
+//! Calls about names and attributes.
+
+use super::{
+    call::{Call, entry, fresh},
+    files::{Open, OpenDir, OpenFile},
+};
+use crate::{
+    FsError, FsResult, RelPath,
+    protocol::{Attr, Creation, Kind, Node, Page, RenameMode, SetAttr, SetTime, StatFs, XattrMode},
+    storage::Storage,
+};
+use bytes::Bytes;
+use rustix::io::Errno;
+use std::sync::{Arc, Mutex};
+
+/// Entries of a page of a directory: some 100 bytes each.
+const PAGE: usize = 1024;
+
+/// The longest name of an extended attribute, and the longest value (Linux's limits).
+const XATTR_NAME: usize = 255;
+const XATTR_VALUE: usize = 64 << 10;
+
+/// The bits of a mode that can be set.
+const MODE: u32 = 0o7777;
+
+/// What a call is about, found.
+enum Found {
+    Path(RelPath),
+    File(Arc<OpenFile>),
+}
+
+impl Call {
+    fn find(&self, node: Node) -> FsResult<Found> {
+        Ok(match node {
+            Node::Path(path) => Found::Path(RelPath::parse(&path)?),
+            Node::File(number) => Found::File(self.file(number)?),
+        })
+    }
+
+    pub(super) async fn stat(&self, node: Node, follow: bool) -> FsResult<Attr> {
+        let found = self.find(node)?;
+        self.run(0, move |storage| match found {
+            Found::Path(path) => storage.stat(&path, follow),
+            Found::File(file) => file.file.attr(),
+        })
+        .await
+    }
+
+    pub(super) async fn set_attr(&self, node: Node, set: SetAttr, follow: bool) -> FsResult<Attr> {
+        self.to_change()?;
+        let set = checked_attr(set)?;
+        let found = self.find(node)?;
+        if let (Found::File(file), Some(_)) = (&found, set.size) {
+            file.to_write()?;
+        }
+        self.run(0, move |storage| match found {
+            Found::Path(path) => storage.set_attr(&path, &set, follow),
+            Found::File(file) => file.file.set_attr(&set),
+        })
+        .await
+    }
+
+    pub(super) async fn open_dir(&self, path: &[u8]) -> FsResult<(u64, Page)> {
+        let path = RelPath::parse(path)?;
+        let place = self.reserve()?;
+        let opened = self.run(0, move |storage| {
+            let mut directory = storage.open_dir(&path)?;
+            let page = directory.next(PAGE)?;
+            Ok((directory, page))
+        });
+        let (directory, page) = opened.await?;
+        if !page.more {
+            return Ok((0, page));
+        }
+        let open = Open::Directory(Arc::new(OpenDir(Mutex::new(directory))));
+        Ok((place.fill(open)?, page))
+    }
+
+    pub(super) async fn read_dir(&self, directory: u64) -> FsResult<Page> {
+        let directory = self.session.files().directory(directory)?;
+        self.run(0, move |_| directory.lock().next(PAGE)).await
+    }
+
+    pub(super) async fn make_dir(&self, path: &[u8], creation: Creation) -> FsResult<Attr> {
+        self.to_change()?;
+        let (path, creation) = (fresh(path)?, checked_creation(creation)?);
+        self.run(0, move |storage| storage.make_dir(&path, &creation)).await
+    }
+
+    pub(super) async fn make_symlink(&self, path: &[u8], target: Vec<u8>) -> FsResult<Attr> {
+        self.to_change()?;
+        let path = fresh(path)?;
+        if target.len() > RelPath::MAX {
+            let detail = format!("{} bytes in a symbolic link", target.len());
+            return Err(FsError::new(Errno::NAMETOOLONG, detail));
+        }
+        if target.is_empty() || target.contains(&0) {
+            return Err(FsError::new(Errno::INVAL, "a symbolic link that says nothing"));
+        }
+        self.run(0, move |storage| storage.make_symlink(&path, &target)).await
+    }
+
+    pub(super) async fn make_node(
+        &self,
+        path: &[u8],
+        kind: Kind,
+        creation: Creation,
+    ) -> FsResult<Attr> {
+        self.to_change()?;
+        let (path, creation) = (fresh(path)?, checked_creation(creation)?);
+        match kind {
+            Kind::Fifo | Kind::Socket => {}
+            Kind::CharDevice | Kind::BlockDevice => {
+                return Err(FsError::new(Errno::PERM, "devices are not made for clients"));
+            }
+            Kind::File | Kind::Directory | Kind::Symlink => {
+                return Err(FsError::new(Errno::INVAL, "made by another call"));
+            }
+        }
+        self.run(0, move |storage| storage.make_node(&path, kind, &creation)).await
+    }
+
+    pub(super) async fn read_link(&self, path: &[u8]) -> FsResult<Vec<u8>> {
+        let path = RelPath::parse(path)?;
+        self.run(0, move |storage| storage.read_link(&path)).await
+    }
+
+    pub(super) async fn hard_link(&self, from: &[u8], to: &[u8]) -> FsResult<Attr> {
+        self.to_change()?;
+        let (from, to) = (entry(from)?, fresh(to)?);
+        self.run(0, move |storage| storage.hard_link(&from, &to)).await
+    }
+
+    pub(super) async fn rename(&self, from: &[u8], to: &[u8], mode: RenameMode) -> FsResult<()> {
+        self.to_change()?;
+        let (from, to) = (entry(from)?, entry(to)?);
+        self.run(0, move |storage| storage.rename(&from, &to, mode)).await
+    }
+
+    pub(super) async fn remove(&self, path: &[u8], directory: bool) -> FsResult<()> {
+        self.to_change()?;
+        let path = entry(path)?;
+        self.run(0, move |storage| storage.remove(&path, directory)).await
+    }
+
+    pub(super) async fn stat_fs(&self) -> FsResult<StatFs> {
+        self.run(0, Storage::stat_fs).await
+    }
+
+    pub(super) async fn get_xattr(&self, node: Node, name: Vec<u8>) -> FsResult<Bytes> {
+        check_xattr(&name)?;
+        let found = self.find(node)?;
+        let value = self.run(0, move |storage| match found {
+            Found::Path(path) => storage.get_xattr(&path, &name),
+            Found::File(file) => file.file.get_xattr(&name),
+        });
+        value.await.map(Bytes::from)
+    }
+
+    pub(super) async fn list_xattr(&self, node: Node) -> FsResult<Vec<Vec<u8>>> {
+        let found = self.find(node)?;
+        self.run(0, move |storage| match found {
+            Found::Path(path) => storage.list_xattr(&path),
+            Found::File(file) => file.file.list_xattr(),
+        })
+        .await
+    }
+
+    pub(super) async fn set_xattr(
+        &self,
+        node: Node,
+        name: Vec<u8>,
+        value: Bytes,
+        mode: XattrMode,
+    ) -> FsResult<()> {
+        self.to_change()?;
+        check_xattr(&name)?;
+        if value.len() > XATTR_VALUE {
+            let detail = format!("{} bytes, the longest value has {XATTR_VALUE}", value.len());
+            return Err(FsError::new(Errno::TOOBIG, detail));
+        }
+        let found = self.find(node)?;
+        self.run(value.len() as u64, move |storage| match found {
+            Found::Path(path) => storage.set_xattr(&path, &name, &value, mode),
+            Found::File(file) => file.file.set_xattr(&name, &value, mode),
+        })
+        .await
+    }
+
+    pub(super) async fn remove_xattr(&self, node: Node, name: Vec<u8>) -> FsResult<()> {
+        self.to_change()?;
+        check_xattr(&name)?;
+        let found = self.find(node)?;
+        self.run(0, move |storage| match found {
+            Found::Path(path) => storage.remove_xattr(&path, &name),
+            Found::File(file) => file.file.remove_xattr(&name),
+        })
+        .await
+    }
+}
+
+fn check_xattr(name: &[u8]) -> FsResult<()> {
+    if name.is_empty() || name.len() > XATTR_NAME || name.contains(&0) {
+        let detail = format!("{} bytes, a name has 1 to {XATTR_NAME} and no zero", name.len());
+        return Err(FsError::new(Errno::RANGE, detail));
+    }
+    Ok(())
+}
+
+/// The number that means "none" to the system is nobody's.
+fn check_owner(id: Option<u32>) -> FsResult<()> {
+    match id {
+        Some(u32::MAX) => Err(FsError::new(Errno::INVAL, "no user or group has this number")),
+        _ => Ok(()),
+    }
+}
+
+fn check_time(time: SetTime) -> FsResult<()> {
+    match time {
+        SetTime::At(at) if at.nanos >= 1_000_000_000 => {
+            Err(FsError::new(Errno::INVAL, format!("{} nanoseconds in a second", at.nanos)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Attributes that can be set.
+pub(super) fn checked_attr(mut set: SetAttr) -> FsResult<SetAttr> {
+    set.mode = set.mode.map(|mode| mode & MODE);
+    check_owner(set.uid)?;
+    check_owner(set.gid)?;
+    check_time(set.atime)?;
+    check_time(set.mtime)?;
+    if let Some(size) = set.size {
+        super::call::within_reach(size, 0)?;
+    }
+    Ok(set)
+}
+
+/// A beginning that can be.
+pub(super) fn checked_creation(mut creation: Creation) -> FsResult<Creation> {
+    creation.mode &= MODE;
+    check_owner(creation.owner.map(|(uid, _)| uid))?;
+    check_owner(creation.owner.map(|(_, gid)| gid))?;
+    Ok(creation)
+}

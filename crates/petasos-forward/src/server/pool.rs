@@ -1,0 +1,211 @@
+//! Threads for work that blocks: what a storage does.
+
+use super::turns::Turns;
+use std::{
+    fmt, io,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Work. It must not panic.
+pub(super) type Work = Box<dyn FnOnce() + Send>;
+
+/// A number of threads, which take work in turns of whom it is for.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    count: usize,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// How much waits: for those who look without taking the lock.
+    queued: AtomicUsize,
+    spin: Duration,
+}
+
+struct State {
+    turns: Turns<Work>,
+    sleeping: usize,
+    /// Whether a thread looks for work without sleeping: one at a time, processors are dear.
+    looking: bool,
+    stopped: bool,
+}
+
+impl Pool {
+    /// Starts the threads.
+    pub(super) fn start(count: usize, spin: Duration) -> io::Result<Pool> {
+        let state = State { turns: Turns::new(), sleeping: 0, looking: false, stopped: false };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            queued: AtomicUsize::new(0),
+            spin,
+        });
+        let count = count.max(1);
+        let pool = Pool { shared, threads: Mutex::default(), count };
+        for number in 0..count {
+            let shared = Arc::clone(&pool.shared);
+            let builder = std::thread::Builder::new().name(format!("forward-disk-{number}"));
+            let thread = builder.spawn(move || shared.serve())?;
+            pool.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// How many threads there are.
+    pub(super) fn threads(&self) -> usize {
+        self.count
+    }
+
+    /// How much work waits.
+    pub(super) fn queued(&self) -> usize {
+        self.shared.queued.load(Relaxed)
+    }
+
+    /// Has work done for `of`. After the end of the pool it is dropped.
+    pub(super) fn push(&self, of: u64, cost: u64, work: Work) {
+        let mut state = self.shared.lock();
+        if state.stopped {
+            drop(state);
+            return drop(work);
+        }
+        state.turns.push(of, cost, work);
+        let queued = state.turns.len();
+        self.shared.queued.store(queued, Relaxed);
+        // Who looks for work takes one piece of it.
+        let wake = state.sleeping > 0 && (!state.looking || queued > 1);
+        drop(state);
+        if wake {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Drops what waits, and waits for the end of what is done now. Not to be called by work.
+    pub(super) fn stop(&self) {
+        let waiting = {
+            let mut state = self.shared.lock();
+            state.stopped = true;
+            self.shared.queued.store(0, Relaxed);
+            state.turns.clear()
+        };
+        self.shared.wake.notify_all();
+        drop(waiting);
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A panic has been reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(work) = state.turns.pop() {
+                self.queued.store(state.turns.len(), Relaxed);
+                drop(state);
+                work();
+                state = self.lock();
+            } else if state.stopped {
+                return;
+            } else if !state.looking && !self.spin.is_zero() {
+                state.looking = true;
+                drop(state);
+                let found = self.look();
+                state = self.lock();
+                state.looking = false;
+                if !found && state.turns.len() == 0 && !state.stopped {
+                    state = self.sleep(state);
+                }
+            } else {
+                state = self.sleep(state);
+            }
+        }
+    }
+
+    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.sleeping += 1;
+        let mut state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.sleeping -= 1;
+        state
+    }
+
+    /// Waits for work without sleeping, for a short time.
+    fn look(&self) -> bool {
+        let start = Instant::now();
+        loop {
+            for _ in 0..16 {
+                if self.queued.load(Relaxed) > 0 {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= self.spin {
+                return false;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({} threads, {} queued)", self.count, self.queued())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn all_work_is_done_by_some_thread() {
+        for spin in [0, 50] {
+            let pool = Pool::start(3, Duration::from_micros(spin)).unwrap();
+            let (sender, receiver) = channel();
+            for number in 0..2000u64 {
+                let sender = sender.clone();
+                pool.push(number % 7, 1, Box::new(move || sender.send(number).unwrap()));
+                if number % 100 == 0 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+            let mut came: Vec<u64> = receiver.iter().take(2000).collect();
+            came.sort_unstable();
+            assert!(came.into_iter().eq(0..2000));
+            pool.stop();
+            let (sender, receiver) = channel::<()>();
+            pool.push(0, 0, Box::new(move || sender.send(()).unwrap()));
+            assert!(receiver.recv().is_err(), "dropped after the end");
+        }
+    }
+
+    #[test]
+    fn work_comes_while_all_sleep() {
+        let pool = Pool::start(2, Duration::ZERO).unwrap();
+        for _ in 0..50 {
+            std::thread::sleep(Duration::from_millis(1));
+            let (sender, receiver) = channel();
+            pool.push(1, 1, Box::new(move || sender.send(()).unwrap()));
+            receiver.recv().unwrap();
+        }
+    }
+}

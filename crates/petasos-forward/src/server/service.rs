@@ -1,0 +1,263 @@
+//! The protocol, method by method.
+
+use super::{
+    call::Call,
+    core::Core,
+    session::{End, Keep, stopped},
+};
+use crate::{
+    FsResult,
+    protocol::{
+        Allocation, Attr, Creation, Extent, Finish, Forward, Hash, Hello, Kind, Lock, Node,
+        OpenFlags, Page, RenameMode, SetAttr, StageKey, StatFs, Status, Welcome, XattrMode,
+    },
+};
+use bytes::Bytes;
+use petasos::{BulkHandle, Context};
+use std::sync::Arc;
+
+/// What one endpoint serves.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) core: Arc<Core>,
+}
+
+impl Service {
+    /// Serves one call of a session.
+    async fn serve<T>(
+        &self,
+        session: u64,
+        work: impl AsyncFnOnce(&Call) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let call = Call::begin(&self.core, session).await?;
+        let result = work(&call).await;
+        call.end(result)
+    }
+}
+
+impl Forward for Service {
+    async fn hello(&self, context: Context, hello: Hello) -> FsResult<Welcome> {
+        self.core.begin(hello, context.peer())
+    }
+
+    async fn hold(&self, session: u64) -> FsResult<()> {
+        let ended = self.core.session(session)?.hold()?;
+        let _keep = Keep { session, core: Arc::clone(&self.core) };
+        ended.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    async fn goodbye(&self, session: u64) -> FsResult<()> {
+        self.core.session(session)?;
+        self.core.end(session, End::Farewell);
+        Ok(())
+    }
+
+    async fn status(&self) -> Status {
+        self.core.status()
+    }
+
+    async fn stat(&self, session: u64, node: Node, follow: bool) -> FsResult<Attr> {
+        self.serve(session, async |call| call.stat(node, follow).await).await
+    }
+
+    async fn set_attr(
+        &self,
+        session: u64,
+        node: Node,
+        set: SetAttr,
+        follow: bool,
+    ) -> FsResult<Attr> {
+        self.serve(session, async |call| call.set_attr(node, set, follow).await).await
+    }
+
+    async fn open_dir(&self, session: u64, path: Vec<u8>) -> FsResult<(u64, Page)> {
+        self.serve(session, async |call| call.open_dir(&path).await).await
+    }
+
+    async fn read_dir(&self, session: u64, dir: u64) -> FsResult<Page> {
+        self.serve(session, async |call| call.read_dir(dir).await).await
+    }
+
+    async fn make_dir(&self, session: u64, path: Vec<u8>, creation: Creation) -> FsResult<Attr> {
+        self.serve(session, async |call| call.make_dir(&path, creation).await).await
+    }
+
+    async fn make_symlink(&self, session: u64, path: Vec<u8>, target: Vec<u8>) -> FsResult<Attr> {
+        self.serve(session, async |call| call.make_symlink(&path, target).await).await
+    }
+
+    async fn make_node(
+        &self,
+        session: u64,
+        path: Vec<u8>,
+        kind: Kind,
+        creation: Creation,
+    ) -> FsResult<Attr> {
+        self.serve(session, async |call| call.make_node(&path, kind, creation).await).await
+    }
+
+    async fn read_link(&self, session: u64, path: Vec<u8>) -> FsResult<Vec<u8>> {
+        self.serve(session, async |call| call.read_link(&path).await).await
+    }
+
+    async fn hard_link(&self, session: u64, from: Vec<u8>, to: Vec<u8>) -> FsResult<Attr> {
+        self.serve(session, async |call| call.hard_link(&from, &to).await).await
+    }
+
+    async fn rename(
+        &self,
+        session: u64,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        mode: RenameMode,
+    ) -> FsResult<()> {
+        self.serve(session, async |call| call.rename(&from, &to, mode).await).await
+    }
+
+    async fn remove(&self, session: u64, path: Vec<u8>, directory: bool) -> FsResult<()> {
+        self.serve(session, async |call| call.remove(&path, directory).await).await
+    }
+
+    async fn stat_fs(&self, session: u64) -> FsResult<StatFs> {
+        self.serve(session, async |call| call.stat_fs().await).await
+    }
+
+    async fn get_xattr(&self, session: u64, node: Node, name: Vec<u8>) -> FsResult<Bytes> {
+        self.serve(session, async |call| call.get_xattr(node, name).await).await
+    }
+
+    async fn list_xattr(&self, session: u64, node: Node) -> FsResult<Vec<Vec<u8>>> {
+        self.serve(session, async |call| call.list_xattr(node).await).await
+    }
+
+    async fn set_xattr(
+        &self,
+        session: u64,
+        node: Node,
+        name: Vec<u8>,
+        value: Bytes,
+        mode: XattrMode,
+    ) -> FsResult<()> {
+        self.serve(session, async |call| call.set_xattr(node, name, value, mode).await).await
+    }
+
+    async fn remove_xattr(&self, session: u64, node: Node, name: Vec<u8>) -> FsResult<()> {
+        self.serve(session, async |call| call.remove_xattr(node, name).await).await
+    }
+
+    async fn open(
+        &self,
+        session: u64,
+        path: Vec<u8>,
+        flags: OpenFlags,
+        creation: Creation,
+    ) -> FsResult<(u64, Attr)> {
+        self.serve(session, async |call| call.open(&path, flags, creation).await).await
+    }
+
+    async fn close(&self, session: u64, file: u64) -> FsResult<()> {
+        self.serve(session, async |call| call.close(file).await).await
+    }
+
+    async fn read(&self, session: u64, file: u64, offset: u64, len: u64) -> FsResult<Bytes> {
+        self.serve(session, async |call| call.read(file, offset, len).await).await
+    }
+
+    async fn read_into(
+        &self,
+        context: Context,
+        session: u64,
+        file: u64,
+        offset: u64,
+        into: BulkHandle,
+    ) -> FsResult<u64> {
+        self.serve(session, async |call| call.read_into(&context, file, offset, &into).await).await
+    }
+
+    async fn write(&self, session: u64, file: u64, offset: u64, data: Bytes) -> FsResult<u64> {
+        self.serve(session, async |call| call.write(file, offset, data).await).await
+    }
+
+    async fn write_from(
+        &self,
+        context: Context,
+        session: u64,
+        file: u64,
+        offset: u64,
+        data: BulkHandle,
+    ) -> FsResult<u64> {
+        self.serve(session, async |call| call.write_from(&context, file, offset, &data).await).await
+    }
+
+    async fn sync(&self, session: u64, file: u64, data_only: bool) -> FsResult<()> {
+        self.serve(session, async |call| call.sync(file, data_only).await).await
+    }
+
+    async fn allocate(
+        &self,
+        session: u64,
+        file: u64,
+        how: Allocation,
+        range: Extent,
+    ) -> FsResult<()> {
+        self.serve(session, async |call| call.allocate(file, how, range).await).await
+    }
+
+    async fn extents(&self, session: u64, file: u64, offset: u64) -> FsResult<Vec<Extent>> {
+        self.serve(session, async |call| call.extents(file, offset).await).await
+    }
+
+    async fn hashes(
+        &self,
+        session: u64,
+        file: u64,
+        range: Extent,
+        block: u64,
+    ) -> FsResult<Vec<Hash>> {
+        self.serve(session, async |call| call.hashes(file, range, block).await).await
+    }
+
+    async fn lock(&self, session: u64, file: u64, lock: Lock, wait: bool) -> FsResult<()> {
+        self.serve(session, async |call| call.lock(file, lock, wait).await).await
+    }
+
+    async fn unlock(&self, session: u64, file: u64, lock: Lock) -> FsResult<()> {
+        self.serve(session, async |call| call.unlock(file, lock)).await
+    }
+
+    async fn test_lock(&self, session: u64, file: u64, lock: Lock) -> FsResult<Option<Lock>> {
+        self.serve(session, async |call| call.test_lock(file, lock)).await
+    }
+
+    async fn put(
+        &self,
+        session: u64,
+        path: Vec<u8>,
+        data: Bytes,
+        finish: Finish,
+    ) -> FsResult<Attr> {
+        self.serve(session, async |call| call.put(&path, data, finish).await).await
+    }
+
+    async fn get(&self, session: u64, path: Vec<u8>, most: u64) -> FsResult<(Attr, Option<Bytes>)> {
+        self.serve(session, async |call| call.get(&path, most).await).await
+    }
+
+    async fn stage(&self, session: u64, key: StageKey, path: Vec<u8>) -> FsResult<(u64, Attr)> {
+        self.serve(session, async |call| call.stage(key, &path).await).await
+    }
+
+    async fn publish(
+        &self,
+        session: u64,
+        file: u64,
+        path: Vec<u8>,
+        finish: Finish,
+    ) -> FsResult<Attr> {
+        self.serve(session, async |call| call.publish(file, &path, finish).await).await
+    }
+
+    async fn discard(&self, session: u64, file: u64) -> FsResult<()> {
+        self.serve(session, async |call| call.discard(file).await).await
+    }
+}

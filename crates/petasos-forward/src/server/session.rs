@@ -1,0 +1,228 @@
+//! A session: a client's life here.
+
+use super::{
+    core::Core,
+    counters::Counting,
+    files::{Files, Open},
+    gate::Gate,
+    rate::Rate,
+};
+use crate::{FsError, FsResult, protocol::SessionStatus};
+use futures_channel::oneshot;
+use petasos::fabric::Address;
+use rustix::io::Errno;
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+/// A client's life here.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    name: String,
+    pub(super) peer: Address,
+    pub(super) since: Instant,
+    pub(super) counters: Counting,
+    /// Calls under way.
+    pub(super) calls: AtomicU64,
+    /// Calls that are served now.
+    pub(super) gate: Arc<Gate>,
+    pub(super) rate: Option<Rate>,
+    files: Mutex<Files>,
+    life: Mutex<Life>,
+}
+
+#[derive(Debug, Default)]
+struct Life {
+    /// Things being done that must not outlive the session.
+    busy: usize,
+    held: Held,
+    over: bool,
+}
+
+/// Whether somebody keeps the session.
+#[derive(Debug, Default)]
+enum Held {
+    #[default]
+    NotYet,
+    By(oneshot::Sender<FsResult<()>>),
+    NoMore,
+}
+
+/// How a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The client said so.
+    Farewell,
+    /// The client is gone.
+    Lost,
+    /// The server ends.
+    Stop,
+}
+
+/// There is no such session.
+#[cold]
+pub(super) fn stale() -> FsError {
+    FsError::new(Errno::STALE, "there is no such session, or it has ended")
+}
+
+/// The server ends.
+#[cold]
+pub(super) fn stopped() -> FsError {
+    FsError::new(Errno::SHUTDOWN, "the server ends")
+}
+
+impl Session {
+    pub(super) fn new(id: u64, name: String, peer: Address, core: &Core) -> Session {
+        let limits = &core.config.limits;
+        Session {
+            id,
+            name,
+            peer,
+            since: Instant::now(),
+            counters: Counting::default(),
+            calls: AtomicU64::new(0),
+            gate: Gate::new(limits.calls_per_session, limits.calls_per_session),
+            rate: limits.rate.map(Rate::new),
+            files: Mutex::new(Files::new(limits.files_per_session)),
+            life: Mutex::default(),
+        }
+    }
+
+    /// What it has open.
+    pub(super) fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins something that must not outlive the session; an error if that is over. The rest of a
+    /// session ends when nothing of the kind goes on any more.
+    pub(super) fn busy(self: &Arc<Self>, core: &Arc<Core>) -> FsResult<Busy> {
+        let mut life = self.life();
+        if life.over {
+            return Err(stale());
+        }
+        life.busy += 1;
+        Ok(Busy { session: Arc::clone(self), core: Arc::clone(core) })
+    }
+
+    /// Keeps the session: gives what will say that it ended.
+    pub(super) fn hold(&self) -> FsResult<oneshot::Receiver<FsResult<()>>> {
+        let mut life = self.life();
+        if life.over {
+            return Err(stale());
+        }
+        if !matches!(life.held, Held::NotYet) {
+            return Err(FsError::new(Errno::BUSY, "the session is held already"));
+        }
+        let (sender, receiver) = oneshot::channel();
+        life.held = Held::By(sender);
+        Ok(receiver)
+    }
+
+    /// Whether somebody has kept it.
+    pub(super) fn is_held(&self) -> bool {
+        !matches!(self.life().held, Held::NotYet)
+    }
+
+    /// Ends it: nothing new begins. Files are closed, and locks free, when what goes on has ended.
+    pub(super) fn end(&self, core: &Core, how: End) {
+        let (held, idle) = {
+            let mut life = self.life();
+            if life.over {
+                return;
+            }
+            life.over = true;
+            (std::mem::replace(&mut life.held, Held::NoMore), life.busy == 0)
+        };
+        core.locks.give_up(self.id);
+        if idle {
+            self.finish(core);
+        }
+        if let Held::By(sender) = held {
+            let _ = sender.send(if how == End::Stop { Err(stopped()) } else { Ok(()) });
+        }
+    }
+
+    fn finish(&self, core: &Core) {
+        let files = self.files().end();
+        core.locks.end(self.id);
+        if !files.is_empty() {
+            core.close_later(self.id, files);
+        }
+    }
+
+    pub(super) fn status(&self, core: &Core) -> SessionStatus {
+        SessionStatus {
+            name: self.name.clone(),
+            peer: self.peer.to_string(),
+            age_ms: self.since.elapsed().as_millis() as u64,
+            files: self.files().len() as u64,
+            locks: core.locks.count(self.id) as u64,
+            calls: self.calls.load(Relaxed),
+            counters: self.counters.read(),
+        }
+    }
+}
+
+/// Something that goes on and must not outlive its session.
+#[derive(Debug)]
+pub(super) struct Busy {
+    session: Arc<Session>,
+    core: Arc<Core>,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let last = {
+            let mut life = self.session.life();
+            life.busy -= 1;
+            life.over && life.busy == 0
+        };
+        if last {
+            self.session.finish(&self.core);
+        }
+    }
+}
+
+/// Ends a session when it is dropped, as one whose client is gone.
+#[derive(Debug)]
+pub(super) struct Keep {
+    pub(super) session: u64,
+    pub(super) core: Arc<Core>,
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        self.core.end(self.session, End::Lost);
+    }
+}
+
+/// A place among the open files, for something that is about to be opened.
+#[derive(Debug)]
+pub(super) struct Reserved(Arc<Session>);
+
+impl Reserved {
+    pub(super) fn new(session: &Arc<Session>) -> FsResult<Reserved> {
+        session.files().reserve()?;
+        Ok(Reserved(Arc::clone(session)))
+    }
+
+    /// Gives what was opened a number.
+    pub(super) fn fill(self, open: Open) -> FsResult<u64> {
+        self.0.files().insert(open)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.0.files().unreserve();
+    }
+}
