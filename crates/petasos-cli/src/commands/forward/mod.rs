@@ -4,6 +4,7 @@ mod change;
 mod failure;
 mod look;
 mod moving;
+mod mount;
 mod options;
 mod out;
 mod place;
@@ -29,5 +30,6 @@ pub(crate) fn run(options: &Forward) -> Outcome {
         Command::Mkdir(options) => change::mkdir(options),
         Command::Mv(options) => change::mv(options),
         Command::Status(options) => status::run(options),
+        Command::Mount(options) => mount::run(options),
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Mv(Mv),
     /// Says what a server does, and for whom
     Status(Status),
+    /// Makes a file system of an export, or a part of it, through FUSE
+    Mount(Mount),
 }
 
 /// How to reach a server.
@@ -127,6 +129,59 @@ pub(crate) struct Serve {
     pub(crate) object_store: Option<String>,
     #[command(flatten)]
     pub(crate) json: Json,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Mount {
+    /// What to mount
+    #[arg(value_name = "URL[/PATH]", value_parser = place())]
+    pub(crate) place: Place,
+    /// Where to
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Let nobody change anything through this mount
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let other users use it as well, each with his own rights
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    /// Stay in the foreground until it is unmounted, or interrupted, which unmounts it
+    #[arg(short, long)]
+    pub(crate) foreground: bool,
+    /// A file with the secret that both sides of TCP know
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret: Option<PathBuf>,
+    /// What is kept here of files
+    #[arg(long, value_enum, default_value = "close")]
+    pub(crate) cache: CacheMode,
+    /// For how long attributes, and names that were found, hold
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub(crate) attr_timeout: Duration,
+    /// For how long a name that was not found is missing
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_time)]
+    pub(crate) negative_timeout: Duration,
+    /// How long one operation may take at the server
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_some_time)]
+    pub(crate) timeout: Duration,
+    /// How much may be written here that is not at the server yet
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) write_behind: u64,
+    /// How much is read ahead, where this process may set that
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
+    pub(crate) read_ahead: u64,
+    /// Options as of mount(8), with commas between them: noexec, nosuid, noatime, …
+    #[arg(short, value_name = "OPTIONS")]
+    pub(crate) option: Vec<String>,
+}
+
+/// What a mount keeps of files.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum CacheMode {
+    /// What was closed elsewhere is seen at the next opening
+    Close,
+    /// Nothing: each read and each write goes to the server
+    None,
 }
 
 #[derive(Debug, Args)]

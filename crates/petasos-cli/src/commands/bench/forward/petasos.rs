@@ -88,7 +88,7 @@ impl Contender for Petasos {
     }
 
     fn mount(&self, at: &Path) -> Option<Command> {
-        let mut command = self.command(&["mount"]);
+        let mut command = self.command(&["mount", "--foreground"]);
         command.arg(&self.url).arg(at);
         Some(command)
     }
