@@ -2,7 +2,7 @@
 
 use crate::{
     client::parse_url,
-    commands::forward::Forward,
+    commands::{bench::forward::BenchForward, forward::Forward},
     exit::CODES,
     output::{parse_size, parse_time},
 };
@@ -162,6 +162,8 @@ pub(crate) struct Bench {
 pub(crate) enum BenchCommand {
     /// Repeats experiments of papers by name, with our system
     Paper(Paper),
+    /// Files through petasos forward, beside sshfs, rclone, rsync and the local disk
+    Forward(BenchForward),
 }
 
 #[derive(Debug, Args)]

@@ -31,6 +31,7 @@ mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use commands::bench::forward;
 use exit::Outcome;
 use std::{env, process::ExitCode};
 
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         }
         #[cfg(feature = "peers")]
         Some(peer_process::SUBCOMMAND) => peer_process::run(env::args_os().nth(2)),
+        Some(forward::TIED) => forward::run_tied(env::args_os().skip(2)),
+        Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         _ => run(Cli::parse().command),
     };
