@@ -1,8 +1,8 @@
 //! `petasos forward`, with real processes.
 
+mod commands;
 #[path = "../common/mod.rs"]
 mod common;
-mod commands;
 mod export;
 mod interrupted;
 mod tree;

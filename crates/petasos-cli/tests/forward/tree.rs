@@ -81,8 +81,10 @@ pub(crate) fn make(root: &Path, files: usize, large: usize, seed: u64) {
         }
         let path = above.join(name);
         match random.below(20) {
-            0 => symlink(OsString::from_vec(random.bytes(5).iter().map(|b| b | 1).collect()), &path)
-                .unwrap(),
+            0 => {
+                symlink(OsString::from_vec(random.bytes(5).iter().map(|b| b | 1).collect()), &path)
+                    .unwrap()
+            }
             1 => symlink("/nowhere/at/all", &path).unwrap(),
             _ => {
                 let len = match random.below(10) {

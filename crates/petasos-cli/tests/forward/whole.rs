@@ -32,9 +32,7 @@ fn there_and_back() {
         assert_eq!(hidden(&place.path(&back)), Vec::<std::path::PathBuf>::new());
         // Once more, over what is there, and with hashes.
         export.run(&place, &["put", "--fifos", "--checksum", "-q", "src", &there]).assert(0);
-        export
-            .run(&place, &["get", "--fifos", "--checksum", "-q", &there, "."])
-            .assert(0);
+        export.run(&place, &["get", "--fifos", "--checksum", "-q", &there, "."]).assert(0);
         fs::rename(place.path(transport), place.path(&format!("again-{transport}"))).unwrap();
         assert_same(&place.path("src"), &place.path(&format!("again-{transport}")));
         let same = export.run(&place, &["sync", "--fifos", "--json", "src", &there]).assert(0);
@@ -123,7 +121,10 @@ fn a_tree_made_like_another() {
     fs::write(there.join("extra/deep/file"), "x").unwrap();
     fs::write(there.join("keep.o"), "x").unwrap();
     let dry = export.run(&place, &["sync", "--delete", "-n", "src", "@/there"]).assert(0);
-    assert!(dry.out.contains("write  large") && dry.out.contains("delete extra/deep/file"), "{dry:?}");
+    assert!(
+        dry.out.contains("write  large") && dry.out.contains("delete extra/deep/file"),
+        "{dry:?}"
+    );
     assert!(there.join("extra").exists());
     let mut arguments = arguments.to_vec();
     arguments.extend(["--exclude", "*.o"]);
@@ -146,8 +147,9 @@ fn a_tree_made_like_another() {
     let quick = export.run(&place, &["sync", "--fifos", "--json", "src", "@/there"]).assert(0);
     assert_eq!(quick.json()["summary"]["files"], 0, "{quick:?}");
     assert_eq!(mode(&there.join("sparse")), mode(&place.path("src/sparse")));
-    let exact =
-        export.run(&place, &["sync", "--fifos", "--checksum", "--json", "src", "@/there"]).assert(0);
+    let exact = export
+        .run(&place, &["sync", "--fifos", "--checksum", "--json", "src", "@/there"])
+        .assert(0);
     assert_eq!(exact.json()["summary"]["files"], 1, "{exact:?}");
     assert_same(&place.path("src"), &there);
     // And the other way.
@@ -155,9 +157,27 @@ fn a_tree_made_like_another() {
     fs::create_dir(place.path("back/sparse")).unwrap();
     fs::write(place.path("back/closed"), "a file").unwrap();
     for _ in 0..2 {
-        export
-            .run(&place, &["sync", "--fifos", "--delete", "-q", "@/there", "back"])
-            .assert(0);
+        export.run(&place, &["sync", "--fifos", "--delete", "-q", "@/there", "back"]).assert(0);
         assert_same(&place.path("src"), &place.path("back"));
     }
+}
+
+#[test]
+fn a_bucket_instead_of_a_directory() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("src/a")).unwrap();
+    fs::create_dir(place.path("bucket")).unwrap();
+    fs::write(place.path("src/a/small"), "small").unwrap();
+    fs::write(place.path("src/large"), vec![5; 9 << 20]).unwrap();
+    let url = format!("file://{}", place.path("bucket").display());
+    let serve = ["forward", "serve", "--object-store", &url, "--listen", "shm://*"];
+    let export = Export::of(place.command(&serve), place.path("bucket"));
+    export.run(&place, &["put", "-q", "src", "@/there"]).assert(0);
+    export.run(&place, &["get", "-q", "@/there", "back"]).assert(0);
+    for name in ["a/small", "large"] {
+        let read = |tree: &str| fs::read(place.path(tree).join(name)).unwrap();
+        assert!(read("src") == read("back"), "{name}");
+    }
+    let again = export.run(&place, &["sync", "--json", "src", "@/there"]).assert(0);
+    assert_eq!(again.json()["summary"]["bytes"], 0, "{again:?}");
 }

@@ -123,8 +123,7 @@ pub(crate) struct Serve {
     /// A limit of the server's; `--limit help` lists them
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_limit)]
     pub(crate) limit: Vec<(String, u64)>,
-    /// Export a bucket in place of a directory: file:///PATH, memory:///, or what else the store's
-    /// library knows
+    /// Export a bucket in place of a directory: file:///PATH or memory:///
     #[arg(long, value_name = "URL", conflicts_with = "directory")]
     pub(crate) object_store: Option<String>,
     #[command(flatten)]

@@ -5,10 +5,11 @@ use crate::{
     exit::{Code, Failure, Outcome},
     interrupt, output,
 };
+use object_store::{ObjectStore, local::LocalFileSystem, memory::InMemory};
 use petasos::OpenOptions;
 use petasos_forward::{
     server::{Server, ServerConfig, StartError},
-    storage::{Local, Storage},
+    storage::{Local, Objects, Storage},
 };
 use serde_json::json;
 use std::{io, path::Path, sync::Arc};
@@ -108,9 +109,24 @@ fn local(directory: &Path) -> Outcome<Local> {
     })
 }
 
+/// The stores that are built in: those of this machine.
 fn bucket(url: &str) -> Outcome<Arc<dyn Storage>> {
-    let text = format!("{url}: object stores are not built in");
-    Err(Failure::new(Code::Unavailable, text).advise("export a directory"))
+    let store: Arc<dyn ObjectStore> = match url.split_once("://") {
+        Some(("memory", _)) => Arc::new(InMemory::new()),
+        Some(("file", path)) => {
+            let store = LocalFileSystem::new_with_prefix(path);
+            Arc::new(store.map_err(|error| {
+                Failure::new(Code::Usage, format!("{url}: {error}"))
+                    .advise("name a directory that exists: file:///PATH")
+            })?)
+        }
+        _ => {
+            let text = format!("{url}: this store is not built in");
+            return Err(Failure::new(Code::Unavailable, text).advise("file:///PATH or memory:///"));
+        }
+    };
+    let objects = Objects::new(store, url.to_owned());
+    Ok(Arc::new(objects.map_err(Failure::system("a directory for what is not complete"))?))
 }
 
 impl From<StartError> for Failure {
