@@ -5,8 +5,8 @@
 //! written meanwhile is gathered, if it continues what was written before. Blocks that overlap go one
 //! after the other, and so do those of files that are appended to.
 //!
-//! An error is remembered by each open file of the node, and told by its next write, by `fsync`, and
-//! by `close`.
+//! An error is remembered by each file that has the node open to write, and told by its next write,
+//! by `fsync`, and by `close`.
 
 use super::{
     files::{Inode, Open},
@@ -220,12 +220,20 @@ impl Fs {
         let Piece { open, number, offset, data } = piece;
         let len = data.len();
         let turn = self.carriers.enter().await;
-        let written = self.write_out(&open, offset, data).await;
+        let written = match open.failed.get() {
+            // What follows a write that was lost would wait as long for nothing.
+            Some(Errno::IO) => Err(Errno::IO),
+            _ => self.write_out(&open, offset, data).await,
+        };
         drop(turn);
         if let Err(errno) = written {
             tracing::warn!(file = open.file.subject(), %errno, "what was written is lost");
             open.failed.set(Some(errno));
-            open.inode.each_open(|open| open.failed.set(Some(errno)));
+            open.inode.each_open(|open| {
+                if open.is_writable() {
+                    open.failed.set(Some(errno));
+                }
+            });
         }
         open.inode.behind.borrow_mut().landed(number);
         self.unwritten.set(self.unwritten.get() - len);

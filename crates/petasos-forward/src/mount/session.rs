@@ -15,7 +15,7 @@ use fuser::{INodeNo, Notifier, Session, SessionUnmounter};
 use futures_channel::mpsc as queue;
 use futures_util::StreamExt;
 use petasos::{
-    Engine, EngineConfig, EngineThread,
+    Engine, EngineConfig, EngineThread, Idle,
     fabric::{Address, Endpoint},
 };
 use rustix::{
@@ -85,6 +85,10 @@ impl Mounted {
         let (end, ended) = mpsc::channel();
         let mut config = EngineConfig::default();
         config.patience = PATIENCE;
+        config.idle = match options.spin {
+            Duration::ZERO => Idle::Sleep,
+            spin => Idle::Adaptive(spin),
+        };
         let start = {
             let (server, options, pool) = (server.clone(), options.clone(), Arc::clone(&pool));
             move |engine: &Engine| {

@@ -132,7 +132,8 @@ fn figures() {
     if only.is_empty() || only == "small" {
         println!("disk: make, stat, read, remove {:.0?} files/s", small(&export));
     }
-    for any in ["shm://*", "tcp://127.0.0.1:0"] {
+    let all = std::env::var("PETASOS_TEST_OVER").unwrap_or("shm://*,tcp://127.0.0.1:0".to_owned());
+    for any in all.split(',') {
         let starter = again("figures::server", "server").env(EXPORT, export.to_str().unwrap());
         let mut server = starter.env(URL, any).start();
         let url = server.line("at ");
@@ -140,6 +141,9 @@ fn figures() {
         // What the kernel reads ahead for others than root.
         if let Ok(bytes) = std::env::var("PETASOS_TEST_READ_AHEAD") {
             options.read_ahead = bytes.parse().unwrap();
+        }
+        if let Ok(micros) = std::env::var("PETASOS_TEST_SPIN") {
+            options.spin = std::time::Duration::from_micros(micros.parse().unwrap());
         }
         let mounted = mount(&url, &at, options);
         for _ in 0..if large { 2 } else { 0 } {

@@ -325,7 +325,7 @@ const DONE: &[Row] = &[
             let times = Timestamps { last_access: time, last_modification: time };
             utimensat(CWD, d.join("f"), &times, AtFlags::empty())?;
             let s = stat(d.join("f"))?;
-            assert_eq!((s.st_mtime, s.st_mtime_nsec as i64), (seconds, nanos as i64));
+            assert_eq!((s.st_mtime, s.st_mtime_nsec as i64), (seconds, nanos));
         }
         Ok(())
     }),
