@@ -3,8 +3,8 @@
 mod change;
 mod failure;
 mod look;
-mod moving;
 mod mount;
+mod moving;
 mod options;
 mod out;
 mod place;
