@@ -28,6 +28,9 @@ const COPIES: u64 = 5;
 /// The least that a small file takes on a disk, with its name.
 const SMALL_FILE: u64 = 20 << 10;
 
+/// Blocks that are smaller move a part of a file only.
+const SMALL_BLOCK: u64 = 64 << 10;
+
 /// Between two looks whether a process is ready.
 const READY: Duration = Duration::from_millis(1);
 
@@ -49,6 +52,14 @@ pub(super) struct Sizes {
     pub(super) blocks: Vec<u64>,
     /// Numbers of clients.
     pub(super) clients: Vec<usize>,
+}
+
+impl Sizes {
+    /// Bytes that are moved in blocks of this size. In small ones some take ten seconds for a
+    /// megabyte.
+    pub(super) fn by_block(&self, block: u64) -> u64 {
+        if block < SMALL_BLOCK { (self.medium / 8).max(1) } else { self.medium }
+    }
 }
 
 /// A file on which processes wait; removed when dropped, which lets them go.
@@ -268,6 +279,19 @@ impl Arena {
         }
         drop(gate);
         process::wait_all(running, Instant::now(), self.patience)
+    }
+
+    /// Waits until so many entries are in a directory of the export.
+    pub(super) fn until_there(&self, directory: &Path, count: usize) -> Outcome {
+        let begin = Instant::now();
+        while fs::read_dir(directory).map_or(0, Iterator::count) < count {
+            if begin.elapsed() > self.patience {
+                let text = format!("not all of {count} files came to the server");
+                return Err(Failure::new(Code::Failed, text));
+            }
+            process::pause(READY)?;
+        }
+        Ok(())
     }
 
     /// Fails unless a copy is the same as its original.

@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Bytes of a transfer by which a transport's bandwidth is found.
@@ -254,7 +254,7 @@ impl<'a> Rounds<'a> {
         for (block, sync) in plain.chain([(LARGE_BLOCK, true)]) {
             self.row(Cell::Write { block, sync }, &|arena, entrant, _, root, check| {
                 let (there, here) = in_mount(arena, entrant, root);
-                let bytes = arena.sizes.medium;
+                let bytes = arena.sizes.by_block(block);
                 let seconds = arena.work(&[Work::Write {
                     path: here,
                     bytes,
@@ -286,7 +286,8 @@ impl<'a> Rounds<'a> {
         for block in self.arena.sizes.blocks.clone() {
             self.remount()?;
             self.row(Cell::Read { block }, &|arena, _, _, root, check| {
-                let (path, bytes) = (within(arena, root, &arena.medium()), arena.sizes.medium);
+                let path = within(arena, root, &arena.medium());
+                let bytes = arena.sizes.by_block(block);
                 let work = Work::Read { path: path.clone(), bytes, block: block as usize };
                 let seconds = arena.work(&[work])?;
                 if check {
@@ -326,9 +327,14 @@ impl<'a> Rounds<'a> {
                 self.remount()?;
             }
             self.row(cell, &|arena, entrant, _, root, _| {
-                let Some(directory) = &entrant.empty else { return Err(not_there()) };
-                let directory = within(arena, root, directory);
-                Ok(count as f64 / arena.work(&[work(directory, count)])?)
+                let Some(there) = &entrant.empty else { return Err(not_there()) };
+                let seconds = arena.work(&[work(within(arena, root, there), count)])?;
+                let begin = Instant::now();
+                if cell == Cell::Create {
+                    // Some make them later than they say.
+                    arena.until_there(there, count)?;
+                }
+                Ok(count as f64 / (seconds + begin.elapsed().as_secs_f64()))
             })?;
         }
         for entrant in &mut self.entrants {

@@ -284,8 +284,9 @@ fn notes(sizes: &super::Sizes, rounds: usize, how: Vec<String>) -> Vec<String> {
             sizes.files
         ),
         format!(
-            "mounts: calls of one process from the first to the close; a file of {}; {} empty files \
-             for metadata. What is read or looked at is in the server's page cache, and not in that \
+            "mounts: calls of one process from the first to the close; a file of {}, an eighth of it \
+             in blocks of less than 64 KiB; {} empty files for metadata, made when the server has \
+             them. What is read or looked at is in the server's page cache, and not in that \
              of the mount, which is made anew before. What is written is at the server when the file \
              is closed, on its disk with fsync only",
             size(sizes.medium),
