@@ -192,7 +192,7 @@ impl RemoteFile {
     ) -> Result<(), RemoteError> {
         let Some(longest) = longest else { return self.lock(lock, false).await };
         let limited = CallOptions::default().timeout(longest);
-        self.done("locking", |c, id| c.with(limited).lock(id, self.number, lock, true)).await
+        self.done("locking", |c, id| c.with(limited.clone()).lock(id, self.number, lock, true)).await
     }
 
     /// Frees a part.
@@ -229,13 +229,13 @@ impl RemoteFile {
     /// The names of all extended attributes.
     pub async fn list_xattr(&self) -> Result<Vec<Vec<u8>>, RemoteError> {
         let node = Node::File(self.number);
-        self.done("reading the attributes of", |c, id| c.list_xattr(id, node)).await
+        self.done("reading the attributes of", |c, id| c.list_xattr(id, node.clone())).await
     }
 
     /// Removes an extended attribute.
     pub async fn remove_xattr(&self, name: &[u8]) -> Result<(), RemoteError> {
         let node = Node::File(self.number);
-        let call = |c: &ForwardClient, id| c.remove_xattr(id, node, name.to_vec());
+        let call = |c: &ForwardClient, id| c.remove_xattr(id, node.clone(), name.to_vec());
         self.done("removing an attribute of", call).await
     }
 
