@@ -2,6 +2,7 @@
 
 use crate::{
     client::parse_url,
+    commands::{bench::forward::BenchForward, forward::Forward},
     exit::CODES,
     output::{parse_size, parse_time},
 };
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Says what transports there are here, what they can do, and why others are not there
     Info(Info),
+    /// Forwards files: exports a directory, moves files and trees to it and from it
+    Forward(Forward),
     /// Calls a server again and again, and says how long the answers take
     Ping(Ping),
     /// Measures calls and bulk data, each beside the machine's limit in the same run
@@ -159,6 +162,8 @@ pub(crate) struct Bench {
 pub(crate) enum BenchCommand {
     /// Repeats experiments of papers by name, with our system
     Paper(Paper),
+    /// Files through petasos forward, beside sshfs, rclone, rsync and the local disk
+    Forward(BenchForward),
 }
 
 #[derive(Debug, Args)]

@@ -32,6 +32,7 @@ mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use commands::bench::forward;
 use exit::Outcome;
 use std::{env, process::ExitCode};
 
@@ -43,6 +44,8 @@ fn main() -> ExitCode {
         }
         #[cfg(feature = "peers")]
         Some(peer_process::SUBCOMMAND) => peer_process::run(env::args_os().nth(2)),
+        Some(forward::TIED) => forward::run_tied(env::args_os().skip(2)),
+        Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         _ => run(Cli::parse().command),
     };
@@ -61,6 +64,7 @@ fn run(command: Command) -> Outcome {
         Command::Quickstart(options) => commands::quickstart::run(&options),
         Command::Serve(options) => commands::serve::run(&options),
         Command::Info(options) => commands::info::run(&options),
+        Command::Forward(options) => commands::forward::run(&options),
         Command::Ping(options) => commands::ping::run(&options),
         Command::Bench(options) => commands::bench::run(&options),
         Command::Limits(options) => commands::limits::run(&options),

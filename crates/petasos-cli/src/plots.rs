@@ -18,6 +18,9 @@ pub(crate) enum Plot {
     Channels,
     ChannelBandwidth,
     PeerBandwidth,
+    ForwardBlocks,
+    ForwardClients,
+    ForwardSmall,
 }
 
 /// Where a figure stands.
@@ -61,7 +64,7 @@ pub(crate) struct Words {
 }
 
 impl Plot {
-    pub(crate) const ALL: [Plot; 12] = [
+    pub(crate) const ALL: [Plot; 15] = [
         Plot::Latency,
         Plot::Percentiles,
         Plot::Rate,
@@ -74,6 +77,9 @@ impl Plot {
         Plot::Channels,
         Plot::ChannelBandwidth,
         Plot::PeerBandwidth,
+        Plot::ForwardBlocks,
+        Plot::ForwardClients,
+        Plot::ForwardSmall,
     ];
 
     /// The limit beside each series is its own, and looks like it.
@@ -167,6 +173,25 @@ impl Plot {
                  server, others' as they do it.",
                 ("bytes of the argument", Bytes),
                 ("bandwidth", "GB/s"),
+            ),
+            Plot::ForwardBlocks => words(
+                "Files through mounts, by block size",
+                "One process that writes or reads a file in blocks of that size; the machine's limit \
+                 is the same in the local file system.",
+                ("bytes of a block", Bytes),
+                ("bandwidth", "GB/s"),
+            ),
+            Plot::ForwardClients => words(
+                "Large files by clients",
+                "So many processes at once, each with files of its own; all together.",
+                ("clients", Count),
+                ("bandwidth", "GB/s"),
+            ),
+            Plot::ForwardSmall => words(
+                "Small files by clients",
+                "So many processes at once, each with a part of the files; all together.",
+                ("clients", Count),
+                ("files a second", "files/s"),
             ),
         }
     }

@@ -87,12 +87,12 @@ impl Drop for Scratch {
 }
 
 /// Has `path` removed if this process is interrupted.
-fn watch(path: &Path) {
+pub(crate) fn watch(path: &Path) {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
 }
 
 /// Takes that back.
-fn unwatch(path: &Path) {
+pub(crate) fn unwatch(path: &Path) {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner).retain(|watched| watched != path);
 }
 

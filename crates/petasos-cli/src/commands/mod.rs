@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod completions;
+pub(crate) mod forward;
 pub(crate) mod info;
 pub(crate) mod limits;
 pub(crate) mod ping;

@@ -9,7 +9,6 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whose {
     Ours,
-    #[cfg_attr(not(feature = "peers"), allow(dead_code, reason = "there are no others"))]
     Others,
     Machine,
 }

@@ -7,9 +7,7 @@ mod plot;
 mod scale;
 mod text;
 
-#[cfg(feature = "peers")]
-pub(crate) use charts::Whose;
-pub(crate) use charts::{Guest, charts};
+pub(crate) use charts::{Guest, Whose, charts};
 pub(crate) use page::{Page, Section};
 
 use crate::exit::{Failure, Outcome};

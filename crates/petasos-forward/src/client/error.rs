@@ -54,7 +54,9 @@ impl RemoteError {
     pub fn is_lost(&self) -> bool {
         match self {
             RemoteError::Ended { .. } => true,
-            RemoteError::Refused { error, .. } => error.errno() == Errno::STALE,
+            RemoteError::Refused { error, .. } => {
+                matches!(error.errno(), Errno::STALE | Errno::SHUTDOWN)
+            }
             RemoteError::Call(error) => matches!(
                 error,
                 CallError::PeerLost { .. }

@@ -8,8 +8,11 @@ use crate::{
     },
 };
 use bytes::Bytes;
-use petasos::fabric::{Access, Slice};
-use std::cell::Cell;
+use petasos::{
+    CallOptions,
+    fabric::{Access, Slice},
+};
+use std::{cell::Cell, time::Duration};
 
 /// A file that is open at the server. Dropping it closes it, some time later;
 /// [`RemoteFile::close`] waits for that.
@@ -33,6 +36,12 @@ impl RemoteFile {
         &self.attr
     }
 
+    /// What it is called in errors: the path by which it was opened.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
     /// Its session.
     #[must_use]
     pub fn remote(&self) -> &Remote {
@@ -41,8 +50,9 @@ impl RemoteFile {
 
     /// Reads as much as `into` holds; less only at the end of the file. Gives how much there was.
     ///
-    /// What is longer than a call carries is lent, and filled by the server. Dropping the future
-    /// asks for the end of that; the engine keeps the memory until the network let go.
+    /// What is longer than a call carries is lent, and filled by the server. When this returns without
+    /// an error, the memory is the caller's alone again. Dropping the future asks for the end of that;
+    /// the engine keeps the memory until the network let go.
     pub async fn read_at(&self, offset: u64, into: Slice) -> Result<u64, RemoteError> {
         let (inline, window) = self.sizes();
         if into.len() <= inline {
@@ -59,6 +69,7 @@ impl RemoteFile {
             let at = offset + done as u64;
             let call = |c: &ForwardClient, id| c.read_into(id, self.number, at, lent.handle());
             let got = self.done("reading", call).await?.min(asked as u64) as usize;
+            lent.close().await?;
             done += got;
             if got < asked {
                 break;
@@ -90,9 +101,31 @@ impl RemoteFile {
             let at = offset + done as u64;
             let call = |c: &ForwardClient, id| c.write_from(id, self.number, at, lent.handle());
             end = self.done("writing", call).await?;
+            lent.close().await?;
             done += len;
         }
         Ok(end)
+    }
+
+    /// Lends memory of at most `Welcome::window` bytes, which the server fills as far as there is
+    /// data; gives how much there was. The memory is the caller's own again then.
+    pub async fn read_lent(&self, offset: u64, into: Slice) -> Result<u64, RemoteError> {
+        let most = into.len() as u64;
+        let lent = self.remote.engine().bulk(into, Access::WRITE)?;
+        let call = |c: &ForwardClient, id| c.read_into(id, self.number, offset, lent.handle());
+        let got = self.done("reading", call).await?;
+        lent.close().await?;
+        Ok(got.min(most))
+    }
+
+    /// Lends memory of at most `Welcome::window` bytes, all of which the server writes. The memory
+    /// is the caller's own again then.
+    pub async fn write_lent(&self, offset: u64, from: Slice) -> Result<(), RemoteError> {
+        let lent = self.remote.engine().bulk(from, Access::READ)?;
+        let call = |c: &ForwardClient, id| c.write_from(id, self.number, offset, lent.handle());
+        self.done("writing", call).await?;
+        lent.close().await?;
+        Ok(())
     }
 
     /// Reads into several pieces of memory, one after the other: at most 64 pieces, and
@@ -150,6 +183,18 @@ impl RemoteFile {
         self.done("locking", |c, id| c.lock(id, self.number, lock, wait)).await
     }
 
+    /// Locks a part; waits for so long at most, where a time is given: then the call's deadline ends
+    /// it. Dropping the future gives up.
+    pub async fn lock_within(
+        &self,
+        lock: Lock,
+        longest: Option<Duration>,
+    ) -> Result<(), RemoteError> {
+        let Some(longest) = longest else { return self.lock(lock, false).await };
+        let limited = CallOptions::default().timeout(longest);
+        self.done("locking", |c, id| c.with(limited.clone()).lock(id, self.number, lock, true)).await
+    }
+
     /// Frees a part.
     pub async fn unlock(&self, lock: Lock) -> Result<(), RemoteError> {
         self.done("unlocking", |c, id| c.unlock(id, self.number, lock)).await
@@ -179,6 +224,19 @@ impl RemoteFile {
             c.set_xattr(id, node.clone(), name.to_vec(), value.clone(), mode)
         };
         self.done("setting an attribute of", call).await
+    }
+
+    /// The names of all extended attributes.
+    pub async fn list_xattr(&self) -> Result<Vec<Vec<u8>>, RemoteError> {
+        let node = Node::File(self.number);
+        self.done("reading the attributes of", |c, id| c.list_xattr(id, node.clone())).await
+    }
+
+    /// Removes an extended attribute.
+    pub async fn remove_xattr(&self, name: &[u8]) -> Result<(), RemoteError> {
+        let node = Node::File(self.number);
+        let call = |c: &ForwardClient, id| c.remove_xattr(id, node.clone(), name.to_vec());
+        self.done("removing an attribute of", call).await
     }
 
     /// Gives a staged file its name, and closes it.

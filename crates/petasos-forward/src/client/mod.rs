@@ -52,12 +52,14 @@ pub struct ConnectOptions {
     pub name: String,
     /// Time limit of each operation. Default: 60 s, as a disk may be slow.
     pub timeout: Duration,
+    /// Time limit of the first word. Default: that of operations.
+    pub patience: Option<Duration>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> ConnectOptions {
         let name = format!("process {}", std::process::id());
-        ConnectOptions { name, timeout: Duration::from_secs(60) }
+        ConnectOptions { name, timeout: Duration::from_secs(60), patience: None }
     }
 }
 
@@ -114,7 +116,9 @@ impl Remote {
         let base = ForwardClient::new(engine, address);
         let client = base.with(CallOptions::default().timeout(options.timeout));
         let hello = Hello { version: VERSION, name: options.name };
-        let welcome = client.hello(hello).await?;
+        let patience = options.patience.unwrap_or(options.timeout);
+        let first = base.with(CallOptions::default().timeout(patience));
+        let welcome = first.hello(hello).await?;
         let welcome = refused("connecting to", || address.to_string(), welcome)?;
         let (hold, dropped) = oneshot::channel();
         let session = Rc::new(Session {
@@ -156,6 +160,12 @@ impl Remote {
     #[must_use]
     pub fn peer(&self) -> &Address {
         &self.session.peer
+    }
+
+    /// Whether both are of one session.
+    #[must_use]
+    pub fn is_same(&self, other: &Remote) -> bool {
+        Rc::ptr_eq(&self.session, &other.session)
     }
 
     /// The engine on which all this runs.
@@ -439,6 +449,12 @@ pub struct RemoteDir {
 }
 
 impl RemoteDir {
+    /// Its session.
+    #[must_use]
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
     /// The next entries; `None` after the last.
     pub async fn next_page(&mut self) -> Result<Option<Vec<DirEntry>>, RemoteError> {
         if let Some(first) = self.first.take() {

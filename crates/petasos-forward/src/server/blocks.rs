@@ -1,7 +1,7 @@
 //! Blocks of memory that travel: lent to the network, then filled from a file, and used again.
 
 use super::{
-    budget::{Budget, Data, MOST, Memory},
+    budget::{Budget, MOST, Memory},
     keeper::Keeper,
 };
 use crate::FsResult;
@@ -61,7 +61,7 @@ impl Blocks {
 
     /// Waits for a block for client `of`. Dropping the future gives the claim up.
     pub(super) async fn get(self: &Arc<Self>, of: u64) -> FsResult<Block> {
-        let memory = self.budget.acquire(of, BLOCK as u64, Data::There).await?;
+        let memory = self.budget.acquire(of, BLOCK as u64).await?;
         let spare = self.lock().spare.pop();
         let own = match spare {
             Some(own) => Held::Own(own),

@@ -22,7 +22,7 @@ pub(super) struct Budget {
 struct State {
     used: u64,
     peak: u64,
-    /// Bytes of data that is here already and waits for leave to be.
+    /// Bytes that are here already, of those who wait.
     early: u64,
     clients: HashMap<u64, Client>,
     /// Clients that wait, the next one first.
@@ -32,25 +32,17 @@ struct State {
 #[derive(Debug, Default)]
 struct Client {
     held: u64,
+    /// Its part of the bytes that are here already.
     early: u64,
     waiting: VecDeque<Claim>,
 }
 
-/// A claim that waits.
 #[derive(Debug)]
 struct Claim {
     len: u64,
-    data: Data,
-    sender: oneshot::Sender<Memory>,
-}
-
-/// Where the data is for which memory is claimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Data {
-    /// To be moved or read, once there is memory: waiting costs nothing.
-    There,
-    /// Here already, as it came with the call.
-    Here,
+    /// Whether the bytes are here already, within the call.
+    early: bool,
+    answer: oneshot::Sender<Memory>,
 }
 
 /// Leave to use so much memory, until it is dropped.
@@ -77,16 +69,20 @@ impl Budget {
 
     /// Waits for memory for client `of`. Nobody has more than a quarter of all, or, while others
     /// wait, more than his share. Dropping the future gives the claim up.
+    pub(super) async fn acquire(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
+        self.claim(of, len, false).await
+    }
+
+    /// The same for bytes that are here already, within a call.
     ///
     /// # Errors
-    /// `ENOBUFS` for data that is here already, if as much waits as there is memory, and more than
-    /// its share of that is this client's.
-    pub(super) async fn acquire(
-        self: &Arc<Self>,
-        of: u64,
-        len: u64,
-        data: Data,
-    ) -> FsResult<Memory> {
+    /// `ENOBUFS` if as much waits already as there may be in all, and more than a share of it is
+    /// this client's. Whoever floods is refused, others wait.
+    pub(super) async fn admit(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
+        self.claim(of, len, true).await
+    }
+
+    async fn claim(self: &Arc<Self>, of: u64, len: u64, early: bool) -> FsResult<Memory> {
         let len = len.min(MOST);
         let receiver = {
             let mut state = self.lock();
@@ -94,18 +90,22 @@ impl Budget {
                 state.take(of, len);
                 return Ok(self.memory(of, len));
             }
-            if data == Data::Here {
-                let share = state.share(self.limit);
-                let early = state.clients.get(&of).map_or(0, |client| client.early);
-                if state.early + len > self.limit && early + len > share {
+            if early && state.early + len > self.limit {
+                let of_this = state.clients.get(&of).map_or(0, |client| client.early);
+                if of_this + len > state.share(self.limit) {
                     let detail = format!("the limit of {} bytes of memory is reached", self.limit);
                     return Err(FsError::new(Errno::NOBUFS, detail));
                 }
             }
-            let (sender, receiver) = oneshot::channel();
-            state.line_up(of, Claim { len, data, sender });
+            let (answer, receiver) = oneshot::channel();
             let client = state.clients.entry(of).or_default();
-            if client.waiting.len() == 1 {
+            client.waiting.push_back(Claim { len, early, answer });
+            let first = client.waiting.len() == 1;
+            if early {
+                client.early += len;
+                state.early += len;
+            }
+            if first {
                 state.ring.push_back(of);
             }
             // Others may wait for their own share only.
@@ -127,13 +127,10 @@ impl Budget {
         let mut refused = 0;
         while refused < state.ring.len() {
             let Some(of) = state.ring.pop_front() else { break };
-            let Some(client) = state.clients.get_mut(&of) else { continue };
-            let gone = client.waiting.iter().take_while(|claim| claim.sender.is_canceled()).count();
-            for _ in 0..gone {
-                state.leave_line(of);
+            while state.first(of).is_some_and(|claim| claim.answer.is_canceled()) {
+                state.take_claim(of);
             }
-            let claims = state.clients.get(&of).map(|client| &client.waiting);
-            let Some(len) = claims.and_then(|claims| Some(claims.front()?.len)) else {
+            let Some(len) = state.first(of).map(|claim| claim.len) else {
                 state.tidy(of);
                 continue;
             };
@@ -149,12 +146,12 @@ impl Budget {
                 continue;
             }
             refused = 0;
-            let Some((claim, last)) = state.leave_line(of) else { continue };
-            if last {
+            let Some(claim) = state.take_claim(of) else { continue };
+            if state.first(of).is_none() {
                 state.ring.pop_back();
             }
             state.take(of, len);
-            grants.push((claim.sender, self.memory(of, len)));
+            grants.push((claim.answer, self.memory(of, len)));
         }
         grants
     }
@@ -180,30 +177,25 @@ impl State {
         limit / self.clients.len().max(4) as u64
     }
 
-    fn line_up(&mut self, of: u64, claim: Claim) {
-        let client = self.clients.entry(of).or_default();
-        if claim.data == Data::Here {
-            self.early += claim.len;
-            client.early += claim.len;
-        }
-        client.waiting.push_back(claim);
-    }
-
-    /// Takes a client's first claim; also says whether it was the last.
-    fn leave_line(&mut self, of: u64) -> Option<(Claim, bool)> {
-        let client = self.clients.get_mut(&of)?;
-        let claim = client.waiting.pop_front()?;
-        if claim.data == Data::Here {
-            self.early -= claim.len;
-            client.early -= claim.len;
-        }
-        Some((claim, client.waiting.is_empty()))
-    }
-
     fn take(&mut self, of: u64, len: u64) {
         self.used += len;
         self.peak = self.peak.max(self.used);
         self.clients.entry(of).or_default().held += len;
+    }
+
+    /// The first claim of a client that waits.
+    fn first(&self, of: u64) -> Option<&Claim> {
+        self.clients.get(&of)?.waiting.front()
+    }
+
+    fn take_claim(&mut self, of: u64) -> Option<Claim> {
+        let client = self.clients.get_mut(&of)?;
+        let claim = client.waiting.pop_front()?;
+        if claim.early {
+            client.early -= claim.len;
+            self.early -= claim.len;
+        }
+        Some(claim)
     }
 
     /// Forgets a client that has nothing and wants nothing.
@@ -246,7 +238,7 @@ mod tests {
     use std::pin::Pin;
 
     fn now(budget: &Arc<Budget>, of: u64, len: u64) -> Option<Memory> {
-        budget.acquire(of, len, Data::There).now_or_never().map(|memory| memory.unwrap())
+        budget.acquire(of, len).now_or_never().map(|memory| memory.unwrap())
     }
 
     #[test]
@@ -260,7 +252,7 @@ mod tests {
             .collect();
         assert_eq!(budget.status()[0], 8 * MOST);
         assert!(others.len() == 6);
-        let mut late = Box::pin(budget.acquire(9, MOST, Data::Here));
+        let mut late = Box::pin(budget.acquire(9, MOST));
         assert!(late.as_mut().now_or_never().is_none());
         drop(of_one);
         assert!(late.now_or_never().unwrap().is_ok());
@@ -275,7 +267,7 @@ mod tests {
         let _held: Vec<_> = (0..8).map(|of| now(&budget, of, MOST).unwrap()).collect();
         let mut flood = Vec::new();
         let refused = loop {
-            let mut claim = Box::pin(budget.acquire(1, MOST, Data::Here));
+            let mut claim = Box::pin(budget.admit(1, MOST));
             match claim.as_mut().now_or_never() {
                 None => flood.push(claim),
                 Some(answer) => break answer.unwrap_err(),
@@ -283,10 +275,8 @@ mod tests {
             assert!(flood.len() <= 8);
         };
         assert_eq!(refused.errno(), Errno::NOBUFS);
-        let mut other = Box::pin(budget.acquire(2, MOST, Data::Here));
-        assert!(other.as_mut().now_or_never().is_none(), "waits");
-        let mut later = Box::pin(budget.acquire(1, MOST, Data::There));
-        assert!(later.as_mut().now_or_never().is_none(), "nothing is here yet");
+        assert!(budget.admit(2, MOST).now_or_never().is_none(), "another one waits");
+        assert!(budget.acquire(1, MOST).now_or_never().is_none(), "nothing is here yet");
     }
 
     type Waiting = Pin<Box<dyn Future<Output = FsResult<Memory>>>>;
@@ -302,9 +292,9 @@ mod tests {
                 match what {
                     0 | 1 => {
                         let budget = Arc::clone(&budget);
-                        let data = if len % 2 == 0 { Data::Here } else { Data::There };
+                        let early = what == 0;
                         let mut claim: Waiting =
-                            Box::pin(async move { budget.acquire(of, len, data).await });
+                            Box::pin(async move { budget.claim(of, len, early).await });
                         match claim.as_mut().now_or_never() {
                             Some(memory) => held.extend(memory.ok()),
                             None => claims.push_back(claim),

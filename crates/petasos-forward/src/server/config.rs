@@ -38,10 +38,8 @@ impl Default for ServerConfig {
 pub struct Limits {
     /// Memory for data on the way, in bytes; no less than 8 MiB counts. Default: 256 MiB.
     pub memory: u64,
-    /// Sessions at a time. Default: 1,024.
+    /// Sessions at a time; one address has no more than a quarter of them. Default: 1,024.
     pub sessions: usize,
-    /// Sessions of one client's address. Default: 16.
-    pub sessions_per_peer: usize,
     /// Files and directories that a session has open. Default: 1,024.
     pub files_per_session: usize,
     /// Calls of a session that are served at a time; as many may wait. Default: 128.
@@ -57,7 +55,6 @@ impl Default for Limits {
         Limits {
             memory: 256 << 20,
             sessions: 1024,
-            sessions_per_peer: 16,
             files_per_session: 1024,
             calls_per_session: 128,
             locks_per_session: 4096,

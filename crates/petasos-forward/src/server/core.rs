@@ -48,6 +48,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often to look for staged files that nobody wants any more.
 const SWEEP: Duration = Duration::from_secs(3600);
 
+/// One client has no more than this part of the sessions.
+const SHARE: usize = 4;
+
 /// The longest name of a client, in bytes.
 const LONGEST_NAME: usize = 256;
 
@@ -120,7 +123,7 @@ impl Core {
                 format!("the limit of {} sessions is reached", self.config.limits.sessions);
             return Err(FsError::new(Errno::AGAIN, detail));
         }
-        let most = self.config.limits.sessions_per_peer;
+        let most = (self.config.limits.sessions / SHARE).max(1);
         if sessions.values().filter(|session| session.peer == peer).count() >= most {
             let detail = format!("the limit of {most} sessions of one client is reached");
             return Err(FsError::new(Errno::AGAIN, detail));
@@ -146,23 +149,26 @@ impl Core {
         })
     }
 
-    /// Ends the sessions that nobody came to hold, from time to time while there may be some.
+    /// Looks for sessions that nobody came to hold, from time to time while there may be some.
     fn look_later(&self) {
         let this = Weak::clone(&self.this);
         self.keeper.later(LOOK, move || {
             let Some(core) = this.upgrade() else { return };
             core.looking.store(false, Relaxed);
-            let unheld: Vec<_> =
-                core.sessions().values().filter(|session| !session.is_held()).cloned().collect();
-            for session in &unheld {
-                if session.since.elapsed() >= UNHELD {
-                    core.end(session.id, End::Lost);
-                }
-            }
-            if !unheld.is_empty() && !core.looking.swap(true, Relaxed) {
+            if core.end_unheld(UNHELD) && !core.looking.swap(true, Relaxed) {
                 core.look_later();
             }
         });
+    }
+
+    /// Ends the sessions that nobody has come to hold for so long. Gives whether there are others.
+    fn end_unheld(&self, since: Duration) -> bool {
+        let all: Vec<_> = self.sessions().values().cloned().collect();
+        let unheld = all.into_iter().filter(|session| !session.is_held());
+        let (old, young): (Vec<_>, Vec<_>) =
+            unheld.partition(|session| session.since.elapsed() >= since);
+        old.iter().for_each(|session| self.end(session.id, End::Lost));
+        !young.is_empty()
     }
 
     /// A session.
@@ -285,5 +291,109 @@ fn panicked<T>(_: Box<dyn std::any::Any + Send>) -> FsResult<T> {
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Core({})", self.storage.describe())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RelPath, protocol::*, storage::*};
+
+    /// Nothing at all.
+    struct Nothing;
+
+    impl Storage for Nothing {
+        fn describe(&self) -> String {
+            "nothing".to_owned()
+        }
+        fn abilities(&self) -> Abilities {
+            Abilities::default()
+        }
+        fn open(&self, _: &RelPath, _: OpenFlags, _: &Creation) -> FsResult<Arc<dyn StoredFile>> {
+            panic!("as a storage must not")
+        }
+        fn open_dir(&self, _: &RelPath) -> FsResult<Box<dyn StoredDir>> {
+            Err(Errno::NOENT.into())
+        }
+        fn stat(&self, _: &RelPath, _: bool) -> FsResult<Attr> {
+            Err(Errno::NOENT.into())
+        }
+        fn set_attr(&self, _: &RelPath, _: &SetAttr, _: bool) -> FsResult<Attr> {
+            Err(Errno::NOENT.into())
+        }
+        fn make_dir(&self, _: &RelPath, _: &Creation) -> FsResult<Attr> {
+            Err(Errno::NOSPC.into())
+        }
+        fn rename(&self, _: &RelPath, _: &RelPath, _: RenameMode) -> FsResult<()> {
+            Err(Errno::NOENT.into())
+        }
+        fn remove(&self, _: &RelPath, _: bool) -> FsResult<()> {
+            Err(Errno::NOENT.into())
+        }
+        fn stat_fs(&self) -> FsResult<StatFs> {
+            Ok(StatFs::default())
+        }
+        fn stage(&self, _: &StageKey) -> FsResult<Arc<dyn StoredFile>> {
+            Err(Errno::NOSPC.into())
+        }
+        fn publish(&self, _: &StageKey, _: &RelPath, _: &Finish) -> FsResult<Attr> {
+            Err(Errno::NOENT.into())
+        }
+        fn discard(&self, _: &StageKey) -> FsResult<()> {
+            Ok(())
+        }
+        fn put(&self, _: &RelPath, _: &[u8], _: &Finish) -> FsResult<Attr> {
+            Err(Errno::NOSPC.into())
+        }
+        fn sweep(&self, _: Duration) -> FsResult<usize> {
+            Ok(0)
+        }
+    }
+
+    fn begun(core: &Core) -> u64 {
+        let peer = Address::parse("self://somebody").unwrap();
+        let hello = Hello { version: VERSION, name: String::new() };
+        core.begin(hello, peer).unwrap().session
+    }
+
+    #[test]
+    fn sessions_that_nobody_holds_end() {
+        let core = Core::start(Arc::new(Nothing), ServerConfig::default()).unwrap();
+        let (held, unheld) = (begun(&core), begun(&core));
+        let _kept = core.session(held).unwrap().hold().unwrap();
+        assert!(core.end_unheld(UNHELD), "they are young");
+        assert!(!core.end_unheld(Duration::ZERO));
+        assert!(core.session(held).is_ok());
+        assert_eq!(core.session(unheld).unwrap_err().errno(), Errno::STALE);
+        assert_eq!(core.status().lost, 1);
+    }
+
+    #[test]
+    fn a_storage_that_panics_is_an_error() {
+        let core = Core::start(Arc::new(Nothing), ServerConfig::default()).unwrap();
+        let session = core.session(begun(&core)).unwrap();
+        for _ in 0..10 {
+            let path = RelPath::root();
+            let open = core.run(&session, 0, move |storage| {
+                storage.open(&path, OpenFlags::READ, &Creation::default()).map(drop)
+            });
+            let failed = wait_for(open).unwrap_err();
+            assert!(failed.errno() == Errno::IO && failed.detail().contains("panicked"));
+        }
+        core.end_all();
+        let late = core.run(&session, 0, |_| Ok(()));
+        assert_eq!(wait_for(late).unwrap_err().errno(), Errno::STALE);
+    }
+
+    /// Waits for what another thread does.
+    fn wait_for<T>(future: impl Future<Output = T>) -> T {
+        use futures_util::FutureExt;
+        let mut future = Box::pin(future);
+        loop {
+            if let Some(output) = future.as_mut().now_or_never() {
+                return output;
+            }
+            std::thread::yield_now();
+        }
     }
 }

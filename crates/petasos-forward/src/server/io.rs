@@ -1,7 +1,6 @@
 //! Calls about open files, with data that travels within the call.
 
 use super::{
-    budget::Data,
     call::{Call, sane, short_enough, within_reach},
     core::INLINE,
     files::{Open, OpenFile},
@@ -97,7 +96,7 @@ impl Call {
             self.count_read(read.as_ref().map_or(0, |data| data.len() as u64));
             return read;
         }
-        let memory = self.core.budget.acquire(self.session.id, len, Data::There).await?;
+        let memory = self.core.budget.acquire(self.session.id, len).await?;
         let (place, answer) = file.gather.add_read(offset, len as usize, memory);
         let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
         let undone = Arc::clone(&file.gather);
@@ -124,7 +123,7 @@ impl Call {
             return Ok(offset);
         }
         self.earn(len).await;
-        let memory = self.core.budget.acquire(self.session.id, len, Data::Here).await?;
+        let memory = self.core.budget.admit(self.session.id, len).await?;
         if appends {
             let _turn = file.appending.enter().await;
             let end = self.run(len, move |_| {

@@ -86,7 +86,7 @@ impl Pool {
         }
     }
 
-    /// Drops what waits, and waits for the end of what is done now. Not to be called by work.
+    /// Drops what waits, and waits for the end of what is done now: but for the work that calls this.
     pub(super) fn stop(&self) {
         let waiting = {
             let mut state = self.shared.lock();
@@ -96,9 +96,10 @@ impl Pool {
         };
         self.shared.wake.notify_all();
         drop(waiting);
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
+        let own = std::thread::current().id();
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = std::mem::take(&mut *threads);
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != own) {
             // A panic has been reported by the thread.
             let _ = thread.join();
         }

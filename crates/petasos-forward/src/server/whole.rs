@@ -1,7 +1,6 @@
 //! Calls about whole files: small ones at once, large ones staged until they are complete.
 
 use super::{
-    budget::Data,
     call::{Call, entry, short_enough, within_reach},
     core::INLINE,
     files::{Open, OpenFile, Staged},
@@ -24,7 +23,7 @@ impl Call {
         let len = data.len() as u64;
         long_enough(len, finish.size)?;
         self.earn(len).await;
-        let memory = self.core.budget.acquire(self.session.id, len, Data::Here).await?;
+        let memory = self.core.budget.admit(self.session.id, len).await?;
         let put = self.run(len, move |storage| {
             let _memory = memory;
             if let Some(hash) = finish.hash {
@@ -42,7 +41,7 @@ impl Call {
         let path = RelPath::parse(path)?;
         let most = most.min(INLINE);
         self.earn(0).await;
-        let memory = self.core.budget.acquire(self.session.id, most, Data::There).await?;
+        let memory = self.core.budget.acquire(self.session.id, most).await?;
         let got = self.run(most, move |storage| {
             let _memory = memory;
             let file = match storage.open(&path, OpenFlags::READ, &Creation::default()) {

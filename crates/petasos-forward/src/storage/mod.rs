@@ -4,8 +4,12 @@
 //! ([`RelPath`]); that symbolic links do not lead out of the export is its own work.
 
 mod local;
+#[cfg(feature = "object-store")]
+mod object;
 
 pub use local::Local;
+#[cfg(feature = "object-store")]
+pub use object::Objects;
 
 use crate::{
     FsError, FsResult, RelPath,

@@ -1,1 +1,34 @@
-//! To come.
+//! Whole files and trees, in parallel: [`put`], [`get`], and synchronisation in both directions.
+//!
+//! Small files travel within calls, many at a time. Large ones are staged at the server, or come
+//! into a hidden file here, piece by piece, several pieces at a time, in bounded memory. Either way
+//! a file gets its name in one step when it is complete, with its permissions, times and holes.
+//! Directories get their modes and times last. Threads read and write the local disk, so that it
+//! and the network work at the same time.
+//!
+//! What was interrupted is gone on with: of a large file the blocks whose hashes are right stay.
+//! When the server goes away meanwhile, a [`Link`] connects again, and the transfer goes on.
+
+mod crew;
+mod disk;
+mod download;
+mod get;
+mod glob;
+mod index;
+mod job;
+mod link;
+mod local;
+mod options;
+mod put;
+mod remove;
+mod source;
+mod sync;
+mod upload;
+
+pub use get::get;
+pub use glob::Glob;
+pub use link::Link;
+pub use options::{Cause, Event, Options, Problem, Progress, Reached, Report, SyncOptions, Watch};
+pub use put::put;
+pub use remove::remove_tree;
+pub use sync::{sync_from, sync_to};

@@ -52,6 +52,10 @@ pub(crate) struct Watch {
     pub(crate) open: AtomicUsize,
     /// How many reads and writes have come to the gate.
     pub(crate) came: AtomicU64,
+    /// How long each of them takes, in milliseconds.
+    pub(crate) millis: AtomicU64,
+    /// Whether writes of several pieces fail.
+    pub(crate) singly: AtomicUsize,
     closed: Mutex<bool>,
     opened: Condvar,
 }
@@ -72,6 +76,7 @@ impl Watch {
         self.came.fetch_add(1, SeqCst);
         let closed = self.closed.lock().unwrap();
         drop(self.opened.wait_while(closed, |closed| *closed).unwrap());
+        std::thread::sleep(Duration::from_millis(self.millis.load(SeqCst)));
     }
 }
 
@@ -289,6 +294,9 @@ impl StoredFile for File {
 
     fn write_at(&self, offset: u64, from: &[IoSlice<'_>]) -> FsResult<u64> {
         self.watch.pass();
+        if from.len() > 1 && self.watch.singly.load(SeqCst) > 0 {
+            return Err(FsError::new(Errno::IO, "one at a time"));
+        }
         let len: usize = from.iter().map(|slice| slice.len()).sum();
         self.watch.writes.lock().unwrap().push((offset, len));
         let mut bytes = self.data.bytes.lock().unwrap();

@@ -1,6 +1,7 @@
 //! A server to test, its storage, and a client made by hand.
 
 pub(crate) mod memory;
+pub(crate) mod random;
 
 use memory::Memory;
 use petasos::{
@@ -33,7 +34,7 @@ pub(crate) struct Client {
     pub(crate) calls: ForwardClient,
     pub(crate) session: u64,
     pub(crate) welcome: Welcome,
-    _hold: TypedCall<FsResult<()>>,
+    pub(crate) hold: Option<TypedCall<FsResult<()>>>,
     pub(crate) engine: Engine,
 }
 
@@ -60,7 +61,7 @@ impl Client {
         let session = welcome.session;
         let for_ever = calls.with(CallOptions::default().timeout(Duration::MAX));
         let hold = for_ever.hold(session);
-        Client { calls, session, welcome, _hold: hold, engine }
+        Client { calls, session, welcome, hold: Some(hold), engine }
     }
 
     /// The result of a call that the server answers.

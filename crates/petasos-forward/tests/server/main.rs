@@ -4,3 +4,6 @@
 mod common;
 
 mod basics;
+mod fair;
+mod hostile;
+mod sessions;

@@ -225,3 +225,37 @@ fn links_that_change() {
     untouched(root);
     assert!(done > 0 && refusals > 0, "{done} done, {refusals} refused");
 }
+
+/// A file changes places with a FIFO as fast as it can: opening it never waits, and never opens the
+/// FIFO.
+#[test]
+fn files_that_change() {
+    let (dir, local) = local();
+    put(&local, "file", b"data");
+    local.make_node(&path("fifo"), Kind::Fifo, &mode(0o600)).unwrap();
+    let stop = AtomicBool::new(false);
+    let (mut files, mut refusals) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |name: &str| dir.path().join("export").join(name);
+            while !stop.load(Ordering::Relaxed) {
+                renameat_with(CWD, at("file"), CWD, at("fifo"), RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        for round in 0..10_000 {
+            let flags = [READ, WRITE, NEW][round % 3];
+            match local.open(&path("file"), flags, &mode(0o600)) {
+                Ok(file) => {
+                    assert_eq!(file.attr().unwrap().kind, Kind::File);
+                    files += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.errno(), Errno::NXIO, "{error}");
+                    refusals += 1;
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(files > 0 && refusals > 0, "{files} opened, {refusals} refused");
+}

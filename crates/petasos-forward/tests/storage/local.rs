@@ -128,6 +128,22 @@ fn a_stage_that_others_can_enter() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
+/// Somebody cleaned up while the server was running.
+#[test]
+fn a_stage_that_was_removed() {
+    let (dir, local) = local();
+    for _ in 0..2 {
+        put(&local, "a", b"old");
+        put(&local, "a", b"new");
+        local.stage(&[0; 16]).unwrap().write_at(0, &[IoSlice::new(b"x")]).unwrap();
+        fs::remove_dir_all(dir.path().join("export/.petasos")).unwrap();
+        put(&local, "a", b"newer");
+        fs::remove_dir_all(dir.path().join("export/.petasos")).unwrap();
+        assert_eq!(local.stage(&[0; 16]).unwrap().attr().unwrap().size, 0);
+        local.publish(&[0; 16], &path("b"), &finish(0)).unwrap();
+    }
+}
+
 #[test]
 fn files_in_a_directory_of_a_group() {
     if !rustix::process::geteuid().is_root() {
@@ -142,6 +158,8 @@ fn files_in_a_directory_of_a_group() {
     local.stage(&[2; 16]).unwrap();
     local.publish(&[2; 16], &path("team/b"), &finish(0)).unwrap();
     local.open(&path("team/c"), NEW, &mode(0o600)).unwrap();
+    let below = local.make_dir(&path("team/d"), &mode(0o750)).unwrap();
+    assert_eq!((below.gid, below.mode), (4321, 0o2750), "as the one it is in");
     for name in ["team/a", "team/b", "team/c"] {
         assert_eq!(local.stat(&path(name), false).unwrap().gid, 4321, "{name}");
     }

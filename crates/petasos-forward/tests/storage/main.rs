@@ -3,6 +3,8 @@
 mod escape;
 mod local;
 mod model;
+#[cfg(feature = "object-store")]
+mod objects;
 mod suite;
 
 use petasos_forward::{

@@ -9,6 +9,7 @@ mod clients;
 mod connect;
 mod echo;
 mod engines;
+pub(crate) mod forward;
 mod null;
 mod paper;
 #[cfg(feature = "peers")]
@@ -117,8 +118,10 @@ fn per_round(bench: &Bench, seconds: f64, quick: f64) -> f64 {
 }
 
 pub(crate) fn run(options: &cli::Bench) -> Outcome {
-    if let Some(cli::BenchCommand::Paper(paper)) = &options.command {
-        return paper::run(paper);
+    match &options.command {
+        Some(cli::BenchCommand::Paper(paper)) => return paper::run(paper),
+        Some(cli::BenchCommand::Forward(forward)) => return forward::run(forward),
+        None => {}
     }
     let has = |topic: Topic| match options.what.as_slice() {
         [] => topic != Topic::Peers || peers::BUILT_IN,

@@ -65,6 +65,12 @@ impl Local {
         Ok(Local { export, staging: Staging::new()?, describe: root.display().to_string() })
     }
 
+    /// A file that was staged before, for a storage that stages here and publishes elsewhere.
+    #[cfg(feature = "object-store")]
+    pub(super) fn staged(&self, key: &StageKey) -> FsResult<Arc<dyn StoredFile>> {
+        Ok(self.staging.staged(&self.export, key)?)
+    }
+
     fn attr_at(&self, place: &Place<'_>) -> FsResult<Attr> {
         let stat = statat(place.dir(), &place.name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(from_stat(&stat, self.export.dev))
@@ -84,7 +90,10 @@ impl Local {
         let fd = openat(place.dir(), &place.name, flags, Mode::empty())?;
         let stat = fstat(&fd)?;
         if attr::kind(&stat) == kind {
-            attr::settle(Handle::Path(fd.as_fd()), creation.mode, owner(creation), &stat)?;
+            // Directories inherit from theirs that what is made in them has their group.
+            let inherited = if kind == Kind::Directory { stat.st_mode & 0o2000 } else { 0 };
+            let mode = creation.mode | inherited;
+            attr::settle(Handle::Path(fd.as_fd()), mode, owner(creation), &stat)?;
         }
         Ok(from_stat(&fstat(&fd)?, self.export.dev))
     }

@@ -30,8 +30,8 @@ use std::{
     io::IoSlice,
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -46,29 +46,41 @@ const PUT: &str = "put-";
 const PUT_LASTS: Duration = Duration::from_secs(60);
 
 pub(super) struct Staging {
-    dir: OnceLock<OwnedFd>,
+    /// The stage, once it was needed.
+    dir: Mutex<Option<Arc<OwnedFd>>>,
     /// Staged files that are open here.
     open: Mutex<HashMap<StageKey, Weak<LocalFile>>>,
     /// Tells the names of `put` from those of other servers.
     tag: u64,
     next: AtomicU64,
+    /// Whether the file system has files without names, as far as is known.
+    unnamed: AtomicBool,
 }
 
 impl Staging {
     pub(super) fn new() -> std::io::Result<Staging> {
         let tag = getrandom::u64().map_err(|error| std::io::Error::other(error.to_string()))?;
-        let open = Mutex::default();
-        Ok(Staging { dir: OnceLock::new(), open, tag, next: AtomicU64::new(0) })
+        let (dir, open) = (Mutex::default(), Mutex::default());
+        let (next, unnamed) = (AtomicU64::new(0), AtomicBool::new(true));
+        Ok(Staging { dir, open, tag, next, unnamed })
     }
 
-    fn dir(&self, export: &Export) -> FsResult<BorrowedFd<'_>> {
-        if let Some(dir) = self.dir.get() {
-            return Ok(dir.as_fd());
+    fn dir(&self, export: &Export) -> FsResult<Arc<OwnedFd>> {
+        let mut known = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dir) = &*known {
+            return Ok(Arc::clone(dir));
         }
         let own = own_dir(export.root(), RelPath::RESERVED, true)?;
         apart_from_clients(export)?;
-        let dir = own_dir(own.as_fd(), "stage", true)?;
-        Ok(self.dir.get_or_init(|| dir).as_fd())
+        let dir = Arc::new(own_dir(own.as_fd(), "stage", true)?);
+        *known = Some(Arc::clone(&dir));
+        Ok(dir)
+    }
+
+    /// The stage anew: somebody who cleaned up may have removed it.
+    fn dir_again(&self, export: &Export) -> FsResult<Arc<OwnedFd>> {
+        self.dir.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.dir(export)
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<StageKey, Weak<LocalFile>>> {
@@ -76,13 +88,34 @@ impl Staging {
     }
 
     pub(super) fn stage(&self, export: &Export, key: &StageKey) -> FsResult<Arc<LocalFile>> {
-        let dir = self.dir(export)?;
+        let (dir, name) = (self.dir(export)?, file_name(key));
         let mut open = self.open();
         open.retain(|_, file| file.strong_count() > 0);
         if open.contains_key(key) {
             return Err(in_use());
         }
-        let fd = lock(dir, &file_name(key), OFlags::CREATE)?;
+        let fd = match lock(&dir, &name, OFlags::CREATE) {
+            Err(error) if error.errno() == Errno::NOENT => {
+                lock(&self.dir_again(export)?, &name, OFlags::CREATE)?
+            }
+            fd => fd?,
+        };
+        let file = Arc::new(LocalFile::new(fd, export.dev, false));
+        open.insert(*key, Arc::downgrade(&file));
+        Ok(file)
+    }
+
+    /// A file that was staged before, whether or not it is open.
+    pub(super) fn staged(&self, export: &Export, key: &StageKey) -> FsResult<Arc<LocalFile>> {
+        let mut open = self.open();
+        if let Some(file) = open.get(key).and_then(Weak::upgrade) {
+            return Ok(file);
+        }
+        let locked = lock(&self.dir(export)?, &file_name(key), OFlags::empty());
+        let fd = locked.map_err(|error| match error.errno() {
+            Errno::NOENT => FsError::new(Errno::NOENT, "nothing is staged under this key"),
+            _ => error,
+        })?;
         let file = Arc::new(LocalFile::new(fd, export.dev, false));
         open.insert(*key, Arc::downgrade(&file));
         Ok(file)
@@ -97,23 +130,10 @@ impl Staging {
     ) -> FsResult<Attr> {
         let place = target(export, path)?;
         let (dir, name) = (self.dir(export)?, file_name(key));
-        let open = self.open().get(key).and_then(Weak::upgrade);
-        let file = match open {
-            Some(file) => file,
-            None => {
-                let fd =
-                    lock(dir, &name, OFlags::empty()).map_err(|error| match error.errno() {
-                        Errno::NOENT => {
-                            FsError::new(Errno::NOENT, "nothing is staged under this key")
-                        }
-                        _ => error,
-                    })?;
-                Arc::new(LocalFile::new(fd, export.dev, false))
-            }
-        };
+        let file = self.staged(export, key)?;
         let stat = fstat(&*file)?;
         complete(file.as_fd(), &stat, stat.st_size as u64, finish, Some(&place))?;
-        move_to(dir, &name, &place, finish.replace)?;
+        move_to(&dir, &name, &place, finish.replace)?;
         self.open().remove(key);
         if finish.durable {
             sync_dir(place.dir())?;
@@ -123,14 +143,16 @@ impl Staging {
 
     pub(super) fn discard(&self, export: &Export, key: &StageKey) -> FsResult<()> {
         let (dir, name) = (self.dir(export)?, file_name(key));
-        let mut open = self.open();
-        if open.remove(key).and_then(|file| file.upgrade()).is_none() {
-            match lock(dir, &name, OFlags::empty()) {
+        let open = self.open().remove(key).and_then(|file| file.upgrade());
+        // Nobody begins with this file again before it is gone.
+        let _held = match open {
+            Some(_) => None,
+            None => match lock(&dir, &name, OFlags::empty()) {
                 Err(error) if error.errno() == Errno::NOENT => return Ok(()),
-                held => held?,
-            };
-        }
-        absent_is_fine(unlinkat(dir, &name, AtFlags::empty()))
+                held => Some(held?),
+            },
+        };
+        absent_is_fine(unlinkat(&dir, &name, AtFlags::empty()))
     }
 
     pub(super) fn sweep(&self, export: &Export, untouched: Duration) -> FsResult<usize> {
@@ -148,7 +170,10 @@ impl Staging {
             let name = entry.file_name();
             let put = name.to_bytes().starts_with(PUT.as_bytes());
             let least = if put { untouched.max(PUT_LASTS) } else { untouched };
-            if !name.to_bytes().starts_with(b".") && is_left(dir.as_fd(), name, now, least)? {
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            if let Some(_held) = left(dir.as_fd(), name, now, least)? {
                 absent_is_fine(unlinkat(&dir, name, AtFlags::empty()))?;
                 gone += 1;
             }
@@ -168,9 +193,14 @@ impl Staging {
         let place = target(export, path)?;
         let mode = Mode::from_raw_mode(finish.set.mode.unwrap_or(PLAIN_MODE) & 0o777);
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let unnamed = match self.unnamed.load(Ordering::Relaxed) {
+            true => openat(place.dir(), ".", flags | OFlags::TMPFILE, mode),
+            false => Err(Errno::OPNOTSUPP),
+        };
         let mut name = None;
-        let fd = match openat(place.dir(), ".", flags | OFlags::TMPFILE, mode) {
+        let fd = match unnamed {
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
+                self.unnamed.store(false, Ordering::Relaxed);
                 let flags = flags | OFlags::CREATE | OFlags::EXCL;
                 openat(self.dir(export)?, &*name.insert(self.put_name()), flags, mode)?
             }
@@ -187,11 +217,17 @@ impl Staging {
                     linked => return Ok(linked?),
                 }
                 let between = self.put_name();
-                link(file.as_fd(), self.dir(export)?, Path::new(&between))?;
+                match link(file.as_fd(), self.dir(export)?.as_fd(), Path::new(&between)) {
+                    Err(Errno::NOENT) => {
+                        let dir = self.dir_again(export)?;
+                        link(file.as_fd(), dir.as_fd(), Path::new(&between))?;
+                    }
+                    linked => linked?,
+                }
                 name = Some(between);
             }
             let Some(name) = &name else { return Ok(()) };
-            move_to(self.dir(export)?, name, &place, finish.replace)
+            move_to(&self.dir(export)?, name, &place, finish.replace)
         })();
         if let (Err(_), Some(name)) = (&result, &name) {
             absent_is_fine(unlinkat(self.dir(export)?, name, AtFlags::empty()))?;
@@ -239,7 +275,7 @@ fn own_dir(parent: BorrowedFd<'_>, name: &str, make: bool) -> FsResult<OwnedFd> 
 
 /// Opens a staged file and locks it. One that was published or removed before the lock was there is
 /// another file by now.
-fn lock(dir: BorrowedFd<'_>, name: &str, create: OFlags) -> FsResult<OwnedFd> {
+fn lock(dir: &Arc<OwnedFd>, name: &str, create: OFlags) -> FsResult<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | create;
     let mode = if create.is_empty() { Mode::empty() } else { Mode::RUSR | Mode::WUSR };
     loop {
@@ -260,25 +296,31 @@ fn lock(dir: BorrowedFd<'_>, name: &str, create: OFlags) -> FsResult<OwnedFd> {
     }
 }
 
-/// Whether a file in the stage was left: nobody has it open, and nothing of it changed for so long.
-fn is_left(dir: BorrowedFd<'_>, name: &CStr, now: Duration, untouched: Duration) -> FsResult<bool> {
+/// A file in the stage that was left, locked: nobody has it open, and nothing of it changed for so
+/// long.
+fn left(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    now: Duration,
+    untouched: Duration,
+) -> FsResult<Option<OwnedFd>> {
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(None),
         stat => stat?,
     };
     // Times that clients can set say nothing; this one is the kernel's.
     let changed = Duration::new(stat.st_ctime.max(0) as u64, stat.st_ctime_nsec as u32);
     if attr::ordinary(&stat).is_err() || now.saturating_sub(changed) < untouched {
-        return Ok(false);
+        return Ok(None);
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match openat(dir, name, flags, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(None),
         fd => fd?,
     };
     match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::AGAIN) => Ok(false),
-        locked => Ok(locked.map(|()| true)?),
+        Err(Errno::AGAIN) => Ok(None),
+        locked => Ok(locked.map(|()| Some(fd))?),
     }
 }
 
@@ -321,7 +363,7 @@ fn target<'a>(export: &'a Export, path: &RelPath) -> FsResult<Place<'a>> {
     }
 }
 
-fn move_to(dir: BorrowedFd<'_>, name: &str, place: &Place<'_>, replace: bool) -> FsResult<()> {
+fn move_to(dir: &Arc<OwnedFd>, name: &str, place: &Place<'_>, replace: bool) -> FsResult<()> {
     let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
     Ok(renameat_with(dir, name, place.dir(), &place.name, flags)?)
 }
@@ -355,4 +397,47 @@ fn file_name(key: &StageKey) -> String {
         let _ = write!(name, "{byte:02x}");
         name
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `put` where a file system has no files without names.
+    #[test]
+    fn by_way_of_the_stage() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("d")).unwrap();
+        let export = Export::open(dir.path()).unwrap();
+        let staging = Staging { unnamed: AtomicBool::new(false), ..Staging::new().unwrap() };
+        let put = |at: &str, data: &[u8], replace| {
+            let path = RelPath::parse(at.as_bytes()).unwrap();
+            let finish = Finish { size: 9, replace, durable: true, ..Finish::default() };
+            staging.put(&export, &path, data, &finish).map_err(|error| error.errno())
+        };
+        assert_eq!(put("d/a", b"first", false).unwrap().size, 9);
+        assert_eq!(put("d/a", b"second", false), Err(Errno::EXIST));
+        assert_eq!(put("d/a", b"second", true).unwrap().mode, PLAIN_MODE);
+        assert_eq!(put("d", b"", true), Err(Errno::ISDIR));
+        assert_eq!(put("b", b"too much for it", true), Err(Errno::INVAL));
+        assert_eq!(std::fs::read(dir.path().join("d/a")).unwrap(), b"second\0\0\0");
+        assert_eq!(std::fs::read_dir(dir.path().join(".petasos/stage")).unwrap().count(), 0);
+    }
+
+    /// What a server left that died within `put`, and what another is about to name.
+    #[test]
+    fn names_of_put_last_a_minute() {
+        let dir = tempfile::tempdir().unwrap();
+        let export = Export::open(dir.path()).unwrap();
+        let staging = Staging::new().unwrap();
+        let stage = staging.dir(&export).unwrap();
+        let flags = OFlags::CREATE | OFlags::WRONLY;
+        openat(&stage, staging.put_name(), flags, Mode::RUSR).unwrap();
+        openat(&stage, "other", flags, Mode::RUSR).unwrap();
+        assert_eq!(staging.sweep(&export, Duration::ZERO).unwrap(), 1);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let name = std::ffi::CString::new(format!("{PUT}{:016x}-0", staging.tag)).unwrap();
+        assert!(left(stage.as_fd(), &name, now, PUT_LASTS).unwrap().is_none());
+        assert!(left(stage.as_fd(), &name, now + PUT_LASTS * 2, PUT_LASTS).unwrap().is_some());
+    }
 }

@@ -1,0 +1,540 @@
+//! The rounds: each row of each contender, right after each other, the limit first.
+
+use super::{
+    arena::{Arena, share},
+    board::{Board, Line},
+    cells::{Cell, Doing},
+    contender::{self, Contender, Kind, Over, Way, What, Who},
+    mounted::{self, Mounted},
+    process, sample,
+    work::Work,
+};
+use crate::{
+    bulk::{self, Amount},
+    commands::bench::Bench,
+    exit::{Code, Failure, Outcome},
+    figures, scratch,
+};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Bytes of a transfer by which a transport's bandwidth is found.
+const TRANSFER: usize = 16 << 20;
+
+/// Blocks of what is written with an fsync, and by several processes.
+const LARGE_BLOCK: u64 = 1 << 20;
+
+/// After this all have sent what was closed.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// A contender in the rounds.
+struct Entrant {
+    /// Its directory.
+    key: &'static str,
+    /// Nothing once it has been given up.
+    contender: Option<Box<dyn Contender>>,
+    mounted: Option<Mounted>,
+    /// Whether it has a mount as long as there are any.
+    mounts: bool,
+    /// What it has failed in, which is not tried again.
+    failed: Vec<Cell>,
+    /// Where its empty files are.
+    empty: Option<PathBuf>,
+}
+
+/// The bandwidth of a transport in this round, in GB/s.
+#[derive(Clone, Copy)]
+struct Bandwidth {
+    over: Over,
+    pull: f64,
+    push: f64,
+}
+
+pub(super) struct Rounds<'a> {
+    bench: &'a Bench,
+    arena: &'a Arena,
+    entrants: Vec<Entrant>,
+    board: Board,
+    bandwidths: Vec<Bandwidth>,
+    /// What went wrong with ourselves.
+    broken: Vec<String>,
+    first: bool,
+}
+
+/// What was found.
+pub(super) struct Found {
+    pub(super) lines: Vec<Line>,
+    /// What went wrong with ourselves.
+    pub(super) broken: Vec<String>,
+    /// How the contenders were set up.
+    pub(super) how: Vec<String>,
+}
+
+/// What one row does with one contender: its value, per second.
+type Measure<'f> = &'f dyn Fn(&Arena, &Entrant, &dyn Contender, &Path, bool) -> Outcome<f64>;
+
+impl<'a> Rounds<'a> {
+    /// Starts everybody who is there.
+    pub(super) fn new(bench: &'a Bench, arena: &'a Arena) -> Outcome<Rounds<'a>> {
+        let mut rounds = Rounds {
+            bench,
+            arena,
+            entrants: Vec::new(),
+            board: Board::default(),
+            bandwidths: Vec::new(),
+            broken: Vec::new(),
+            first: true,
+        };
+        for (key, start) in contender::ALL {
+            bench.progress.step(format!("starting {key}"));
+            match start(arena.site(key)?) {
+                Ok(contender) => {
+                    let mounts = contender.who(Way::Mount).is_some();
+                    let (mounted, failed, empty) = (None, Vec::new(), None);
+                    let contender = Some(contender);
+                    rounds.entrants.push(Entrant {
+                        key,
+                        contender,
+                        mounted,
+                        mounts,
+                        failed,
+                        empty,
+                    });
+                }
+                Err(failure) if failure.code == Code::Interrupted => return Err(failure),
+                Err(failure) if key.starts_with("petasos") => {
+                    rounds.broken.push(format!("{key}: {failure}"));
+                }
+                Err(failure) => bench.skip(format!("{key}: {failure}")),
+            }
+        }
+        Ok(rounds)
+    }
+
+    pub(super) fn end(mut self) -> Found {
+        let all = self.entrants.iter().filter_map(|entrant| entrant.contender.as_ref());
+        let mut how: Vec<String> = Vec::new();
+        for contender in all {
+            let text = contender.how();
+            if !how.contains(&text) {
+                how.push(text);
+            }
+        }
+        // Mounts before their servers.
+        self.entrants.iter_mut().for_each(|entrant| entrant.mounted = None);
+        Found { lines: self.board.lines(), broken: self.broken, how }
+    }
+
+    /// All rows of some tables once.
+    pub(super) fn round(&mut self, parts: &[super::Part]) -> Outcome {
+        self.bandwidths()?;
+        if parts.contains(&super::Part::Commands) {
+            self.commands()?;
+        }
+        if parts.contains(&super::Part::Clients) {
+            self.clients()?;
+        }
+        if parts.contains(&super::Part::Mounts) || parts.contains(&super::Part::Clients) {
+            match mounted::unavailable() {
+                Some(why) => self.bench.skip(format!("mounts: {why}")),
+                None => self.mounts(parts)?,
+            }
+        }
+        self.first = false;
+        Ok(())
+    }
+
+    /// What the transports can do between memories, now.
+    fn bandwidths(&mut self) -> Outcome {
+        self.bandwidths.clear();
+        for transport in petasos::transports() {
+            let over = match transport.scheme {
+                "shm" => Over::Shm,
+                "tcp" => Over::Tcp,
+                _ => continue,
+            };
+            if transport.missing.is_some() {
+                continue;
+            }
+            self.bench.step(transport, "bandwidth");
+            let plan = self.bench.plan_of(2);
+            let setting = self.bench.setting(transport, figures::spinning(&plan), &plan);
+            let amount = Amount { bytes: TRANSFER, of_transport: false, rounds: 1 };
+            let moved = figures::on_client_core(&plan, || bulk::measure(&setting, amount))?;
+            if let Some(moved) = moved {
+                let (pull, push) = (moved.pull.value, moved.push.value);
+                self.bandwidths.push(Bandwidth { over, pull, push });
+            }
+            process::pause(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    fn commands(&mut self) -> Outcome {
+        for (cell, what) in [(Cell::Put, What::File), (Cell::PutTree, What::Tree)] {
+            self.row(cell, &|arena, entrant, contender, _, check| {
+                let (from, count) = source(arena, what);
+                let to = arena.target(entrant.key);
+                let seconds = arena.run(vec![contender.put(what, &from, &to)])?;
+                if check {
+                    arena.compare(&from, &to)?;
+                }
+                scratch::remove(&to);
+                Ok(count / seconds)
+            })?;
+        }
+        for (cell, what) in [(Cell::Get, What::File), (Cell::GetTree, What::Tree)] {
+            self.row(cell, &|arena, entrant, contender, _, check| {
+                let (from, count) = source(arena, what);
+                let to = arena.back(entrant.key);
+                let seconds = arena.run(vec![contender.get(what, &from, &to)])?;
+                if check {
+                    arena.compare(&from, &to)?;
+                }
+                scratch::remove(&to);
+                Ok(count / seconds)
+            })?;
+        }
+        self.row(Cell::List, &|arena, _, contender, _, _| {
+            let Some(command) = contender.list(&arena.tree()) else { return Err(not_there()) };
+            let files = arena.sizes.files;
+            Ok((files + sample::directories(files)) as f64 / arena.run(vec![command])?)
+        })
+    }
+
+    fn clients(&mut self) -> Outcome {
+        for clients in self.arena.sizes.clients.clone() {
+            for doing in [Doing::Write, Doing::Read, Doing::Small] {
+                let cell = Cell::Clients { way: Way::Commands, doing, clients };
+                self.row(cell, &|arena, entrant, contender, _, check| {
+                    let (from, count) = match doing {
+                        Doing::Small => (arena.trees(clients), arena.sizes.files as f64),
+                        _ => (arena.parts(clients), arena.sizes.large as f64 / 1e9),
+                    };
+                    let name = |_: &PathBuf| match doing {
+                        Doing::Read => arena.back(entrant.key),
+                        _ => arena.target(entrant.key),
+                    };
+                    let to: Vec<PathBuf> = from.iter().map(name).collect();
+                    let pairs = || from.iter().zip(&to);
+                    let command = |(from, to): (&PathBuf, &PathBuf)| match doing {
+                        Doing::Read => contender.get(What::Tree, from, to),
+                        _ => contender.put(What::Tree, from, to),
+                    };
+                    let seconds = arena.run(pairs().map(command).collect())?;
+                    if check {
+                        pairs().try_for_each(|(from, to)| arena.compare(from, to))?;
+                    }
+                    to.iter().for_each(|path| scratch::remove(path));
+                    Ok(count / seconds)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn mounts(&mut self, parts: &[super::Part]) -> Outcome {
+        if parts.contains(&super::Part::Mounts) {
+            self.remount()?;
+            self.writes()?;
+            self.reads()?;
+            self.metadata()?;
+        }
+        if parts.contains(&super::Part::Clients) {
+            self.processes()?;
+        }
+        self.unmount()
+    }
+
+    fn writes(&mut self) -> Outcome {
+        let blocks = self.arena.sizes.blocks.clone();
+        let plain = blocks.into_iter().map(|block| (block, false));
+        for (block, sync) in plain.chain([(LARGE_BLOCK, true)]) {
+            self.row(Cell::Write { block, sync }, &|arena, entrant, _, root, check| {
+                let (there, here) = in_mount(arena, entrant, root);
+                let bytes = arena.sizes.by_block(block);
+                let seconds = arena.work(&[Work::Write {
+                    path: here,
+                    bytes,
+                    block: block as usize,
+                    sync,
+                }])?;
+                if check {
+                    // At the server, without asking the mount.
+                    arena.work(&[Work::Check { path: there.clone(), bytes }])?;
+                }
+                scratch::remove(&there);
+                Ok(bytes as f64 / 1e9 / seconds)
+            })?;
+        }
+        self.row(Cell::CreateFiles, &|arena, entrant, _, root, check| {
+            let (there, directory) = in_mount(arena, entrant, root);
+            let end = arena.sizes.files;
+            let seconds = arena.work(&[Work::CreateFiles { directory, first: 0, end }])?;
+            if check {
+                arena.compare(&arena.tree(), &there)?;
+            }
+            scratch::remove(&there);
+            Ok(end as f64 / seconds)
+        })
+    }
+
+    /// Each with a mount that has read nothing yet.
+    fn reads(&mut self) -> Outcome {
+        for block in self.arena.sizes.blocks.clone() {
+            self.remount()?;
+            self.row(Cell::Read { block }, &|arena, _, _, root, check| {
+                let path = within(arena, root, &arena.medium());
+                let bytes = arena.sizes.by_block(block);
+                let work = Work::Read { path: path.clone(), bytes, block: block as usize };
+                let seconds = arena.work(&[work])?;
+                if check {
+                    arena.compare(&arena.medium(), &path)?;
+                }
+                Ok(bytes as f64 / 1e9 / seconds)
+            })?;
+        }
+        self.remount()?;
+        self.row(Cell::ReadFiles, &|arena, _, _, root, check| {
+            let (directory, end) = (within(arena, root, &arena.tree()), arena.sizes.files);
+            let work = Work::ReadFiles { directory: directory.clone(), first: 0, end };
+            let seconds = arena.work(&[work])?;
+            if check {
+                arena.compare(&arena.tree(), &directory)?;
+            }
+            Ok(end as f64 / seconds)
+        })
+    }
+
+    fn metadata(&mut self) -> Outcome {
+        for entrant in &mut self.entrants {
+            entrant.empty = Some(self.arena.target(entrant.key));
+        }
+        let count = self.arena.sizes.empty;
+        type Make = fn(PathBuf, usize) -> Work;
+        let steps: [(Cell, Make); 5] = [
+            (Cell::Create, |directory, count| Work::Create { directory, count }),
+            (Cell::Stat, |directory, count| Work::Stat { directory, count }),
+            (Cell::Readdir, |directory, count| Work::Readdir { directory, count }),
+            (Cell::Rename, |directory, count| Work::Rename { directory, count }),
+            (Cell::Unlink, |directory, count| Work::Unlink { directory, count }),
+        ];
+        for (cell, work) in steps {
+            if matches!(cell, Cell::Stat | Cell::Readdir) {
+                // So that it is asked of the server.
+                self.remount()?;
+            }
+            self.row(cell, &|arena, entrant, _, root, _| {
+                let Some(there) = &entrant.empty else { return Err(not_there()) };
+                let seconds = arena.work(&[work(within(arena, root, there), count)])?;
+                let begin = Instant::now();
+                if cell == Cell::Create {
+                    // Some make them later than they say.
+                    arena.until_there(there, count)?;
+                }
+                Ok(count as f64 / (seconds + begin.elapsed().as_secs_f64()))
+            })?;
+        }
+        for entrant in &mut self.entrants {
+            if let Some(directory) = entrant.empty.take() {
+                scratch::remove(&directory);
+            }
+        }
+        Ok(())
+    }
+
+    /// Several processes at work in one mount.
+    fn processes(&mut self) -> Outcome {
+        for clients in some(&self.arena.sizes.clients) {
+            for doing in [Doing::Write, Doing::Read, Doing::Small] {
+                self.remount()?;
+                let cell = Cell::Clients { way: Way::Mount, doing, clients };
+                self.row(cell, &|arena, entrant, _, root, _| {
+                    let parts = arena.parts(clients);
+                    let (mut all, mut made) = (Vec::new(), Vec::new());
+                    for (client, part) in parts.iter().enumerate() {
+                        all.push(match doing {
+                            Doing::Read => Work::ReadAll { directory: within(arena, root, part) },
+                            Doing::Write => {
+                                let (there, path) = in_mount(arena, entrant, root);
+                                made.push(there);
+                                let bytes = arena.sizes.medium / clients as u64;
+                                let block = LARGE_BLOCK as usize;
+                                Work::Write { path, bytes, block, sync: false }
+                            }
+                            Doing::Small => {
+                                let (there, directory) = in_mount(arena, entrant, root);
+                                made.push(there);
+                                let share = share(arena.sizes.files, client, clients);
+                                let (first, end) = (share.start, share.end);
+                                Work::CreateFiles { directory, first, end }
+                            }
+                        });
+                    }
+                    let seconds = arena.work(&all)?;
+                    made.iter().for_each(|path| scratch::remove(path));
+                    Ok(match doing {
+                        Doing::Small => arena.sizes.files as f64,
+                        Doing::Read => arena.sizes.large as f64 / 1e9,
+                        Doing::Write => arena.sizes.medium as f64 / 1e9,
+                    } / seconds)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One row: all who take part, one after the other.
+    fn row(&mut self, cell: Cell, measure: Measure<'_>) -> Outcome {
+        let mut local = None;
+        for at in 0..self.entrants.len() {
+            let entrant = &self.entrants[at];
+            let Some((who, root)) = entrant.takes_part(cell, self.arena) else { continue };
+            let Some(contender) = &entrant.contender else { continue };
+            self.bench.progress.step(format!("{}: {}", who.name, cell.what()));
+            match measure(self.arena, entrant, &**contender, &root, self.first) {
+                Ok(value) => {
+                    let limit = *local.get_or_insert((who.name, value));
+                    let limit =
+                        if who.kind == Kind::Limit { limit } else { self.limit(cell, who, limit) };
+                    self.board.record(cell, who, value, limit);
+                }
+                Err(failure) if failure.code == Code::Interrupted => return Err(failure),
+                Err(failure) if who.kind == Kind::Limit => {
+                    return Err(failure.within("the limit of the local disk"));
+                }
+                Err(failure) => self.failed(at, who, cell, &failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// The slower of the disk and the transport.
+    fn limit(&self, cell: Cell, who: Who, local: (&'static str, f64)) -> (&'static str, f64) {
+        let Some(pulls) = cell.pulls() else { return local };
+        let of = self.bandwidths.iter().find(|bandwidth| bandwidth.over == who.over);
+        let transport = of.map(|of| match (pulls, of.over) {
+            (true, Over::Shm) => ("pull over shm", of.pull),
+            (true, _) => ("pull over tcp", of.pull),
+            (false, Over::Shm) => ("push over shm", of.push),
+            (false, _) => ("push over tcp", of.push),
+        });
+        transport.filter(|transport| transport.1 < local.1).unwrap_or(local)
+    }
+
+    /// Keeps what went wrong, and that it is not tried again; who hangs is given up for good.
+    fn failed(&mut self, at: usize, who: Who, cell: Cell, failure: &Failure) {
+        let word = if failure.code == Code::Mismatch { "WRONG DATA: " } else { "" };
+        self.note(who, format!("{word}{}: {}: {failure}", who.name, cell.what()));
+        let entrant = &mut self.entrants[at];
+        entrant.failed.push(cell);
+        if process::was_too_slow(failure) {
+            entrant.mounted = None;
+            entrant.contender = None;
+        }
+    }
+
+    fn note(&mut self, who: Who, text: String) {
+        match who.kind {
+            Kind::Ours if !self.broken.contains(&text) => self.broken.push(text),
+            Kind::Ours => {}
+            _ => self.bench.skip(text),
+        }
+    }
+
+    /// Mounts that have seen nothing yet, for all who have any.
+    fn remount(&mut self) -> Outcome {
+        self.unmount()?;
+        for at in 0..self.entrants.len() {
+            let entrant = &self.entrants[at];
+            let Some(contender) = entrant.contender.as_ref().filter(|_| entrant.mounts) else {
+                continue;
+            };
+            let Some(who) = contender.who(Way::Mount) else { continue };
+            let point = self.arena.mount_point(entrant.key)?;
+            let Some(command) = contender.mount(&point) else { continue };
+            match Mounted::new(&self.arena.logs, &command, &point) {
+                Ok(mounted) => self.entrants[at].mounted = Some(mounted),
+                Err(failure) if failure.code == Code::Interrupted => return Err(failure),
+                Err(failure) => {
+                    self.entrants[at].mounts = false;
+                    self.note(who, format!("{}: mounting: {failure}", who.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Outcome {
+        if self.entrants.iter().any(|entrant| entrant.mounted.is_some()) {
+            // Some send a file a moment after its close has returned, and forget it when unmounted.
+            process::pause(SETTLED)?;
+        }
+        for at in 0..self.entrants.len() {
+            let entrant = &mut self.entrants[at];
+            let who = entrant.contender.as_ref().and_then(|contender| contender.who(Way::Mount));
+            let (Some(mounted), Some(who)) = (entrant.mounted.take(), who) else { continue };
+            match mounted.end(&self.arena.logs) {
+                Ok(()) => {}
+                Err(failure) if failure.code == Code::Interrupted => return Err(failure),
+                Err(failure) => {
+                    self.entrants[at].mounts = false;
+                    self.note(who, format!("{}: unmounting: {failure}", who.name));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entrant {
+    /// By what name it is in a row, and where it finds the export, if it is.
+    fn takes_part(&self, cell: Cell, arena: &Arena) -> Option<(Who, PathBuf)> {
+        let contender = self.contender.as_ref().filter(|_| !self.failed.contains(&cell))?;
+        let who = contender.who(cell.way())?;
+        let there = match cell {
+            Cell::List => contender.list(&arena.tree()).is_some(),
+            Cell::Clients { way: Way::Commands, .. } => contender.by_clients(),
+            _ => true,
+        };
+        let root = match (cell.way(), who.kind, &self.mounted) {
+            (Way::Mount, Kind::Ours | Kind::Peer, mounted) => mounted.as_ref()?.at().to_owned(),
+            _ => arena.export().to_owned(),
+        };
+        there.then_some((who, root))
+    }
+}
+
+/// What is copied, and how much it counts.
+fn source(arena: &Arena, what: What) -> (PathBuf, f64) {
+    match what {
+        What::File => (arena.large(), arena.sizes.large as f64 / 1e9),
+        What::Tree => (arena.tree(), arena.sizes.files as f64),
+    }
+}
+
+/// A path of the export as it is seen through a mount.
+fn within(arena: &Arena, root: &Path, path: &Path) -> PathBuf {
+    path.strip_prefix(arena.export()).map_or_else(|_| path.to_owned(), |path| root.join(path))
+}
+
+/// A new path: at the server, and as it is seen through a mount.
+fn in_mount(arena: &Arena, entrant: &Entrant, root: &Path) -> (PathBuf, PathBuf) {
+    let there = arena.target(entrant.key);
+    let here = within(arena, root, &there);
+    (there, here)
+}
+
+/// The fewest, the middle and the most.
+fn some(clients: &[usize]) -> Vec<usize> {
+    let mut some = vec![clients[0], clients[clients.len() / 2], clients[clients.len() - 1]];
+    some.dedup();
+    some
+}
+
+/// Who takes part has it.
+fn not_there() -> Failure {
+    Failure::new(Code::Failed, "there is no such command")
+}

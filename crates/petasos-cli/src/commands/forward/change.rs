@@ -1,0 +1,104 @@
+//! `rm`, `mkdir` and `mv`.
+
+use super::{
+    look::each,
+    options::{Mkdir, Mv, Rm},
+    session,
+};
+use crate::exit::{Code, Failure, Outcome};
+use petasos_forward::{
+    RelPath,
+    client::{Remote, RemoteError},
+    protocol::{Creation, Kind, RenameMode},
+    transfer::remove_tree,
+};
+use rustix::io::Errno;
+
+/// Calls on the way at a time.
+const PARALLEL: usize = 64;
+
+pub(super) fn rm(options: &Rm) -> Outcome {
+    each("rm", &options.places, &options.reach, async |remote, place| {
+        if place.path.is_root() {
+            let text = format!("{}: this is all that is exported", place.address);
+            return Err(Failure::new(Code::Usage, text).advise("name what is to go: URL/PATH"));
+        }
+        let attr = match remote.stat(&place.path, false).await {
+            Err(error) if options.force && error.errno() == Errno::NOENT => return Ok(()),
+            attr => attr?,
+        };
+        match (attr.kind, options.recursive) {
+            (Kind::Directory, false) => {
+                let text = format!("{place} is a directory");
+                Err(Failure::new(Code::Failed, text).advise("--recursive, for all that is in it"))
+            }
+            (Kind::Directory, true) => Ok(remove_tree(remote, &place.path, PARALLEL).await?),
+            _ => Ok(remote.remove_file(&place.path).await?),
+        }
+    })
+}
+
+pub(super) fn mkdir(options: &Mkdir) -> Outcome {
+    each("mkdir", &options.places, &options.reach, async |remote, place| {
+        let creation = Creation { mode: options.mode, owner: None };
+        if options.parents {
+            return Ok(make_dirs(remote, &place.path, creation).await?);
+        }
+        remote.make_dir(&place.path, creation).await?;
+        Ok(())
+    })
+}
+
+/// Makes a directory, and those that lead there. It is well if there is one.
+async fn make_dirs(remote: &Remote, path: &RelPath, creation: Creation) -> Result<(), RemoteError> {
+    let mut missing = vec![path.clone()];
+    while let Some(path) = missing.last() {
+        match remote.make_dir(path, creation).await {
+            Ok(_) => {}
+            Err(error) if error.errno() == Errno::NOENT && missing.len() <= RelPath::MAX => {
+                match path.split() {
+                    Some((parent, _)) if !parent.is_root() => {
+                        missing.push(parent);
+                        continue;
+                    }
+                    _ => return Err(error),
+                }
+            }
+            Err(error) if error.errno() == Errno::EXIST => {
+                if remote.stat(path, true).await?.kind != Kind::Directory {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        missing.pop();
+    }
+    Ok(())
+}
+
+pub(super) fn mv(options: &Mv) -> Outcome {
+    let (from, to) = (&options.from, &options.to);
+    if from.address != to.address {
+        let text = format!("{} and {} are two servers", from.address, to.address);
+        return Err(Failure::new(Code::Usage, text).advise("get from the one, put to the other"));
+    }
+    let mode = match (options.no_replace, options.exchange) {
+        (true, _) => RenameMode::Keep,
+        (_, true) => RenameMode::Exchange,
+        _ => RenameMode::Replace,
+    };
+    session::with("mv", &from.address, &options.reach, async |remote| {
+        let mut target = to.path.clone();
+        if mode != RenameMode::Exchange
+            && let Ok(attr) = remote.stat(&to.path, true).await
+            && attr.kind == Kind::Directory
+            && let Some((_, name)) = from.path.split()
+        {
+            target = to
+                .path
+                .join(name.as_encoded_bytes())
+                .map_err(|e| Failure::new(Code::Usage, format!("{}: {e}", to.path)))?;
+        }
+        Ok(remote.rename(&from.path, &target, mode).await?)
+    })
+}

@@ -1,0 +1,197 @@
+//! `ls`, `stat` and `cat`.
+
+use super::{
+    options::{Cat, Ls, Stat},
+    out::{self, Out},
+    place::Place,
+    session,
+};
+use crate::exit::{Code, Failure, Outcome};
+use futures_util::{StreamExt, stream};
+use petasos::fabric::{Region, Slice};
+use petasos_forward::{
+    RelPath,
+    client::{Remote, RemoteError, RemoteFile},
+    protocol::{Attr, DirEntry, Kind, OpenFlags},
+};
+
+/// Pieces of a file on the way at a time.
+const AHEAD: usize = 6;
+
+/// Does the work for each place, in one session for each server. Goes on after a failure; gives the
+/// first one.
+pub(super) fn each(
+    what: &str,
+    places: &[Place],
+    reach: &super::options::Reach,
+    mut work: impl AsyncFnMut(&Remote, &Place) -> Outcome,
+) -> Outcome {
+    let mut first = Ok(());
+    for group in places.chunk_by(|a, b| a.address == b.address) {
+        session::with(what, &group[0].address, reach, async |remote| {
+            for place in group {
+                if let Err(failure) = work(remote, place).await {
+                    match &first {
+                        Ok(()) => first = Err(failure),
+                        Err(_) => eprintln!("petasos: {failure}"),
+                    }
+                }
+            }
+            Ok(())
+        })?;
+    }
+    first
+}
+
+pub(super) fn ls(options: &Ls) -> Outcome {
+    let mut out = Out::new();
+    let done = each("ls", &options.places, &options.reach, async |remote, place| {
+        let attr = remote.stat(&place.path, false).await?;
+        // A name with a slash after it is what it leads to.
+        let follow = attr.kind == Kind::Symlink && place.directory;
+        if attr.kind != Kind::Directory && !follow {
+            let entry = DirEntry { name: place.path.as_bytes().to_vec(), attr };
+            return list(remote, options, &RelPath::root(), vec![entry], &mut out).await;
+        }
+        let mut open = vec![place.path.clone()];
+        let several = options.recursive || options.places.len() > 1;
+        while let Some(directory) = open.pop() {
+            let mut entries = remote.read_dir(&directory).await?;
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            if options.recursive {
+                let below = entries.iter().rev().filter(|e| e.attr.kind == Kind::Directory);
+                let below = below.map(|entry| directory.join(&entry.name));
+                open.extend(below.collect::<Result<Vec<_>, _>>().map_err(odd_name)?);
+            }
+            if several && !options.json {
+                out.line("", format!("{directory}:").as_bytes())?;
+            }
+            list(remote, options, &directory, entries, &mut out).await?;
+            if !open.is_empty() && several && !options.json {
+                out.line("", b"")?;
+            }
+        }
+        Ok(())
+    });
+    out.finish().and(done)
+}
+
+fn odd_name(error: petasos_forward::PathError) -> Failure {
+    Failure::new(Code::Failed, format!("the server sent a name that is none: {error}"))
+}
+
+async fn list(
+    remote: &Remote,
+    options: &Ls,
+    directory: &RelPath,
+    entries: Vec<DirEntry>,
+    out: &mut Out,
+) -> Outcome {
+    let width = |of: fn(&Attr) -> u64| {
+        entries.iter().map(|entry| of(&entry.attr)).max().unwrap_or(0).to_string().len()
+    };
+    let (links, uid) = (width(|a| a.links.into()), width(|a| a.uid.into()));
+    let (gid, size) = (width(|a| a.gid.into()), width(|a| a.size));
+    for DirEntry { name, attr } in &entries {
+        let path = [directory.as_bytes(), if directory.is_root() { b"" } else { b"/" }, name];
+        if options.json {
+            out.json(&out::attr_json(&path.concat(), attr))?;
+            continue;
+        }
+        if !options.long {
+            out.line("", name)?;
+            continue;
+        }
+        let before = format!(
+            "{} {:links$} {:uid$} {:gid$} {:size$} {} ",
+            out::mode(attr),
+            attr.links,
+            attr.uid,
+            attr.gid,
+            attr.size,
+            out::time(attr.mtime)
+        );
+        let mut shown = name.clone();
+        if attr.kind == Kind::Symlink
+            && let Ok(path) = RelPath::parse(&path.concat())
+        {
+            // It may be gone meanwhile.
+            let to = remote.read_link(&path).await.unwrap_or_default();
+            shown.extend([b" -> ", &to[..]].concat());
+        }
+        out.line(&before, &shown)?;
+    }
+    Ok(())
+}
+
+pub(super) fn stat(options: &Stat) -> Outcome {
+    let mut out = Out::new();
+    let done = each("stat", &options.places, &options.reach, async |remote, place| {
+        let attr = remote.stat(&place.path, options.follow).await?;
+        if options.json {
+            return out.json(&out::attr_json(place.path.as_bytes(), &attr)).map(drop);
+        }
+        out.line("  path: ", format!("/{}", place.path.as_path().display()).as_bytes())?;
+        let text = format!(
+            "  kind: {}, {} bytes, {} bytes on the disk\n  mode: {:04o} {}, owner {}, group {}, \
+             names {}, number {}\n  read: {}\n  data: {}\n  attr: {} (UTC)\n",
+            serde_json::to_value(attr.kind)
+                .ok()
+                .and_then(|k| k.as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            attr.size,
+            attr.blocks.saturating_mul(512),
+            attr.mode,
+            out::mode(&attr),
+            attr.uid,
+            attr.gid,
+            attr.links,
+            attr.ino,
+            out::time(attr.atime),
+            out::time(attr.mtime),
+            out::time(attr.ctime),
+        );
+        out.bytes(text.as_bytes()).map(drop)
+    });
+    out.finish().and(done)
+}
+
+pub(super) fn cat(options: &Cat) -> Outcome {
+    let mut out = Out::new();
+    let done = each("cat", &options.places, &options.reach, async |remote, place| {
+        let file = remote.open(&place.path, OpenFlags::READ, 0).await?;
+        let copied = copy(&file, &mut out).await;
+        file.close().await?;
+        copied
+    });
+    out.finish().and(done)
+}
+
+/// Copies a file to standard output, several pieces ahead. It may grow meanwhile.
+async fn copy(file: &RemoteFile, out: &mut Out) -> Outcome {
+    let piece = file.remote().welcome().window.clamp(64 << 10, 4 << 20);
+    let pieces = stream::iter(0u64..)
+        .map(|nth| async move {
+            let memory = Slice::from(Region::zeroed(piece as usize));
+            let got = file.read_at(nth * piece, memory.clone()).await?;
+            Ok::<_, RemoteError>((memory, got))
+        })
+        .buffered(AHEAD);
+    let mut pieces = std::pin::pin!(pieces);
+    let mut buffer = vec![0; 64 << 10];
+    while let Some(read) = pieces.next().await {
+        let (memory, got) = read?;
+        let got = (got as usize).min(memory.len());
+        for from in (0..got).step_by(buffer.len()) {
+            let part = &mut buffer[..(got - from).min(64 << 10)];
+            memory.read(from, part);
+            if !out.bytes(part)? {
+                return Ok(());
+            }
+        }
+        if (got as u64) < piece {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! `petasos forward`: files of a server, for many clients.
+
+mod change;
+mod failure;
+mod look;
+mod mount;
+mod moving;
+mod options;
+mod out;
+mod place;
+mod serve;
+mod session;
+mod status;
+
+pub(crate) use options::Forward;
+
+use crate::exit::Outcome;
+use options::Command;
+
+pub(crate) fn run(options: &Forward) -> Outcome {
+    match &options.command {
+        Command::Serve(options) => serve::run(options),
+        Command::Put(options) => moving::put(options),
+        Command::Get(options) => moving::get(options),
+        Command::Sync(options) => moving::sync(options),
+        Command::Ls(options) => look::ls(options),
+        Command::Stat(options) => look::stat(options),
+        Command::Cat(options) => look::cat(options),
+        Command::Rm(options) => change::rm(options),
+        Command::Mkdir(options) => change::mkdir(options),
+        Command::Mv(options) => change::mv(options),
+        Command::Status(options) => status::run(options),
+        Command::Mount(options) => mount::run(options),
+    }
+}

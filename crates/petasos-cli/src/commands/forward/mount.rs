@@ -1,0 +1,119 @@
+//! `petasos forward mount`: an export as a file system.
+//!
+//! In the background the mount is a process of its own: this executable, started again, which says
+//! when it is done. Signals end it there.
+
+use super::options::{CacheMode, Mount};
+use crate::{
+    client,
+    exit::{Code, Failure, Outcome},
+    interrupt, output,
+};
+use petasos_forward::mount::{Cache, MountError, MountOptions, Mounted, Unmounted};
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+/// Set for the process in the background: it says this word when it has mounted.
+const BACKGROUND: &str = "PETASOS_MOUNT_BACKGROUND";
+const DONE: &str = "mounted";
+
+/// How often to look whether it was unmounted, and whether a signal came.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(options: &Mount) -> Outcome {
+    let directory = options.directory.canonicalize();
+    let directory = directory.map_err(|e| Failure::file("mounting on", &options.directory, &e))?;
+    let background = env::var_os(BACKGROUND).is_some();
+    if !options.foreground && !background {
+        return in_background();
+    }
+    interrupt::be_polite();
+    if background {
+        // The terminal's end, and its Ctrl-C, are not meant for it.
+        let _ = rustix::process::setsid();
+    }
+    let mut mounted = mount(options, directory.clone())?;
+    let place = &options.place;
+    match background {
+        // Who waits may be gone.
+        true => drop(writeln!(std::io::stdout(), "{DONE}")),
+        false => output::print(&format!("{place} is mounted on {}", directory.display()))?,
+    }
+    while !mounted.wait(Duration::ZERO) {
+        if !interrupt::wait(Some(LOOK)) {
+            continue;
+        }
+        if mounted.unmount().map_err(failure)? == Unmounted::Detached {
+            eprintln!(
+                "petasos: {} is in use: it has no name any more, and is served until the last \
+                 one leaves it; another signal ends it at once",
+                directory.display()
+            );
+            while !mounted.wait(LOOK) {}
+        }
+    }
+    Ok(())
+}
+
+fn mount(options: &Mount, directory: PathBuf) -> Outcome<Mounted> {
+    let place = &options.place;
+    if place.address.scheme() == "self" {
+        let text = format!("{place}: a process of its own has nobody else in it");
+        return Err(Failure::new(Code::Usage, text).advise("the URL that the server prints"));
+    }
+    let endpoint = client::endpoint(petasos::open, &place.address, options.secret.as_deref())?;
+    let mut mounting = MountOptions::default();
+    mounting.path = place.path.clone();
+    mounting.source = place.to_string();
+    mounting.read_only = options.read_only;
+    mounting.allow_other = options.allow_other;
+    mounting.cache = match options.cache {
+        CacheMode::Close => Cache::Close,
+        CacheMode::None => Cache::None,
+    };
+    mounting.attr_timeout = options.attr_timeout;
+    mounting.negative_timeout = options.negative_timeout;
+    mounting.timeout = options.timeout;
+    mounting.write_behind = options.write_behind as usize;
+    mounting.read_ahead = options.read_ahead as usize;
+    for option in options.option.iter().flat_map(|list| list.split(',')) {
+        if !option.is_empty() {
+            mounting.system_option(option).map_err(failure)?;
+        }
+    }
+    Mounted::new(endpoint, &place.address, &directory, mounting).map_err(failure)
+}
+
+fn failure(error: MountError) -> Failure {
+    match error {
+        MountError::Remote(error) => error.into(),
+        MountError::Option(_) => Failure::new(Code::Usage, error)
+            .advise("ro, noexec, nosuid, nodev, noatime, sync, dirsync, allow_other, fsname=NAME"),
+        MountError::System { .. } => Failure::new(Code::Failed, error)
+            .advise("/dev/fuse must be there; without root's rights, also fusermount3 (fuse3)"),
+        error => Failure::new(Code::Failed, error),
+    }
+}
+
+/// Starts the process that mounts, and waits until it has.
+fn in_background() -> Outcome {
+    let program = env::current_exe().map_err(Failure::system("starting the mount"))?;
+    let mut command = Command::new(program);
+    command.args(env::args_os().skip(1)).env(BACKGROUND, "1");
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(Failure::system("starting the mount"))?;
+    let said = child.stdout.take().expect("a piped output");
+    let mut line = String::new();
+    let _ = BufReader::new(said).read_line(&mut line);
+    if line.trim() == DONE {
+        return Ok(());
+    }
+    // It has said on standard error what was wrong.
+    let status = child.wait().map_err(Failure::system("starting the mount"))?;
+    std::process::exit(status.code().unwrap_or(Code::Failed as i32));
+}

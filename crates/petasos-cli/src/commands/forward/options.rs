@@ -1,0 +1,387 @@
+//! The command line of `petasos forward`.
+
+use super::place::{Place, Side};
+use crate::{
+    cli::Json,
+    client::parse_url,
+    output::{parse_size, parse_time},
+};
+use clap::{Args, Subcommand, builder::OsStringValueParser, builder::TypedValueParser};
+use petasos::fabric::Address;
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+const PLACES: &str = "\
+How places at a server are written:
+  tcp://HOST:PORT/PATH    a path after the server's URL, any bytes
+  shm://NAME/PATH         the same over shared memory
+  shm:///SOCKET//PATH     two slashes end the URL where it is a path itself; they may stand in all
+Without a path it is what the server exports.";
+
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct Forward {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Exports a directory, or a bucket of an object store, until it is interrupted
+    Serve(Serve),
+    /// Copies files and trees to a server
+    Put(Put),
+    /// Copies files and trees from a server
+    Get(Get),
+    /// Makes a tree at a server like one here, or one here like one at a server
+    Sync(Sync),
+    /// Lists what is in directories
+    Ls(Ls),
+    /// Says what files are
+    Stat(Stat),
+    /// Writes files to standard output
+    Cat(Cat),
+    /// Removes files, or whole trees
+    Rm(Rm),
+    /// Makes directories
+    Mkdir(Mkdir),
+    /// Gives a file or directory another name
+    Mv(Mv),
+    /// Says what a server does, and for whom
+    Status(Status),
+    /// Makes a file system of an export, or a part of it, through FUSE
+    Mount(Mount),
+}
+
+/// How to reach a server.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Reach {
+    /// A file with the secret that both sides of TCP know
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret: Option<PathBuf>,
+    /// How long one operation may take
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_some_time)]
+    pub(crate) timeout: Duration,
+}
+
+/// How data is moved.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Moving {
+    /// How long to try to reach a server again that went away meanwhile
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
+    pub(crate) retry: Duration,
+    /// Files on the way at a time
+    #[arg(long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) parallel: u16,
+    /// Memory for data on the way
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_memory)]
+    pub(crate) memory: u64,
+    /// No more bytes a second than this
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
+    pub(crate) rate: Option<u64>,
+    /// Compare hashes of what was read and what was written, from end to end
+    #[arg(long)]
+    pub(crate) checksum: bool,
+    /// Begin anew where an earlier transfer was interrupted
+    #[arg(long)]
+    pub(crate) no_resume: bool,
+    /// Have everything on the disk before it has its name
+    #[arg(long)]
+    pub(crate) durable: bool,
+    /// Keep owners and groups, by their numbers: takes rights on the other side
+    #[arg(long)]
+    pub(crate) owner: bool,
+    /// Make FIFOs as well, which are else left out
+    #[arg(long)]
+    pub(crate) fifos: bool,
+    /// Leave out what has a name like this: * and ? stop at slashes, ** does not; a pattern with a
+    /// slash is about the path within the tree, one with a slash at its end about directories
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) exclude: Vec<OsString>,
+    /// No progress, no summary; errors are said
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print each failure and a summary as lines of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// What to export
+    #[arg(value_name = "DIR", required_unless_present = "object_store")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Where to listen, more than once if wanted [default: shm://* and tcp://127.0.0.1:0]
+    #[arg(long, value_name = "URL", value_parser = parse_url)]
+    pub(crate) listen: Vec<Address>,
+    /// Let nobody change anything
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// A file with the secret that both sides of TCP know: needed beyond this machine
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret: Option<PathBuf>,
+    /// A limit of the server's; `--limit help` lists them
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_limit)]
+    pub(crate) limit: Vec<(String, u64)>,
+    /// Export a bucket in place of a directory: file:///PATH or memory:///
+    #[arg(long, value_name = "URL", conflicts_with = "directory")]
+    pub(crate) object_store: Option<String>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Mount {
+    /// What to mount
+    #[arg(value_name = "URL[/PATH]", value_parser = place())]
+    pub(crate) place: Place,
+    /// Where to
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Let nobody change anything through this mount
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let other users use it as well, each with his own rights
+    #[arg(long)]
+    pub(crate) allow_other: bool,
+    /// Stay in the foreground until it is unmounted, or interrupted, which unmounts it
+    #[arg(short, long)]
+    pub(crate) foreground: bool,
+    /// A file with the secret that both sides of TCP know
+    #[arg(long, value_name = "FILE")]
+    pub(crate) secret: Option<PathBuf>,
+    /// What is kept here of files
+    #[arg(long, value_enum, default_value = "close")]
+    pub(crate) cache: CacheMode,
+    /// For how long attributes, and names that were found, hold
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub(crate) attr_timeout: Duration,
+    /// For how long a name that was not found is missing
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = parse_time)]
+    pub(crate) negative_timeout: Duration,
+    /// How long one operation may take at the server
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_some_time)]
+    pub(crate) timeout: Duration,
+    /// How much may be written here that is not at the server yet
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
+    pub(crate) write_behind: u64,
+    /// How much is read ahead, where this process may set that
+    #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
+    pub(crate) read_ahead: u64,
+    /// Options as of mount(8), with commas between them: noexec, nosuid, noatime, …
+    #[arg(short, value_name = "OPTIONS")]
+    pub(crate) option: Vec<String>,
+}
+
+/// What a mount keeps of files.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum CacheMode {
+    /// What was closed elsewhere is seen at the next opening
+    Close,
+    /// Nothing: each read and each write goes to the server
+    None,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Put {
+    /// What to copy
+    #[arg(value_name = "SRC", required = true, num_args = 1..)]
+    pub(crate) sources: Vec<PathBuf>,
+    /// Where to: into a directory that is there, or, for one source, under this very name
+    #[arg(value_name = "URL[/PATH]", value_parser = place())]
+    pub(crate) target: Place,
+    #[command(flatten)]
+    pub(crate) moving: Moving,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Get {
+    /// What to copy
+    #[arg(value_name = "URL/PATH", required = true, num_args = 1.., value_parser = place())]
+    pub(crate) sources: Vec<Place>,
+    /// Where to: into a directory that is there, or, for one source, under this very name
+    #[arg(value_name = "DST")]
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) moving: Moving,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Sync {
+    /// The tree that stays as it is
+    #[arg(value_name = "SRC", value_parser = side())]
+    pub(crate) source: Side,
+    /// The tree that becomes like it. What has the same length and time is not sent again (with
+    /// --checksum: what has the same hash); what differs is sent as a whole
+    #[arg(value_name = "DST", value_parser = side())]
+    pub(crate) target: Side,
+    /// Remove what the source does not have
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) moving: Moving,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Ls {
+    /// What to list
+    #[arg(value_name = "URL[/PATH]", required = true, value_parser = place())]
+    pub(crate) places: Vec<Place>,
+    /// Kinds, modes, owners, sizes and times as well
+    #[arg(short, long)]
+    pub(crate) long: bool,
+    /// What is in the directories below as well
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// Print a line of JSON for each
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Stat {
+    /// What to look at
+    #[arg(value_name = "URL[/PATH]", required = true, value_parser = place())]
+    pub(crate) places: Vec<Place>,
+    /// What a symbolic link leads to, not the link
+    #[arg(short = 'L', long)]
+    pub(crate) follow: bool,
+    /// Print a line of JSON for each
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Cat {
+    /// Files, one after the other
+    #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
+    pub(crate) places: Vec<Place>,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Rm {
+    /// What to remove
+    #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
+    pub(crate) places: Vec<Place>,
+    /// Directories, with all that is in them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// It is well if it is not there
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Mkdir {
+    /// What to make
+    #[arg(value_name = "URL/PATH", required = true, value_parser = place())]
+    pub(crate) places: Vec<Place>,
+    /// The directories that lead there as well, where they are not there
+    #[arg(short, long)]
+    pub(crate) parents: bool,
+    /// Permissions, in octal
+    #[arg(short, long, default_value = "755", value_parser = parse_mode)]
+    pub(crate) mode: u32,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PLACES)]
+pub(crate) struct Mv {
+    /// What has a name
+    #[arg(value_name = "URL/PATH", value_parser = place())]
+    pub(crate) from: Place,
+    /// The name it is to have, at the same server, or a directory that is there
+    #[arg(value_name = "URL/PATH", value_parser = place())]
+    pub(crate) to: Place,
+    /// Replace nothing
+    #[arg(short = 'n', long, conflicts_with = "exchange")]
+    pub(crate) no_replace: bool,
+    /// They change places
+    #[arg(long)]
+    pub(crate) exchange: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// The server
+    #[arg(value_name = "URL", value_parser = place())]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) json: Json,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+fn place() -> impl TypedValueParser<Value = Place> {
+    OsStringValueParser::new().try_map(|text| Place::parse(&text))
+}
+
+fn side() -> impl TypedValueParser<Value = Side> {
+    OsStringValueParser::new().try_map(|text| Side::parse(&text))
+}
+
+fn parse_mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o7777 => Ok(mode),
+        _ => Err(format!("`{text}` is no mode: write it as 755")),
+    }
+}
+
+fn parse_some_time(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        time => Ok(time),
+    }
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        size if size < 8 << 20 => Err("at least 8MiB".to_owned()),
+        size => Ok(size),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        size if size < 1 << 10 => Err("at least 1KiB".to_owned()),
+        size => Ok(size),
+    }
+}
+
+fn parse_limit(text: &str) -> Result<(String, u64), String> {
+    if text == "help" {
+        return Ok((text.to_owned(), 0));
+    }
+    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((name.to_owned(), parse_size(value)?))
+}

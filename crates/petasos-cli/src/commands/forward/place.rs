@@ -1,0 +1,125 @@
+//! Places at a server: a URL and a path in what it exports.
+
+use crate::client::parse_url;
+use petasos::fabric::Address;
+use petasos_forward::RelPath;
+use std::{
+    ffi::OsStr,
+    fmt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+};
+
+/// A server, and a path there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) address: Address,
+    pub(crate) path: RelPath,
+    /// Written with a slash at the end: meant as a directory.
+    pub(crate) directory: bool,
+}
+
+impl Place {
+    /// Reads `URL`, `URL/PATH` or `URL//PATH`. A URL that is a path itself, as `shm:///run/x`, ends
+    /// at two slashes only.
+    pub(crate) fn parse(text: &OsStr) -> Result<Place, String> {
+        let bytes = text.as_bytes();
+        let Some(rest) = bytes.windows(3).position(|three| three == b"://").map(|at| at + 3) else {
+            let text = text.display();
+            return Err(format!(
+                "`{text}` is no place at a server: write it as tcp://HOST:PORT/PATH"
+            ));
+        };
+        let is_path = bytes.get(rest) == Some(&b'/');
+        // The first slash of a URL that is a path belongs to it.
+        let from = rest + usize::from(is_path);
+        let end = match is_path {
+            true => bytes[from..].windows(2).position(|two| two == b"//"),
+            false => bytes[from..].iter().position(|byte| *byte == b'/'),
+        };
+        let (url, path) = bytes.split_at(end.map_or(bytes.len(), |at| from + at));
+        let address = parse_url(&String::from_utf8_lossy(url))?;
+        let rel = RelPath::parse(path).map_err(|error| error.to_string())?;
+        let directory = !rel.is_root() && path.ends_with(b"/");
+        Ok(Place { address, path: rel, directory })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_root() {
+            return write!(f, "{}", self.address);
+        }
+        let slash = if self.address.rest().starts_with('/') { "/" } else { "" };
+        write!(f, "{}{slash}{}", self.address, self.path)
+    }
+}
+
+/// One side of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Here(PathBuf),
+    There(Place),
+}
+
+impl Side {
+    /// What has `://` in it is at a server; `./a://b` is not.
+    pub(crate) fn parse(text: &OsStr) -> Result<Side, String> {
+        let bytes = text.as_bytes();
+        let scheme = bytes.iter().take_while(|byte| !b":/".contains(byte)).count();
+        match bytes[scheme..].starts_with(b"://") {
+            true => Place::parse(text).map(Side::There),
+            false => Ok(Side::Here(std::ffi::OsString::from_vec(bytes.to_vec()).into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> (String, String, bool) {
+        let place = Place::parse(OsStr::new(text)).unwrap();
+        (place.address.to_string(), place.path.to_string(), place.directory)
+    }
+
+    #[test]
+    fn where_a_url_ends() {
+        for (text, url, path, directory) in [
+            ("tcp://h:1", "tcp://h:1", "/", false),
+            ("tcp://h:1/", "tcp://h:1", "/", false),
+            ("tcp://h:1/a/b", "tcp://h:1", "/a/b", false),
+            ("tcp://[::1]:1//a/", "tcp://[::1]:1", "/a", true),
+            ("shm://x", "shm://x", "/", false),
+            ("shm://7@x.y/a", "shm://7@x.y", "/a", false),
+            ("shm:///run/x", "shm:///run/x", "/", false),
+            ("shm:///run/x//a/b", "shm:///run/x", "/a/b", false),
+            ("shm:///run/x//", "shm:///run/x", "/", false),
+        ] {
+            assert_eq!(parsed(text), (url.to_owned(), path.to_owned(), directory), "{text}");
+        }
+        let odd = OsStr::from_bytes(b"shm://x/a\xff b");
+        assert_eq!(Place::parse(odd).unwrap().path.as_bytes(), b"a\xff b");
+        assert_eq!(Place::parse(OsStr::new("shm:///s//a")).unwrap().to_string(), "shm:///s//a");
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (text, why) in [
+            ("a/b", "no place at a server"),
+            ("ftp://h/a", "no transport"),
+            ("shm://x/../a", "leads out"),
+            ("shm://x/.petasos", "the server's own"),
+        ] {
+            let error = Place::parse(OsStr::new(text)).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn sides() {
+        let side = |text: &str| Side::parse(OsStr::new(text)).unwrap();
+        assert!(matches!(side("a/b"), Side::Here(_)) && matches!(side("./a://b"), Side::Here(_)));
+        assert!(matches!(side("shm://b"), Side::There(_)));
+    }
+}

@@ -1,0 +1,139 @@
+//! `petasos forward serve`: exports a directory until it is interrupted.
+
+use super::options::Serve;
+use crate::{
+    exit::{Code, Failure, Outcome},
+    interrupt, output,
+};
+use object_store::{ObjectStore, local::LocalFileSystem, memory::InMemory};
+use petasos::OpenOptions;
+use petasos_forward::{
+    server::{Server, ServerConfig, StartError},
+    storage::{Local, Objects, Storage},
+};
+use serde_json::json;
+use std::{io, path::Path, sync::Arc};
+
+/// The limits that can be set, and what they are.
+const LIMITS: [(&str, &str); 7] = [
+    ("memory", "bytes for data on the way"),
+    ("sessions", "clients at a time"),
+    ("files", "open files of a client"),
+    ("calls", "calls of a client that are served at a time"),
+    ("locks", "locks of a client"),
+    ("rate", "bytes a second of a client"),
+    ("threads", "threads that work on files"),
+];
+
+pub(super) fn run(options: &Serve) -> Outcome {
+    if options.limit.iter().any(|(name, _)| name == "help") {
+        let lines: Vec<_> = LIMITS.iter().map(|(name, what)| format!("{name:9} {what}")).collect();
+        return output::print(&lines.join("\n"));
+    }
+    interrupt::be_polite();
+    let config = config(options)?;
+    let storage = storage(options)?;
+    let what = storage.describe();
+    let mut open = OpenOptions::default();
+    open.secret_file.clone_from(&options.secret);
+    let mut urls: Vec<String> = options.listen.iter().map(ToString::to_string).collect();
+    if urls.is_empty() {
+        let here = petasos::transports().iter();
+        let between = here.filter(|t| t.missing.is_none() && t.scheme != "self");
+        urls = between.map(|transport| transport.any.to_owned()).collect();
+    }
+    if let Some(url) = urls.iter().find(|url| url.starts_with("self://")) {
+        let text = format!("{url}: nobody outside this process could reach it");
+        return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
+    }
+    let server = Server::listen(storage, &urls, &open, config)?;
+    for url in server.addresses() {
+        match options.json.json {
+            true => output::print_json_line(&json!({ "listening": url.as_str() }))?,
+            false => output::print(&format!("listening at {url}"))?,
+        }
+    }
+    if !options.json.json {
+        eprintln!("petasos: exports {what}; Ctrl-C ends the server");
+    }
+    interrupt::wait(None);
+    server.stop();
+    Ok(())
+}
+
+fn config(options: &Serve) -> Outcome<ServerConfig> {
+    let mut config = ServerConfig::default();
+    config.read_only = options.read_only;
+    for (name, value) in &options.limit {
+        let number = usize::try_from(*value).unwrap_or(usize::MAX);
+        if number == 0 {
+            let text = format!("--limit {name}={value}: it must be more than nothing");
+            return Err(Failure::new(Code::Usage, text));
+        }
+        let limits = &mut config.limits;
+        match name.as_str() {
+            "memory" => limits.memory = *value,
+            "sessions" => limits.sessions = number,
+            "files" => limits.files_per_session = number,
+            "calls" => limits.calls_per_session = number,
+            "locks" => limits.locks_per_session = number,
+            "rate" => limits.rate = Some(*value),
+            "threads" => config.threads = number.min(1024),
+            _ => {
+                let names: Vec<_> = LIMITS.iter().map(|(name, _)| *name).collect();
+                let text = format!("--limit {name}: there is no such limit");
+                return Err(Failure::new(Code::Usage, text).advise(names.join(", ")));
+            }
+        }
+    }
+    Ok(config)
+}
+
+fn storage(options: &Serve) -> Outcome<Arc<dyn Storage>> {
+    match (&options.directory, &options.object_store) {
+        (Some(directory), _) => Ok(Arc::new(local(directory)?)),
+        (None, Some(url)) => bucket(url),
+        (None, None) => Err(Failure::new(Code::Usage, "nothing to export").advise("name a DIR")),
+    }
+}
+
+fn local(directory: &Path) -> Outcome<Local> {
+    Local::open(directory).map_err(|error| {
+        let failure = Failure::file("exporting", directory, &error);
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                Failure::new(Code::Usage, failure).advise("name a directory that exists")
+            }
+            _ => failure,
+        }
+    })
+}
+
+/// The stores that are built in: those of this machine.
+fn bucket(url: &str) -> Outcome<Arc<dyn Storage>> {
+    let store: Arc<dyn ObjectStore> = match url.split_once("://") {
+        Some(("memory", _)) => Arc::new(InMemory::new()),
+        Some(("file", path)) => {
+            let store = LocalFileSystem::new_with_prefix(path);
+            Arc::new(store.map_err(|error| {
+                Failure::new(Code::Usage, format!("{url}: {error}"))
+                    .advise("name a directory that exists: file:///PATH")
+            })?)
+        }
+        _ => {
+            let text = format!("{url}: this store is not built in");
+            return Err(Failure::new(Code::Unavailable, text).advise("file:///PATH or memory:///"));
+        }
+    };
+    let objects = Objects::new(store, url.to_owned());
+    Ok(Arc::new(objects.map_err(Failure::system("a directory for what is not complete"))?))
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        match error {
+            StartError::Open { url, reason } => Failure::from(reason).within(url),
+            error => Failure::new(Code::Failed, error),
+        }
+    }
+}

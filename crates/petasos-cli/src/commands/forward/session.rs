@@ -1,0 +1,47 @@
+//! A session for one command.
+
+use super::options::Reach;
+use crate::{
+    client,
+    exit::{Code, Failure, Outcome},
+    server::Waiting,
+};
+use petasos::{Engine, fabric::Address};
+use petasos_forward::client::{ConnectOptions, Remote};
+use std::time::Duration;
+
+/// How long a server is waited for that is not there: it may be about to start.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// An engine that can reach the server at `url`.
+pub(super) fn engine(url: &Address, reach: &Reach) -> Outcome<Engine> {
+    if url.scheme() == "self" {
+        let text = format!("{url}: a process of its own has nobody else in it");
+        return Err(Failure::new(Code::Usage, text).advise("the URL that the server prints"));
+    }
+    let secret = reach.secret.as_deref();
+    client::engine(url, secret, Waiting::Adaptive, PATIENCE.min(reach.timeout))
+}
+
+/// What the server is told of this command.
+pub(super) fn connecting(what: &str, reach: &Reach) -> ConnectOptions {
+    let name = format!("petasos forward {what}, process {}", std::process::id());
+    ConnectOptions::default().name(name).timeout(reach.timeout)
+}
+
+/// Connects, works, and says good-bye.
+pub(super) fn with<T>(
+    what: &str,
+    url: &Address,
+    reach: &Reach,
+    work: impl AsyncFnOnce(&Remote) -> Outcome<T>,
+) -> Outcome<T> {
+    let engine = engine(url, reach)?;
+    engine.block_on(async {
+        let remote = Remote::connect(&engine, url, connecting(what, reach)).await?;
+        let done = work(&remote).await;
+        // A session that has ended meanwhile has nothing to say good-bye to.
+        let _ = remote.disconnect().await;
+        done
+    })
+}

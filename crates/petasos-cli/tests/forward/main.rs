@@ -1,0 +1,9 @@
+//! `petasos forward`, with real processes.
+
+mod commands;
+#[path = "../common/mod.rs"]
+mod common;
+mod export;
+mod interrupted;
+mod tree;
+mod whole;

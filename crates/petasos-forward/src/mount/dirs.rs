@@ -1,0 +1,164 @@
+//! Directories that are open.
+//!
+//! The server lists a directory page by page, each entry once whatever happens meanwhile. What came is
+//! kept while the directory is open, so that a program may go back to where it was; going back to the
+//! beginning lists it again.
+
+use super::{convert, fs::Fs, table::ROOT};
+use crate::{RelPath, client::RemoteDir, protocol::DirEntry};
+use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use futures_util::lock::Mutex;
+use rustix::io::Errno;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, rc::Rc, time::Duration};
+
+/// An open directory.
+pub(super) struct Dir {
+    ino: u64,
+    path: RelPath,
+    listing: Mutex<Listing>,
+}
+
+struct Listing {
+    remote: RemoteDir,
+    entries: Vec<DirEntry>,
+    complete: bool,
+    /// Whether it was read beyond the beginning.
+    read: bool,
+}
+
+/// `.` and `..` come first; the server does not list them.
+const DOTS: [&[u8]; 2] = [b".", b".."];
+
+/// A buffer of the kernel's that entries go to.
+trait Entries {
+    /// False if there is no room.
+    fn add(&mut self, fs: &Fs, directory: u64, next: u64, entry: &DirEntry) -> bool;
+    fn add_dot(&mut self, ino: u64, next: u64, name: &[u8], attr: &FileAttr) -> bool;
+}
+
+impl Entries for ReplyDirectory {
+    fn add(&mut self, fs: &Fs, _directory: u64, next: u64, entry: &DirEntry) -> bool {
+        let ino = INodeNo(fs.table.borrow().number(entry.attr.ino));
+        let kind = convert::file_type(entry.attr.kind);
+        !ReplyDirectory::add(self, ino, next, kind, OsStr::from_bytes(&entry.name))
+    }
+
+    fn add_dot(&mut self, ino: u64, next: u64, name: &[u8], _attr: &FileAttr) -> bool {
+        let kind = FileType::Directory;
+        !ReplyDirectory::add(self, INodeNo(ino), next, kind, OsStr::from_bytes(name))
+    }
+}
+
+impl Entries for ReplyDirectoryPlus {
+    fn add(&mut self, fs: &Fs, directory: u64, next: u64, entry: &DirEntry) -> bool {
+        let (name, attr) = (OsStr::from_bytes(&entry.name), &entry.attr);
+        // Counted as looked up, unless there is no room after all.
+        let found = fs.entry(directory, &entry.name, attr);
+        let ino = found.attr.ino;
+        let (mut shown, mut ttl) = (found.attr, fs.options.attr_ttl());
+        // What is being written is longer than the server knows: to be asked for.
+        if let Some(inode) = fs.unwritten_of(attr.ino) {
+            shown.size = shown.size.max(inode.behind.borrow().end());
+            ttl = Duration::ZERO;
+        }
+        let full = ReplyDirectoryPlus::add(self, ino, next, name, &ttl, &shown, found.generation);
+        if full {
+            fs.forget(ino.0, 1);
+        }
+        !full
+    }
+
+    fn add_dot(&mut self, ino: u64, next: u64, name: &[u8], attr: &FileAttr) -> bool {
+        let (name, ttl) = (OsStr::from_bytes(name), Duration::ZERO);
+        !ReplyDirectoryPlus::add(self, INodeNo(ino), next, name, &ttl, attr, Generation(0))
+    }
+}
+
+impl Fs {
+    pub(super) async fn open_dir(&self, ino: u64) -> Result<u64, Errno> {
+        let path = self.path(ino)?;
+        let remote = self.again(async |remote| remote.open_dir(&path).await).await?;
+        let listing = Listing { remote, entries: Vec::new(), complete: false, read: false };
+        let dir = Dir { ino, path, listing: Mutex::new(listing) };
+        Ok(self.dirs.borrow_mut().insert(Rc::new(dir)) as u64)
+    }
+
+    pub(super) fn release_dir(&self, handle: u64) {
+        self.dirs.borrow_mut().try_remove(handle as usize);
+    }
+
+    pub(super) async fn read_dir(
+        &self,
+        handle: u64,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        match self.list(handle, offset, &mut reply).await {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(convert::errno(errno)),
+        }
+    }
+
+    pub(super) async fn read_dir_plus(
+        &self,
+        handle: u64,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        match self.list(handle, offset, &mut reply).await {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(convert::errno(errno)),
+        }
+    }
+
+    /// Fills in entries from `offset` on, which counts them.
+    async fn list(
+        &self,
+        handle: u64,
+        offset: u64,
+        reply: &mut impl Entries,
+    ) -> Result<(), Errno> {
+        let dir = self.dirs.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)?;
+        let mut listing = dir.listing.lock().await;
+        if offset == 0 && std::mem::replace(&mut listing.read, true) {
+            let path = &dir.path;
+            listing.remote = self.again(async |remote| remote.open_dir(path).await).await?;
+            listing.entries.clear();
+            listing.complete = false;
+        }
+        let mut at = offset as usize;
+        while let Some(name) = DOTS.get(at) {
+            let attr = self.table.borrow().attr(dir.ino).copied().ok_or(Errno::STALE)?;
+            let attr = convert::file_attr(dir.ino, &attr);
+            at += 1;
+            if !reply.add_dot(dir.ino.max(ROOT), at as u64, name, &attr) {
+                return Ok(());
+            }
+        }
+        let mut any = at > offset as usize;
+        loop {
+            while let Some(entry) = listing.entries.get(at - DOTS.len()) {
+                if !reply.add(self, dir.ino, at as u64 + 1, entry) {
+                    return Ok(());
+                }
+                (at, any) = (at + 1, true);
+            }
+            // Nobody waits for more when there is something to show.
+            if listing.complete || (any && !listing.entries.is_empty()) {
+                return Ok(());
+            }
+            match listing.remote.next_page().await {
+                Ok(Some(page)) => listing.entries.extend(page),
+                Ok(None) => listing.complete = true,
+                Err(error) => return Err(self.dir_errno(&listing.remote, &error)),
+            }
+        }
+    }
+
+    fn dir_errno(&self, dir: &RemoteDir, error: &crate::client::RemoteError) -> Errno {
+        match self.link.failure(dir.remote(), error) {
+            (_, true) => Errno::IO,
+            (errno, false) => errno,
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Open files: reading, writing, and what closing them promises.
+
+use super::{
+    ahead::{Ahead, Fetched},
+    behind::{Behind, Data},
+    convert::{self, Caller},
+    fs::{Entry, Fs},
+    options::Cache,
+    pool::BLOCK,
+};
+use crate::{
+    client::{RemoteError, RemoteFile},
+    protocol::{Allocation, Attr, Creation, Extent, SetAttr, Timestamp},
+};
+use bytes::Bytes;
+use fuser::FopenFlags;
+use petasos::fabric::Exclusive;
+use rustix::{fs::OFlags, io::Errno};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+    rc::{Rc, Weak},
+};
+
+/// A file that the kernel knows, beyond its names.
+#[derive(Default)]
+pub(super) struct Inode {
+    pub(super) ino: u64,
+    opens: RefCell<Vec<Weak<Open>>>,
+    pub(super) behind: RefCell<Behind>,
+    /// What the server's file was when the pages that the kernel keeps were known to be right.
+    version: Cell<Option<Version>>,
+    /// Owners of locks.
+    pub(super) owners: RefCell<HashSet<u64>>,
+}
+
+/// Tells whether a file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    size: u64,
+    mtime: Timestamp,
+    ctime: Timestamp,
+}
+
+impl From<&Attr> for Version {
+    fn from(attr: &Attr) -> Version {
+        Version { size: attr.size, mtime: attr.mtime, ctime: attr.ctime }
+    }
+}
+
+impl Inode {
+    pub(super) fn new(ino: u64) -> Inode {
+        Inode { ino, ..Inode::default() }
+    }
+
+    pub(super) fn each_open(&self, mut with: impl FnMut(&Open)) {
+        self.opens.borrow().iter().filter_map(Weak::upgrade).for_each(|open| with(&open));
+    }
+
+    /// One of its open files that is good for this.
+    pub(super) fn open_for(&self, suits: impl Fn(&Open) -> bool) -> Option<Rc<Open>> {
+        self.opens.borrow().iter().filter_map(Weak::upgrade).find(|open| suits(open))
+    }
+
+    /// The kernel's pages may no longer be what the server has: changed here, which changes the
+    /// version there too, and perhaps elsewhere at the same time.
+    pub(super) fn changed_here(&self) {
+        self.version.set(None);
+        self.each_open(|open| open.ahead.borrow_mut().clear());
+    }
+
+    /// Notes what the server has now. True if the kernel's pages are of the same version.
+    pub(super) fn is_still(&self, attr: &Attr) -> bool {
+        let now = Some(Version::from(attr));
+        self.version.replace(now) == now
+    }
+
+    fn add(&self, open: &Rc<Open>) {
+        let mut opens = self.opens.borrow_mut();
+        opens.retain(|open| open.strong_count() > 0);
+        opens.push(Rc::downgrade(open));
+    }
+}
+
+/// A file that somebody here has open.
+pub(super) struct Open {
+    pub(super) file: RemoteFile,
+    pub(super) inode: Rc<Inode>,
+    flags: OFlags,
+    /// What became of a write that was answered before.
+    pub(super) failed: Cell<Option<Errno>>,
+    pub(super) ahead: RefCell<Ahead>,
+}
+
+impl Open {
+    pub(super) fn is_append(&self) -> bool {
+        self.is_writable() && self.flags.contains(OFlags::APPEND)
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        convert::writable(self.flags)
+    }
+
+    /// Whether its session goes on.
+    pub(super) fn is_alive(&self) -> bool {
+        self.file.remote().ended().is_none()
+    }
+}
+
+/// What `read` gives.
+pub(super) enum Read {
+    Bytes(Bytes),
+    Block(Exclusive, usize),
+    /// The network still holds the memory.
+    Copy(Vec<u8>),
+    /// Fetched before: from where, and how much.
+    Ahead(Rc<Fetched>, usize, usize),
+}
+
+impl Read {
+    pub(super) fn as_slice(&self) -> &[u8] {
+        match self {
+            Read::Bytes(bytes) => bytes,
+            Read::Block(memory, len) => &memory[..*len],
+            Read::Copy(copy) => copy,
+            Read::Ahead(fetched, start, len) => fetched.part(*start, *len),
+        }
+    }
+}
+
+/// An open file as the kernel names it, and what it may keep of it.
+pub(super) type Opened = (u64, FopenFlags);
+
+impl Fs {
+    /// What is known of a node's file; made where there is nothing yet.
+    pub(super) fn inode(&self, ino: u64) -> Rc<Inode> {
+        let mut inodes = self.inodes.borrow_mut();
+        Rc::clone(inodes.entry(ino).or_insert_with(|| Rc::new(Inode::new(ino))))
+    }
+
+    pub(super) fn open_file(&self, handle: u64) -> Result<Rc<Open>, Errno> {
+        let opens = self.opens.borrow();
+        opens.get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)
+    }
+
+    /// The number for an error of a file. When its session is lost, it stays lost.
+    pub(super) fn file_errno(&self, open: &Open, error: &RemoteError) -> Errno {
+        match self.link.failure(open.file.remote(), error) {
+            (_, true) => Errno::IO,
+            (errno, false) => errno,
+        }
+    }
+
+    pub(super) async fn open(
+        self: &Rc<Fs>,
+        ino: u64,
+        flags: OFlags,
+        caller: Caller,
+    ) -> Result<Opened, Errno> {
+        let path = self.path(ino)?;
+        let inode = self.inode(ino);
+        self.drain(&inode).await;
+        let told = self.table.borrow().attr(ino).copied();
+        let asked = convert::open_flags(flags - OFlags::CREATE - OFlags::EXCL);
+        let open = async |remote: &_| {
+            crate::client::Remote::open_as(remote, &path, asked, Creation::default()).await
+        };
+        // Cutting a file to nothing twice is as good as once.
+        let opened = self.again(open).await;
+        let file = opened.map_err(|errno| match errno {
+            // Something else is there now.
+            Errno::LOOP | Errno::ISDIR => Errno::STALE,
+            errno => errno,
+        })?;
+        let mut attr = *file.attr();
+        self.table.borrow_mut().update(ino, &attr)?;
+        if flags.contains(OFlags::TRUNC)
+            && let Some(mode) = caller.without_privileges(&attr)
+            && let Ok(changed) = file.set_attr(SetAttr { mode: Some(mode), ..SetAttr::default() }).await
+        {
+            attr = changed;
+        }
+        let keep = inode.is_still(&attr);
+        if flags.contains(OFlags::TRUNC) {
+            inode.changed_here();
+        } else if let Some(told) = told
+            && (told.size, told.mtime) != (attr.size, attr.mtime)
+        {
+            // The kernel would go by the length that it was told a while ago.
+            self.invalidate(ino, -1).await;
+        }
+        Ok(self.keep_open(file, inode, flags, keep))
+    }
+
+    pub(super) async fn create(
+        self: &Rc<Fs>,
+        parent: u64,
+        name: &[u8],
+        mode: u32,
+        flags: OFlags,
+        caller: Caller,
+    ) -> Result<(Entry, Opened), Errno> {
+        let path = self.child(parent, name)?;
+        let creation = caller.creation(mode, self.table.borrow().attr(parent));
+        let asked = convert::open_flags(flags | OFlags::CREATE);
+        let remote = self.link.remote().await?;
+        let opened = remote.open_as(&path, asked, creation).await;
+        let file = opened.map_err(|error| self.link.failure(&remote, &error).0)?;
+        let attr = *file.attr();
+        let entry = self.entry(parent, name, &attr);
+        let inode = self.inode(entry.attr.ino.0);
+        let keep = inode.is_still(&attr);
+        Ok((entry, self.keep_open(file, inode, flags, keep)))
+    }
+
+    fn keep_open(
+        &self,
+        file: RemoteFile,
+        inode: Rc<Inode>,
+        flags: OFlags,
+        keep: bool,
+    ) -> Opened {
+        let (failed, ahead) = (Cell::default(), RefCell::default());
+        let open = Rc::new(Open { file, inode, flags, failed, ahead });
+        open.inode.add(&open);
+        // Only the server knows where appended data lands: the kernel is not to keep it.
+        let direct = self.options.cache == Cache::None || open.is_append();
+        let fopen = match (direct, keep) {
+            (true, _) => FopenFlags::FOPEN_DIRECT_IO,
+            (false, true) => FopenFlags::FOPEN_KEEP_CACHE,
+            (false, false) => FopenFlags::empty(),
+        };
+        (self.opens.borrow_mut().insert(open) as u64, fopen)
+    }
+
+    pub(super) async fn read(
+        self: &Rc<Fs>,
+        handle: u64,
+        offset: u64,
+        size: usize,
+    ) -> Result<Read, Errno> {
+        let open = self.open_file(handle)?;
+        let size = size.min(BLOCK);
+        if open.inode.behind.borrow().touches(&(offset..offset + size as u64)) {
+            self.drain(&open.inode).await;
+        }
+        match self.read_ahead(&open, offset, size).await {
+            Some(read) => Ok(read),
+            None => self.read_now(&open, offset, size).await,
+        }
+    }
+
+    /// Reads from the server, a block at most.
+    pub(super) async fn read_now(
+        &self,
+        open: &Open,
+        offset: u64,
+        size: usize,
+    ) -> Result<Read, Errno> {
+        if size as u64 <= open.file.remote().welcome().inline {
+            let bytes = open.file.read_bytes(offset, size as u64).await;
+            return bytes.map(Read::Bytes).map_err(|error| self.file_errno(open, &error));
+        }
+        let region = self.pool.take().into_region();
+        let into = region.slice(0, size).expect("a block holds that");
+        let got = open.file.read_at(offset, into).await;
+        let got = got.map_err(|error| self.file_errno(open, &error))?.min(size as u64) as usize;
+        Ok(match region.into_exclusive() {
+            Ok(memory) => Read::Block(memory, got),
+            Err(region) => {
+                let mut copy = vec![0; got];
+                region.read(0, &mut copy);
+                Read::Copy(copy)
+            }
+        })
+    }
+
+    /// Takes memory back that was read into.
+    pub(super) fn give_back(&self, read: Read) {
+        if let Read::Block(memory, _) = read {
+            self.pool.give(memory);
+        }
+    }
+
+    pub(super) async fn write(
+        self: &Rc<Fs>,
+        handle: u64,
+        offset: u64,
+        data: Data,
+        how: Writing,
+    ) -> Result<u32, Errno> {
+        let mut open = self.open_file(handle)?;
+        // Pages that were mapped are written through any open file; but one that appends would put
+        // them at the end.
+        if how.from_cache && open.is_append() {
+            let suits = |open: &Open| open.is_writable() && !open.is_append();
+            open = open.inode.open_for(suits).ok_or(Errno::IO)?;
+        }
+        if let Some(errno) = open.failed.get() {
+            return Err(errno);
+        }
+        let len = data.len() as u32;
+        open.inode.changed_here();
+        if how.ends_privileges {
+            self.end_privileges(&open).await?;
+        }
+        if self.options.cache == Cache::None || how.direct {
+            self.drain(&open.inode).await;
+            self.write_out(&open, offset, data).await?;
+        } else {
+            self.write_behind(&open, offset, data).await;
+        }
+        Ok(len)
+    }
+
+    /// Takes the bits off a program that give it its owner's rights: somebody changes it.
+    async fn end_privileges(&self, open: &Open) -> Result<(), Errno> {
+        let ino = open.inode.ino;
+        let mode = self.table.borrow().attr(ino).and_then(|a| convert::without_privileges(a.mode));
+        let Some(mode) = mode else { return Ok(()) };
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        let attr = open.file.set_attr(set).await.map_err(|error| self.file_errno(open, &error))?;
+        self.table.borrow_mut().update(ino, &attr)
+    }
+
+    /// `close(2)`, of one of the descriptors that there may be: what was written is at the server
+    /// then, or the error is told.
+    pub(super) async fn flush(self: &Rc<Fs>, handle: u64, owner: u64) -> Result<(), Errno> {
+        let open = self.open_file(handle)?;
+        self.drain(&open.inode).await;
+        self.give_up_locks(&open, owner).await;
+        open.failed.take().map_or(Ok(()), Err)
+    }
+
+    pub(super) async fn fsync(self: &Rc<Fs>, handle: u64, data_only: bool) -> Result<(), Errno> {
+        let open = self.open_file(handle)?;
+        self.drain(&open.inode).await;
+        if let Some(errno) = open.failed.take() {
+            return Err(errno);
+        }
+        open.file.sync(data_only).await.map_err(|error| self.file_errno(&open, &error))
+    }
+
+    /// The last descriptor is closed, and the last mapping gone.
+    pub(super) async fn release(self: &Rc<Fs>, handle: u64, owner: Option<u64>) {
+        let Some(open) = self.opens.borrow_mut().try_remove(handle as usize) else { return };
+        self.drain(&open.inode).await;
+        if let Some(owner) = owner {
+            self.give_up_locks(&open, owner).await;
+        }
+        // Waited for, so that there are never more such calls than the server takes.
+        if let Ok(open) = Rc::try_unwrap(open)
+            && open.is_alive()
+            && let Err(error) = open.file.close().await
+        {
+            tracing::debug!(%error, "closing");
+        }
+    }
+
+    pub(super) async fn allocate(
+        self: &Rc<Fs>,
+        handle: u64,
+        range: Extent,
+        mode: u32,
+    ) -> Result<(), Errno> {
+        const KEEP_SIZE: u32 = 1;
+        const PUNCH_HOLE: u32 = 2;
+        const ZERO_RANGE: u32 = 16;
+        let how = match mode {
+            0 => Allocation::Reserve,
+            KEEP_SIZE => Allocation::ReserveOnly,
+            m if m == PUNCH_HOLE | KEEP_SIZE => Allocation::Punch,
+            ZERO_RANGE => Allocation::Zero,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        let open = self.open_file(handle)?;
+        self.drain(&open.inode).await;
+        open.inode.changed_here();
+        open.file.allocate(how, range).await.map_err(|error| self.file_errno(&open, &error))
+    }
+
+    /// `lseek(2)` to data or to a hole.
+    pub(super) async fn seek(
+        self: &Rc<Fs>,
+        handle: u64,
+        offset: i64,
+        whence: i32,
+    ) -> Result<i64, Errno> {
+        const DATA: i32 = 3;
+        const HOLE: i32 = 4;
+        let open = self.open_file(handle)?;
+        self.drain(&open.inode).await;
+        let failed = |error| self.file_errno(&open, &error);
+        let size = open.file.stat().await.map_err(failed)?.size;
+        let mut at = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+        if at >= size {
+            return Err(Errno::NXIO);
+        }
+        loop {
+            let extents = open.file.extents(at).await.map_err(failed)?;
+            let before = at;
+            match whence {
+                DATA => {
+                    let data = extents.iter().find(|e| e.offset.saturating_add(e.len) > at);
+                    return data.map(|e| e.offset.max(at) as i64).ok_or(Errno::NXIO);
+                }
+                HOLE => {
+                    for extent in &extents {
+                        if extent.offset > at {
+                            return Ok(at.min(size) as i64);
+                        }
+                        at = at.max(extent.offset.saturating_add(extent.len));
+                    }
+                    // The server gives so many at a time.
+                    if extents.is_empty() || at >= size || at == before {
+                        return Ok(at.min(size) as i64);
+                    }
+                }
+                _ => return Err(Errno::INVAL),
+            }
+        }
+    }
+}
+
+/// How something is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writing {
+    /// By the kernel, out of its pages, in nobody's name.
+    pub(super) from_cache: bool,
+    /// Past all caches.
+    pub(super) direct: bool,
+    /// By somebody whose changes take its special rights from a program.
+    pub(super) ends_privileges: bool,
+}

@@ -1,0 +1,440 @@
+//! The file system, as it lives on the engine's thread: names and attributes.
+
+use super::{
+    convert::{self, Caller},
+    dirs::Dir,
+    files::{Inode, Open},
+    gate::Gate,
+    link::Link,
+    options::MountOptions,
+    pool::Pool,
+    table::{ROOT, Table},
+};
+use crate::{
+    RelPath,
+    client::{Remote, RemoteError},
+    protocol::{Attr, Creation, Kind, OpenFlags, RenameMode, SetAttr, StatFs},
+};
+use fuser::{FileAttr, Generation};
+use futures_channel::oneshot;
+use petasos::Engine;
+use rustix::io::Errno;
+use slab::Slab;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::{Arc, mpsc::Sender},
+};
+
+/// What is mounted.
+pub(super) struct Fs {
+    pub(super) engine: Engine,
+    pub(super) options: MountOptions,
+    pub(super) link: Link,
+    pub(super) pool: Arc<Pool>,
+    pub(super) table: RefCell<Table>,
+    pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
+    pub(super) opens: RefCell<Slab<Rc<Open>>>,
+    pub(super) dirs: RefCell<Slab<Rc<Dir>>>,
+    /// Bytes that were written here and are not at the server.
+    pub(super) unwritten: Cell<usize>,
+    /// Blocks that were fetched, or are being fetched, before anybody asked for them.
+    pub(super) ahead: Cell<usize>,
+    /// Who waits until there is less to write.
+    pub(super) room: RefCell<Vec<oneshot::Sender<()>>>,
+    /// To the thread that tells the kernel what to give up: that may have to wait for us.
+    invalid: RefCell<Option<Sender<Invalid>>>,
+    /// Requests that are at the server, and writes.
+    requests: Gate,
+    pub(super) carriers: Gate,
+    /// Requests, and writes, that are under way; and who waits for their end.
+    running: Cell<usize>,
+    quiet: RefCell<Option<oneshot::Sender<()>>>,
+}
+
+/// The kernel is to give up what it knows of a node: its attributes, and from an offset that is not
+/// negative also its pages.
+pub(super) struct Invalid {
+    pub(super) ino: u64,
+    pub(super) offset: i64,
+    pub(super) done: oneshot::Sender<()>,
+}
+
+/// A name that leads somewhere.
+pub(super) struct Entry {
+    pub(super) attr: FileAttr,
+    pub(super) generation: Generation,
+}
+
+impl Fs {
+    pub(super) fn new(
+        engine: Engine,
+        options: MountOptions,
+        link: Link,
+        pool: Arc<Pool>,
+        root: Attr,
+    ) -> Rc<Fs> {
+        let table = RefCell::new(Table::new(options.path.clone(), root));
+        let calls = link.current().map_or(2, |remote| remote.welcome().calls as usize);
+        Rc::new(Fs {
+            engine,
+            options,
+            link,
+            pool,
+            table,
+            inodes: RefCell::default(),
+            opens: RefCell::default(),
+            dirs: RefCell::default(),
+            unwritten: Cell::default(),
+            ahead: Cell::default(),
+            room: RefCell::default(),
+            invalid: RefCell::default(),
+            requests: Gate::new(calls - calls / 3),
+            carriers: Gate::new(calls / 3),
+            running: Cell::default(),
+            quiet: RefCell::default(),
+        })
+    }
+
+    /// Does a request beside others, when it is its turn.
+    pub(super) fn request(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
+        let fs = Rc::clone(self);
+        self.spawn(async move {
+            let _turn = fs.requests.enter().await;
+            work.await;
+        });
+    }
+
+    /// Does something beside requests.
+    pub(super) fn spawn(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
+        self.running.set(self.running.get() + 1);
+        let fs = Rc::clone(self);
+        self.engine.spawn(async move {
+            work.await;
+            fs.running.set(fs.running.get() - 1);
+            if fs.running.get() == 0 {
+                fs.quiet.take();
+            }
+        });
+    }
+
+    /// Waits until no request is under way any more.
+    pub(super) async fn quiet(&self) {
+        while self.running.get() > 0 {
+            let (sender, quiet) = oneshot::channel();
+            self.quiet.replace(Some(sender));
+            let _ = quiet.await;
+        }
+    }
+
+    /// Closes what is open.
+    pub(super) fn close_all(&self) {
+        self.opens.borrow_mut().clear();
+        self.dirs.borrow_mut().clear();
+        self.invalid.take();
+    }
+
+    /// Where to send what the kernel is to give up.
+    pub(super) fn set_invalid(&self, invalid: Sender<Invalid>) {
+        self.invalid.replace(Some(invalid));
+    }
+
+    /// Has the kernel give up a node's attributes, and from `offset` on, if that is not negative, its
+    /// pages.
+    pub(super) async fn invalidate(&self, ino: u64, offset: i64) {
+        let (done, gone) = oneshot::channel();
+        let sent = match &*self.invalid.borrow() {
+            Some(invalid) => invalid.send(Invalid { ino, offset, done }).is_ok(),
+            None => false,
+        };
+        if sent {
+            let _ = gone.await;
+        }
+    }
+
+    pub(super) fn path(&self, ino: u64) -> Result<RelPath, Errno> {
+        self.table.borrow().path(ino)
+    }
+
+    pub(super) fn child(&self, parent: u64, name: &[u8]) -> Result<RelPath, Errno> {
+        convert::join(&self.path(parent)?, name)
+    }
+
+    /// Does what changes nothing, or nothing more when it is done twice: once again when the session
+    /// was lost meanwhile.
+    pub(super) async fn again<T>(
+        &self,
+        work: impl AsyncFn(&Remote) -> Result<T, RemoteError>,
+    ) -> Result<T, Errno> {
+        let mut first = true;
+        loop {
+            let remote = self.link.remote().await?;
+            let error = match work(&remote).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            match self.link.failure(&remote, &error) {
+                (_, true) if first => first = false,
+                (errno, _) => return Err(errno),
+            }
+        }
+    }
+
+    /// Does what is not to be done twice.
+    pub(super) async fn once<T>(
+        &self,
+        work: impl AsyncFnOnce(&Remote) -> Result<T, RemoteError>,
+    ) -> Result<T, Errno> {
+        let remote = self.link.remote().await?;
+        let done = work(&remote).await;
+        done.map_err(|error| self.link.failure(&remote, &error).0)
+    }
+
+    /// Tells the kernel of a name.
+    pub(super) fn entry(&self, parent: u64, name: &[u8], attr: &Attr) -> Entry {
+        let (ino, generation) = self.table.borrow_mut().found(parent, name, attr);
+        Entry { attr: convert::file_attr(ino, attr), generation: Generation(generation) }
+    }
+
+    pub(super) fn forget(&self, ino: u64, lookups: u64) {
+        if self.table.borrow_mut().forget(ino, lookups) {
+            self.inodes.borrow_mut().remove(&ino);
+        }
+    }
+
+    /// What is not at the server yet of what has this number there.
+    pub(super) fn unwritten_of(&self, server: u64) -> Option<Rc<Inode>> {
+        let ino = self.table.borrow().known(server)?;
+        let inode = self.inodes.borrow().get(&ino).map(Rc::clone)?;
+        let empty = inode.behind.borrow().is_empty();
+        (!empty).then_some(inode)
+    }
+
+    /// `None` if there is nothing of that name.
+    pub(super) async fn lookup(
+        self: &Rc<Fs>,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<Option<Entry>, Errno> {
+        let path = match self.child(parent, name) {
+            Err(Errno::NOENT) => return Ok(None),
+            path => path?,
+        };
+        let look = async |remote: &Remote| remote.stat(&path, false).await;
+        let mut found = self.again(look).await;
+        if let Ok(attr) = &found
+            && let Some(inode) = self.unwritten_of(attr.ino)
+        {
+            self.drain(&inode).await;
+            found = self.again(look).await;
+        }
+        match found {
+            Ok(attr) => Ok(Some(self.entry(parent, name, &attr))),
+            Err(Errno::NOENT) => {
+                self.table.borrow_mut().missing(parent, name);
+                Ok(None)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// An open file of a node, whose session goes on: it knows the file whatever its name is.
+    fn any_open(&self, ino: u64, handle: Option<u64>) -> Option<Rc<Open>> {
+        let named = handle.and_then(|handle| self.open_file(handle).ok());
+        named.filter(|open| open.is_alive() && open.inode.ino == ino).or_else(|| {
+            let inode = self.inodes.borrow().get(&ino).map(Rc::clone)?;
+            inode.open_for(Open::is_alive)
+        })
+    }
+
+    async fn drain_node(self: &Rc<Fs>, ino: u64) {
+        let inode = self.inodes.borrow().get(&ino).map(Rc::clone);
+        if let Some(inode) = inode {
+            self.drain(&inode).await;
+        }
+    }
+
+    pub(super) async fn getattr(
+        self: &Rc<Fs>,
+        ino: u64,
+        handle: Option<u64>,
+    ) -> Result<FileAttr, Errno> {
+        self.drain_node(ino).await;
+        if let Some(open) = self.any_open(ino, handle)
+            && let Ok(attr) = open.file.stat().await
+        {
+            self.table.borrow_mut().update(ino, &attr)?;
+            return Ok(convert::file_attr(ino, &attr));
+        }
+        let path = self.path(ino)?;
+        let attr = self.again(async |remote| remote.stat(&path, ino == ROOT).await).await?;
+        self.table.borrow_mut().update(ino, &attr)?;
+        Ok(convert::file_attr(ino, &attr))
+    }
+
+    pub(super) async fn setattr(
+        self: &Rc<Fs>,
+        ino: u64,
+        mut set: SetAttr,
+        handle: Option<u64>,
+        caller: Caller,
+    ) -> Result<FileAttr, Errno> {
+        self.drain_node(ino).await;
+        if set.size.is_some() {
+            self.inode(ino).changed_here();
+            if set.mode.is_none() {
+                let table = self.table.borrow();
+                set.mode = table.attr(ino).and_then(|attr| caller.without_privileges(attr));
+            }
+        }
+        let attr = match self.open_to_set(ino, &set, handle) {
+            Some(open) => {
+                open.file.set_attr(set).await.map_err(|error| self.file_errno(&open, &error))?
+            }
+            None => {
+                let path = self.path(ino)?;
+                self.once(async |remote| remote.set_attr(&path, set, ino == ROOT).await).await?
+            }
+        };
+        self.table.borrow_mut().update(ino, &attr)?;
+        Ok(convert::file_attr(ino, &attr))
+    }
+
+    /// The open file to change attributes through. Only one that can be written has its length set.
+    fn open_to_set(&self, ino: u64, set: &SetAttr, handle: Option<u64>) -> Option<Rc<Open>> {
+        let open = self.any_open(ino, handle)?;
+        if set.size.is_none() || open.is_writable() {
+            return Some(open);
+        }
+        open.inode.open_for(|open| open.is_alive() && open.is_writable())
+    }
+
+    pub(super) async fn read_link(&self, ino: u64) -> Result<Vec<u8>, Errno> {
+        let path = self.path(ino)?;
+        self.again(async |remote| remote.read_link(&path).await).await
+    }
+
+    fn creation(&self, parent: u64, mode: u32, caller: Caller) -> Creation {
+        caller.creation(mode, self.table.borrow().attr(parent))
+    }
+
+    pub(super) async fn make_dir(
+        &self,
+        parent: u64,
+        name: &[u8],
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Entry, Errno> {
+        let path = self.new_child(parent, name)?;
+        let mut creation = self.creation(parent, mode, caller);
+        if self.table.borrow().attr(parent).is_some_and(|a| a.mode & convert::SET_GROUP != 0) {
+            creation.mode |= convert::SET_GROUP;
+        }
+        let attr = self.once(async |remote| remote.make_dir(&path, creation).await).await?;
+        Ok(self.entry(parent, name, &attr))
+    }
+
+    pub(super) async fn make_node(
+        &self,
+        parent: u64,
+        name: &[u8],
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Entry, Errno> {
+        let path = self.new_child(parent, name)?;
+        let creation = self.creation(parent, mode, caller);
+        let kind = match rustix::fs::FileType::from_raw_mode(mode) {
+            rustix::fs::FileType::RegularFile => Kind::File,
+            rustix::fs::FileType::Fifo => Kind::Fifo,
+            rustix::fs::FileType::Socket => Kind::Socket,
+            _ => return Err(Errno::PERM),
+        };
+        let make = async |remote: &Remote| match kind {
+            Kind::File => {
+                let asked = OpenFlags::WRITE.with(OpenFlags::CREATE).with(OpenFlags::EXCLUSIVE);
+                Ok(*remote.open_as(&path, asked, creation).await?.attr())
+            }
+            kind => remote.make_node(&path, kind, creation).await,
+        };
+        let attr = self.once(make).await?;
+        Ok(self.entry(parent, name, &attr))
+    }
+
+    pub(super) async fn make_symlink(
+        &self,
+        parent: u64,
+        name: &[u8],
+        target: &[u8],
+        caller: Caller,
+    ) -> Result<Entry, Errno> {
+        let path = self.new_child(parent, name)?;
+        let owner = self.creation(parent, 0, caller).owner;
+        let make = async |remote: &Remote| {
+            let attr = remote.make_symlink(&path, target).await?;
+            let Some((uid, gid)) = owner.filter(|owner| *owner != (attr.uid, attr.gid)) else {
+                return Ok(attr);
+            };
+            let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+            // Without the right to, the link is the server's.
+            Ok(remote.set_attr(&path, set, false).await.unwrap_or(attr))
+        };
+        let attr = self.once(make).await?;
+        Ok(self.entry(parent, name, &attr))
+    }
+
+    pub(super) async fn remove(
+        &self,
+        parent: u64,
+        name: &[u8],
+        directory: bool,
+    ) -> Result<(), Errno> {
+        let path = self.child(parent, name)?;
+        let remove = async |remote: &Remote| match directory {
+            true => remote.remove_dir(&path).await,
+            false => remote.remove_file(&path).await,
+        };
+        self.once(remove).await?;
+        self.table.borrow_mut().removed(parent, name);
+        Ok(())
+    }
+
+    pub(super) async fn rename(
+        &self,
+        from: (u64, &[u8]),
+        to: (u64, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), Errno> {
+        let (source, target) = (self.child(from.0, from.1)?, self.new_child(to.0, to.1)?);
+        self.once(async |remote| remote.rename(&source, &target, mode).await).await?;
+        let table = &mut *self.table.borrow_mut();
+        match mode {
+            RenameMode::Exchange => table.exchanged(from, to),
+            RenameMode::Replace | RenameMode::Keep => table.renamed(from, to),
+        }
+        Ok(())
+    }
+
+    pub(super) async fn hard_link(
+        &self,
+        ino: u64,
+        parent: u64,
+        name: &[u8],
+    ) -> Result<Entry, Errno> {
+        let (from, to) = (self.path(ino)?, self.new_child(parent, name)?);
+        let attr = self.once(async |remote| remote.hard_link(&from, &to).await).await?;
+        Ok(self.entry(parent, name, &attr))
+    }
+
+    /// A name that is to be given: the server's own is not to be had.
+    fn new_child(&self, parent: u64, name: &[u8]) -> Result<RelPath, Errno> {
+        self.child(parent, name).map_err(|errno| match errno {
+            Errno::NOENT => Errno::PERM,
+            errno => errno,
+        })
+    }
+
+    pub(super) async fn stat_fs(&self) -> Result<StatFs, Errno> {
+        self.again(async |remote| remote.stat_fs().await).await
+    }
+}

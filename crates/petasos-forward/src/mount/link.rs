@@ -1,0 +1,120 @@
+//! The session with the server, which is begun again when it was lost.
+
+use crate::client::{ConnectOptions, Remote, RemoteError};
+use futures_channel::oneshot;
+use petasos::{CallError, Engine, fabric::Address};
+use rustix::io::Errno;
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
+
+/// After a failure to connect, what is asked for fails at once for so long.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A server, and the session with it as long as there is one.
+pub(super) struct Link {
+    engine: Engine,
+    address: Address,
+    options: ConnectOptions,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    remote: Option<Remote>,
+    failed: Option<Instant>,
+    /// Who waits while somebody connects.
+    connecting: Option<Vec<oneshot::Sender<()>>>,
+}
+
+impl Link {
+    /// Connects for the first time.
+    pub(super) async fn connect(
+        engine: &Engine,
+        address: &Address,
+        options: ConnectOptions,
+    ) -> Result<Link, RemoteError> {
+        let remote = Remote::connect(engine, address, options.clone()).await?;
+        let state = State { remote: Some(remote), ..State::default() };
+        let (engine, address) = (engine.clone(), address.clone());
+        Ok(Link { engine, address, options, state: RefCell::new(state) })
+    }
+
+    /// The session; begins one if there is none. `ENOTCONN` if that is not possible now.
+    pub(super) async fn remote(&self) -> Result<Remote, Errno> {
+        loop {
+            let turn = {
+                let state = &mut *self.state.borrow_mut();
+                if let Some(remote) = &state.remote {
+                    match remote.ended() {
+                        None => return Ok(remote.clone()),
+                        Some(reason) => {
+                            tracing::warn!(server = %self.address, reason, "the session has ended");
+                            state.remote = None;
+                        }
+                    }
+                }
+                if state.failed.is_some_and(|at| at.elapsed() < PAUSE) {
+                    return Err(Errno::NOTCONN);
+                }
+                match &mut state.connecting {
+                    Some(waiting) => {
+                        let (sender, turn) = oneshot::channel();
+                        waiting.push(sender);
+                        Some(turn)
+                    }
+                    None => {
+                        state.connecting = Some(Vec::new());
+                        None
+                    }
+                }
+            };
+            if let Some(turn) = turn {
+                let _ = turn.await;
+                continue;
+            }
+            let connected = Remote::connect(&self.engine, &self.address, self.options.clone()).await;
+            let state = &mut *self.state.borrow_mut();
+            state.connecting = None;
+            match connected {
+                Ok(remote) => {
+                    tracing::info!(server = %self.address, "connected again");
+                    state.failed = None;
+                    state.remote = Some(remote.clone());
+                    return Ok(remote);
+                }
+                Err(error) => {
+                    tracing::warn!(server = %self.address, %error, "cannot connect");
+                    state.failed = Some(Instant::now());
+                    return Err(Errno::NOTCONN);
+                }
+            }
+        }
+    }
+
+    /// The session as it is, whether it has ended or not.
+    pub(super) fn current(&self) -> Option<Remote> {
+        self.state.borrow().remote.clone()
+    }
+
+    /// The number for an error of `remote`, and whether the session is lost with it.
+    pub(super) fn failure(&self, remote: &Remote, error: &RemoteError) -> (Errno, bool) {
+        match error {
+            RemoteError::Call(CallError::Deadline { .. }) => (Errno::IO, false),
+            error if error.is_lost() => {
+                self.lose(remote);
+                (Errno::NOTCONN, true)
+            }
+            error => (error.errno(), false),
+        }
+    }
+
+    fn lose(&self, remote: &Remote) {
+        let state = &mut *self.state.borrow_mut();
+        // It may be that of a file of an earlier session.
+        if state.remote.as_ref().is_some_and(|current| current.is_same(remote)) {
+            state.remote = None;
+        }
+    }
+}

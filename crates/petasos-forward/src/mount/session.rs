@@ -1,0 +1,259 @@
+//! The life of a mount: its threads, its beginning and its end.
+
+use super::{
+    MountError, MountOptions,
+    front::{Front, Job},
+    fs::{Fs, Invalid},
+    link::Link,
+    pool::Pool,
+};
+use crate::{
+    client::ConnectOptions,
+    protocol::{Attr, Kind},
+};
+use fuser::{INodeNo, Notifier, Session, SessionUnmounter};
+use futures_channel::mpsc as queue;
+use futures_util::StreamExt;
+use petasos::{
+    Engine, EngineConfig, EngineThread, Idle,
+    fabric::{Address, Endpoint},
+};
+use rustix::{
+    fs::{AtFlags, CWD, StatxFlags},
+    mount::UnmountFlags,
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// How long a server that does not answer is waited for when a session begins.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long what was written is waited for at the end.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// A mounted export. Dropping it unmounts it, at once: whoever still uses it then gets errors.
+#[derive(Debug)]
+pub struct Mounted {
+    directory: PathBuf,
+    unmounter: SessionUnmounter,
+    session: Option<JoinHandle<()>>,
+    over: mpsc::Receiver<()>,
+    engine: Option<EngineThread>,
+    ended: mpsc::Receiver<()>,
+    settled: bool,
+}
+
+/// How a mount ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unmounted {
+    /// It is gone.
+    Clean,
+    /// Somebody uses it: it has no name any more, and is gone when the last one leaves it.
+    Detached,
+}
+
+impl Mounted {
+    /// Mounts the export at `server` on `directory`, over an endpoint that is this mount's alone.
+    ///
+    /// # Errors
+    /// If the server does not answer within some seconds, or has no such directory; if the system
+    /// does not let this process mount.
+    pub fn new(
+        endpoint: Box<dyn Endpoint>,
+        server: &Address,
+        directory: &Path,
+        options: MountOptions,
+    ) -> Result<Mounted, MountError> {
+        let system = |doing| {
+            let path = directory.to_owned();
+            move |error| MountError::System { doing, path, error }
+        };
+        let directory = directory.canonicalize().map_err(system("mounting on"))?;
+        let pool = Arc::new(Pool::new(options.write_behind));
+        let (jobs, requests) = queue::unbounded();
+        let (report, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let mut config = EngineConfig::default();
+        config.patience = PATIENCE;
+        config.idle = match options.spin {
+            Duration::ZERO => Idle::Sleep,
+            spin => Idle::Adaptive(spin),
+        };
+        let start = {
+            let (server, options, pool) = (server.clone(), options.clone(), Arc::clone(&pool));
+            move |engine: &Engine| {
+                let serving = serve(engine.clone(), server, options, pool, requests, report, end);
+                engine.spawn(serving);
+            }
+        };
+        let engine = EngineThread::start(endpoint, config, start);
+        let engine = engine.map_err(system("starting a thread for"))?;
+        begun.recv().map_err(|_| MountError::Engine)??;
+
+        let front = Front::new(jobs.clone(), pool, &options);
+        let session = Session::new(front, &directory, &options.config());
+        let mut session = session.map_err(system("mounting on"))?;
+        let unmounter = session.unmount_callable();
+        start_invalidating(session.notifier(), &jobs).map_err(system("starting a thread for"))?;
+        drop(jobs);
+        let (leave, over) = mpsc::channel();
+        let run = move || {
+            if let Err(error) = session.run() {
+                tracing::warn!(%error, "the kernel's requests cannot be taken any more");
+            }
+            drop(leave);
+        };
+        let thread = thread::Builder::new().name("petasos-mount".to_owned()).spawn(run);
+        let session = Some(thread.map_err(system("starting a thread for"))?);
+        read_ahead(&directory, options.read_ahead);
+        let engine = Some(engine);
+        let settled = false;
+        Ok(Mounted { directory, unmounter, session, over, engine, ended, settled })
+    }
+
+    /// Waits until it is unmounted, by whomever, so long at most; true if it is.
+    pub fn wait(&self, longest: Duration) -> bool {
+        self.over.recv_timeout(longest) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    /// Unmounts it; where somebody uses it, takes its name away.
+    ///
+    /// # Errors
+    /// If the system refuses both.
+    pub fn unmount(&mut self) -> Result<Unmounted, MountError> {
+        self.settled = true;
+        if self.wait(Duration::ZERO) {
+            return Ok(Unmounted::Clean);
+        }
+        let busy = match self.unmounter.unmount() {
+            Ok(()) if self.wait(FAREWELL) => return Ok(Unmounted::Clean),
+            // Who has not the right to unmount has had it detached by a helper.
+            Ok(()) => return Ok(Unmounted::Detached),
+            Err(busy) => busy,
+        };
+        tracing::debug!(error = %busy, "detaching");
+        let path = self.directory.clone();
+        match rustix::mount::unmount(&self.directory, UnmountFlags::DETACH) {
+            Ok(()) => Ok(Unmounted::Detached),
+            Err(_) if detach_by_helper(&self.directory) => Ok(Unmounted::Detached),
+            Err(errno) => {
+                Err(MountError::System { doing: "unmounting", path, error: errno.into() })
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.settled
+            && let Err(error) = self.unmount()
+        {
+            tracing::warn!(%error, "still mounted");
+        }
+        // After a clean end what was written gets to the server, and the session says farewell.
+        if self.wait(Duration::ZERO) {
+            if let Some(session) = self.session.take() {
+                let _ = session.join();
+            }
+            let _ = self.ended.recv_timeout(FAREWELL);
+        }
+        // Requests that are still to come fail.
+        self.engine.take();
+    }
+}
+
+/// Lives on the engine's thread: connects, then does requests until there are no more.
+async fn serve(
+    engine: Engine,
+    server: Address,
+    options: MountOptions,
+    pool: Arc<Pool>,
+    mut requests: queue::UnboundedReceiver<Job>,
+    report: Sender<Result<(), MountError>>,
+    end: Sender<()>,
+) {
+    let begun = begin(&engine, &server, &options).await;
+    let (link, root) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            let _ = report.send(Err(error));
+            return;
+        }
+    };
+    let fs = Fs::new(engine, options, link, pool, root);
+    let _ = report.send(Ok(()));
+    while let Some(job) = requests.next().await {
+        job(&fs);
+    }
+    fs.quiet().await;
+    fs.close_all();
+    if let Some(remote) = fs.link.current() {
+        let _ = remote.disconnect().await;
+    }
+    drop(end);
+}
+
+async fn begin(
+    engine: &Engine,
+    server: &Address,
+    options: &MountOptions,
+) -> Result<(Link, Attr), MountError> {
+    let mut connect = ConnectOptions::default().timeout(options.timeout);
+    connect.patience = Some(PATIENCE);
+    connect.name = format!("mount, process {}", std::process::id());
+    let link = Link::connect(engine, server, connect).await?;
+    let remote = link.current().expect("it has just connected");
+    let root = remote.stat(&options.path, true).await?;
+    if root.kind != Kind::Directory {
+        return Err(MountError::NoDirectory(options.path.to_string()));
+    }
+    Ok((link, root))
+}
+
+/// Starts the thread that has the kernel give up what it knows. It ends with the file system, which
+/// has the other end of its queue.
+fn start_invalidating(
+    notifier: Notifier,
+    jobs: &queue::UnboundedSender<Job>,
+) -> io::Result<()> {
+    let (sender, invalid) = mpsc::channel();
+    let _ = jobs.unbounded_send(Box::new(move |fs| fs.set_invalid(sender)));
+    let run = move || {
+        for Invalid { ino, offset, done } in invalid {
+            if let Err(error) = notifier.inval_inode(INodeNo(ino), offset, 0) {
+                tracing::debug!(ino, %error, "the kernel keeps what it knows");
+            }
+            let _ = done.send(());
+        }
+    };
+    thread::Builder::new().name("petasos-inval".to_owned()).spawn(run).map(drop)
+}
+
+/// Has the kernel read ahead more than by default, which only root may ask for.
+fn read_ahead(directory: &Path, bytes: usize) {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let Ok(stat) = rustix::fs::statx(CWD, directory, flags, StatxFlags::empty()) else { return };
+    let device = format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor);
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&path, format!("{}\n", bytes >> 10)) {
+        tracing::debug!(path, %error, "the system reads ahead as much as it likes");
+    }
+}
+
+/// The program that may unmount what a user has mounted.
+fn detach_by_helper(directory: &Path) -> bool {
+    let mut helper = Command::new("fusermount3");
+    helper.args(["-u", "-z", "-q", "--"]).arg(directory);
+    helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    helper.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,253 @@
+//! The inodes that the kernel knows: numbers on one side, names on the other.
+//!
+//! A node is kept as long as the kernel holds it (it counts lookups, and forgets so many at a time),
+//! or something below it. Its path is not kept but put together from the names up to the root: so
+//! that renaming a directory is one step, however much lies below.
+//!
+//! The number of a node is the server's where that is free, so that it stays the same from one mount
+//! to the next, and two names of one file are one node.
+
+use crate::{
+    RelPath,
+    protocol::{Attr, Kind},
+};
+use rustix::io::Errno;
+use std::{collections::HashMap, rc::Rc};
+
+/// The number of the root, in every FUSE file system.
+pub(super) const ROOT: u64 = 1;
+
+/// Numbers from here on are given where the server's cannot be used.
+const OWN: u64 = 1 << 63;
+
+#[derive(Debug)]
+pub(super) struct Table {
+    nodes: HashMap<u64, Node>,
+    /// Our number by the server's.
+    numbers: HashMap<u64, u64>,
+    base: RelPath,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    attr: Attr,
+    /// Told apart from an earlier file that had the same number.
+    generation: u64,
+    /// The last name is gone, and the server may give the number to another file.
+    gone: bool,
+    lookups: u64,
+    /// Directory and name; what was found last is last. A directory has one.
+    names: Vec<(u64, Rc<[u8]>)>,
+    children: HashMap<Rc<[u8]>, u64>,
+}
+
+impl Node {
+    fn new(attr: Attr) -> Node {
+        let (names, children) = (Vec::new(), HashMap::new());
+        Node { attr, generation: 0, gone: false, lookups: 0, names, children }
+    }
+}
+
+impl Table {
+    /// `base` is what of the export is mounted, `root` what it is.
+    pub(super) fn new(base: RelPath, root: Attr) -> Table {
+        let nodes = HashMap::from([(ROOT, Node::new(root))]);
+        Table { nodes, numbers: HashMap::from([(root.ino, ROOT)]), base, next: OWN }
+    }
+
+    /// What the server said last about a node.
+    pub(super) fn attr(&self, ino: u64) -> Option<&Attr> {
+        self.nodes.get(&ino).map(|node| &node.attr)
+    }
+
+    /// The node that has this number at the server.
+    pub(super) fn known(&self, server: u64) -> Option<u64> {
+        self.numbers.get(&server).copied()
+    }
+
+    /// The number that something has, or would have if it became known.
+    pub(super) fn number(&self, server: u64) -> u64 {
+        self.known(server).unwrap_or(server)
+    }
+
+    /// Notes what the server says about a node. `ESTALE` if it is about another file: somebody else
+    /// has put that into its place.
+    pub(super) fn update(&mut self, ino: u64, attr: &Attr) -> Result<(), Errno> {
+        let node = self.nodes.get_mut(&ino).ok_or(Errno::STALE)?;
+        if node.attr.ino != attr.ino && ino != ROOT {
+            return Err(Errno::STALE);
+        }
+        node.attr = *attr;
+        Ok(())
+    }
+
+    /// Where a node is, relative to the export. `ESTALE` if it has no name any more.
+    pub(super) fn path(&self, ino: u64) -> Result<RelPath, Errno> {
+        let mut names = Vec::new();
+        let (mut at, mut len) = (ino, 0);
+        while at != ROOT {
+            let node = self.nodes.get(&at).ok_or(Errno::STALE)?;
+            let (parent, name) = node.names.last().ok_or(Errno::STALE)?;
+            len += name.len() + 1;
+            // Also the end of a circle, which moves by others may make of names found before.
+            if len > RelPath::MAX {
+                return Err(Errno::NAMETOOLONG);
+            }
+            names.push(name);
+            at = *parent;
+        }
+        if names.is_empty() {
+            return Ok(self.base.clone());
+        }
+        let mut path = Vec::with_capacity(self.base.as_bytes().len() + 1 + len);
+        path.extend_from_slice(self.base.as_bytes());
+        for name in names.into_iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        RelPath::parse(&path).map_err(|error| crate::FsError::from(error).errno())
+    }
+
+    /// The kernel is told of a name, and of what has it: gives that node's number and generation, and
+    /// counts one lookup.
+    pub(super) fn found(&mut self, parent: u64, name: &[u8], attr: &Attr) -> (u64, u64) {
+        let ino = match self.numbers.get(&attr.ino) {
+            Some(ino) => *ino,
+            None => {
+                let ino = self.free_number(attr.ino);
+                self.numbers.insert(attr.ino, ino);
+                self.nodes.insert(ino, Node::new(*attr));
+                ino
+            }
+        };
+        let node = self.nodes.get_mut(&ino).expect("numbers lead to nodes");
+        if std::mem::take(&mut node.gone) {
+            node.generation += 1;
+        }
+        node.attr = *attr;
+        node.lookups += 1;
+        let generation = node.generation;
+        self.attach(ino, parent, name);
+        (ino, generation)
+    }
+
+    fn free_number(&mut self, server: u64) -> u64 {
+        if server > ROOT && server < OWN && !self.nodes.contains_key(&server) {
+            return server;
+        }
+        self.next += 1;
+        self.next
+    }
+
+    /// The kernel gives up `lookups` of a node. True if the node is gone with that.
+    pub(super) fn forget(&mut self, ino: u64, lookups: u64) -> bool {
+        let Some(node) = self.nodes.get_mut(&ino) else { return false };
+        node.lookups = node.lookups.saturating_sub(lookups);
+        self.sweep(ino);
+        !self.nodes.contains_key(&ino)
+    }
+
+    /// A name turned out to lead nowhere: somebody else removed it.
+    pub(super) fn missing(&mut self, parent: u64, name: &[u8]) {
+        if let Some(child) = self.detach(parent, name) {
+            self.sweep(child);
+        }
+    }
+
+    /// A name was removed here.
+    pub(super) fn removed(&mut self, parent: u64, name: &[u8]) {
+        let Some(child) = self.detach(parent, name) else { return };
+        if let Some(node) = self.nodes.get_mut(&child) {
+            node.attr.links = node.attr.links.saturating_sub(1);
+            let last = node.attr.kind == Kind::Directory || node.attr.links == 0;
+            node.gone = node.names.is_empty() && last;
+        }
+        self.sweep(child);
+    }
+
+    /// Something got another name here, in place of what had that.
+    pub(super) fn renamed(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) {
+        let (moved, there) = (self.child(from), self.child(to));
+        // Two names of one file: then the system does nothing.
+        if moved.is_some() && moved == there {
+            return;
+        }
+        self.removed(to.0, to.1);
+        if let Some(moved) = self.detach(from.0, from.1) {
+            self.attach(moved, to.0, to.1);
+        }
+    }
+
+    /// Two names changed places here.
+    pub(super) fn exchanged(&mut self, one: (u64, &[u8]), other: (u64, &[u8])) {
+        let (first, second) = (self.detach(one.0, one.1), self.detach(other.0, other.1));
+        if let Some(first) = first {
+            self.attach(first, other.0, other.1);
+        }
+        if let Some(second) = second {
+            self.attach(second, one.0, one.1);
+        }
+    }
+
+    fn child(&self, (parent, name): (u64, &[u8])) -> Option<u64> {
+        self.nodes.get(&parent)?.children.get(name).copied()
+    }
+
+    fn attach(&mut self, ino: u64, parent: u64, name: &[u8]) {
+        if self.child((parent, name)) != Some(ino) {
+            self.missing(parent, name);
+        }
+        let node = self.nodes.get_mut(&ino).expect("what is attached is there");
+        let at = node.names.iter().position(|(p, n)| *p == parent && **n == *name);
+        let named = match at {
+            Some(at) => node.names.remove(at),
+            None => (parent, Rc::from(name)),
+        };
+        let others = match node.attr.kind {
+            Kind::Directory => std::mem::take(&mut node.names),
+            _ => Vec::new(),
+        };
+        let name = Rc::clone(&named.1);
+        node.names.push(named);
+        if let Some(directory) = self.nodes.get_mut(&parent) {
+            directory.children.insert(name, ino);
+        }
+        for (parent, name) in others {
+            if let Some(directory) = self.nodes.get_mut(&parent) {
+                directory.children.remove(&name);
+            }
+            self.sweep(parent);
+        }
+    }
+
+    fn detach(&mut self, parent: u64, name: &[u8]) -> Option<u64> {
+        let child = self.nodes.get_mut(&parent)?.children.remove(name)?;
+        if let Some(node) = self.nodes.get_mut(&child) {
+            node.names.retain(|(p, n)| *p != parent || **n != *name);
+        }
+        Some(child)
+    }
+
+    /// Lets go of a node that nobody needs, and then of the directories above that held on for it.
+    fn sweep(&mut self, ino: u64) {
+        let mut unneeded = vec![ino];
+        while let Some(ino) = unneeded.pop() {
+            let Some(node) = self.nodes.get(&ino) else { continue };
+            if ino == ROOT || node.lookups > 0 || !node.children.is_empty() {
+                continue;
+            }
+            let node = self.nodes.remove(&ino).expect("it was there");
+            self.numbers.remove(&node.attr.ino);
+            for (parent, name) in node.names {
+                if let Some(directory) = self.nodes.get_mut(&parent) {
+                    directory.children.remove(&name);
+                    unneeded.push(parent);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,454 @@
+//! Trees from a server. What it says of names and links is not trusted: nothing is written outside
+//! of where the user wants it.
+
+use super::{
+    Cause, Event, Link, Options, Problem, Progress, Report, Watch,
+    crew::Budget,
+    index::{Decision, Index},
+    job::Job,
+    local::{self, Root, kept},
+};
+use crate::{
+    RelPath,
+    client::{Remote, RemoteError},
+    protocol::{Attr, DirEntry, Kind, SetAttr},
+};
+use rustix::io::Errno;
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// Directories that are read at a time.
+const DIRECTORIES: u64 = 16;
+
+/// Copies files and trees from a server: each source gets the path beside it here.
+///
+/// What fails is said, and in the report; the rest goes on. Dropping the future leaves the files
+/// that are complete, and hidden partial ones; the next transfer goes on from there.
+///
+/// # Errors
+/// Only where nothing could be begun.
+pub async fn get(
+    link: &Rc<Link>,
+    sources: &[(RelPath, PathBuf)],
+    options: &Options,
+    progress: &Arc<Progress>,
+    watch: Watch,
+) -> Result<Report, Cause> {
+    let job = Job::new(link, options, progress, watch)?;
+    let getting = Getting::new(job, None, false, false);
+    let mut trees = Vec::new();
+    for (from, to) in sources {
+        match Target::open(from, to) {
+            Ok(target) => trees.push(target),
+            Err(cause) => {
+                let path = to.as_os_str().as_encoded_bytes().to_vec();
+                getting.job.failed(Problem { path, cause });
+            }
+        }
+    }
+    getting.fetch(trees).await;
+    getting.finish().await;
+    Ok(getting.job.finish())
+}
+
+/// Where a tree goes.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// At the server.
+    pub(super) from: RelPath,
+    pub(super) root: Root,
+    /// Below the root; nothing when the tree's contents go into the root itself.
+    pub(super) to: RelPath,
+}
+
+impl Target {
+    pub(super) fn open(from: &RelPath, to: &Path) -> Result<Target, Cause> {
+        let opening = Cause::local("opening the directory it goes to");
+        let (root, to) = match to.file_name() {
+            Some(name) => {
+                let parent = to.parent().unwrap_or(Path::new(""));
+                (Root::open(parent), RelPath::root().join(name.as_encoded_bytes())?)
+            }
+            None => (Root::open(to), RelPath::root()),
+        };
+        Ok(Target { from: from.clone(), root: root.map_err(opening)?, to })
+    }
+
+    /// Where something at the server goes.
+    fn place(&self, path: &RelPath) -> Result<RelPath, crate::PathError> {
+        RelPath::parse(&[self.to.as_bytes(), b"/", self.within(path)].concat())
+    }
+
+    /// Its path within the tree.
+    fn within<'a>(&self, path: &'a RelPath) -> &'a [u8] {
+        let below = &path.as_bytes()[self.from.as_bytes().len()..];
+        below.strip_prefix(b"/").unwrap_or(below)
+    }
+}
+
+/// A file on its way from a server.
+pub(super) struct Place {
+    pub(super) target: Arc<Target>,
+    pub(super) from: RelPath,
+    pub(super) to: RelPath,
+}
+
+impl Place {
+    fn problem(&self, cause: Cause) -> Problem {
+        Problem { path: self.from.as_bytes().to_vec(), cause }
+    }
+
+    /// Names what is hidden of it: the same in each transfer of it.
+    pub(super) fn key(&self) -> u64 {
+        local::key(&self.from)
+    }
+
+    /// Does something in its directory, on a thread of the disk.
+    pub(super) async fn there<T: Send + 'static>(
+        &self,
+        job: &Job,
+        doing: &'static str,
+        work: impl FnOnce(std::os::fd::OwnedFd, &[u8]) -> Result<T, Errno> + Send + 'static,
+    ) -> Result<T, Cause> {
+        let (target, to) = (Arc::clone(&self.target), self.to.clone());
+        let done = job.disk.run(move || {
+            let Some((parent, name)) = to.split() else { return Err(Errno::ISDIR) };
+            work(target.root.directory(&parent)?, name.as_encoded_bytes())
+        });
+        done.await.map_err(|error| match error {
+            Errno::LOOP => Cause::InTheWay("directory"),
+            error => Cause::Local { doing, error },
+        })
+    }
+}
+
+/// Trees on their way from a server.
+pub(super) struct Getting {
+    pub(super) job: Rc<Job>,
+    pub(super) index: Option<Arc<Index>>,
+    /// What is in the way is removed, whatever it is.
+    force: bool,
+    dry: bool,
+    /// Directories that are being read.
+    open: Rc<Budget>,
+    /// Directories that get their attributes last.
+    directories: RefCell<Vec<(Arc<Target>, RelPath, Attr)>>,
+    /// The first names of files that have several, and the others.
+    names: RefCell<HashMap<(*const Target, u64), RelPath>>,
+    others: RefCell<Vec<(RelPath, Place)>>,
+}
+
+impl Getting {
+    pub(super) fn new(
+        job: Rc<Job>,
+        index: Option<Arc<Index>>,
+        force: bool,
+        dry: bool,
+    ) -> Rc<Getting> {
+        Rc::new(Getting {
+            job,
+            index,
+            force,
+            dry,
+            open: Budget::new(DIRECTORIES),
+            directories: RefCell::default(),
+            names: RefCell::default(),
+            others: RefCell::default(),
+        })
+    }
+
+    /// Fetches all, but for what comes last: see [`Getting::finish`].
+    pub(super) async fn fetch(self: &Rc<Self>, targets: Vec<Target>) {
+        let this = Rc::clone(self);
+        self.job.crew.spawn(async move {
+            for target in targets {
+                let target = Arc::new(target);
+                let link = &this.job.link;
+                let from = &target.from;
+                match link.with(async |remote| remote.stat(from, false).await).await {
+                    Ok(attr) => {
+                        let (from, to) = (target.from.clone(), target.to.clone());
+                        this.entry(Place { target, from, to }, attr).await;
+                    }
+                    Err(error) => {
+                        let path = from.as_bytes().to_vec();
+                        this.job.failed(Problem { path, cause: error.into() });
+                        this.incomplete();
+                    }
+                }
+            }
+        });
+        self.job.crew.drive().await;
+        // Nothing is looked for any more.
+        self.job.progress.all_found.store(true, Relaxed);
+        for (first, place) in self.others.take() {
+            self.hard_link(first, place).await;
+        }
+    }
+
+    fn incomplete(&self) {
+        if let Some(index) = &self.index {
+            index.incomplete();
+        }
+    }
+
+    /// Something that the server has. Waits until its turn comes, not until it is there.
+    async fn entry(self: &Rc<Self>, place: Place, attr: Attr) {
+        let job = &self.job;
+        let within = place.target.within(&place.from);
+        let directory = attr.kind == Kind::Directory;
+        // What was named is wanted.
+        if !within.is_empty() && job.options.excludes(within, directory) {
+            return;
+        }
+        let unwanted = match attr.kind {
+            Kind::Fifo if !job.options.fifos => Some("a FIFO"),
+            Kind::Socket => Some("a socket"),
+            Kind::CharDevice | Kind::BlockDevice => Some("a device"),
+            _ => None,
+        };
+        if let Some(what) = unwanted {
+            return job.left_out(place.from.as_bytes(), what);
+        }
+        let decided = self.index.as_ref().map_or(Decision::Send, |i| i.decide(within, &attr));
+        if directory {
+            job.report().directories += 1;
+            if self.dry && decided == Decision::Send {
+                job.say(Event::Would(within));
+            }
+            let this = Rc::clone(self);
+            return job.crew.spawn(async move { this.directory(place, attr).await });
+        }
+        if attr.kind == Kind::File {
+            job.progress.found(attr.size);
+        }
+        match decided {
+            Decision::Same => return job.same(attr.size),
+            Decision::Send | Decision::Dress if self.dry => {
+                job.report().files += 1;
+                return job.say(Event::Would(within));
+            }
+            _ => {}
+        }
+        if attr.kind == Kind::File && attr.links > 1 && decided == Decision::Send {
+            let mut names = self.names.borrow_mut();
+            let number = (Arc::as_ptr(&place.target), attr.ino);
+            let first = names.entry(number).or_insert_with(|| place.to.clone());
+            if *first != place.to {
+                let first = first.clone();
+                return self.others.borrow_mut().push((first, place));
+            }
+        }
+        let slot = job.slots.take(1).await;
+        let this = Rc::clone(self);
+        job.crew.spawn(async move {
+            let mut done = this.file(&place, &attr, decided).await;
+            if this.force && matches!(&done, Err(Cause::Local { error: Errno::ISDIR, .. })) {
+                done = match this.clear_way(&place).await {
+                    Ok(()) => this.file(&place, &attr, decided).await,
+                    Err(cause) => Err(cause),
+                };
+            }
+            if let Err(cause) = done {
+                this.job.failed(place.problem(cause));
+            }
+            drop(slot);
+        });
+    }
+
+    async fn directory(self: &Rc<Self>, place: Place, attr: Attr) {
+        let one = self.open.take(1).await;
+        let mut made = Ok(());
+        if !self.dry {
+            made = self.make_directory(&place).await;
+            if self.force && matches!(&made, Err(Cause::InTheWay(_))) {
+                made = match self.clear_way(&place).await {
+                    Ok(()) => self.make_directory(&place).await,
+                    Err(cause) => Err(cause),
+                };
+            }
+            let entry = (Arc::clone(&place.target), place.to.clone(), attr);
+            if made.is_ok() {
+                self.directories.borrow_mut().push(entry);
+            }
+        }
+        if let Err(cause) = made {
+            self.incomplete();
+            return self.job.failed(place.problem(cause));
+        }
+        // In another session the directory is read again: what was seen is not taken twice.
+        let seen = RefCell::new(HashSet::new());
+        let listed = self.job.link.with(async |remote| self.list(remote, &place, &seen).await);
+        if let Err(error) = listed.await {
+            self.incomplete();
+            self.job.failed(place.problem(error.into()));
+        }
+        drop(one);
+    }
+
+    async fn list(
+        self: &Rc<Self>,
+        remote: Remote,
+        place: &Place,
+        seen: &RefCell<HashSet<Vec<u8>>>,
+    ) -> Result<(), RemoteError> {
+        let mut directory = remote.open_dir(&place.from).await?;
+        while let Some(page) = directory.next_page().await? {
+            for DirEntry { name, attr } in page {
+                let from = place.from.join(&name);
+                let to = from.clone().and_then(|from| place.target.place(&from));
+                match (from, to) {
+                    (Ok(from), Ok(to)) => {
+                        if seen.borrow_mut().insert(name) {
+                            let target = Arc::clone(&place.target);
+                            self.entry(Place { target, from, to }, attr).await;
+                        }
+                    }
+                    (Err(error), _) | (_, Err(error)) => {
+                        let path = [place.from.as_bytes(), b"/", &name].concat();
+                        self.job.failed(Problem { path, cause: error.into() });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn make_directory(&self, place: &Place) -> Result<(), Cause> {
+        if place.to.is_root() {
+            return Ok(());
+        }
+        let made = place.there(&self.job, "making the directory", |directory, name| {
+            local::make_dir(directory, name)
+        });
+        match made.await {
+            Err(Cause::Local { error: Errno::NOTDIR, .. }) => Err(Cause::InTheWay("directory")),
+            made => made,
+        }
+    }
+
+    /// Removes what is in the way here.
+    async fn clear_way(&self, place: &Place) -> Result<(), Cause> {
+        place
+            .there(&self.job, "removing what is in the way", |directory, name| {
+                super::sync::remove_local(&directory, name)
+            })
+            .await
+    }
+
+    async fn file(
+        self: &Rc<Self>,
+        place: &Place,
+        attr: &Attr,
+        decided: Decision,
+    ) -> Result<(), Cause> {
+        let job = &self.job;
+        match (attr.kind, decided) {
+            (Kind::File, Decision::Compare) => self.download(place, attr, true).await,
+            (_, Decision::Dress) => {
+                let set = self.kept(attr);
+                place.there(job, "changing", move |d, name| local::dress(d, name, &set)).await?;
+                job.same(attr.size);
+                Ok(())
+            }
+            (Kind::Symlink, _) => {
+                let from = &place.from;
+                let target = job.link.with(async |remote| remote.read_link(from).await).await?;
+                let (key, set) = (place.key(), self.kept(attr));
+                place
+                    .there(job, "making the link", move |directory, name| {
+                        local::make_symlink(directory, name, key, &target, &set)
+                    })
+                    .await?;
+                job.report().symlinks += 1;
+                Ok(())
+            }
+            (Kind::Fifo, _) => {
+                let (key, set) = (place.key(), self.kept(attr));
+                place
+                    .there(job, "making the FIFO", move |directory, name| {
+                        local::make_fifo(directory, name, key, &set)
+                    })
+                    .await?;
+                job.report().fifos += 1;
+                Ok(())
+            }
+            _ => self.data(place, attr).await,
+        }
+    }
+
+    async fn data(self: &Rc<Self>, place: &Place, attr: &Attr) -> Result<(), Cause> {
+        let job = &self.job;
+        let small = job.link.remote().welcome().inline;
+        if attr.size > small || local::has_holes(attr) || job.options.checksum {
+            return self.download(place, attr, false).await;
+        }
+        let from = &place.from;
+        let got = job.link.with(async |remote| remote.get(from, small).await).await?;
+        let (attr, Some(data)) = got else { return self.download(place, attr, false).await };
+        if data.len() as u64 != attr.size {
+            return Err(Cause::Changed);
+        }
+        let (key, set, durable) = (place.key(), self.kept(&attr), job.options.durable);
+        let rate = job.rate.clone();
+        place
+            .there(job, "writing", move |directory, name| {
+                if let Some(rate) = rate {
+                    rate.pay(data.len() as u64);
+                }
+                local::write_whole(directory, name, key, &data, &set, durable)
+            })
+            .await?;
+        job.moved(attr.size);
+        job.file();
+        Ok(())
+    }
+
+    pub(super) fn kept(&self, attr: &Attr) -> SetAttr {
+        kept(attr, self.job.options.owner)
+    }
+
+    async fn hard_link(&self, first: RelPath, place: Place) {
+        let key = place.key();
+        let target = Arc::clone(&place.target);
+        let linked = place.there(&self.job, "linking", move |directory, name| {
+            let (parent, from) = first.split().ok_or(Errno::ISDIR)?;
+            let parent = target.root.directory(&parent)?;
+            local::hard_link((&parent, from.as_encoded_bytes()), (&directory, name), key)
+        });
+        match linked.await {
+            Ok(()) => {
+                self.job.report().hard_links += 1;
+                self.job.progress.files.fetch_add(1, Relaxed);
+            }
+            Err(cause) => self.job.failed(place.problem(cause)),
+        }
+    }
+
+    /// What comes last: attributes of directories, those that are deepest first.
+    pub(super) async fn finish(&self) {
+        let mut directories = self.directories.take();
+        // What is below comes later in this order, and so earlier in the opposite one.
+        directories.sort_by(|a, b| b.1.cmp(&a.1));
+        for (target, path, attr) in directories {
+            let set = self.kept(&attr);
+            let (root, below) = (Arc::clone(&target), path.clone());
+            let dressed = self.job.disk.run(move || {
+                let directory = root.root.directory(&below)?;
+                local::apply(&directory, &set)
+            });
+            if let Err(error) = dressed.await
+                && !path.is_root()
+            {
+                let path = target.root.describe(&path);
+                let cause = Cause::Local { doing: "changing", error };
+                self.job.failed(Problem { path, cause });
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A server that is connected to again when it went away.
+
+use super::{crew::Budget, disk::pause};
+use crate::client::{ConnectOptions, Remote, RemoteError};
+use petasos::{
+    CallError, Engine,
+    fabric::{Address, LostReason},
+};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// An operation that loses its session so often is given up: it may be what ends the server.
+const TRIES: u32 = 8;
+
+/// A session, and the next one after it. Belongs to its engine's thread.
+#[derive(Debug)]
+pub struct Link {
+    engine: Engine,
+    address: Address,
+    options: ConnectOptions,
+    retry: Duration,
+    remote: RefCell<Remote>,
+    /// Which session it is: the first, the second.
+    number: Cell<u64>,
+    /// Why there will be none any more.
+    over: RefCell<Option<RemoteError>>,
+    one: Rc<Budget>,
+}
+
+impl Link {
+    /// Connects. When the server goes away later, it is tried for as long as `retry` to connect
+    /// again.
+    pub async fn connect(
+        engine: &Engine,
+        address: &Address,
+        options: ConnectOptions,
+        retry: Duration,
+    ) -> Result<Link, RemoteError> {
+        let remote = Remote::connect(engine, address, options.clone()).await?;
+        Ok(Link {
+            engine: engine.clone(),
+            address: address.clone(),
+            options,
+            retry,
+            remote: RefCell::new(remote),
+            number: Cell::new(0),
+            over: RefCell::default(),
+            one: Budget::new(1),
+        })
+    }
+
+    /// The session as it is now.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.borrow().clone()
+    }
+
+    /// How often it was connected again.
+    #[must_use]
+    pub fn reconnected(&self) -> u64 {
+        self.number.get()
+    }
+
+    /// Says good-bye, and waits until the server has closed what was open.
+    pub async fn disconnect(self) {
+        // A session that has ended meanwhile needs none.
+        let _ = self.remote.into_inner().disconnect().await;
+    }
+
+    /// Does something that may be done twice: again in the next session where one ended.
+    pub(super) async fn with<T>(
+        &self,
+        operation: impl AsyncFn(Remote) -> Result<T, RemoteError>,
+    ) -> Result<T, RemoteError> {
+        let mut tries = 0;
+        loop {
+            let (number, remote) = (self.number.get(), self.remote());
+            match operation(remote).await {
+                Err(error) if worth_another(&error) && tries < TRIES => {
+                    tries += 1;
+                    match error {
+                        RemoteError::Call(CallError::Busy { retry_after, .. }) => {
+                            pause(retry_after.min(Duration::from_secs(1))).await;
+                        }
+                        error => self.again(number, error).await?,
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Connects again, unless that was done since the session of this number.
+    async fn again(&self, number: u64, error: RemoteError) -> Result<(), RemoteError> {
+        let _one_at_a_time = self.one.take(1).await;
+        if self.number.get() != number {
+            return Ok(());
+        }
+        if let Some(over) = &*self.over.borrow() {
+            return Err(over.clone());
+        }
+        let end = Instant::now() + self.retry;
+        let mut last = error;
+        while Instant::now() < end {
+            match Remote::connect(&self.engine, &self.address, self.options.clone()).await {
+                Ok(remote) => {
+                    self.remote.replace(remote);
+                    self.number.set(number + 1);
+                    return Ok(());
+                }
+                Err(error) if worth_another(&error) => last = error,
+                Err(error) => {
+                    last = error;
+                    break;
+                }
+            }
+            pause(PAUSE).await;
+        }
+        self.over.replace(Some(last.clone()));
+        Err(last)
+    }
+}
+
+fn worth_another(error: &RemoteError) -> bool {
+    match error {
+        RemoteError::Call(CallError::PeerLost { reason: LostReason::Refused(_), .. }) => false,
+        RemoteError::Call(CallError::Busy { .. }) => true,
+        error => error.is_lost(),
+    }
+}

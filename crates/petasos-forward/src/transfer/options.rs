@@ -1,0 +1,239 @@
+//! How trees are moved, and what became of it.
+
+use super::Glob;
+use crate::{PathError, client::RemoteError};
+use rustix::io::Errno;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// How trees are moved.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Files on the way at a time. Default: 64.
+    pub parallel: usize,
+    /// Memory for data on the way, in bytes. Default: 64 MiB.
+    pub memory: u64,
+    /// The most bytes a second. Default: no limit.
+    pub rate: Option<u64>,
+    /// Compares hashes of what was read and what was written, from end to end. Default: no.
+    pub checksum: bool,
+    /// Goes on where an earlier transfer of the same file was interrupted. Default: yes.
+    pub resume: bool,
+    /// Files are on the disk before they get their names. Default: no.
+    pub durable: bool,
+    /// Keeps owners and groups, by their numbers. Default: no.
+    pub owner: bool,
+    /// Makes FIFOs as well. Default: no, they are left out.
+    pub fifos: bool,
+    /// What is left out.
+    pub exclude: Vec<Glob>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            parallel: 64,
+            memory: 64 << 20,
+            rate: None,
+            checksum: false,
+            resume: true,
+            durable: false,
+            owner: false,
+            fifos: false,
+            exclude: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn excludes(&self, path: &[u8], directory: bool) -> bool {
+        self.exclude.iter().any(|glob| glob.matches(path, directory))
+    }
+}
+
+/// What a synchronisation does beyond copying.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct SyncOptions {
+    /// Removes what the source does not have; what is excluded stays.
+    pub delete: bool,
+    /// Only says what would be done.
+    pub dry_run: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Files that came to be, or were replaced.
+    pub files: u64,
+    /// Directories that are there now.
+    pub directories: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Names beside the first of files.
+    pub hard_links: u64,
+    /// FIFOs.
+    pub fifos: u64,
+    /// Bytes of the files' data that were moved.
+    pub bytes: u64,
+    /// Bytes that were there from an earlier transfer.
+    pub resumed: u64,
+    /// Files and links that were the same already.
+    pub same: u64,
+    /// What was removed.
+    pub deleted: u64,
+    /// What was left out: sockets, devices, FIFOs without the wish for them.
+    pub left_out: u64,
+    /// How often the server was connected to again.
+    pub reconnected: u64,
+    /// What failed. The rest went on.
+    pub problems: Vec<Problem>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Something that could not be moved.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What: its path within the tree, or as it was named.
+    pub path: Vec<u8>,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", String::from_utf8_lossy(&self.path), self.cause)
+    }
+}
+
+/// Why something could not be moved.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The server refused it, or there was no answer.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The local system refused it.
+    #[error("{doing}: {error}")]
+    Local {
+        /// What was to be done.
+        doing: &'static str,
+        /// Why not.
+        error: Errno,
+    },
+    /// Its length or time was another after it was read than before.
+    #[error("it changed while it was read")]
+    Changed,
+    /// What was written is not what was read.
+    #[error("what was written is not what was read: the hash differs from byte {0} on")]
+    Mismatch(u64),
+    /// A name that cannot be used.
+    #[error("{0}")]
+    Name(#[from] PathError),
+    /// Something else has its name.
+    #[error("there is something that is no {0}")]
+    InTheWay(&'static str),
+    /// Its directory could not be made.
+    #[error("its directory is not there")]
+    Directory,
+    /// Not all of the source could be seen, so that nothing is removed in the target.
+    #[error("not all of it could be seen: nothing was removed on the other side")]
+    Unseen,
+    /// Another transfer writes it.
+    #[error("another transfer writes it now")]
+    Taken,
+}
+
+impl Cause {
+    /// For `map_err`.
+    pub(super) fn local(doing: &'static str) -> impl Fn(Errno) -> Cause {
+        move |error| Cause::Local { doing, error }
+    }
+
+    /// Whether the session ended, so that it is worth while to try again in the next one.
+    pub(super) fn lost(&self) -> bool {
+        matches!(self, Cause::Remote(error) if error.is_lost())
+    }
+}
+
+/// What is told while it happens.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// This failed.
+    Failed(&'a Problem),
+    /// This is left out: what it is.
+    LeftOut(&'a [u8], &'static str),
+    /// This would be written.
+    Would(&'a [u8]),
+    /// This is, or would be, removed.
+    Delete(&'a [u8]),
+}
+
+/// Who is told. On the thread of the engine.
+pub type Watch = Box<dyn Fn(Event<'_>)>;
+
+/// How far a transfer is, for other threads to look at.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub(super) files: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) files_found: AtomicU64,
+    pub(super) bytes_found: AtomicU64,
+    pub(super) all_found: AtomicBool,
+}
+
+/// How far a transfer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reached {
+    /// Files that are there.
+    pub files: u64,
+    /// Bytes that are there.
+    pub bytes: u64,
+    /// Files that were found so far.
+    pub files_found: u64,
+    /// Bytes in them.
+    pub bytes_found: u64,
+    /// Whether there are no more.
+    pub all_found: bool,
+}
+
+impl Progress {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Arc<Progress> {
+        Arc::default()
+    }
+
+    /// How far it is now.
+    #[must_use]
+    pub fn reached(&self) -> Reached {
+        Reached {
+            files: self.files.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+            files_found: self.files_found.load(Relaxed),
+            bytes_found: self.bytes_found.load(Relaxed),
+            all_found: self.all_found.load(Relaxed),
+        }
+    }
+
+    pub(super) fn found(&self, bytes: u64) {
+        self.files_found.fetch_add(1, Relaxed);
+        self.bytes_found.fetch_add(bytes, Relaxed);
+    }
+
+    pub(super) fn done(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+}

@@ -1,0 +1,434 @@
+//! Trees to a server.
+
+use super::{
+    Cause, Event, Link, Options, Problem, Progress, Report, Watch,
+    crew::Gate,
+    index::Index,
+    job::{Job, THREADS, settable},
+    local::{Root, hidden, kept, key},
+    source::{Item, Plan, Source, Tree, What},
+};
+use crate::{
+    RelPath,
+    client::RemoteError,
+    protocol::{Attr, Creation, Finish, Kind, RenameMode, SetAttr},
+};
+use rustix::io::Errno;
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// Copies files and trees to a server: each source gets the path beside it there.
+///
+/// What fails is said, and in the report; the rest goes on. Dropping the future leaves the files
+/// that are complete, and nothing of others under their names; the next one goes on from there.
+///
+/// # Errors
+/// Only where nothing could be begun.
+pub async fn put(
+    link: &Rc<Link>,
+    sources: &[(PathBuf, RelPath)],
+    options: &Options,
+    progress: &Arc<Progress>,
+    watch: Watch,
+) -> Result<Report, Cause> {
+    let job = Job::new(link, options, progress, watch)?;
+    let mut trees = Vec::new();
+    for (path, to) in sources {
+        match tree(path, to) {
+            Ok(tree) => trees.push(tree),
+            Err(cause) => {
+                let path = path.as_os_str().as_encoded_bytes().to_vec();
+                job.failed(Problem { path, cause });
+            }
+        }
+    }
+    let putting = Putting::new(job, None, false);
+    putting.send(trees, false).await?;
+    putting.finish().await;
+    Ok(putting.job.finish())
+}
+
+/// What the user named: its directory, and its name there.
+pub(super) fn tree(path: &Path, to: &RelPath) -> Result<Tree, Cause> {
+    let opening = Cause::local("opening its directory");
+    let (root, from) = match path.file_name() {
+        Some(name) => {
+            let parent = path.parent().unwrap_or(Path::new(""));
+            (Root::open(parent), RelPath::root().join(name.as_encoded_bytes())?)
+        }
+        None => (Root::open(path), RelPath::root()),
+    };
+    Ok(Tree { root: root.map_err(opening)?, from, to: to.clone() })
+}
+
+/// Trees on their way to a server.
+pub(super) struct Putting {
+    pub(super) job: Rc<Job>,
+    pub(super) index: Option<Arc<Index>>,
+    /// What is in the way is removed, whatever it is.
+    force: bool,
+    /// Whether the server keeps attributes.
+    pub(super) attributes: bool,
+    /// Directories that are being made.
+    gates: RefCell<HashMap<RelPath, Rc<Gate>>>,
+    /// Directories that get their attributes last.
+    directories: RefCell<Vec<(RelPath, Attr)>>,
+    /// Names beside the first ones: of what, and where.
+    names: RefCell<Vec<(RelPath, Item)>>,
+}
+
+impl Putting {
+    pub(super) fn new(job: Rc<Job>, index: Option<Arc<Index>>, force: bool) -> Rc<Putting> {
+        let attributes = job.link.remote().welcome().abilities.attributes;
+        Rc::new(Putting {
+            job,
+            index,
+            force,
+            attributes,
+            gates: RefCell::default(),
+            directories: RefCell::default(),
+            names: RefCell::default(),
+        })
+    }
+
+    /// Sends all, but for what comes last: see [`Putting::finish`].
+    pub(super) async fn send(self: &Rc<Self>, trees: Vec<Tree>, dry: bool) -> Result<(), Cause> {
+        let job = &self.job;
+        let plan = Plan {
+            options: job.options.clone(),
+            small: job.link.remote().welcome().inline,
+            index: self.index.clone(),
+            dry,
+            progress: Arc::clone(&job.progress),
+            rate: job.rate.clone(),
+        };
+        let mut source = Source::start(trees, plan, THREADS).map_err(|error| Cause::Local {
+            doing: "starting a thread",
+            error: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
+        let this = Rc::clone(self);
+        job.crew.spawn(async move {
+            while let Some(item) = source.next().await {
+                if let Some(item) = this.at_once(item, dry) {
+                    let slot = this.job.slots.take(1).await;
+                    let that = Rc::clone(&this);
+                    this.job.crew.spawn(async move {
+                        that.item(item).await;
+                        drop(slot);
+                    });
+                }
+            }
+        });
+        job.crew.drive().await;
+        let names = self.names.take();
+        for (first, item) in names {
+            let slot = job.slots.take(1).await;
+            let this = Rc::clone(self);
+            job.crew.spawn(async move {
+                this.hard_link(&first, &item).await;
+                drop(slot);
+            });
+            if self.job.slots.is_spent() {
+                job.crew.drive().await;
+            }
+        }
+        job.crew.drive().await;
+        Ok(())
+    }
+
+    /// What takes no call; the item where it does.
+    fn at_once(&self, item: Item, dry: bool) -> Option<Item> {
+        let within = item.tree.within(&item.path);
+        match &item.what {
+            What::Directory { attr, there } => {
+                self.job.report().directories += 1;
+                if dry {
+                    if !there {
+                        self.job.say(Event::Would(within));
+                    }
+                    return None;
+                }
+                self.directories.borrow_mut().push((item.to.clone(), *attr));
+                let gate = Rc::new(Gate::default());
+                self.gates.borrow_mut().insert(item.to.clone(), Rc::clone(&gate));
+                if *there {
+                    gate.open(true);
+                    return None;
+                }
+            }
+            What::Would => {
+                self.job.report().files += 1;
+                self.job.say(Event::Would(within));
+                return None;
+            }
+            What::LeftOut(what) => {
+                self.job.left_out(&item.tree.root.describe(&item.path), what);
+                return None;
+            }
+            What::Same => {
+                self.job.same(0);
+                return None;
+            }
+            What::HardLink { first } => {
+                let below = &first.as_bytes()[item.tree.from.as_bytes().len()..];
+                let first = [item.tree.to.as_bytes(), b"/", below].concat();
+                match RelPath::parse(&first) {
+                    Ok(first) => self.names.borrow_mut().push((first, item)),
+                    Err(error) => self.job.failed(item.problem(error.into())),
+                }
+                return None;
+            }
+            What::Problem(cause) => {
+                let problem = item.problem(cause.clone());
+                self.job.failed(problem);
+                return None;
+            }
+            _ => {}
+        }
+        Some(item)
+    }
+
+    async fn item(self: &Rc<Self>, item: Item) {
+        if let What::Directory { attr, .. } = &item.what {
+            let made = match self.ready(&item).await {
+                true => self.directory(&item.to, attr).await,
+                false => Err(Cause::Directory),
+            };
+            let gate = self.gates.borrow().get(&item.to).cloned();
+            gate.into_iter().for_each(|gate| gate.open(made.is_ok()));
+            if let Err(cause) = made {
+                self.job.failed(item.problem(cause));
+            }
+            return;
+        }
+        let done = match self.ready(&item).await {
+            true => self.file(&item).await,
+            false => Err(Cause::Directory),
+        };
+        if let Err(cause) = done {
+            self.job.failed(item.problem(cause));
+        }
+    }
+
+    /// Waits for its directory.
+    async fn ready(&self, item: &Item) -> bool {
+        let gate = match item.to.split() {
+            Some((parent, _)) => self.gates.borrow().get(&parent).cloned(),
+            None => None,
+        };
+        match gate {
+            Some(gate) => gate.pass().await,
+            None => true,
+        }
+    }
+
+    async fn directory(&self, to: &RelPath, attr: &Attr) -> Result<(), Cause> {
+        if to.is_root() {
+            return Ok(());
+        }
+        let creation = Creation { mode: attr.mode | 0o700, owner: None };
+        let make = || self.job.link.with(async |remote| remote.make_dir(to, creation).await);
+        let error = match make().await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        if error.errno() != Errno::EXIST {
+            return Err(error.into());
+        }
+        let there = self.job.link.with(async |remote| remote.stat(to, false).await).await?;
+        if there.kind == Kind::Directory {
+            if self.attributes && there.mode & 0o700 != 0o700 {
+                let set = SetAttr { mode: Some(there.mode | 0o700), ..SetAttr::default() };
+                self.job.link.with(async |remote| remote.set_attr(to, set, false).await).await?;
+            }
+            return Ok(());
+        }
+        if !self.force {
+            return Err(Cause::InTheWay("directory"));
+        }
+        self.job.link.with(async |remote| remote.remove_file(to).await).await?;
+        make().await?;
+        Ok(())
+    }
+
+    async fn file(self: &Rc<Self>, item: &Item) -> Result<(), Cause> {
+        let sent = self.once(item).await;
+        match sent {
+            Err(Cause::Remote(error)) if self.force && error.errno() == Errno::ISDIR => {
+                let parallel = self.job.options.parallel;
+                self.job
+                    .link
+                    .with(async |remote| super::remove_tree(&remote, &item.to, parallel).await)
+                    .await?;
+                self.once(item).await
+            }
+            sent => sent,
+        }
+    }
+
+    async fn once(self: &Rc<Self>, item: &Item) -> Result<(), Cause> {
+        let (job, to) = (&self.job, &item.to);
+        match &item.what {
+            What::Small { attr, data, hash } => {
+                let finish = Finish {
+                    size: attr.size,
+                    set: self.kept(attr),
+                    hash: *hash,
+                    durable: job.options.durable,
+                    replace: true,
+                };
+                job.link.with(async |remote| remote.put(to, data.clone(), finish).await).await?;
+                job.moved(attr.size);
+                job.file();
+                Ok(())
+            }
+            What::Large { attr, compare } => self.upload(item, attr, *compare).await,
+            What::Dress { attr } => {
+                let set = self.kept(attr);
+                job.link.with(async |remote| remote.set_attr(to, set, false).await).await?;
+                job.same(0);
+                Ok(())
+            }
+            What::Symlink { attr, target } => {
+                self.symlink(to, target).await?;
+                self.dress(to, attr).await?;
+                job.report().symlinks += 1;
+                Ok(())
+            }
+            What::Fifo { attr } => {
+                let creation = Creation { mode: attr.mode, owner: None };
+                self.replacing(to, async |remote, path| {
+                    remote.make_node(path, Kind::Fifo, creation).await
+                })
+                .await?;
+                self.dress(to, attr).await?;
+                job.report().fifos += 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn kept(&self, attr: &Attr) -> SetAttr {
+        settable(kept(attr, self.job.options.owner), self.attributes)
+    }
+
+    /// Owner and times of something that is no file.
+    async fn dress(&self, to: &RelPath, attr: &Attr) -> Result<(), Cause> {
+        if self.attributes {
+            let mut set = self.kept(attr);
+            if attr.kind == Kind::Symlink {
+                set.mode = None;
+            }
+            self.job.link.with(async |remote| remote.set_attr(to, set, false).await).await?;
+        }
+        Ok(())
+    }
+
+    async fn symlink(&self, to: &RelPath, target: &[u8]) -> Result<(), Cause> {
+        let link = &self.job.link;
+        let made = link.with(async |remote| remote.make_symlink(to, target).await).await;
+        match made {
+            Err(error) if error.errno() == Errno::EXIST => {}
+            made => return Ok(made.map(drop)?),
+        }
+        // `EINVAL`: something else.
+        if let Ok(there) = link.with(async |remote| remote.read_link(to).await).await
+            && there == target
+        {
+            return Ok(());
+        }
+        self.replacing(to, async |remote, path| remote.make_symlink(path, target).await).await
+    }
+
+    /// Makes something under a hidden name, and gives it its own in place of what has that.
+    async fn replacing<T>(
+        &self,
+        to: &RelPath,
+        make: impl AsyncFn(crate::client::Remote, &RelPath) -> Result<T, RemoteError>,
+    ) -> Result<(), Cause> {
+        let Some((parent, name)) = to.split() else { return Err(Cause::InTheWay("directory")) };
+        let key = key(to);
+        let hidden = parent.join(&hidden(name.as_encoded_bytes(), key))?;
+        let link = &self.job.link;
+        let made = link.with(async |remote| make(remote, &hidden).await).await;
+        match made {
+            Err(error) if error.errno() == Errno::EXIST => {
+                link.with(async |remote| remote.remove_file(&hidden).await).await?;
+                link.with(async |remote| make(remote, &hidden).await).await?;
+            }
+            made => drop(made?),
+        }
+        let renamed =
+            link.with(async |remote| remote.rename(&hidden, to, RenameMode::Replace).await).await;
+        match renamed {
+            // The answer to the first try was lost, or nobody has seen the hidden one.
+            Err(error) if error.errno() == Errno::NOENT => Ok(()),
+            Err(error) => {
+                // The first error is the one to tell.
+                let _ = link.with(async |remote| remote.remove_file(&hidden).await).await;
+                Err(error.into())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    async fn hard_link(&self, first: &RelPath, item: &Item) {
+        let (link, to) = (&self.job.link, &item.to);
+        let linked = async {
+            let made = link.with(async |remote| remote.hard_link(first, to).await).await;
+            match made {
+                Err(error) if error.errno() == Errno::EXIST => {}
+                made => return Ok(made.map(drop)?),
+            }
+            let ours = link.with(async |remote| remote.stat(first, false).await).await?;
+            let theirs = link.with(async |remote| remote.stat(to, false).await).await?;
+            if (ours.ino, ours.kind) == (theirs.ino, theirs.kind) && ours.links > 1 {
+                return Ok(());
+            }
+            self.replacing(to, async |remote, path| remote.hard_link(first, path).await).await
+        };
+        match linked.await {
+            Ok(()) => {
+                self.job.report().hard_links += 1;
+                self.job.progress.files.fetch_add(1, Relaxed);
+            }
+            Err(cause) => self.job.failed(item.problem(cause)),
+        }
+    }
+
+    /// What comes last: attributes of directories, those that are deepest first.
+    pub(super) async fn finish(self: &Rc<Self>) {
+        if !self.attributes {
+            return;
+        }
+        let mut directories = self.directories.take();
+        let depth = |path: &RelPath| match path.is_root() {
+            true => 0,
+            false => path.as_bytes().iter().filter(|byte| **byte == b'/').count() + 1,
+        };
+        directories.sort_by_key(|(path, _)| std::cmp::Reverse(depth(path)));
+        for level in directories.chunk_by(|a, b| depth(&a.0) == depth(&b.0)) {
+            for part in level.chunks(self.job.options.parallel.max(1)) {
+                for (path, attr) in part {
+                    let made = self.gates.borrow().get(path).is_none_or(|gate| gate.is_passable());
+                    if made && !path.is_root() {
+                        let (this, path, attr) = (Rc::clone(self), path.clone(), *attr);
+                        self.job.crew.spawn(async move {
+                            if let Err(cause) = this.dress(&path, &attr).await {
+                                let path = path.as_bytes().to_vec();
+                                this.job.failed(Problem { path, cause });
+                            }
+                        });
+                    }
+                }
+                self.job.crew.drive().await;
+            }
+        }
+    }
+}

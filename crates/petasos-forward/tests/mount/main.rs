@@ -1,0 +1,13 @@
+//! The mount, with real servers and real programs. Each test has an export and mounts of its own, in
+//! a private directory, and unmounts them whatever happens.
+
+#![cfg(feature = "mount")]
+
+mod ends;
+mod figures;
+mod harness;
+mod posix;
+mod programs;
+mod sharing;
+mod smoke;
+mod users;

@@ -1,0 +1,245 @@
+//! Sessions: who has one, how they end, and what they may use.
+
+use crate::common::{Client, engine, hello, server, until};
+use petasos::{
+    CallOptions,
+    fabric::{Access, Region},
+};
+use petasos_forward::{
+    protocol::{
+        Allocation, Creation, Extent, Finish, ForwardClient, Hello, Kind, Lock, Node, OpenFlags,
+        RenameMode, SetAttr, VERSION, XattrMode,
+    },
+    server::ServerConfig,
+};
+use rustix::io::Errno;
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+
+const ALL: Lock = Lock { owner: 1, pid: 77, exclusive: true, start: 0, end: u64::MAX };
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing() {
+    let (server, memory) = server(ServerConfig::default());
+    for (round, address) in server.addresses().iter().enumerate() {
+        // Its engine ends; or it gives up the call that keeps the session.
+        for gently in [false, true] {
+            let mut lost = Client::named(address, "lost");
+            let other = Client::new(address);
+            let file = lost.open("shared");
+            lost.wait(lost.calls.lock(lost.session, file, ALL, false)).unwrap();
+            let stage = |client: &Client| {
+                client.wait(client.calls.stage(client.session, [1; 16], b"staged".to_vec()))
+            };
+            let (staged, _) = stage(&lost).unwrap();
+            lost.write_from(staged, 0, vec![1; 5000]).unwrap();
+            let theirs = other.open("shared");
+            let test = other.wait(other.calls.test_lock(other.session, theirs, ALL)).unwrap();
+            assert_eq!(test.map(|lock| lock.pid), Some(77));
+            let refused = other.wait(other.calls.lock(other.session, theirs, ALL, false));
+            assert_eq!(refused.unwrap_err().errno(), Errno::AGAIN);
+            let waits = other.calls.lock(other.session, theirs, ALL, true);
+            for _ in 0..100 {
+                other.engine.turn();
+            }
+            let before = server.status();
+            let names: Vec<_> = before.sessions.iter().map(|it| it.name.as_str()).collect();
+            assert_eq!(names, ["lost", "tester"]);
+            assert_eq!((before.sessions[0].files, before.sessions[0].locks), (2, 1));
+            if gently {
+                lost.hold = None;
+                for _ in 0..100 {
+                    lost.engine.turn();
+                }
+            } else {
+                drop(lost);
+            }
+            other.wait(waits).unwrap();
+            until("its files are closed", || memory.watch.open.load(SeqCst) == 1);
+            let status = server.status();
+            assert_eq!(status.lost as usize, 2 * round + usize::from(gently) + 1);
+            assert_eq!((status.sessions.len(), status.sessions[0].locks), (1, 1));
+            let (again, attr) = stage(&other).unwrap();
+            assert_eq!(attr.size, 5000);
+            other.wait(other.calls.discard(other.session, again)).unwrap();
+            other.wait(other.calls.goodbye(other.session)).unwrap();
+            other.engine.block_on(other.hold.unwrap()).unwrap().unwrap();
+            until("all is closed", || memory.watch.open.load(SeqCst) == 0);
+        }
+    }
+    assert_eq!(server.status().lost, 6);
+}
+
+#[test]
+fn strangers() {
+    let (server, _) = server(ServerConfig::default());
+    for address in server.addresses() {
+        let client = Client::new(&address);
+        let file = client.open("file");
+        let other = Client::new(&address);
+        let stale = other.wait(other.calls.stat_fs(client.session ^ 1));
+        assert_eq!(stale.unwrap_err().errno(), Errno::STALE);
+        assert_eq!(other.wait(other.calls.hold(0)).unwrap_err().errno(), Errno::STALE);
+        let twice = client.wait(client.calls.hold(client.session));
+        assert_eq!(twice.unwrap_err().errno(), Errno::BUSY);
+        let bulk = other.engine.bulk(Region::zeroed(4096), Access::WRITE).unwrap();
+        let theirs = other.wait(other.calls.read_into(client.session, file, 0, bulk.handle()));
+        assert_eq!(theirs.unwrap_err().errno(), Errno::ACCESS);
+        let old = Hello { version: VERSION + 1, ..hello("old") };
+        assert_eq!(other.wait(other.calls.hello(old)).unwrap_err().errno(), Errno::PROTO);
+        let long = Hello { version: VERSION, name: "ä".repeat(1000) };
+        let guest = other.wait(other.calls.hello(long)).unwrap();
+        assert!(server.status().sessions.iter().any(|it| it.name.len() == 256));
+        other.wait(other.calls.goodbye(guest.session)).unwrap();
+        let again = other.wait(other.calls.goodbye(guest.session));
+        assert_eq!(again.unwrap_err().errno(), Errno::STALE);
+    }
+}
+
+#[test]
+fn limits() {
+    let mut config = ServerConfig::default();
+    config.limits.sessions = 2;
+    config.limits.files_per_session = 3;
+    config.limits.locks_per_session = 2;
+    config.limits.calls_per_session = 2;
+    config.threads = 1;
+    let (server, memory) = server(config);
+    for address in server.addresses() {
+        let client = Client::new(&address);
+        let second = Client::new(&address);
+        let (calls, id) = (&client.calls, client.session);
+        let stranger = engine(&address);
+        let third = ForwardClient::new(&stranger, &address).hello(hello("third"));
+        let refused = stranger.block_on(third).unwrap().unwrap_err();
+        assert_eq!(refused.errno(), Errno::AGAIN);
+        assert!(refused.detail().contains("2 sessions"), "{refused}");
+
+        let file = client.open("a");
+        client.open("b");
+        client.open("c");
+        let flags = OpenFlags::READ;
+        let fourth = client.wait(calls.open(id, b"a".to_vec(), flags, Creation::default()));
+        assert_eq!(fourth.unwrap_err().errno(), Errno::MFILE);
+        for start in [0, 10] {
+            let lock = Lock { start, end: start + 5, ..ALL };
+            client.wait(calls.lock(id, file, lock, true)).unwrap();
+        }
+        let third = client.wait(calls.lock(id, file, Lock { start: 20, end: 21, ..ALL }, true));
+        assert_eq!(third.unwrap_err().errno(), Errno::NOLCK);
+
+        memory.watch.block();
+        let read = || calls.read(id, file, 0, 10);
+        // Two are served, two wait, and that is enough.
+        let four = [read(), read(), read(), read()];
+        let fifth = client.wait(read()).unwrap_err();
+        assert_eq!(fifth.errno(), Errno::NOBUFS);
+        assert!(fifth.detail().contains("2 calls"), "{fifth}");
+        memory.watch.release();
+        for read in four {
+            client.wait(read).unwrap();
+        }
+        // Who waits for a lock keeps nobody from freeing it.
+        let theirs = second.open("a");
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                second.calls.lock(second.session, theirs, Lock { start: 0, end: 5, ..ALL }, true)
+            })
+            .collect();
+        second.wait(second.calls.read(second.session, theirs, 0, 1)).unwrap();
+        client.wait(calls.unlock(id, file, ALL)).unwrap();
+        for lock in waiting {
+            second.wait(lock).unwrap();
+        }
+        client.wait(calls.goodbye(id)).unwrap();
+        second.wait(second.calls.goodbye(second.session)).unwrap();
+    }
+}
+
+#[test]
+fn locks_that_are_waited_for_too_long() {
+    let (server, _) = server(ServerConfig::default());
+    for address in server.addresses() {
+        let (one, two) = (Client::new(&address), Client::new(&address));
+        let (first, second) = (one.open("file"), two.open("file"));
+        one.wait(one.calls.lock(one.session, first, ALL, true)).unwrap();
+        let short = two.calls.with(CallOptions::default().timeout(Duration::from_millis(30)));
+        let late = two.engine.block_on(short.lock(two.session, second, ALL, true));
+        assert!(matches!(late, Err(petasos::CallError::Deadline { .. })), "{late:?}");
+        until("the call is over", || server.status().sessions.iter().all(|it| it.calls == 0));
+        // Closing any of its files frees what was locked through it.
+        one.wait(one.calls.close(one.session, first)).unwrap();
+        let mine = two.wait(two.calls.test_lock(two.session, second, ALL)).unwrap();
+        assert_eq!(mine, None, "nothing was locked for who gave up");
+    }
+}
+
+#[test]
+fn the_end_of_a_server_is_told() {
+    for at in 0..3 {
+        let (server, memory) = server(ServerConfig::default());
+        let mut client = Client::new(&server.addresses()[at]);
+        let file = client.open("file");
+        memory.watch.block();
+        let call = client.calls.read(client.session, file, 0, 10);
+        let waits = client.calls.read(client.session, file, 0, 10);
+        for _ in 0..20 {
+            client.engine.turn();
+        }
+        until("it reads", || memory.watch.came.load(SeqCst) > 0);
+        let watch = memory.watch.clone();
+        let ending = std::thread::spawn(move || server.stop());
+        let hold = client.hold.take().unwrap();
+        let ended = client.engine.block_on(hold).unwrap();
+        assert_eq!(ended.unwrap_err().errno(), Errno::SHUTDOWN);
+        watch.release();
+        // What had begun has come to its end; what had not is refused, or the server is gone.
+        let _ = client.engine.block_on(call);
+        let _ = client.engine.block_on(waits);
+        ending.join().unwrap();
+        assert_eq!(memory.watch.open.load(SeqCst), 0);
+    }
+}
+
+#[test]
+fn nothing_changes_what_is_read_only() {
+    let mut config = ServerConfig::default();
+    config.read_only = true;
+    let (server, _) = server(config);
+    let client = Client::new(&server.addresses()[0]);
+    let (calls, id) = (&client.calls, client.session);
+    assert!(client.welcome.read_only && server.status().read_only);
+    let path = || b"x".to_vec();
+    let node = || Node::Path(path());
+    let bulk = client.engine.bulk(vec![1; 1000], Access::READ).unwrap();
+    let (creation, range) = (Creation::default(), Extent { offset: 0, len: 1 });
+    let finish = Finish::default();
+    let write = OpenFlags::READ.with(OpenFlags::WRITE);
+    let mode = XattrMode::Any;
+    macro_rules! refused {
+        ($($call:expr),* $(,)?) => {$(
+            let error = client.wait($call).map(drop).unwrap_err();
+            assert_eq!(error.errno(), Errno::ROFS, stringify!($call));
+        )*};
+    }
+    refused!(
+        calls.set_attr(id, node(), SetAttr::default(), true),
+        calls.make_dir(id, path(), creation),
+        calls.make_symlink(id, path(), path()),
+        calls.make_node(id, path(), Kind::Fifo, creation),
+        calls.hard_link(id, path(), path()),
+        calls.rename(id, path(), path(), RenameMode::Keep),
+        calls.remove(id, path(), false),
+        calls.set_xattr(id, node(), path(), path().into(), mode),
+        calls.remove_xattr(id, node(), path()),
+        calls.open(id, path(), write, creation),
+        calls.open(id, path(), OpenFlags::READ.with(OpenFlags::CREATE), creation),
+        calls.write(id, 1, 0, path().into()),
+        calls.write_from(id, 1, 0, bulk.handle()),
+        calls.allocate(id, 1, Allocation::Zero, range),
+        calls.put(id, path(), path().into(), finish),
+        calls.stage(id, [0; 16], path()),
+        calls.publish(id, 1, path(), finish),
+        calls.discard(id, 1),
+    );
+    assert!(client.wait(calls.stat(id, Node::Path(Vec::new()), true)).is_ok());
+}

@@ -1,0 +1,163 @@
+//! Transfers with servers that lie, and disks that are full.
+
+mod odd;
+
+use odd::Odd;
+use petasos::{Engine, EngineConfig, OpenOptions};
+use petasos_forward::{
+    RelPath,
+    client::{ConnectOptions, Remote, RemoteError},
+    protocol::OpenFlags,
+    server::{Server, ServerConfig},
+    transfer::{self, Cause, Link, Options, Progress, Report, SyncOptions},
+};
+use rustix::io::Errno;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+struct Setting {
+    place: TempDir,
+    odd: Arc<Odd>,
+    server: Server,
+    engine: Engine,
+}
+
+impl Setting {
+    fn new() -> Setting {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["exp", "src", "out", "outside"] {
+            fs::create_dir(place.path().join(name)).unwrap();
+        }
+        let odd = Arc::new(Odd::new(&place.path().join("exp"), &place.path().join("outside")));
+        let options = OpenOptions::default();
+        let config = ServerConfig::default();
+        let server = Server::listen(odd.clone(), &["shm://*"], &options, config).unwrap();
+        let endpoint = petasos::open("shm://*", &options).unwrap();
+        let engine = Engine::new(endpoint, EngineConfig::default());
+        Setting { place, odd, server, engine }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    async fn link(&self) -> Rc<Link> {
+        let address = &self.server.addresses()[0];
+        let link =
+            Link::connect(&self.engine, address, ConnectOptions::default(), Duration::ZERO).await;
+        Rc::new(link.unwrap())
+    }
+
+    fn put(&self, from: &str, to: &str) -> Report {
+        self.engine.block_on(async {
+            let sources = [(self.path(from), path(to))];
+            let (options, progress) = (Options::default(), Progress::new());
+            let link = self.link().await;
+            transfer::put(&link, &sources, &options, &progress, Box::new(|_| ())).await.unwrap()
+        })
+    }
+
+    fn get(&self, from: &str, to: &str) -> Report {
+        self.engine.block_on(async {
+            let sources = [(path(from), self.path(to))];
+            let (options, progress) = (Options::default(), Progress::new());
+            let link = self.link().await;
+            transfer::get(&link, &sources, &options, &progress, Box::new(|_| ())).await.unwrap()
+        })
+    }
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| {
+        entry.unwrap().file_name().to_string_lossy().into_owned()
+    };
+    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+/// A server that sends names that lead elsewhere, and one name twice: as a link to somewhere else,
+/// and as a directory with something in it.
+#[test]
+fn a_server_cannot_write_elsewhere() {
+    let setting = Setting::new();
+    fs::write(setting.path("exp/good"), "good").unwrap();
+    setting.odd.lies.store(true, Relaxed);
+    for _ in 0..3 {
+        let report = setting.get("", "out");
+        assert_eq!(fs::read(setting.path("out/good")).unwrap(), b"good");
+        assert!(report.problems.len() >= 5, "{:?}", report.problems);
+        let named = report.problems.iter().filter(|p| matches!(p.cause, Cause::Name(_)));
+        assert!(named.count() >= 4, "{:?}", report.problems);
+    }
+    assert_eq!(names(&setting.path("outside")), [] as [&str; 0]);
+    assert_eq!(names(setting.place.path()), ["exp", "out", "outside", "src"]);
+    let sync = setting.engine.block_on(async {
+        let mut sync = SyncOptions::default();
+        sync.delete = true;
+        let (options, progress) = (Options::default(), Progress::new());
+        let (link, to) = (setting.link().await, setting.path("out"));
+        let watch = Box::new(|_: transfer::Event<'_>| ());
+        transfer::sync_from(&link, &path(""), &to, &options, sync, &progress, watch).await.unwrap()
+    });
+    assert!(!sync.problems.is_empty());
+    assert_eq!(names(&setting.path("outside")), [] as [&str; 0]);
+    assert_eq!(names(setting.place.path()), ["exp", "out", "outside", "src"]);
+}
+
+/// The disk of the server is full: an error for the file that is too large, and nothing else.
+#[test]
+fn a_full_disk_is_an_error_of_one_file() {
+    let setting = Setting::new();
+    fs::write(setting.path("src/large"), vec![1; 20 << 20]).unwrap();
+    for number in 0..20 {
+        fs::write(setting.path(&format!("src/small{number}")), vec![2; 100]).unwrap();
+    }
+    setting.odd.room.store(5 << 20, Relaxed);
+    let report = setting.put("src", "there");
+    assert_eq!((report.files, report.problems.len()), (20, 1), "{report:?}");
+    assert!(report.problems[0].path.ends_with(b"large"));
+    match &report.problems[0].cause {
+        Cause::Remote(RemoteError::Refused { error, .. }) => {
+            assert_eq!(error.errno(), Errno::NOSPC);
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(names(&setting.path("exp/.petasos/stage")), [] as [&str; 0]);
+    setting.odd.room.store(u64::MAX, Relaxed);
+    let report = setting.put("src", "there");
+    assert!(report.problems.is_empty());
+    assert_eq!(fs::read(setting.path("exp/there/large")).unwrap().len(), 20 << 20);
+}
+
+/// What is lent comes back, and can be used again at once.
+#[test]
+fn memory_is_the_callers_again() {
+    let setting = Setting::new();
+    setting.engine.block_on(async {
+        let address = &setting.server.addresses()[0];
+        let options = ConnectOptions::default();
+        let remote = Remote::connect(&setting.engine, address, options).await.unwrap();
+        let flags = OpenFlags::READ.with(OpenFlags::WRITE).with(OpenFlags::CREATE);
+        let file = remote.open(&path("f"), flags, 0o600).await.unwrap();
+        let region = petasos::fabric::Region::zeroed(3 << 20);
+        region.write(0, &[7; 1000]);
+        file.write_lent(0, region.whole()).await.unwrap();
+        let mut own = region.into_exclusive().expect("nobody else has it");
+        own.fill(0);
+        let region = own.into_region();
+        assert_eq!(file.read_lent(0, region.whole()).await.unwrap(), 3 << 20);
+        let own = region.into_exclusive().expect("nobody else has it");
+        assert!(own[..1000].iter().all(|byte| *byte == 7) && own[1000] == 0);
+    });
+}
