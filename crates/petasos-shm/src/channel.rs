@@ -5,7 +5,7 @@ use crate::{
     assembly::Assembly,
     bell::Bell,
     pair::Pair,
-    ring::{MAX_SHORT, Piece, RingError},
+    ring::{LINE, MAX_SHORT, Piece, RingError},
     table::Table,
 };
 use petasos_fabric::{
@@ -192,6 +192,11 @@ impl Channel {
     ) -> Option<&Peer> {
         let consumer = &self.pair.consumer;
         let len = consumer.look()?;
+        if len <= LINE {
+            // It has come since the first look.
+            message.put_words(len, || consumer.line(0));
+            return Some(self.received_short(1, now, counters));
+        }
         message.put_lines(len, || [consumer.line(0), consumer.line(1)]);
         Some(self.received_short(2, now, counters))
     }

@@ -116,6 +116,9 @@ impl Endpoint for Shm {
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
         self.passes += 1;
+        if self.counters.received != self.heard {
+            self.put_off_attention();
+        }
         let room = budget.max(1);
         if self.has_chores() || self.watched.len() > FRONT || self.attention_due() {
             self.progress_all(room, events)

@@ -18,7 +18,7 @@ pub(crate) const FRONT: usize = 8;
 const PACKETS: usize = 64;
 /// Passes without a message, and with messages, after which descriptors are looked at.
 const IDLE_PASSES: u32 = 256;
-pub(crate) const BUSY_PASSES: u32 = 16_384;
+const BUSY_PASSES: u32 = 16_384;
 /// The former while connections are being made.
 const CONNECTING_PASSES: u32 = 16;
 /// The longest time between two looks.
@@ -124,6 +124,13 @@ impl Shm {
     #[inline]
     pub(crate) fn attention_due(&self) -> bool {
         self.passes >= self.due || self.now >= self.attend_at
+    }
+
+    /// Something has come: descriptors, which are a system call to look at, can wait, for a while.
+    #[inline]
+    pub(crate) fn put_off_attention(&mut self) {
+        self.heard = self.counters.received;
+        self.due = (self.passes + self.patience).min(BUSY_PASSES);
     }
 
     /// Somebody is being connected to: looks at the descriptors now, and often.

@@ -5,7 +5,7 @@ use crate::{
     assembly::{Assembly, place},
     channel::{Arrival, kind},
     hello::Note,
-    pump::{BUSY_PASSES, FRONT},
+    pump::FRONT,
     ring::Incoming,
     segment::Segment,
     socket,
@@ -198,7 +198,7 @@ impl Shm {
     /// anything could be taken.
     #[inline(never)]
     pub(crate) fn receive(&mut self, index: u32, room: usize, events: &mut Vec<Event>) -> bool {
-        self.due = (self.passes + self.patience).min(BUSY_PASSES);
+        self.put_off_attention();
         let before = events.len();
         let end = before + room.min(PER_PEER);
         let mut message = Lease::default();

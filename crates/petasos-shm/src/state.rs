@@ -89,6 +89,8 @@ pub struct Shm {
     pub(crate) passes: u32,
     pub(crate) due: u32,
     pub(crate) patience: u32,
+    /// Messages that had come when that was last put off.
+    pub(crate) heard: u64,
     /// When they are in any case.
     pub(crate) attend_at: Time,
     /// When memory of long messages is to be looked at: it may not be needed any more.
@@ -221,6 +223,7 @@ impl Shm {
             passes: 0,
             due: 0,
             patience: 0,
+            heard: 0,
             attend_at: Time::ZERO,
             tidy_at: Time::NEVER,
         })

@@ -40,7 +40,6 @@ impl Call {
     pub(super) async fn get(&self, path: &[u8], most: u64) -> FsResult<(Attr, Option<Bytes>)> {
         let path = RelPath::parse(path)?;
         let most = most.min(INLINE);
-        self.earn(0).await;
         let memory = self.core.budget.acquire(self.session.id, most).await?;
         let got = self.run(most, move |storage| {
             let _memory = memory;
@@ -65,7 +64,10 @@ impl Call {
             Ok((attr, Some(data)))
         });
         let (attr, data) = got.await?;
-        self.count_read(data.as_ref().map_or(0, |data| data.len() as u64));
+        let len = data.as_ref().map_or(0, |data| data.len() as u64);
+        self.count_read(len);
+        // How much it is was not known before.
+        self.earn(len).await;
         Ok((attr, data))
     }
 

@@ -3,7 +3,7 @@
 use super::Client;
 use bytes::Bytes;
 use petasos::{
-    BulkHandle, CallError,
+    BulkHandle, CallError, CallOptions,
     fabric::{Access, Region},
     wire::{Encoding, from_bytes, to_vec},
 };
@@ -14,7 +14,7 @@ use petasos_forward::{
         SetTime, Timestamp, XattrMode,
     },
 };
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 /// Numbers that look random, the same from the same seed.
 pub(crate) struct Random(u64);
@@ -117,7 +117,7 @@ impl Random {
         Extent { offset: self.number(), len: self.number() }
     }
 
-    /// Bulk memory: as it should be, or damaged.
+    /// Bulk memory: as it should be, or damaged; then it may name somebody who is not there.
     fn lent(&mut self, client: &Client, access: Access) -> (petasos::Bulk, BulkHandle) {
         let len = self.pick(&[0, 1, 300, 100_000, 3 << 20, 17 << 20]);
         let bulk = client.engine.bulk(Region::zeroed(len), access).unwrap();
@@ -135,6 +135,9 @@ impl Random {
 /// A call under way.
 pub(crate) type Any = Pin<Box<dyn Future<Output = Result<FsResult<()>, CallError>>>>;
 
+/// Methods with memory that is lent, among those of [`any_call`].
+pub(crate) const LENDING: [u64; 4] = [20, 21, 24, 25];
+
 /// Methods that [`any_call`] knows.
 pub(crate) const METHODS: u64 = 34;
 
@@ -148,6 +151,7 @@ pub(crate) fn any_call(client: &Client, random: &mut Random, method: u64, files:
             Box::pin(async move { call.await.map(|result| result.map(drop)) })
         }};
     }
+    let short = calls.with(CallOptions::default().timeout(Duration::from_millis(500)));
     let node = |r: &mut Random| match r.below(2) {
         0 => Node::Path(r.path()),
         _ => Node::File(r.file(files)),
@@ -187,7 +191,7 @@ pub(crate) fn any_call(client: &Client, random: &mut Random, method: u64, files:
         18 | 19 => plain!(calls.read(id, r.file(files), r.number(), r.number())),
         20 | 21 => {
             let (bulk, handle) = r.lent(client, Access::WRITE);
-            let call = calls.read_into(id, r.file(files), r.number(), handle);
+            let call = short.read_into(id, r.file(files), r.number(), handle);
             Box::pin(async move {
                 let result = call.await;
                 drop(bulk);
@@ -201,7 +205,7 @@ pub(crate) fn any_call(client: &Client, random: &mut Random, method: u64, files:
         }
         24 | 25 => {
             let (bulk, handle) = r.lent(client, Access::READ);
-            let call = calls.write_from(id, r.file(files), r.number(), handle);
+            let call = short.write_from(id, r.file(files), r.number(), handle);
             Box::pin(async move {
                 let result = call.await;
                 drop(bulk);

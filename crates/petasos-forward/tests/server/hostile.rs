@@ -2,7 +2,7 @@
 
 use crate::common::{
     Client, EVERYWHERE,
-    random::{METHODS, Random, any_call},
+    random::{LENDING, METHODS, Random, any_call},
     server, until,
 };
 use petasos::{CallError, CallOptions};
@@ -92,7 +92,10 @@ fn nonsense_is_refused() {
         });
         let checked = runner.run(&(0..METHODS, any::<u64>()), |(method, seed)| {
             let call = any_call(&client, &mut Random::new(seed), method, &files);
-            check(client.engine.block_on(call))
+            match client.engine.block_on(call) {
+                Err(CallError::Deadline { .. }) if LENDING.contains(&method) => Ok(()),
+                result => check(result),
+            }
         });
         checked.unwrap();
         check_idle(&server, &client, || memory.watch.open.load(SeqCst));

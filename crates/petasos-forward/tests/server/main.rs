@@ -6,4 +6,5 @@ mod common;
 mod basics;
 mod fair;
 mod hostile;
+mod local;
 mod sessions;
