@@ -61,9 +61,7 @@ impl Piece {
     }
 
     fn is_continued_by(&self, open: &Rc<Open>, offset: u64, len: usize) -> bool {
-        Rc::ptr_eq(&self.open, open)
-            && offset == self.range().end
-            && self.data.len() + len <= BLOCK
+        Rc::ptr_eq(&self.open, open) && offset == self.range().end && self.data.len() + len <= BLOCK
     }
 
     fn append(&mut self, more: &[u8], pool: &Pool) {

@@ -87,12 +87,7 @@ impl Fs {
         self.dirs.borrow_mut().try_remove(handle as usize);
     }
 
-    pub(super) async fn read_dir(
-        &self,
-        handle: u64,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
+    pub(super) async fn read_dir(&self, handle: u64, offset: u64, mut reply: ReplyDirectory) {
         match self.list(handle, offset, &mut reply).await {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(convert::errno(errno)),
@@ -112,12 +107,7 @@ impl Fs {
     }
 
     /// Fills in entries from `offset` on, which counts them.
-    async fn list(
-        &self,
-        handle: u64,
-        offset: u64,
-        reply: &mut impl Entries,
-    ) -> Result<(), Errno> {
+    async fn list(&self, handle: u64, offset: u64, reply: &mut impl Entries) -> Result<(), Errno> {
         let dir = self.dirs.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)?;
         let mut listing = dir.listing.lock().await;
         if offset == 0 && std::mem::replace(&mut listing.read, true) {

@@ -176,7 +176,8 @@ impl Fs {
         self.table.borrow_mut().update(ino, &attr)?;
         if flags.contains(OFlags::TRUNC)
             && let Some(mode) = caller.without_privileges(&attr)
-            && let Ok(changed) = file.set_attr(SetAttr { mode: Some(mode), ..SetAttr::default() }).await
+            && let Ok(changed) =
+                file.set_attr(SetAttr { mode: Some(mode), ..SetAttr::default() }).await
         {
             attr = changed;
         }
@@ -213,13 +214,7 @@ impl Fs {
         Ok((entry, self.keep_open(file, inode, flags, keep)))
     }
 
-    fn keep_open(
-        &self,
-        file: RemoteFile,
-        inode: Rc<Inode>,
-        flags: OFlags,
-        keep: bool,
-    ) -> Opened {
+    fn keep_open(&self, file: RemoteFile, inode: Rc<Inode>, flags: OFlags, keep: bool) -> Opened {
         let (failed, ahead) = (Cell::default(), RefCell::default());
         let open = Rc::new(Open { file, inode, flags, failed, ahead });
         open.inode.add(&open);

@@ -273,14 +273,7 @@ impl Filesystem for Front {
         });
     }
 
-    fn link(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        parent: INodeNo,
-        name: &OsStr,
-        reply: ReplyEntry,
-    ) {
+    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (name, ttl) = (bytes(name), self.attr_ttl);
         self.run(move |fs| async move {
             entry(reply, ttl, fs.hard_link(ino.0, parent.0, &name).await);

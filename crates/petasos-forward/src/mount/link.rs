@@ -74,7 +74,8 @@ impl Link {
                 let _ = turn.await;
                 continue;
             }
-            let connected = Remote::connect(&self.engine, &self.address, self.options.clone()).await;
+            let connected =
+                Remote::connect(&self.engine, &self.address, self.options.clone()).await;
             let state = &mut *self.state.borrow_mut();
             state.connecting = None;
             match connected {

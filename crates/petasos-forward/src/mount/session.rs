@@ -222,10 +222,7 @@ async fn begin(
 
 /// Starts the thread that has the kernel give up what it knows. It ends with the file system, which
 /// has the other end of its queue.
-fn start_invalidating(
-    notifier: Notifier,
-    jobs: &queue::UnboundedSender<Job>,
-) -> io::Result<()> {
+fn start_invalidating(notifier: Notifier, jobs: &queue::UnboundedSender<Job>) -> io::Result<()> {
     let (sender, invalid) = mpsc::channel();
     let _ = jobs.unbounded_send(Box::new(move |fs| fs.set_invalid(sender)));
     let run = move || {

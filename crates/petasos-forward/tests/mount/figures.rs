@@ -1,7 +1,10 @@
 //! How fast it is: `cargo test --release --test mount figures -- --ignored --nocapture`.
 
 use crate::harness::{can_mount, mount, pattern, serve};
-use petasos::{Engine, EngineConfig, OpenOptions, fabric::{Address, Region}};
+use petasos::{
+    Engine, EngineConfig, OpenOptions,
+    fabric::{Address, Region},
+};
 use petasos_forward::{
     RelPath,
     client::{ConnectOptions, Remote},
@@ -124,7 +127,8 @@ fn figures() {
     let large = only.is_empty() || only == "large";
     if large {
         for round in 0..2 {
-            let (w, r) = (write(&export.join("disk"), 1 << 20), read(&export.join("disk"), 1 << 20));
+            let (w, r) =
+                (write(&export.join("disk"), 1 << 20), read(&export.join("disk"), 1 << 20));
             println!("disk, round {round}: write {w:.0} MiB/s, read {r:.0} MiB/s");
         }
         let _ = fs::remove_file(export.join("disk"));

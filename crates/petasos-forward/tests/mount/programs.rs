@@ -174,14 +174,18 @@ fn sqlite_keeps_its_promises() {
             sql += "begin;\n";
             for row in 0..100 {
                 let id = transaction * 100 + row;
-                sql += &format!("insert into t values({id},'row {id}',randomblob({}));\n", id % 700);
+                sql +=
+                    &format!("insert into t values({id},'row {id}',randomblob({}));\n", id % 700);
             }
             sql += if transaction % 10 == 9 { "rollback;\n" } else { "commit;\n" };
         }
         let script = bench.outside("script.sql");
         fs::write(&script, sql).unwrap();
         sqlite(&bench, &format!(".read {}", script.display()));
-        sqlite(&bench, "update t set name='changed' where id % 3 = 0; delete from t where id % 7 = 0;");
+        sqlite(
+            &bench,
+            "update t set name='changed' where id % 3 = 0; delete from t where id % 7 = 0;",
+        );
         assert_eq!(sqlite(&bench, "pragma integrity_check;").trim(), "ok");
         let left = (0..10_000).filter(|id| id / 100 % 10 != 9 && id % 7 != 0).count();
         assert_eq!(sqlite(&bench, "select count(*) from t;").trim(), left.to_string());

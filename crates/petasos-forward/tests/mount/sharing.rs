@@ -88,8 +88,7 @@ fn open_files_see_growth_when_their_time_is_over() {
 #[test]
 fn appended_from_both_sides() {
     let Some((bench, other, _mounted)) = two() else { return };
-    let append =
-        |path: PathBuf| fs::File::options().append(true).create(true).open(path).unwrap();
+    let append = |path: PathBuf| fs::File::options().append(true).create(true).open(path).unwrap();
     let (mut one, mut two) = (append(bench.path("log")), append(other.join("log")));
     for n in 0..50 {
         writeln!(one, "one {n}").unwrap();

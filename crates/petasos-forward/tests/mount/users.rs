@@ -3,7 +3,9 @@
 use crate::harness::bench_over;
 use petasos_testing::{again_as_nobody, role};
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, chmod, chown, mkdir, open, rename, stat},
+    fs::{
+        AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, chmod, chown, mkdir, open, rename, stat,
+    },
     fs::{Gid, Uid, ftruncate, symlink, unlink, utimensat},
     io::{Errno, write},
 };
