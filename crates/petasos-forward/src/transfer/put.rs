@@ -73,7 +73,7 @@ pub(super) struct Putting {
     /// What is in the way is removed, whatever it is.
     force: bool,
     /// Nothing is written.
-    dry: bool,
+    pub(super) dry: bool,
     /// Whether the server keeps attributes.
     pub(super) attributes: bool,
     /// Directories that are being made.
