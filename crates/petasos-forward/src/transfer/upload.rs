@@ -172,8 +172,15 @@ impl Upload<'_> {
             replace: true,
         };
         self.published.set(true);
-        staged.publish(&item.to, finish).await?;
-        Ok(())
+        let published = staged.publish(&item.to, finish).await.map_err(Cause::from);
+        if let Err(cause) = &published
+            && !cause.lost()
+            && let Ok(staged) = self.stage().await
+        {
+            // It takes room there; the first error is the one to tell.
+            let _ = staged.discard().await;
+        }
+        published.map(drop)
     }
 
     async fn stage(&self) -> Result<RemoteFile, Cause> {
