@@ -1,7 +1,7 @@
 //! How the client's operations fail.
 
 use crate::FsError;
-use petasos::{BulkError, CallError};
+use petasos::{BulkError, CallError, fabric::OpErrorKind};
 use rustix::io::Errno;
 use std::io;
 
@@ -64,6 +64,9 @@ impl RemoteError {
                     | CallError::Cancelled { .. }
                     | CallError::Transfer { .. }
             ),
+            RemoteError::Bulk(BulkError::Transfer(error)) => {
+                matches!(error.kind, OpErrorKind::PeerLost(_))
+            }
             RemoteError::Bulk(_) => false,
         }
     }

@@ -3,6 +3,7 @@
 
 use super::{
     Cause,
+    disk::pause,
     get::{Getting, Place},
     job::{BLOCK, Job, Memory, PIECES, block_of, blocks, extents, hashes, pieces, runs},
     local::{self, Partial},
@@ -17,14 +18,23 @@ use rustix::{
     fs::{AtFlags, OFlags, openat, statat},
     io::Errno,
 };
-use std::os::unix::fs::FileExt;
-use std::{collections::HashSet, ffi::OsStr, fs::File, os::unix::ffi::OsStrExt, sync::Arc};
+use std::{
+    collections::HashSet,
+    ffi::OsStr,
+    fs::File,
+    os::unix::{ffi::OsStrExt, fs::FileExt},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Sessions in which one file is tried.
 const TRIES: u32 = 8;
 
 /// Blocks whose hashes one call asks for.
 const HASHES: usize = 16;
+
+/// How long another transfer may have the file.
+const TAKEN: Duration = Duration::from_secs(5);
 
 /// A file that is coming.
 struct Download<'a> {
@@ -49,7 +59,16 @@ impl Getting {
             let file = job.link.with(async |remote| remote.open(from, flags, 0).await).await?;
             let download = Download { job, place, file: &file };
             let fetched = async {
-                if compare && download.is_there().await? {
+                let there = compare && download.is_there().await?;
+                if compare && !there && self.dry {
+                    self.would(place);
+                    return Ok(());
+                }
+                if there && self.dry {
+                    job.same(listed.size);
+                    return Ok(());
+                }
+                if there {
                     let set = self.kept(file.attr());
                     place.there(job, "changing", move |d, n| local::dress(d, n, &set)).await?;
                     job.same(listed.size);
@@ -75,12 +94,19 @@ impl Download<'_> {
         let attr = *file.attr();
         let (key, size) = (place.key(), attr.size);
         let resume = job.options.resume || job.link.reconnected() > 0;
-        let partial = place.there(job, "making the file", move |directory, name| {
-            Partial::open(directory, name, key, size, resume)
-        });
-        let partial = match partial.await {
-            Err(Cause::Local { error: Errno::WOULDBLOCK, .. }) => return Err(Cause::Taken),
-            partial => Arc::new(partial?),
+        let end = Instant::now() + TAKEN;
+        let partial = loop {
+            let partial = place.there(job, "making the file", move |directory, name| {
+                Partial::open(directory, name, key, size, resume)
+            });
+            match partial.await {
+                // Threads may still write for the session before.
+                Err(Cause::Local { error: Errno::WOULDBLOCK, .. }) if Instant::now() < end => {
+                    pause(Duration::from_millis(20)).await;
+                }
+                Err(Cause::Local { error: Errno::WOULDBLOCK, .. }) => return Err(Cause::Taken),
+                partial => break Arc::new(partial?),
+            }
         };
         let filled = self.fill(&partial, &attr).await;
         let (set, durable) = (getting.kept(&attr), job.options.durable);
@@ -104,7 +130,8 @@ impl Download<'_> {
     async fn fill(&self, partial: &Arc<Partial>, attr: &Attr) -> Result<(), Cause> {
         let Download { job, file, .. } = self;
         let size = attr.size;
-        let parts = match local::has_holes(attr) {
+        let holes = file.remote().welcome().abilities.holes && local::has_holes(attr);
+        let parts = match holes {
             true => extents(file, size).await?,
             false => vec![Extent { offset: 0, len: size }],
         };

@@ -133,7 +133,7 @@ pub(super) struct Getting {
     pub(super) index: Option<Arc<Index>>,
     /// What is in the way is removed, whatever it is.
     force: bool,
-    dry: bool,
+    pub(super) dry: bool,
     /// Directories that are being read.
     open: Rc<Budget>,
     /// Directories that get their attributes last.
@@ -191,6 +191,12 @@ impl Getting {
         }
     }
 
+    /// It would be fetched.
+    pub(super) fn would(&self, place: &Place) {
+        self.job.report().files += 1;
+        self.job.say(Event::Would(place.target.within(&place.from)));
+    }
+
     fn incomplete(&self) {
         if let Some(index) = &self.index {
             index.incomplete();
@@ -227,15 +233,8 @@ impl Getting {
         if attr.kind == Kind::File {
             job.progress.found(attr.size);
         }
-        match decided {
-            Decision::Same => return job.same(attr.size),
-            Decision::Send | Decision::Dress if self.dry => {
-                job.report().files += 1;
-                return job.say(Event::Would(within));
-            }
-            _ => {}
-        }
-        if attr.kind == Kind::File && attr.links > 1 && decided == Decision::Send {
+        // Names beside the first one are only ever linked.
+        if attr.kind == Kind::File && attr.links > 1 && !self.dry {
             let mut names = self.names.borrow_mut();
             let number = (Arc::as_ptr(&place.target), attr.ino);
             let first = names.entry(number).or_insert_with(|| place.to.clone());
@@ -243,6 +242,11 @@ impl Getting {
                 let first = first.clone();
                 return self.others.borrow_mut().push((first, place));
             }
+        }
+        match decided {
+            Decision::Same => return job.same(attr.size),
+            Decision::Send | Decision::Dress if self.dry => return self.would(&place),
+            _ => {}
         }
         let slot = job.slots.take(1).await;
         let this = Rc::clone(self);
@@ -385,7 +389,8 @@ impl Getting {
     async fn data(self: &Rc<Self>, place: &Place, attr: &Attr) -> Result<(), Cause> {
         let job = &self.job;
         let small = job.link.remote().welcome().inline;
-        if attr.size > small || local::has_holes(attr) || job.options.checksum {
+        let holes = job.link.remote().welcome().abilities.holes && local::has_holes(attr);
+        if attr.size > small || holes || job.options.checksum {
             return self.download(place, attr, false).await;
         }
         let from = &place.from;
@@ -414,12 +419,20 @@ impl Getting {
     }
 
     async fn hard_link(&self, first: RelPath, place: Place) {
-        let key = place.key();
+        let (key, force) = (place.key(), self.force);
         let target = Arc::clone(&place.target);
         let linked = place.there(&self.job, "linking", move |directory, name| {
             let (parent, from) = first.split().ok_or(Errno::ISDIR)?;
             let parent = target.root.directory(&parent)?;
-            local::hard_link((&parent, from.as_encoded_bytes()), (&directory, name), key)
+            let link =
+                || local::hard_link((&parent, from.as_encoded_bytes()), (&directory, name), key);
+            match link() {
+                Err(Errno::ISDIR) if force => {
+                    super::sync::remove_local(&directory, name)?;
+                    link()
+                }
+                linked => linked,
+            }
         });
         match linked.await {
             Ok(()) => {
@@ -435,16 +448,15 @@ impl Getting {
         let mut directories = self.directories.take();
         // What is below comes later in this order, and so earlier in the opposite one.
         directories.sort_by(|a, b| b.1.cmp(&a.1));
-        for (target, path, attr) in directories {
+        // The user's own directory, into which a tree goes, stays as it is.
+        for (target, path, attr) in directories.into_iter().filter(|d| !d.1.is_root()) {
             let set = self.kept(&attr);
             let (root, below) = (Arc::clone(&target), path.clone());
             let dressed = self.job.disk.run(move || {
                 let directory = root.root.directory(&below)?;
                 local::apply(&directory, &set)
             });
-            if let Err(error) = dressed.await
-                && !path.is_root()
-            {
+            if let Err(error) = dressed.await {
                 let path = target.root.describe(&path);
                 let cause = Cause::Local { doing: "changing", error };
                 self.job.failed(Problem { path, cause });

@@ -6,6 +6,7 @@ use super::{
     disk::{Disk, Rate},
 };
 use crate::{
+    RelPath,
     client::RemoteError,
     protocol::{Extent, Hash, SetAttr},
 };
@@ -124,6 +125,12 @@ impl Job {
     pub(super) fn moved(&self, bytes: u64) {
         self.report().bytes += bytes;
         self.progress.done(bytes);
+    }
+
+    /// After a loss: waits for the next session, if there is to be one.
+    pub(super) async fn next_session(&self) -> Result<(), Cause> {
+        self.link.stat(&RelPath::root(), true).await?;
+        Ok(())
     }
 
     pub(super) fn finish(&self) -> Report {

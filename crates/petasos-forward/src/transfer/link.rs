@@ -1,7 +1,11 @@
 //! A server that is connected to again when it went away.
 
 use super::{crew::Budget, disk::pause};
-use crate::client::{ConnectOptions, Remote, RemoteError};
+use crate::{
+    RelPath,
+    client::{ConnectOptions, Remote, RemoteError},
+    protocol::Attr,
+};
 use petasos::{
     CallError, Engine,
     fabric::{Address, LostReason},
@@ -42,7 +46,14 @@ impl Link {
         options: ConnectOptions,
         retry: Duration,
     ) -> Result<Link, RemoteError> {
-        let remote = Remote::connect(engine, address, options.clone()).await?;
+        let end = Instant::now() + retry;
+        let remote = loop {
+            match Remote::connect(engine, address, options.clone()).await {
+                // One that is there, and ends this very moment, is like one that ends later.
+                Err(error) if went_away(&error) && Instant::now() < end => pause(PAUSE).await,
+                connected => break connected?,
+            }
+        };
         Ok(Link {
             engine: engine.clone(),
             address: address.clone(),
@@ -59,6 +70,11 @@ impl Link {
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.borrow().clone()
+    }
+
+    /// What something is, in this session or the next one.
+    pub async fn stat(&self, path: &RelPath, follow: bool) -> Result<Attr, RemoteError> {
+        self.with(async |remote| remote.stat(path, follow).await).await
     }
 
     /// How often it was connected again.
@@ -124,6 +140,17 @@ impl Link {
         }
         self.over.replace(Some(last.clone()));
         Err(last)
+    }
+}
+
+/// The server was there.
+fn went_away(error: &RemoteError) -> bool {
+    match error {
+        RemoteError::Call(CallError::PeerLost { reason, .. }) => {
+            !matches!(reason, LostReason::Refused(_) | LostReason::Unreachable(..))
+        }
+        RemoteError::Call(CallError::Deadline { .. }) => false,
+        error => error.is_lost(),
     }
 }
 

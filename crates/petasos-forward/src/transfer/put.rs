@@ -47,8 +47,8 @@ pub async fn put(
             }
         }
     }
-    let putting = Putting::new(job, None, false);
-    putting.send(trees, false).await?;
+    let putting = Putting::new(job, None, false, false);
+    putting.send(trees).await?;
     putting.finish().await;
     Ok(putting.job.finish())
 }
@@ -72,6 +72,8 @@ pub(super) struct Putting {
     pub(super) index: Option<Arc<Index>>,
     /// What is in the way is removed, whatever it is.
     force: bool,
+    /// Nothing is written.
+    pub(super) dry: bool,
     /// Whether the server keeps attributes.
     pub(super) attributes: bool,
     /// Directories that are being made.
@@ -83,12 +85,18 @@ pub(super) struct Putting {
 }
 
 impl Putting {
-    pub(super) fn new(job: Rc<Job>, index: Option<Arc<Index>>, force: bool) -> Rc<Putting> {
+    pub(super) fn new(
+        job: Rc<Job>,
+        index: Option<Arc<Index>>,
+        force: bool,
+        dry: bool,
+    ) -> Rc<Putting> {
         let attributes = job.link.remote().welcome().abilities.attributes;
         Rc::new(Putting {
             job,
             index,
             force,
+            dry,
             attributes,
             gates: RefCell::default(),
             directories: RefCell::default(),
@@ -97,13 +105,13 @@ impl Putting {
     }
 
     /// Sends all, but for what comes last: see [`Putting::finish`].
-    pub(super) async fn send(self: &Rc<Self>, trees: Vec<Tree>, dry: bool) -> Result<(), Cause> {
+    pub(super) async fn send(self: &Rc<Self>, trees: Vec<Tree>) -> Result<(), Cause> {
         let job = &self.job;
         let plan = Plan {
             options: job.options.clone(),
             small: job.link.remote().welcome().inline,
             index: self.index.clone(),
-            dry,
+            dry: self.dry,
             progress: Arc::clone(&job.progress),
             rate: job.rate.clone(),
         };
@@ -114,7 +122,7 @@ impl Putting {
         let this = Rc::clone(self);
         job.crew.spawn(async move {
             while let Some(item) = source.next().await {
-                if let Some(item) = this.at_once(item, dry) {
+                if let Some(item) = this.at_once(item) {
                     let slot = this.job.slots.take(1).await;
                     let that = Rc::clone(&this);
                     this.job.crew.spawn(async move {
@@ -142,12 +150,12 @@ impl Putting {
     }
 
     /// What takes no call; the item where it does.
-    fn at_once(&self, item: Item, dry: bool) -> Option<Item> {
+    fn at_once(&self, item: Item) -> Option<Item> {
         let within = item.tree.within(&item.path);
         match &item.what {
             What::Directory { attr, there } => {
                 self.job.report().directories += 1;
-                if dry {
+                if self.dry {
                     if !there {
                         self.job.say(Event::Would(within));
                     }
@@ -162,16 +170,15 @@ impl Putting {
                 }
             }
             What::Would => {
-                self.job.report().files += 1;
-                self.job.say(Event::Would(within));
+                self.would(&item);
                 return None;
             }
             What::LeftOut(what) => {
                 self.job.left_out(&item.tree.root.describe(&item.path), what);
                 return None;
             }
-            What::Same => {
-                self.job.same(0);
+            What::Same(bytes) => {
+                self.job.same(*bytes);
                 return None;
             }
             What::HardLink { first } => {
@@ -191,6 +198,12 @@ impl Putting {
             _ => {}
         }
         Some(item)
+    }
+
+    /// It would be sent.
+    pub(super) fn would(&self, item: &Item) {
+        self.job.report().files += 1;
+        self.job.say(Event::Would(item.tree.within(&item.path)));
     }
 
     async fn item(self: &Rc<Self>, item: Item) {
@@ -390,6 +403,10 @@ impl Putting {
             let theirs = link.with(async |remote| remote.stat(to, false).await).await?;
             if (ours.ino, ours.kind) == (theirs.ino, theirs.kind) && ours.links > 1 {
                 return Ok(());
+            }
+            if self.force && theirs.kind == Kind::Directory {
+                let parallel = self.job.options.parallel;
+                link.with(async |remote| super::remove_tree(&remote, to, parallel).await).await?;
             }
             self.replacing(to, async |remote, path| remote.hard_link(first, path).await).await
         };

@@ -110,7 +110,8 @@ pub(super) enum What {
     /// Would be sent.
     Would,
     LeftOut(&'static str),
-    Same,
+    /// It is there, of so many bytes.
+    Same(u64),
     Problem(Cause),
 }
 
@@ -487,9 +488,17 @@ impl Shared {
         if let Some(what) = unwanted {
             return What::LeftOut(what);
         }
+        // Names beside the first one are only ever linked.
+        let first = match (attr.kind, attr.links) {
+            (Kind::File, 2..) => self.first_name(fd, name, path),
+            _ => None,
+        };
         let decided = index.as_ref().map_or(Decision::Send, |i| i.decide(tree.within(path), &attr));
+        if let (Some(first), false) = (first, *dry) {
+            return What::HardLink { first };
+        }
         match decided {
-            Decision::Same => return What::Same,
+            Decision::Same => return What::Same(attr.size),
             _ if *dry && decided != Decision::Compare => return What::Would,
             Decision::Dress => return What::Dress { attr },
             Decision::Compare => return What::Large { attr, compare: true },
@@ -502,11 +511,6 @@ impl Shared {
             },
             Kind::Fifo => What::Fifo { attr },
             _ => {
-                if attr.links > 1
-                    && let Some(first) = self.first_name(fd, name, path)
-                {
-                    return What::HardLink { first };
-                }
                 if attr.size > *small {
                     return What::Large { attr, compare: false };
                 }

@@ -53,8 +53,8 @@ pub async fn sync_to(
     let attributes = link.remote().welcome().abilities.attributes;
     let index = Index::new(entries, options.checksum, options.owner, attributes);
     let index = Arc::new(index);
-    let putting = Putting::new(job, Some(Arc::clone(&index)), sync.delete);
-    putting.send(vec![tree], sync.dry_run).await?;
+    let putting = Putting::new(job, Some(Arc::clone(&index)), sync.delete, sync.dry_run);
+    putting.send(vec![tree]).await?;
     let job = &putting.job;
     if sync.delete && ready_to_delete(job, &index, from.as_os_str().as_bytes()) {
         for (path, kind) in doomed(&index, options) {

@@ -21,6 +21,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    cell::Cell,
     collections::HashSet,
     fs::File,
     os::unix::fs::FileExt,
@@ -43,6 +44,8 @@ struct Upload<'a> {
     item: &'a Item,
     file: Arc<File>,
     attr: Attr,
+    /// Whether it may have its name already.
+    published: Cell<bool>,
 }
 
 impl Putting {
@@ -58,28 +61,35 @@ impl Putting {
         let opened = job.disk.run(move || open(&tree.root, &path)).await;
         let (file, attr) = opened.map_err(Cause::local("opening"))?;
         // What was found may have been listed long ago: the amount of work is another now.
-        let upload = Upload { job, item, file: Arc::new(file), attr };
-        if compare && upload.is_there().await? {
-            if self.attributes {
+        let upload = Upload { job, item, file: Arc::new(file), attr, published: Cell::default() };
+        let mut tries = 0;
+        let there = loop {
+            match upload.is_there(compare).await {
+                Err(cause) if cause.lost() && tries < TRIES => {
+                    tries += 1;
+                    job.next_session().await?;
+                }
+                there => break there?,
+            }
+        };
+        if compare && !there && self.dry {
+            self.would(item);
+            return Ok(());
+        }
+        if there {
+            if self.attributes && !self.dry {
                 let set = self.kept(&attr);
                 job.link.with(async |remote| remote.set_attr(&item.to, set, false).await).await?;
             }
             job.same(listed.size);
             return Ok(());
         }
-        let mut tries = 0;
         loop {
             match upload.send(self).await {
                 Err(cause) if cause.lost() && tries < TRIES => {
                     tries += 1;
-                    // Finds out whether there is another session, and waits for one.
-                    job.link.with(async |remote| remote.stat_fs().await.map(drop)).await.or_else(
-                        |error| match error.errno() {
-                            Errno::OPNOTSUPP => Ok(()),
-                            _ => Err(error),
-                        },
-                    )?;
-                    if tries > 1 && self.is_complete(item, &attr).await {
+                    job.next_session().await?;
+                    if upload.published.get() && self.is_complete(item, &attr).await {
                         break;
                     }
                 }
@@ -116,8 +126,7 @@ impl Upload<'_> {
     fn key(&self) -> StageKey {
         let Upload { item, attr, .. } = self;
         let mut hasher = blake3::Hasher::new();
-        let source =
-            std::path::absolute(std::path::Path::new(std::ffi::OsStr::new("")).join(self.source()));
+        let source = std::path::absolute(self.source());
         let source = source.map(std::path::PathBuf::into_os_string).unwrap_or_default();
         for part in [item.to.as_bytes(), source.as_encoded_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
@@ -136,7 +145,7 @@ impl Upload<'_> {
 
     /// One try, in one session.
     async fn send(&self, putting: &Putting) -> Result<(), Cause> {
-        let Upload { job, item, file, attr } = self;
+        let Upload { job, item, file, attr, .. } = self;
         let staged = self.stage().await?;
         let sent = self.fill(&staged).await;
         let hash = match sent {
@@ -162,8 +171,16 @@ impl Upload<'_> {
             durable: job.options.durable,
             replace: true,
         };
-        staged.publish(&item.to, finish).await?;
-        Ok(())
+        self.published.set(true);
+        let published = staged.publish(&item.to, finish).await.map_err(Cause::from);
+        if let Err(cause) = &published
+            && !cause.lost()
+            && let Ok(staged) = self.stage().await
+        {
+            // It takes room there; the first error is the one to tell.
+            let _ = staged.discard().await;
+        }
+        published.map(drop)
     }
 
     async fn stage(&self) -> Result<RemoteFile, Cause> {
@@ -360,7 +377,10 @@ impl Upload<'_> {
     }
 
     /// Whether the very file is at the server under its name.
-    async fn is_there(&self) -> Result<bool, Cause> {
+    async fn is_there(&self, compare: bool) -> Result<bool, Cause> {
+        if !compare {
+            return Ok(false);
+        }
         let (link, size) = (&self.job.link, self.attr.size);
         let flags = OpenFlags::READ.with(OpenFlags::NO_FOLLOW);
         let there = link.with(async |remote| remote.open(&self.item.to, flags, 0).await).await;

@@ -167,31 +167,40 @@ pub(super) fn cat(options: &Cat) -> Outcome {
     out.finish().and(done)
 }
 
-/// Copies a file to standard output, several pieces ahead. It may grow meanwhile.
+/// Copies a file to standard output, several pieces ahead, and goes on where it grew meanwhile.
 async fn copy(file: &RemoteFile, out: &mut Out) -> Outcome {
+    let size = file.attr().size;
     let piece = file.remote().welcome().window.clamp(64 << 10, 4 << 20);
-    let pieces = stream::iter(0u64..)
-        .map(|nth| async move {
-            let memory = Slice::from(Region::zeroed(piece as usize));
-            let got = file.read_at(nth * piece, memory.clone()).await?;
-            Ok::<_, RemoteError>((memory, got))
-        })
-        .buffered(AHEAD);
-    let mut pieces = std::pin::pin!(pieces);
-    let mut buffer = vec![0; 64 << 10];
-    while let Some(read) = pieces.next().await {
-        let (memory, got) = read?;
+    let read = |nth: u64| async move {
+        // One byte more than there is: so it is seen that the file ends.
+        let len = size.saturating_sub(nth * piece).saturating_add(1).min(piece);
+        let memory = Slice::from(Region::zeroed(len as usize));
+        let got = file.read_at(nth * piece, memory.clone()).await?;
+        Ok::<_, RemoteError>((memory, got))
+    };
+    let mut pieces = std::pin::pin!(stream::iter(0..=size / piece).map(read).buffered(AHEAD));
+    let mut at = 0;
+    loop {
+        let (memory, got) = match pieces.next().await {
+            Some(read) => read?,
+            None => {
+                let memory = Slice::from(Region::zeroed(piece as usize));
+                let got = file.read_at(at, memory.clone()).await?;
+                (memory, got)
+            }
+        };
         let got = (got as usize).min(memory.len());
+        let mut buffer = [0; 16 << 10];
         for from in (0..got).step_by(buffer.len()) {
-            let part = &mut buffer[..(got - from).min(64 << 10)];
+            let part = &mut buffer[..(got - from).min(16 << 10)];
             memory.read(from, part);
             if !out.bytes(part)? {
                 return Ok(());
             }
         }
-        if (got as u64) < piece {
-            break;
+        at += got as u64;
+        if got < memory.len() {
+            return Ok(());
         }
     }
-    Ok(())
 }

@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use petasos::fabric::Address;
 use petasos_forward::{
     RelPath,
-    client::{Remote, RemoteError},
+    client::RemoteError,
     protocol::Kind,
     transfer::{
         self, Cause, Event, Glob, Link, Options, Problem, Progress, Report, SyncOptions, Watch,
@@ -45,8 +45,8 @@ pub(super) fn put(options: &Put) -> Outcome {
         let into = target.directory
             || sources.len() > 1
             || target.path.is_root()
-            || is_directory(&link.remote(), &target.path).await?;
-        if into && !target.path.is_root() && !is_directory(&link.remote(), &target.path).await? {
+            || is_directory(link, &target.path).await?;
+        if into && !target.path.is_root() && !is_directory(link, &target.path).await? {
             let text = format!("{target} is no directory");
             let advice = format!("petasos forward mkdir -p {target}");
             return Err(Failure::new(Code::Usage, text).advise(advice));
@@ -123,8 +123,8 @@ fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-async fn is_directory(remote: &Remote, path: &RelPath) -> Outcome<bool> {
-    match remote.stat(path, true).await {
+async fn is_directory(link: &Link, path: &RelPath) -> Outcome<bool> {
+    match link.stat(path, true).await {
         Ok(attr) => Ok(attr.kind == Kind::Directory),
         Err(error) if matches!(error.errno(), Errno::NOENT | Errno::NOTDIR) => Ok(false),
         Err(error) => Err(error.into()),
