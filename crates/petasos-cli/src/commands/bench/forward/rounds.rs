@@ -33,9 +33,10 @@ const SETTLED: Duration = Duration::from_millis(100);
 struct Entrant {
     /// Its directory.
     key: &'static str,
+    // Dropped before the server goes.
+    mounted: Option<Mounted>,
     /// Nothing once it has been given up.
     contender: Option<Box<dyn Contender>>,
-    mounted: Option<Mounted>,
     /// Whether it has a mount as long as there are any.
     mounts: bool,
     /// What it has failed in, which is not tried again.
