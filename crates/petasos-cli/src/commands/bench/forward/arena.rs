@@ -277,8 +277,9 @@ impl Arena {
                 process::pause(READY)?;
             }
         }
+        let begin = Instant::now();
         drop(gate);
-        process::wait_all(running, Instant::now(), self.patience)
+        process::wait_all(running, begin, self.patience)
     }
 
     /// Waits until so many entries are in a directory of the export.

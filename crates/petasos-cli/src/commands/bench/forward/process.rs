@@ -174,6 +174,18 @@ impl Running {
         Failure::new(Code::Failed, format!("{} {how}{colon}{last}", self.what))
     }
 
+    /// Waits for it to end, and says whether it has.
+    fn ends(&mut self, patience: Duration) -> bool {
+        let end = Instant::now() + patience;
+        loop {
+            match self.status() {
+                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+                Ok(None) => return false,
+                _ => return true,
+            }
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         // Not reaped yet: nobody else has its number, nor that of its group.
         if !self.ended
@@ -186,10 +198,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.ended {
-            self.signal(Signal::KILL);
-            let _ = self.child.wait();
-        }
+        self.signal(Signal::KILL);
+        // Whoever waits for a mount that hangs ends when that does, and not before.
+        self.ends(GRACE);
         let _ = fs::remove_file(&self.log);
     }
 }
@@ -255,14 +266,7 @@ impl Daemon {
 
     /// Waits for it to end by itself.
     pub(super) fn ends(&mut self, patience: Duration) -> bool {
-        let end = Instant::now() + patience;
-        loop {
-            match self.running.status() {
-                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(2)),
-                Ok(None) => return false,
-                _ => return true,
-            }
-        }
+        self.running.ends(patience)
     }
 }
 
