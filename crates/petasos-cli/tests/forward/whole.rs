@@ -31,7 +31,9 @@ fn there_and_back() {
         assert_eq!(export.staged(), 0);
         assert_eq!(hidden(&place.path(&back)), Vec::<std::path::PathBuf>::new());
         // Once more, over what is there, and with hashes.
-        export.run(&place, &["put", "--fifos", "--checksum", "-q", "src", &there]).assert(0);
+        fs::rename(place.path("src"), place.path(transport)).unwrap();
+        export.run(&place, &["put", "--fifos", "--checksum", "-q", transport, "@"]).assert(0);
+        fs::rename(place.path(transport), place.path("src")).unwrap();
         export.run(&place, &["get", "--fifos", "--checksum", "-q", &there, "."]).assert(0);
         fs::rename(place.path(transport), place.path(&format!("again-{transport}"))).unwrap();
         assert_same(&place.path("src"), &place.path(&format!("again-{transport}")));

@@ -162,9 +162,10 @@ fn doomed(index: &Index, options: &Options) -> Vec<(Vec<u8>, Kind)> {
     left
 }
 
-/// It is gone, or something is in it that is left out.
+/// It is gone, maybe with a directory that a file has replaced, or something is in it that is left
+/// out.
 fn may_stay(error: Errno) -> bool {
-    matches!(error, Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST)
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST)
 }
 
 /// Makes the directories that lead to a place.
