@@ -192,7 +192,8 @@ impl RemoteFile {
     ) -> Result<(), RemoteError> {
         let Some(longest) = longest else { return self.lock(lock, false).await };
         let limited = CallOptions::default().timeout(longest);
-        self.done("locking", |c, id| c.with(limited.clone()).lock(id, self.number, lock, true)).await
+        self.done("locking", |c, id| c.with(limited.clone()).lock(id, self.number, lock, true))
+            .await
     }
 
     /// Frees a part.
