@@ -11,6 +11,7 @@
 use super::{
     files::{Inode, Open},
     fs::Fs,
+    intake::Incoming,
     pool::{BLOCK, Filled, Pool},
 };
 use bytes::Bytes;
@@ -45,6 +46,16 @@ impl Data {
             Data::Block(block) => &block.memory[..block.len],
         }
     }
+
+    /// Adds more at the end; all of it is no longer than a block.
+    pub(super) fn append(&mut self, more: &[u8], pool: &Pool) {
+        if let Data::Bytes(bytes) = self {
+            *self = Data::Block(pool.filled(bytes));
+        }
+        let Data::Block(block) = self else { unreachable!("it was made a block") };
+        block.memory[block.len..block.len + more.len()].copy_from_slice(more);
+        block.len += more.len();
+    }
 }
 
 /// A piece of a file that the server has not confirmed.
@@ -62,15 +73,6 @@ impl Piece {
 
     fn is_continued_by(&self, open: &Rc<Open>, offset: u64, len: usize) -> bool {
         Rc::ptr_eq(&self.open, open) && offset == self.range().end && self.data.len() + len <= BLOCK
-    }
-
-    fn append(&mut self, more: &[u8], pool: &Pool) {
-        if let Data::Bytes(bytes) = &self.data {
-            self.data = Data::Block(pool.filled(bytes));
-        }
-        let Data::Block(block) = &mut self.data else { unreachable!("it was made a block") };
-        block.memory[block.len..block.len + more.len()].copy_from_slice(more);
-        block.len += more.len();
     }
 }
 
@@ -122,7 +124,7 @@ impl Behind {
     fn add(&mut self, open: &Rc<Open>, offset: u64, data: Data, pool: &Pool) {
         match &mut self.tail {
             Some(tail) if tail.is_continued_by(open, offset, data.len()) => {
-                tail.append(data.as_slice(), pool);
+                tail.data.append(data.as_slice(), pool);
                 if let Data::Block(block) = data {
                     pool.give(block.memory);
                 }
@@ -165,12 +167,53 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 impl Fs {
+    /// Takes what has come in for a file since the last time.
+    pub(super) fn collect(&self, inode: &Rc<Inode>) {
+        let intake = inode.intake.borrow().clone();
+        let pieces = intake.map_or(Vec::new(), |intake| intake.take());
+        if pieces.is_empty() {
+            return;
+        }
+        inode.changed_here();
+        for Incoming { handle, offset, data, from_cache } in pieces {
+            match self.open_file(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
+                Ok(open) => inode.behind.borrow_mut().add(&open, offset, data, &self.pool),
+                Err(errno) => {
+                    self.intakes.settle(data.len());
+                    self.lose(inode, errno);
+                }
+            }
+        }
+    }
+
+    /// Takes what has come in for a file, and sends it.
+    pub(super) fn collect_and_send(self: &Rc<Fs>, ino: u64) {
+        let inode = self.inodes.borrow().get(&ino).map(Rc::clone);
+        if let Some(inode) = inode {
+            self.collect(&inode);
+            self.send_off(&inode);
+        }
+    }
+
+    /// Something that was written, and answered, is lost: who has the file open to write is told.
+    fn lose(&self, inode: &Inode, errno: Errno) {
+        if let Some(intake) = &*inode.intake.borrow() {
+            intake.refuse();
+        }
+        inode.each_open(|open| {
+            if open.is_writable() {
+                open.failed.set(Some(errno));
+            }
+        });
+    }
+
     /// Takes over what was written. Returns when there is room for more.
     pub(super) async fn write_behind(self: &Rc<Fs>, open: &Rc<Open>, offset: u64, data: Data) {
-        self.unwritten.set(self.unwritten.get() + data.len());
+        self.collect(&open.inode);
+        self.intakes.add(data.len());
         open.inode.behind.borrow_mut().add(open, offset, data, &self.pool);
         self.send_off(&open.inode);
-        while self.unwritten.get() > self.options.write_behind {
+        while !self.intakes.has_room() {
             let (sender, room) = oneshot::channel();
             self.room.borrow_mut().push(sender);
             let _ = room.await;
@@ -179,6 +222,7 @@ impl Fs {
 
     /// Waits until all that was written to a file is at the server, or was refused there.
     pub(super) async fn drain(self: &Rc<Fs>, inode: &Rc<Inode>) {
+        self.collect(inode);
         let last = {
             let behind = &mut *inode.behind.borrow_mut();
             if behind.is_empty() {
@@ -227,15 +271,11 @@ impl Fs {
         if let Err(errno) = written {
             tracing::warn!(file = open.file.subject(), %errno, "what was written is lost");
             open.failed.set(Some(errno));
-            open.inode.each_open(|open| {
-                if open.is_writable() {
-                    open.failed.set(Some(errno));
-                }
-            });
+            self.lose(&open.inode, errno);
         }
         open.inode.behind.borrow_mut().landed(number);
-        self.unwritten.set(self.unwritten.get() - len);
-        if self.unwritten.get() <= self.options.write_behind {
+        self.intakes.settle(len);
+        if self.intakes.has_room() {
             mem::take(&mut *self.room.borrow_mut());
         }
         self.send_off(&open.inode);

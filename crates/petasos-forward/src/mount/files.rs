@@ -5,6 +5,7 @@ use super::{
     behind::{Behind, Data},
     convert::{self, Caller},
     fs::{Entry, Fs},
+    intake::Intake,
     options::Cache,
     pool::BLOCK,
 };
@@ -20,6 +21,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashSet,
     rc::{Rc, Weak},
+    sync::Arc,
 };
 
 /// A file that the kernel knows, beyond its names.
@@ -30,6 +32,9 @@ pub(super) struct Inode {
     pub(super) behind: RefCell<Behind>,
     /// What the server's file was when the pages that the kernel keeps were known to be right.
     version: Cell<Option<Version>>,
+    /// What was written and answered, and this thread has not seen; while somebody has it open to
+    /// write.
+    pub(super) intake: RefCell<Option<Arc<Intake>>>,
     /// Owners of locks.
     pub(super) owners: RefCell<HashSet<u64>>,
 }
@@ -90,6 +95,8 @@ pub(super) struct Open {
     /// What became of a write that was answered before.
     pub(super) failed: Cell<Option<Errno>>,
     pub(super) ahead: RefCell<Ahead>,
+    /// The kernel has closed it.
+    released: Cell<bool>,
 }
 
 impl Open {
@@ -215,9 +222,12 @@ impl Fs {
     }
 
     fn keep_open(&self, file: RemoteFile, inode: Rc<Inode>, flags: OFlags, keep: bool) -> Opened {
-        let (failed, ahead) = (Cell::default(), RefCell::default());
-        let open = Rc::new(Open { file, inode, flags, failed, ahead });
+        let (failed, ahead, released) = (Cell::default(), RefCell::default(), Cell::default());
+        let open = Rc::new(Open { file, inode, flags, failed, ahead, released });
         open.inode.add(&open);
+        if open.is_writable() {
+            open.inode.intake.replace(Some(self.intakes.open(open.inode.ino)));
+        }
         // Only the server knows where appended data lands: the kernel is not to keep it.
         let direct = self.options.cache == Cache::None || open.is_append();
         let fopen = match (direct, keep) {
@@ -236,6 +246,7 @@ impl Fs {
     ) -> Result<Read, Errno> {
         let open = self.open_file(handle)?;
         let size = size.min(BLOCK);
+        self.collect(&open.inode);
         if open.inode.behind.borrow().touches(&(offset..offset + size as u64)) {
             self.drain(&open.inode).await;
         }
@@ -284,13 +295,7 @@ impl Fs {
         data: Data,
         how: Writing,
     ) -> Result<u32, Errno> {
-        let mut open = self.open_file(handle)?;
-        // Pages that were mapped are written through any open file; but one that appends would put
-        // them at the end.
-        if how.from_cache && open.is_append() {
-            let suits = |open: &Open| open.is_writable() && !open.is_append();
-            open = open.inode.open_for(suits).ok_or(Errno::IO)?;
-        }
+        let open = Fs::open_to_write(self.open_file(handle)?, how.from_cache)?;
         if let Some(errno) = open.failed.get() {
             return Err(errno);
         }
@@ -306,6 +311,16 @@ impl Fs {
             self.write_behind(&open, offset, data).await;
         }
         Ok(len)
+    }
+
+    /// The open file to write through. Pages that were mapped are written through any; but one that
+    /// appends would put them at the end.
+    pub(super) fn open_to_write(open: Rc<Open>, from_cache: bool) -> Result<Rc<Open>, Errno> {
+        if !from_cache || !open.is_append() {
+            return Ok(open);
+        }
+        let suits = |open: &Open| open.is_writable() && !open.is_append();
+        open.inode.open_for(suits).ok_or(Errno::IO)
     }
 
     /// Takes the bits off a program that give it its owner's rights: somebody changes it.
@@ -338,8 +353,16 @@ impl Fs {
 
     /// The last descriptor is closed, and the last mapping gone.
     pub(super) async fn release(self: &Rc<Fs>, handle: u64, owner: Option<u64>) {
-        let Some(open) = self.opens.borrow_mut().try_remove(handle as usize) else { return };
+        let Ok(open) = self.open_file(handle) else { return };
         self.drain(&open.inode).await;
+        self.opens.borrow_mut().try_remove(handle as usize);
+        let inode = Rc::clone(&open.inode);
+        open.released.set(true);
+        let other = |other: &Open| other.is_writable() && !other.released.get();
+        if open.is_writable() && inode.open_for(other).is_none() {
+            self.intakes.close(inode.ino);
+            inode.intake.take();
+        }
         if let Some(owner) = owner {
             self.give_up_locks(&open, owner).await;
         }

@@ -3,10 +3,10 @@
 //! Nothing here waits, so that however long a request takes at the server, the next one is taken.
 
 use super::{
-    behind::Data,
     convert::{self, Caller},
     files::Writing,
     fs::{Entry, Fs},
+    intake::{self, Intakes, Offered},
     locks::Asked,
     options::{Cache, MountOptions},
     pool::{BLOCK, Pool},
@@ -22,12 +22,15 @@ use fuser::{
 use futures_channel::mpsc;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
-    ffi::OsStr, io, os::unix::ffi::OsStrExt, path::Path, rc::Rc, sync::Arc, time::Duration,
-    time::SystemTime,
+    collections::HashSet,
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
 };
-
-/// Writes of at most so many bytes are handed over as they are; longer ones in blocks.
-const LITTLE: usize = 16 << 10;
 
 /// Work for the engine's thread.
 pub(super) type Job = Box<dyn FnOnce(&Rc<Fs>) + Send>;
@@ -36,6 +39,9 @@ pub(super) type Job = Box<dyn FnOnce(&Rc<Fs>) + Send>;
 pub(super) struct Front {
     jobs: mpsc::UnboundedSender<Job>,
     pool: Arc<Pool>,
+    intakes: Arc<Intakes>,
+    /// Files of which parts were locked at some time.
+    locked: Mutex<HashSet<u64>>,
     cache: Cache,
     attr_ttl: Duration,
     negative_ttl: Duration,
@@ -45,10 +51,16 @@ impl Front {
     pub(super) fn new(
         jobs: mpsc::UnboundedSender<Job>,
         pool: Arc<Pool>,
+        intakes: Arc<Intakes>,
         options: &MountOptions,
     ) -> Front {
         let (attr_ttl, negative_ttl) = (options.attr_ttl(), options.negative_ttl());
-        Front { jobs, pool, cache: options.cache, attr_ttl, negative_ttl }
+        let (cache, locked) = (options.cache, Mutex::default());
+        Front { jobs, pool, intakes, locked, cache, attr_ttl, negative_ttl }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a request done, in its turn. Where the engine has ended, the request is dropped, which
@@ -150,6 +162,7 @@ impl Filesystem for Front {
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
+        self.locked().remove(&ino.0);
         let _ = self.jobs.unbounded_send(Box::new(move |fs| fs.forget(ino.0, lookups)));
     }
 
@@ -333,7 +346,7 @@ impl Filesystem for Front {
     fn write(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         offset: u64,
         data: &[u8],
@@ -346,16 +359,29 @@ impl Filesystem for Front {
         if data.len() > BLOCK {
             return reply.error(fuser::Errno::EINVAL);
         }
-        let data = match data.len() {
-            0..=LITTLE => Data::Bytes(Bytes::copy_from_slice(data)),
-            _ => Data::Block(self.pool.filled(data)),
-        };
         let how = Writing {
             from_cache: write_flags.contains(WriteFlags::FUSE_WRITE_CACHE),
             direct: flags(raw.0).contains(OFlags::DIRECT),
             ends_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
                 && request.uid() != 0,
         };
+        if self.cache == Cache::Close && !how.direct && !how.ends_privileges {
+            let (ino, cached) = (ino.0, how.from_cache);
+            let offered = self.intakes.offer(ino, handle.0, offset, data, cached, &self.pool);
+            if offered != Offered::Refused {
+                reply.written(data.len() as u32);
+            }
+            match offered {
+                Offered::Refused => {}
+                Offered::Taken => return,
+                Offered::First => {
+                    let job = move |fs: &Rc<Fs>| fs.collect_and_send(ino);
+                    let _ = self.jobs.unbounded_send(Box::new(job));
+                    return;
+                }
+            }
+        }
+        let data = intake::data(data, &self.pool);
         self.run(move |fs| async move {
             match fs.write(handle.0, offset, data, how).await {
                 Ok(len) => reply.written(len),
@@ -367,11 +393,15 @@ impl Filesystem for Front {
     fn flush(
         &self,
         _: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        // Nothing was written, nothing locked.
+        if !self.intakes.has(ino.0) && !self.locked().contains(&ino.0) {
+            return reply.ok();
+        }
         self.run(move |fs| async move { empty(reply, fs.flush(handle.0, owner.0).await) });
     }
 
@@ -524,7 +554,7 @@ impl Filesystem for Front {
     fn setlk(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         owner: LockOwner,
         start: u64,
@@ -534,6 +564,7 @@ impl Filesystem for Front {
         sleep: bool,
         reply: ReplyEmpty,
     ) {
+        self.locked().insert(ino.0);
         let asked = Asked { owner: owner.0, start, end, kind, pid };
         let thread = request.pid();
         // Beside other requests: it may wait for one of these.

@@ -5,6 +5,7 @@ use super::{
     dirs::Dir,
     files::{Inode, Open},
     gate::Gate,
+    intake::Intakes,
     link::Link,
     options::MountOptions,
     pool::Pool,
@@ -37,8 +38,8 @@ pub(super) struct Fs {
     pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
     pub(super) opens: RefCell<Slab<Rc<Open>>>,
     pub(super) dirs: RefCell<Slab<Rc<Dir>>>,
-    /// Bytes that were written here and are not at the server.
-    pub(super) unwritten: Cell<usize>,
+    /// What was written here, and answered.
+    pub(super) intakes: Arc<Intakes>,
     /// Blocks that were fetched, or are being fetched, before anybody asked for them.
     pub(super) ahead: Cell<usize>,
     /// Who waits until there is less to write.
@@ -73,6 +74,7 @@ impl Fs {
         options: MountOptions,
         link: Link,
         pool: Arc<Pool>,
+        intakes: Arc<Intakes>,
         root: Attr,
     ) -> Rc<Fs> {
         let table = RefCell::new(Table::new(options.path.clone(), root));
@@ -86,7 +88,7 @@ impl Fs {
             inodes: RefCell::default(),
             opens: RefCell::default(),
             dirs: RefCell::default(),
-            unwritten: Cell::default(),
+            intakes,
             ahead: Cell::default(),
             room: RefCell::default(),
             invalid: RefCell::default(),
@@ -207,6 +209,7 @@ impl Fs {
     pub(super) fn unwritten_of(&self, server: u64) -> Option<Rc<Inode>> {
         let ino = self.table.borrow().known(server)?;
         let inode = self.inodes.borrow().get(&ino).map(Rc::clone)?;
+        self.collect(&inode);
         let empty = inode.behind.borrow().is_empty();
         (!empty).then_some(inode)
     }

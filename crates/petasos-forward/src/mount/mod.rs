@@ -32,6 +32,7 @@ mod files;
 mod front;
 mod fs;
 mod gate;
+mod intake;
 mod link;
 mod locks;
 mod options;

@@ -4,6 +4,7 @@ use super::{
     MountError, MountOptions,
     front::{Front, Job},
     fs::{Fs, Invalid},
+    intake::Intakes,
     link::Link,
     pool::Pool,
 };
@@ -80,6 +81,7 @@ impl Mounted {
         };
         let directory = directory.canonicalize().map_err(system("mounting on"))?;
         let pool = Arc::new(Pool::new(options.write_behind));
+        let intakes = Arc::new(Intakes::new(options.write_behind));
         let (jobs, requests) = queue::unbounded();
         let (report, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel();
@@ -90,9 +92,10 @@ impl Mounted {
             spin => Idle::Adaptive(spin),
         };
         let start = {
-            let (server, options, pool) = (server.clone(), options.clone(), Arc::clone(&pool));
+            let (server, options) = (server.clone(), options.clone());
+            let shared = (Arc::clone(&pool), Arc::clone(&intakes));
             move |engine: &Engine| {
-                let serving = serve(engine.clone(), server, options, pool, requests, report, end);
+                let serving = serve(engine.clone(), server, options, shared, requests, report, end);
                 engine.spawn(serving);
             }
         };
@@ -100,7 +103,7 @@ impl Mounted {
         let engine = engine.map_err(system("starting a thread for"))?;
         begun.recv().map_err(|_| MountError::Engine)??;
 
-        let front = Front::new(jobs.clone(), pool, &options);
+        let front = Front::new(jobs.clone(), pool, intakes, &options);
         let session = Session::new(front, &directory, &options.config());
         let mut session = session.map_err(system("mounting on"))?;
         let unmounter = session.unmount_callable();
@@ -177,7 +180,7 @@ async fn serve(
     engine: Engine,
     server: Address,
     options: MountOptions,
-    pool: Arc<Pool>,
+    (pool, intakes): (Arc<Pool>, Arc<Intakes>),
     mut requests: queue::UnboundedReceiver<Job>,
     report: Sender<Result<(), MountError>>,
     end: Sender<()>,
@@ -190,7 +193,7 @@ async fn serve(
             return;
         }
     };
-    let fs = Fs::new(engine, options, link, pool, root);
+    let fs = Fs::new(engine, options, link, pool, intakes, root);
     let _ = report.send(Ok(()));
     while let Some(job) = requests.next().await {
         job(&fs);
