@@ -370,15 +370,11 @@ impl Filesystem for Front {
             let offered = self.intakes.offer(ino, handle.0, offset, data, cached, &self.pool);
             if offered != Offered::Refused {
                 reply.written(data.len() as u32);
-            }
-            match offered {
-                Offered::Refused => {}
-                Offered::Taken => return,
-                Offered::First => {
+                if offered == Offered::First {
                     let job = move |fs: &Rc<Fs>| fs.collect_and_send(ino);
                     let _ = self.jobs.unbounded_send(Box::new(job));
-                    return;
                 }
+                return;
             }
         }
         let data = intake::data(data, &self.pool);
