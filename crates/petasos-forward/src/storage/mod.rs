@@ -21,6 +21,11 @@ use crate::{
 use rustix::io::Errno;
 use std::{io::IoSlice, sync::Arc, time::Duration};
 
+/// Bytes that one system call writes to a file. Systems choose the size of the pieces of their page
+/// cache by that, and large pieces are made of memory that was not used for long: on virtual
+/// machines, whose host takes such memory back, writing there takes six times as long.
+pub(crate) const AT_ONCE: usize = 128 << 10;
+
 /// A place with files.
 ///
 /// What a storage cannot do fails with `EOPNOTSUPP`, which is what the default methods do.

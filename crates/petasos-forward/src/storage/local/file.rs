@@ -7,7 +7,7 @@ use super::{
 use crate::{
     FsError, FsResult,
     protocol::{Allocation, Attr, Extent, SetAttr, XattrMode},
-    storage::StoredFile,
+    storage::{AT_ONCE, StoredFile},
 };
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -69,7 +69,14 @@ impl StoredFile for LocalFile {
             if end.is_none_or(|end| i64::try_from(end).is_err()) {
                 return Err(FsError::new(Errno::FBIG, format!("a write at {offset}")));
             }
-            let written = write_all(from, |done, from| pwritev(&self.fd, from, offset + done))?;
+            let written = write_all(from, |done, from| {
+                let first = &from[0];
+                let from = match first.len() > AT_ONCE {
+                    true => &[IoSlice::new(&first[..AT_ONCE])],
+                    false => from,
+                };
+                pwritev(&self.fd, from, offset + done)
+            })?;
             return Ok(offset + written);
         }
         // The kernel leaves the position where this write ended, wherever others write meanwhile.

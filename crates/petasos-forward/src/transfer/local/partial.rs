@@ -1,7 +1,10 @@
 //! A file that comes in pieces: hidden beside its place until it is complete.
 
 use super::{apply, data, hidden};
-use crate::protocol::{Extent, SetAttr};
+use crate::{
+    protocol::{Extent, SetAttr},
+    storage::AT_ONCE,
+};
 use rustix::{
     fs::{
         AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, fsync,
@@ -62,7 +65,8 @@ impl Partial {
     }
 
     pub(in super::super) fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        self.file.write_all_at(data, offset).map_err(errno)
+        let mut parts = data.chunks(AT_ONCE).zip((offset..).step_by(AT_ONCE));
+        parts.try_for_each(|(part, at)| self.file.write_all_at(part, at)).map_err(errno)
     }
 
     pub(in super::super) fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Errno> {
