@@ -4,7 +4,6 @@
 #![cfg(feature = "mount")]
 
 mod ends;
-mod figures;
 mod harness;
 mod posix;
 mod programs;
