@@ -5,7 +5,9 @@ use super::{
     Cause,
     disk::pause,
     get::{Getting, Place},
-    job::{BLOCK, Job, Memory, PIECES, block_of, blocks, extents, hashes, pieces, runs},
+    job::{
+        BLOCK, HASHES, Job, Memory, PIECES, TRIES, block_of, blocks, extents, hashes, pieces, runs,
+    },
     local::{self, Partial},
     source::unchanged,
 };
@@ -26,12 +28,6 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// Sessions in which one file is tried.
-const TRIES: u32 = 8;
-
-/// Blocks whose hashes one call asks for.
-const HASHES: usize = 16;
 
 /// How long another transfer may have the file.
 const TAKEN: Duration = Duration::from_secs(5);

@@ -28,6 +28,12 @@ pub(super) const THREADS: usize = 2;
 /// Pieces of one file on the way at a time.
 pub(super) const PIECES: usize = 6;
 
+/// Sessions in which one file is tried.
+pub(super) const TRIES: u32 = 8;
+
+/// Blocks whose hashes one call asks for.
+pub(super) const HASHES: usize = 16;
+
 /// Large pieces on the way at a time: a server takes so many calls of one client.
 const MOST_PIECES: u64 = 96;
 

@@ -4,7 +4,9 @@
 use super::{
     Cause,
     disk::pause,
-    job::{BLOCK, Job, Memory, PIECES, block_of, blocks, extents, hashes, pieces, runs},
+    job::{
+        BLOCK, HASHES, Job, Memory, PIECES, TRIES, block_of, blocks, extents, hashes, pieces, runs,
+    },
     local::{self, Root},
     put::Putting,
     source::{Item, unchanged},
@@ -28,12 +30,6 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-
-/// Sessions in which one file is tried.
-const TRIES: u32 = 8;
-
-/// Blocks whose hashes one call asks for.
-const HASHES: usize = 16;
 
 /// How long a session that is gone may still have the file at the server.
 const TAKEN: Duration = Duration::from_secs(10);
