@@ -1,7 +1,7 @@
 //! The state of an endpoint, and what the device reports.
 
 use crate::{
-    Config, Counters, Device, DeviceEvent, Garbage,
+    Config, Counters, Device, DeviceEvent, Garbage, Thresholds,
     access::Access,
     bounce::{Bounce, Bounces},
     device::{Class, Fault, Node, Registration, RemoteKey, Ticket},
@@ -28,6 +28,7 @@ pub struct Channels<D: Device> {
     pub(crate) engine: Engine,
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
+    pub(crate) thresholds: Thresholds,
     pub(crate) counters: Counters,
     pub(crate) now: Time,
 
@@ -111,6 +112,8 @@ impl<D: Device> Channels<D> {
         }
         capabilities.passive_target = offers.passive_target;
         capabilities.enforcement = Enforcement::Device;
+        let here = || Thresholds::of_machine(device.scheme());
+        let thresholds = config.thresholds.unwrap_or_else(here);
         let sending = Bounces::new(config.bounces, config.bounce, Rights::READ);
         let fetching = Bounces::new(config.bounces, config.bounce, Rights::NONE);
         Channels {
@@ -118,6 +121,7 @@ impl<D: Device> Channels<D> {
             engine,
             capabilities,
             config,
+            thresholds,
             counters: Counters::default(),
             now: Time::ZERO,
             entries: Vec::new(),

@@ -44,8 +44,9 @@ pub struct Config {
     pub limits: Limits,
     /// The longest payload of a packet of the two-sided engine. Default: 256 KiB.
     pub fragment: usize,
-    /// Which size goes by which channel.
-    pub thresholds: Thresholds,
+    /// Which size goes by which channel. Default: as `petasos tune` found it best for this machine and
+    /// the device's scheme ([`Thresholds::of_machine`]).
+    pub thresholds: Option<Thresholds>,
     /// Whether they are overruled.
     pub force: Force,
     /// Short packets to one peer without acknowledgement, at least 2. The same at both sides.
@@ -91,7 +92,7 @@ impl Default for Config {
         Config {
             limits,
             fragment: 256 << 10,
-            thresholds: Thresholds::default(),
+            thresholds: None,
             force: Force::None,
             window: 16,
             parked: 4096,

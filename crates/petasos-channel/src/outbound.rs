@@ -54,8 +54,8 @@ impl<D: Device> Channels<D> {
                 let shared = match self.config.force {
                     Force::Mp | Force::Exclusive => false,
                     Force::Shared => true,
-                    Force::None if open => len > self.config.thresholds.exclusive(),
-                    Force::None => len > self.config.thresholds.mp(),
+                    Force::None if open => len > self.thresholds.exclusive(),
+                    Force::None => len > self.thresholds.mp(),
                 };
                 let shared = shared && !packet.payload.is_empty();
                 flow.train = Some(Train { packet, at: 0, shared, lent: None });
@@ -256,7 +256,7 @@ impl<D: Device> Channels<D> {
         out.target.offset = place.offset;
         let mark = head.mark();
         let offers = self.device.limits();
-        let immediate = HEAD + len <= offers.immediate.min(self.config.thresholds.immediate());
+        let immediate = HEAD + len <= offers.immediate.min(self.thresholds.immediate());
         self.scratch.clear();
         self.scratch.extend_from_slice(&head.encode());
         // The mark comes with the event.

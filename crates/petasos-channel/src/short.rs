@@ -65,7 +65,7 @@ impl<D: Device> Channels<D> {
             _ => None,
         };
         let packet = self.device.limits().packet - HEAD;
-        let thresholds = &self.config.thresholds;
+        let thresholds = &self.thresholds;
         let most = match (self.config.force, exclusive) {
             (Force::Exclusive, None) | (Force::Shared, _) => return false,
             (Force::None, Some(record)) => record.min(thresholds.exclusive()),

@@ -1,5 +1,7 @@
 //! Which size goes by which channel.
 
+use petasos_fabric::{Tuning, TuningError};
+
 /// From which length on a packet takes another channel, in bytes. Both sides may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
@@ -32,6 +34,15 @@ pub enum ThresholdError {
     },
 }
 
+/// Their names in a tuning.
+const MP: &str = "mp";
+const EXCLUSIVE: &str = "exclusive";
+const IMMEDIATE: &str = "immediate";
+
+fn line(scheme: &str, name: &str) -> String {
+    format!("{scheme}.channel.{name}")
+}
+
 impl Thresholds {
     /// The most that makes sense for any of them.
     pub const MAX: usize = 16 << 20;
@@ -54,6 +65,47 @@ impl Thresholds {
             }
         }
         Ok(Thresholds { mp, exclusive, immediate })
+    }
+
+    /// What is best on this machine over a device with this scheme, as `petasos tune` found it; the
+    /// defaults where it said nothing, or nothing that makes sense, which is logged.
+    #[must_use]
+    pub fn of_machine(scheme: &str) -> Thresholds {
+        Thresholds::tuned(Tuning::of_machine(), scheme).unwrap_or_else(|error| {
+            tracing::warn!(scheme, %error, "going on without what `petasos tune` wrote");
+            Thresholds::default()
+        })
+    }
+
+    /// What `tuning` says for a scheme: the defaults, but for `SCHEME.channel.mp`,
+    /// `SCHEME.channel.exclusive` and `SCHEME.channel.immediate`, in bytes.
+    ///
+    /// # Errors
+    /// The numbers contradict each other, or the defaults for those that are missing.
+    pub fn tuned(tuning: &Tuning, scheme: &str) -> Result<Thresholds, ThresholdError> {
+        let usual = Thresholds::default();
+        let number = |name: &str, usual: usize| match tuning.number(&line(scheme, name)) {
+            Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX),
+            None => usual,
+        };
+        Thresholds::new(
+            number(MP, usual.mp),
+            number(EXCLUSIVE, usual.exclusive),
+            number(IMMEDIATE, usual.immediate),
+        )
+    }
+
+    /// Says it in a tuning.
+    ///
+    /// # Errors
+    /// None today: any name and number can be set.
+    pub fn tune(&self, tuning: &mut Tuning, scheme: &str) -> Result<(), TuningError> {
+        for (name, bytes) in
+            [(MP, self.mp), (EXCLUSIVE, self.exclusive), (IMMEDIATE, self.immediate)]
+        {
+            tuning.set(&line(scheme, name), bytes as u64)?;
+        }
+        Ok(())
     }
 
     /// The longest that goes as short packets.
@@ -94,5 +146,30 @@ mod tests {
         assert_eq!(Thresholds::new(2, 1, 0), Err(order));
         assert!(Thresholds::new(0, Thresholds::MAX + 1, 0).is_err());
         assert!(Thresholds::new(0, 0, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn of_a_tuning() {
+        let text = "shm.channel.exclusive = 70000\nshm.channel.later = 9\nshm.channel.mp = 60000\n\
+                    tcp.channel.mp = 100\n";
+        let tuning: Tuning = text.parse().unwrap();
+        let usual = Thresholds::default();
+        let shm = Thresholds::new(60_000, 70_000, usual.immediate()).unwrap();
+        assert_eq!(Thresholds::tuned(&tuning, "shm"), Ok(shm));
+        let tcp = Thresholds::tuned(&tuning, "tcp").unwrap();
+        assert_eq!((tcp.mp(), tcp.exclusive()), (100, usual.exclusive()));
+        assert_eq!(Thresholds::tuned(&tuning, "other"), Ok(usual));
+        let mut written = Tuning::default();
+        shm.tune(&mut written, "of").unwrap();
+        assert_eq!(Thresholds::tuned(&written, "of"), Ok(shm));
+        for (text, said) in [
+            ("shm.channel.mp = 40000", "short packets up to 40000 bytes"),
+            ("shm.channel.exclusive = 16777217", "exclusive of 16777217 bytes"),
+            ("shm.channel.immediate = 18446744073709551615", "immediate of"),
+        ] {
+            let tuning: Tuning = text.parse().unwrap();
+            let error = Thresholds::tuned(&tuning, "shm").unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 }

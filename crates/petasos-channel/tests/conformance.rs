@@ -43,7 +43,7 @@ impl Simulated {
         device.operations = 3;
         let mut config = Config::default();
         config.force = force;
-        config.thresholds = Thresholds::new(600, 2000, 100).unwrap();
+        config.thresholds = Some(Thresholds::new(600, 2000, 100).unwrap());
         config.window = 2;
         config.parked = 2;
         config.exclusive.cells = 8;

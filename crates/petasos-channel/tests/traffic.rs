@@ -63,7 +63,7 @@ impl World {
             device.immediate = 0;
         }
         let mut config = Config::default();
-        config.thresholds = Thresholds::new(3000, 9000, 100).unwrap();
+        config.thresholds = Some(Thresholds::new(3000, 9000, 100).unwrap());
         config.window = 2 + random.below(12) as u32;
         config.parked = 1 + random.below(100) as usize;
         config.exclusive.cells = 8 + random.below(300) as u32;

@@ -3,10 +3,9 @@
 //! A further one is a further entry: by `open`, which is called on both sides, it says how an
 //! endpoint is made whose traffic goes that way and no other.
 
-use crate::server;
 use petasos::{
     OpenError, OpenOptions,
-    channel::{Channels, Force, Over},
+    channel::{self, Channels, Force, Over},
     fabric::{Endpoint, delegate},
 };
 
@@ -89,11 +88,10 @@ const fn gets(scheme: &'static str, name: &'static str, of_transport: bool) -> C
     Channel { name, scheme, carries, over_device: false, open: petasos::open }
 }
 
-/// The channels over an endpoint of a transport, with the thresholds of this machine, if `petasos
-/// tune` was run.
+/// The channels over an endpoint of a transport, with the thresholds of this machine.
 fn force(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpoint>, OpenError> {
     let inner = Whichever { inner: petasos::open(url, options)? };
-    let mut config = server::tuning().channel(inner.address().scheme());
+    let mut config = channel::Config::default();
     config.force = force;
     config.limits.max_message = LONGEST;
     config.limits.max_inject = LONGEST;

@@ -18,7 +18,7 @@ pub(crate) fn engine(
     waiting: Waiting,
     patience: Duration,
 ) -> Outcome<Engine> {
-    let config = waiting.config(url.scheme());
+    let config = waiting.config();
     engine_over(petasos::open, url, secret, config, patience)
 }
 

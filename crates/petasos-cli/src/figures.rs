@@ -261,8 +261,8 @@ impl Pair {
         let (server, address) = setting.server(false)?;
         let patience = Duration::from_secs(10);
         let secret = Some(setting.secret);
-        let mut config = setting.waiting.config(address.scheme());
-        config.lend_above = setting.lend_above.unwrap_or(config.lend_above);
+        let mut config = setting.waiting.config();
+        config.lend_above = setting.lend_above;
         let engine = client::engine_over(setting.open(), &address, secret, config, patience)?;
         Ok(Pair { engine, server, address })
     }

@@ -60,6 +60,9 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Outcome {
     interrupt::install().map_err(exit::Failure::system("taking signals"))?;
+    if !matches!(command, Command::Tune(_) | Command::Completions { .. }) {
+        commands::tune::check();
+    }
     match command {
         Command::Quickstart(options) => commands::quickstart::run(&options),
         Command::Serve(options) => commands::serve::run(&options),

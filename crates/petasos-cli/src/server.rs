@@ -12,7 +12,7 @@ use crate::{
     interrupt, limits, scratch,
     service::{Bench, Measured, Store, Stored},
 };
-use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions, Tuning};
+use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions};
 use rustix::{
     io::Errno,
     process::{
@@ -29,7 +29,6 @@ use std::{
     },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -65,30 +64,16 @@ impl Waiting {
         match self {
             Waiting::Spinning => Idle::Spin,
             Waiting::Sleeping => Idle::Sleep,
-            Waiting::Adaptive => Idle::default(),
+            Waiting::Adaptive => Idle::Tuned,
         }
     }
 
-    /// Settings of an engine over a transport that waits so: those of this machine, if `petasos
-    /// tune` was run.
-    pub(crate) fn config(self, scheme: &str) -> EngineConfig {
-        let mut config = tuning().engine(scheme);
-        if self != Waiting::Adaptive {
-            config.idle = self.idle();
-        }
+    /// Settings of an engine that waits so.
+    pub(crate) fn config(self) -> EngineConfig {
+        let mut config = EngineConfig::default();
+        config.idle = self.idle();
         config
     }
-}
-
-/// What is known of this machine. A file that cannot be read is none, and that is said.
-pub(crate) fn tuning() -> &'static Tuning {
-    static TUNING: OnceLock<Tuning> = OnceLock::new();
-    TUNING.get_or_init(|| {
-        Tuning::load().unwrap_or_else(|error| {
-            eprintln!("petasos: {error}; going on without\n  try: petasos tune");
-            Tuning::default()
-        })
-    })
 }
 
 /// What a server is to do.
@@ -320,8 +305,8 @@ fn begin(order: &Order) -> Outcome<Serving> {
         None => None,
     };
     let core = order.core;
-    let mut config = order.waiting.config(scheme);
-    config.lend_above = order.lend_above.unwrap_or(config.lend_above);
+    let mut config = order.waiting.config();
+    config.lend_above = order.lend_above;
     let start = |_| {
         let (endpoint, store) = (open(&order.url, &options)?, store.take());
         let set_up = move |engine: &Engine| {

@@ -38,6 +38,7 @@ pub mod operation;
 pub mod peer;
 pub mod pool;
 pub mod time;
+pub mod tuning;
 pub mod two_sided;
 
 pub use address::{Address, AddressError};
@@ -59,3 +60,4 @@ pub use operation::{
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
 pub use pool::{Buffer, Pool, retain_freed_memory, spare_vec};
 pub use time::{Clock, Patience, Time};
+pub use tuning::{Tuning, TuningError};

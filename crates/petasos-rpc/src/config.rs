@@ -1,5 +1,6 @@
 //! What can be set for an engine.
 
+use petasos_fabric::Tuning;
 use std::time::Duration;
 
 /// Settings of an engine; the defaults suit most.
@@ -24,9 +25,10 @@ pub struct EngineConfig {
     /// transfer. Default: 256 MiB.
     pub max_body: u64,
     /// Arguments and results of more bytes than this stay where they are, and the other side fetches
-    /// them, though a message of the transport would hold them. What is best depends on the machine:
-    /// `petasos tune` finds it out. No less than 1 KiB counts. Default: no limit but the message's.
-    pub lend_above: usize,
+    /// them, though a message of the transport would hold them. No less than 1 KiB counts. Default:
+    /// what `petasos tune` found best for this machine and the engine's transport ([`Tuning`]), or
+    /// else no limit but the message's.
+    pub lend_above: Option<usize>,
     /// What callers are told to wait when this engine is busy. Default: 1 ms.
     pub retry_after: Duration,
     /// Read-only bulk data up to so many bytes travels within its descriptor. Default: 256.
@@ -47,7 +49,7 @@ impl Default for EngineConfig {
             calls_in_all: 65_536,
             queue_per_peer: 65_536,
             max_body: 256 << 20,
-            lend_above: usize::MAX,
+            lend_above: None,
             retry_after: Duration::from_millis(1),
             bulk_inline: 256,
             measure: false,
@@ -57,9 +59,14 @@ impl Default for EngineConfig {
 }
 
 /// What an engine does when there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Idle {
+    /// Look again for as long as a wake-up takes here, then sleep: so whoever waits never takes
+    /// more than twice what he would if he knew what comes. As `petasos tune` found it out
+    /// ([`Tuning`]), or else 50 us.
+    #[default]
+    Tuned,
     /// Look again at once: the lowest latency, a whole core.
     Spin,
     /// Look again for so long, then sleep until something comes.
@@ -68,8 +75,17 @@ pub enum Idle {
     Sleep,
 }
 
-impl Default for Idle {
-    fn default() -> Idle {
-        Idle::Adaptive(Duration::from_micros(50))
+impl Idle {
+    /// How long a wake-up takes where nobody measured it.
+    const WAKE_UP: Duration = Duration::from_micros(50);
+
+    /// How long to look again before sleeping; `None` for ever.
+    pub(crate) fn spin(self) -> Option<Duration> {
+        match self {
+            Idle::Tuned => Some(Tuning::of_machine().spin().unwrap_or(Self::WAKE_UP)),
+            Idle::Spin => None,
+            Idle::Adaptive(spin) => Some(spin),
+            Idle::Sleep => Some(Duration::ZERO),
+        }
     }
 }

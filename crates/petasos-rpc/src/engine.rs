@@ -1,8 +1,8 @@
 //! The engine: a thread's own, drives one endpoint.
 
 use crate::{
-    Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Idle, Method,
-    RemoteBulk, RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
+    Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Method, RemoteBulk,
+    RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
     registry::Provider,
 };
 use petasos_fabric::{
@@ -227,10 +227,8 @@ impl Engine {
     fn rest(&self, idle_since: &mut Option<(Instant, u32)>) {
         /// Idle passes between two looks at the clock.
         const PASSES: u32 = 32;
-        let spin = match self.inner.config.idle {
-            Idle::Spin => return self.inner.endpoint.borrow().linger(),
-            Idle::Adaptive(spin) => spin,
-            Idle::Sleep => Duration::ZERO,
+        let Some(spin) = self.inner.spin else {
+            return self.inner.endpoint.borrow().linger();
         };
         if !spin.is_zero() {
             match idle_since {

@@ -18,7 +18,7 @@ use crate::{
 };
 use petasos_fabric::{
     Address, Buffer, Done, Endpoint, Event, InjectError, Lease, LostReason, Operation, Peer, Token,
-    spare_vec,
+    Tuning, spare_vec,
 };
 use petasos_wire::rpc::{self, CallId, Frame, FrameError};
 use std::{
@@ -28,6 +28,7 @@ use std::{
     rc::Rc,
     sync::{Arc, Mutex, PoisonError},
     task::Waker,
+    time::Duration,
 };
 
 /// Work for an engine from another thread.
@@ -42,6 +43,8 @@ pub(crate) struct Commands {
 pub(crate) struct Inner {
     pub(crate) endpoint: RefCell<Box<dyn Endpoint>>,
     pub(crate) config: EngineConfig,
+    /// How long to look again before sleeping; `None` for ever.
+    pub(crate) spin: Option<Duration>,
     pub(crate) address: Address,
     /// The longest frame, and the longest with arguments or a result in it.
     pub(crate) max_frame: usize,
@@ -93,9 +96,12 @@ impl Inner {
         let waker = EngineWaker::new(endpoint.notifier());
         let main = MainWaker::new(Arc::clone(&waker));
         let limits = endpoint.capabilities().limits;
+        let tuned = || Tuning::of_machine().lend_above(address.scheme());
+        let lend_above = config.lend_above.or_else(tuned).unwrap_or(usize::MAX);
         Rc::new(Inner {
             max_frame: limits.max_inject,
-            full_frame: limits.max_inject.min(config.lend_above.max(LEAST_FULL)),
+            full_frame: limits.max_inject.min(lend_above.max(LEAST_FULL)),
+            spin: config.idle.spin(),
             clock,
             peers: RefCell::new(Peers::new(address.clone())),
             calls: RefCell::new(Calls::new(Arc::clone(&main))),

@@ -8,7 +8,8 @@
 //!   endpoint themselves.
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
 //! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
-//! * [`Tuning`] knows what `petasos tune` found out about this machine.
+//! * [`Tuning`] knows what `petasos tune` found out about this machine; engines and channels go by it
+//!   where they are told nothing else.
 //! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
 //!
 //! ```
@@ -38,10 +39,10 @@
 #![forbid(unsafe_code)]
 
 mod transports;
-mod tuning;
 
 #[cfg(feature = "channel")]
 pub use petasos_channel as channel;
+pub use petasos_fabric::{Tuning, TuningError};
 pub use petasos_rpc::*;
 #[cfg(feature = "self-transport")]
 pub use petasos_self as local;
@@ -50,7 +51,6 @@ pub use petasos_shm as shm;
 #[cfg(feature = "tcp")]
 pub use petasos_tcp as tcp;
 pub use transports::{OpenError, OpenOptions, Transport, open, transports};
-pub use tuning::{Tuning, TuningError};
 
 /// The front page's service really compiles, and runs.
 #[cfg(doctest)]

@@ -31,7 +31,7 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
             return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
         }
         let endpoint = petasos::open(url, &open)?;
-        let config = waiting.config(endpoint.address().scheme());
+        let config = waiting.config();
         let engine = EngineThread::start(endpoint, config, |engine| {
             server::serve(engine, None);
         });

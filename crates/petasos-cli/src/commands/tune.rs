@@ -19,7 +19,9 @@ use crate::{
     progress::Progress,
     scratch::Scratch,
 };
-use petasos::{Transport, Tuning, channel::Thresholds, fabric::two_sided::header, wire::Encoding};
+use petasos::{
+    Transport, Tuning, TuningError, channel::Thresholds, fabric::two_sided::header, wire::Encoding,
+};
 use serde::Serialize;
 use std::{
     fs,
@@ -76,6 +78,20 @@ struct Size {
     lent: f64,
 }
 
+/// Says what is wrong with what is known of this machine, which everything then goes on without.
+pub(crate) fn check() {
+    let wrong = match Tuning::load() {
+        Ok(tuning) => petasos::transports().iter().find_map(|Transport { scheme, .. }| {
+            let error = Thresholds::tuned(&tuning, scheme).err()?;
+            Some(format!("{scheme}.channel: {error}"))
+        }),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(wrong) = wrong {
+        eprintln!("petasos: {wrong}; going on without\n  try: petasos tune");
+    }
+}
+
 pub(crate) fn run(options: &cli::Tune) -> Outcome {
     let transports = client::transports(&options.transport)?;
     let path = match (&options.out, options.dry_run) {
@@ -107,17 +123,27 @@ pub(crate) fn run(options: &cli::Tune) -> Outcome {
         found.push(measured.map_err(|failure| failure.within(transport.title))?);
     }
     drop(progress);
-    let mut tuning = Tuning::default();
-    tuning.spin = Some(spin);
-    let lend = |found: &Found| Some((found.transport.to_owned(), found.lend_above?));
-    tuning.lend_above = found.iter().filter_map(lend).collect();
-    let channels = |found: &Found| Some((found.transport.to_owned(), found.thresholds()?));
-    tuning.channels = found.iter().filter_map(channels).collect();
+    let tuning = tuning(spin, &found).map_err(Failure::system("saying what was found out"))?;
     if let Some(path) = &path {
         write(path, &tuning)?;
     }
     let report = Report { spin_us: spin.as_micros() as u64, transports: found, path };
     if options.json.json { output::print_json(&report) } else { show(&report, &tuning) }
+}
+
+/// What a file says of it.
+fn tuning(spin: Duration, found: &[Found]) -> Result<Tuning, TuningError> {
+    let mut tuning = Tuning::default();
+    tuning.set("spin_us", spin.as_micros() as u64)?;
+    for found in found {
+        if let Some(bytes) = found.lend_above {
+            tuning.set(&format!("{}.lend_above", found.transport), bytes as u64)?;
+        }
+        if let Some(thresholds) = found.thresholds() {
+            thresholds.tune(&mut tuning, found.transport)?;
+        }
+    }
+    Ok(tuning)
 }
 
 fn place_of(path: &Path) -> &Path {
