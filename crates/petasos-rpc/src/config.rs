@@ -67,9 +67,10 @@ pub enum Idle {
     /// ([`Tuning`]), or else 50 us.
     #[default]
     Tuned,
-    /// Look again at once: the lowest latency, a whole core.
+    /// Look again at once: the lowest latency, and a core that nobody else needs.
     Spin,
-    /// Look again for so long, then sleep until something comes.
+    /// Look again for so long, letting others have the core in between, then sleep until something
+    /// comes.
     Adaptive(Duration),
     /// Sleep at once.
     Sleep,

@@ -225,8 +225,9 @@ impl Engine {
 
     /// What to do after a pass in which there was nothing to do.
     fn rest(&self, idle_since: &mut Option<(Instant, u32)>) {
-        /// Idle passes between two looks at the clock.
-        const PASSES: u32 = 32;
+        /// Idle passes between two looks at the clock, a microsecond or so. Then whoever else wants
+        /// this core may have it: with more threads than cores that may be the one waited for.
+        const PASSES: u32 = 8;
         let Some(spin) = self.inner.spin else {
             return self.inner.endpoint.borrow().linger();
         };
@@ -238,8 +239,11 @@ impl Engine {
                 }
                 Some((since, passes)) => {
                     *passes += 1;
-                    if *passes % PASSES != 0 || since.elapsed() < spin {
+                    if *passes % PASSES != 0 {
                         return self.inner.endpoint.borrow().linger();
+                    }
+                    if since.elapsed() < spin {
+                        return std::thread::yield_now();
                     }
                 }
             }
