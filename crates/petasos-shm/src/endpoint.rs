@@ -120,8 +120,11 @@ impl Endpoint for Shm {
             self.put_off_attention();
         }
         let room = budget.max(1);
-        if self.has_chores() || self.watched.len() > FRONT || self.attention_due() {
+        if self.has_chores() || self.attention_due() {
             self.progress_all(room, events)
+        } else if self.watched.len() > FRONT {
+            self.ring_all();
+            self.receive_many(room, events)
         } else if self.unrung != NOBODY {
             self.ring_and_receive(room, events)
         } else {
@@ -370,8 +373,7 @@ impl Shm {
         if !self.within.is_empty() {
             worked |= self.receive_within(left(events), events);
         }
-        worked |= self.receive_front(self.watched.len().min(FRONT), left(events), events);
-        worked |= self.receive_round(left(events), events);
+        worked |= self.receive_many(left(events), events);
         if !self.endings.is_empty() {
             worked |= self.end_all(left(events), events);
         }

@@ -108,19 +108,38 @@ impl Shm {
         worked
     }
 
-    /// Takes a message from one of so many peers as there are in front.
+    /// Takes a message from one of the peers in front.
     #[inline(never)]
     pub(crate) fn receive_one(&mut self, message: &mut Lease) -> Option<Peer> {
-        let count = self.watched.len();
-        for _ in 0..count.min(FRONT) {
-            // Each in its turn, so that one who never pauses does not keep out the others.
-            self.turn = if self.turn + 1 < count { self.turn + 1 } else { 0 };
-            let from = self.receive_message(self.watched[self.turn], message);
-            if from.is_some() {
-                return from;
+        let front = self.watched.len().min(FRONT);
+        // Who sent last is likely to send next; but one who never pauses does not keep out the others.
+        if self.turn >= front || self.streak >= PER_PEER {
+            self.next_turn(front);
+        }
+        for _ in 0..front {
+            let index = self.watched[self.turn];
+            if self.has_come(index)
+                && let Some(from) = self.receive_message(index, message)
+            {
+                self.streak += 1;
+                return Some(from);
             }
+            self.next_turn(front);
         }
         None
+    }
+
+    fn next_turn(&mut self, front: usize) {
+        self.turn = if self.turn + 1 < front { self.turn + 1 } else { 0 };
+        self.streak = 0;
+    }
+
+    /// Takes what has come from the peers in front, and from some of the others.
+    #[inline(never)]
+    pub(crate) fn receive_many(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
+        let before = events.len();
+        let front = self.receive_front(FRONT, room, events);
+        self.receive_round(room.saturating_sub(events.len() - before), events) || front
     }
 
     /// Takes the next message of a peer, if it is there.

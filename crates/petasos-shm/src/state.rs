@@ -64,6 +64,8 @@ pub struct Shm {
     pub(crate) round: usize,
     /// Who of those in front was last looked at for a single message.
     pub(crate) turn: usize,
+    /// Messages taken from them without a look at the others.
+    pub(crate) streak: usize,
     /// Peers of whose messages parts are to come.
     pub(crate) within: Vec<u32>,
     /// Peers whose packets the engine gave us to send.
@@ -208,6 +210,7 @@ impl Shm {
             watched: Vec::new(),
             round: 0,
             turn: 0,
+            streak: 0,
             within: Vec::new(),
             serving: VecDeque::new(),
             unrung: NOBODY,
