@@ -7,6 +7,7 @@ use super::{
     gate::Gate,
     gather::{self, Served},
     names::checked_creation,
+    pace::Chore,
     session::stopped,
 };
 use crate::{
@@ -51,7 +52,9 @@ impl Call {
         }
         let (path, creation) = (RelPath::parse(path)?, checked_creation(creation)?);
         let place = self.reserve()?;
-        let opened = self.run(0, move |storage| {
+        let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TRUNCATE);
+        let chore = if makes { Chore::Make } else { Chore::Open };
+        let opened = self.run_short(chore, move |storage| {
             let file = storage.open(&path, flags, &creation)?;
             let attr = file.attr()?;
             Ok((OpenFile::new(file, flags, attr.ino, None), attr))
@@ -77,7 +80,7 @@ impl Call {
             });
             return closed.await;
         }
-        self.core.close_later(self.session.id, vec![open]);
+        self.core.close(self.session.id, open);
         Ok(())
     }
 

@@ -24,6 +24,7 @@ mod keeper;
 mod locking;
 mod locks;
 mod names;
+mod pace;
 mod pool;
 mod rate;
 mod service;
