@@ -62,7 +62,8 @@ impl Default for EngineConfig {
 pub enum Idle {
     /// Look again at once: the lowest latency, a whole core.
     Spin,
-    /// Look again for so long, then sleep until something comes.
+    /// Look again for so long, then sleep until something comes. Others who want the processor get it
+    /// in between.
     Adaptive(Duration),
     /// Sleep at once.
     Sleep,

@@ -227,6 +227,9 @@ impl Engine {
     fn rest(&self, idle_since: &mut Option<(Instant, u32)>) {
         /// Idle passes between two looks at the clock.
         const PASSES: u32 = 32;
+        /// Idle passes between two offers of the processor to others. Where there are more threads than
+        /// processors, the one who is to answer may be among them.
+        const OFFER: u32 = 4;
         let spin = match self.inner.config.idle {
             Idle::Spin => return self.inner.endpoint.borrow().linger(),
             Idle::Adaptive(spin) => spin,
@@ -241,6 +244,9 @@ impl Engine {
                 Some((since, passes)) => {
                     *passes += 1;
                     if *passes % PASSES != 0 || since.elapsed() < spin {
+                        if *passes % OFFER == 0 {
+                            std::thread::yield_now();
+                        }
                         return self.inner.endpoint.borrow().linger();
                     }
                 }

@@ -6,7 +6,6 @@ use super::{
     config::ServerConfig,
     counters::Counting,
     files::{Keys, Open},
-    keeper::Keeper,
     locks::Locks,
     pace::{Chore, Pace},
     pool::Pool,
@@ -14,6 +13,7 @@ use super::{
 };
 use crate::{
     FsError, FsResult,
+    keeper::Keeper,
     protocol::{Hello, Status, VERSION, Welcome},
     storage::Storage,
 };

@@ -20,7 +20,6 @@ mod gate;
 mod gather;
 mod hashing;
 mod io;
-mod keeper;
 mod locking;
 mod locks;
 mod names;
