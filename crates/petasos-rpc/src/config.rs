@@ -63,7 +63,7 @@ pub enum Idle {
     /// Look again at once: the lowest latency, a whole core.
     Spin,
     /// Look again for so long, then sleep until something comes. Others who want the processor get it
-    /// in between.
+    /// in between; while they keep it for long, sleep at once.
     Adaptive(Duration),
     /// Sleep at once.
     Sleep,

@@ -14,7 +14,7 @@ use std::{
     os::fd::OwnedFd,
     rc::Rc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Calls and serves over one endpoint. Belongs to one thread; cheap to clone.
@@ -206,54 +206,34 @@ impl Engine {
         let main = &inner.main;
         let mut context = Context::from_waker(&inner.main_waker);
         let mut future = std::pin::pin!(future);
-        let mut idle_since = None;
+        inner.looking.found();
         main.set();
         loop {
             if main.take() {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                     return output;
                 }
-                idle_since = None;
+                inner.looking.found();
             }
             if self.turn() {
-                idle_since = None;
+                inner.looking.found();
             } else if !main.is_set() {
-                self.rest(&mut idle_since);
+                self.rest();
             }
         }
     }
 
     /// What to do after a pass in which there was nothing to do.
-    fn rest(&self, idle_since: &mut Option<(Instant, u32)>) {
-        /// Idle passes between two looks at the clock.
-        const PASSES: u32 = 32;
-        /// Idle passes between two offers of the processor to others. Where there are more threads than
-        /// processors, the one who is to answer may be among them.
-        const OFFER: u32 = 4;
-        let spin = match self.inner.config.idle {
-            Idle::Spin => return self.inner.endpoint.borrow().linger(),
-            Idle::Adaptive(spin) => spin,
-            Idle::Sleep => Duration::ZERO,
+    fn rest(&self) {
+        let looks = match self.inner.config.idle {
+            Idle::Spin => true,
+            Idle::Adaptive(longest) => self.inner.looking.goes_on(longest),
+            Idle::Sleep => false,
         };
-        if !spin.is_zero() {
-            match idle_since {
-                None => {
-                    *idle_since = Some((Instant::now(), 0));
-                    return;
-                }
-                Some((since, passes)) => {
-                    *passes += 1;
-                    if *passes % PASSES != 0 || since.elapsed() < spin {
-                        if *passes % OFFER == 0 {
-                            std::thread::yield_now();
-                        }
-                        return self.inner.endpoint.borrow().linger();
-                    }
-                }
-            }
+        match looks {
+            true => self.inner.endpoint.borrow().linger(),
+            false => self.sleep(),
         }
-        *idle_since = None;
-        self.sleep();
     }
 
     /// Sleeps until there is something to do.

@@ -231,9 +231,8 @@ mod tests {
         let intake = intakes.open(7);
         let page = vec![0; 4096];
         let told = |pages: std::ops::Range<u64>| {
-            let offer = |at: &u64| {
-                intakes.offer(7, 1, at * 4096, &page, false, &pool) == Offered::Tell
-            };
+            let offer =
+                |at: &u64| intakes.offer(7, 1, at * 4096, &page, false, &pool) == Offered::Tell;
             pages.filter(offer).collect::<Vec<_>>()
         };
         assert_eq!(told(0..1000), [0, 255], "once, until it is looked at");

@@ -149,7 +149,7 @@ impl Shared {
         state
     }
 
-    /// Waits for work without sleeping, for a short time; others get the processor in between.
+    /// Waits for work without sleeping, for a short time.
     fn look(&self) -> bool {
         let start = Instant::now();
         loop {
@@ -162,7 +162,6 @@ impl Shared {
             if start.elapsed() >= self.spin {
                 return false;
             }
-            std::thread::yield_now();
         }
     }
 }
