@@ -21,7 +21,7 @@ const OFFER: u32 = 4;
 const LONG: Duration = Duration::from_micros(500);
 
 /// For how long nobody looks then.
-const CROWDED: Duration = Duration::from_millis(500);
+const CROWDED: Duration = Duration::from_millis(100);
 
 /// Since when there is nothing to do, and whether it is worth while to look again.
 #[derive(Debug, Default)]

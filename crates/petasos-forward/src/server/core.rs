@@ -230,14 +230,25 @@ impl Core {
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
         if self.can_do_at_once(chore) {
-            return self.work(session, |storage| self.pace.watch(chore, || work(storage)));
+            return self.do_at_once(session, chore, work);
         }
         let core = Arc::clone(self);
         self.run(session, 0, move |storage| core.pace.watch(chore, || work(storage))).await
     }
 
-    fn can_do_at_once(&self, chore: Chore) -> bool {
+    /// Whether to do something at once: it does not take long these days, and nobody waits for his turn.
+    pub(super) fn can_do_at_once(&self, chore: Chore) -> bool {
         self.storage.is_quick() && self.pace.is_quick(chore) && self.pool.queued() == 0
+    }
+
+    /// Does something on this thread.
+    pub(super) fn do_at_once<T>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        chore: Chore,
+        work: impl FnOnce(&dyn Storage) -> FsResult<T>,
+    ) -> FsResult<T> {
+        self.work(session, |storage| self.pace.watch(chore, || work(storage)))
     }
 
     /// Works on files for an open session.

@@ -1,5 +1,5 @@
-//! How long work on names usually takes: what takes less time than handing it over is done at once, on
-//! the thread of the engine that got the call.
+//! How long short work usually takes: what takes less time than handing it over is done at once, on the
+//! thread of the engine that got the call.
 //!
 //! Two threads have to wake up for what is handed over, which takes ten times as long as looking at a
 //! name that is in the system's memory. On the other hand nobody else is served while an engine's thread
@@ -33,6 +33,8 @@ pub(super) enum Chore {
     Rename,
     /// Removing a name, perhaps the last one.
     Remove,
+    /// Writing a little: into memory, unless there is too much in it that is not on the disk.
+    Write,
     /// Closing.
     Close,
 }
