@@ -15,6 +15,7 @@
 
 pub mod client;
 mod error;
+mod keeper;
 #[cfg(feature = "mount")]
 pub mod mount;
 mod path;

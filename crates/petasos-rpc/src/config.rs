@@ -69,8 +69,8 @@ pub enum Idle {
     Tuned,
     /// Look again at once: the lowest latency, and a core that nobody else needs.
     Spin,
-    /// Look again for so long, letting others have the core in between, then sleep until something
-    /// comes.
+    /// Look again for so long, then sleep until something comes. Others who want the processor get it
+    /// in between; while they keep it for long, sleep at once.
     Adaptive(Duration),
     /// Sleep at once.
     Sleep,

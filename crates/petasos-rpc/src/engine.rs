@@ -14,7 +14,7 @@ use std::{
     os::fd::OwnedFd,
     rc::Rc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Calls and serves over one endpoint. Belongs to one thread; cheap to clone.
@@ -206,50 +206,30 @@ impl Engine {
         let main = &inner.main;
         let mut context = Context::from_waker(&inner.main_waker);
         let mut future = std::pin::pin!(future);
-        let mut idle_since = None;
+        inner.looking.found();
         main.set();
         loop {
             if main.take() {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                     return output;
                 }
-                idle_since = None;
+                inner.looking.found();
             }
             if self.turn() {
-                idle_since = None;
+                inner.looking.found();
             } else if !main.is_set() {
-                self.rest(&mut idle_since);
+                self.rest();
             }
         }
     }
 
     /// What to do after a pass in which there was nothing to do.
-    fn rest(&self, idle_since: &mut Option<(Instant, u32)>) {
-        /// Idle passes between two looks at the clock, a microsecond or so. Then whoever else wants
-        /// this core may have it: with more threads than cores that may be the one waited for.
-        const PASSES: u32 = 8;
-        let Some(spin) = self.inner.spin else {
-            return self.inner.endpoint.borrow().linger();
-        };
-        if !spin.is_zero() {
-            match idle_since {
-                None => {
-                    *idle_since = Some((Instant::now(), 0));
-                    return;
-                }
-                Some((since, passes)) => {
-                    *passes += 1;
-                    if *passes % PASSES != 0 {
-                        return self.inner.endpoint.borrow().linger();
-                    }
-                    if since.elapsed() < spin {
-                        return std::thread::yield_now();
-                    }
-                }
-            }
+    fn rest(&self) {
+        let looks = |longest| self.inner.looking.goes_on(longest);
+        match self.inner.spin.is_none_or(looks) {
+            true => self.inner.endpoint.borrow().linger(),
+            false => self.sleep(),
         }
-        *idle_since = None;
-        self.sleep();
     }
 
     /// Sleeps until there is something to do.

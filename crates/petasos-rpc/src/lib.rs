@@ -29,6 +29,7 @@ mod context;
 mod engine;
 mod error;
 mod handler;
+mod idle;
 mod inbound;
 mod inner;
 mod memory;

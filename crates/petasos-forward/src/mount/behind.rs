@@ -1,9 +1,9 @@
 //! Write-behind: a write is answered when its data is here, and goes to the server with others.
 //!
-//! Each file has a block that is being filled, blocks that wait, and blocks on their way. Nobody
-//! waits for a timer: while nothing of a file is on its way, what was written goes at once; what is
-//! written meanwhile is gathered, if it continues what was written before. Blocks that overlap go one
-//! after the other, and so do those of files that are appended to.
+//! Each file has a block that is being filled, blocks that wait, and blocks on their way. What is written
+//! after a pause goes at once; what follows is gathered, if it continues what was written before, and goes
+//! when a block is full, when some time has passed, or when somebody waits for it. Blocks that overlap
+//! go one after the other, and so do those of files that are appended to.
 //!
 //! An error is remembered by each file that has the node open to write, and told by its next write,
 //! by `fsync`, and by `close`.
@@ -18,10 +18,19 @@ use bytes::Bytes;
 use futures_channel::oneshot;
 use petasos::fabric::Region;
 use rustix::io::Errno;
-use std::{collections::VecDeque, mem, ops::Range, rc::Rc};
+use std::{
+    collections::VecDeque,
+    mem,
+    ops::Range,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 /// Blocks of one file that are on their way at a time.
 const DEPTH: usize = 6;
+
+/// How long a block that is not full waits for more.
+const LINGER: Duration = Duration::from_millis(10);
 
 /// Data that was written.
 #[derive(Debug)]
@@ -92,6 +101,10 @@ pub(super) struct Behind {
     flying: Vec<Flying>,
     /// Of the next piece.
     next: u64,
+    /// When something was sent last.
+    sent: Option<Instant>,
+    /// Somebody comes back when a block that is not full has waited long enough.
+    lingers: bool,
     changed: Vec<oneshot::Sender<()>>,
 }
 
@@ -145,15 +158,20 @@ impl Behind {
     fn depart(&mut self) -> Option<Piece> {
         let next = match self.queue.front() {
             Some(next) if self.flying.len() < DEPTH => next,
-            None if self.flying.is_empty() => self.tail.as_ref()?,
+            None if self.flying.is_empty() && !self.has_just_sent() => self.tail.as_ref()?,
             _ => return None,
         };
         let (range, append) = (next.range(), next.open.is_append());
         if self.flying.iter().any(|f| f.append || append || overlap(&f.range, &range)) {
             return None;
         }
+        self.sent = Some(Instant::now());
         self.flying.push(Flying { number: next.number, range, append });
         self.queue.pop_front().or_else(|| self.tail.take())
+    }
+
+    fn has_just_sent(&self) -> bool {
+        self.sent.is_some_and(|sent| sent.elapsed() < LINGER)
     }
 
     fn landed(&mut self, number: u64) {
@@ -186,12 +204,36 @@ impl Fs {
         }
     }
 
-    /// Takes what has come in for a file, and sends it.
-    pub(super) fn collect_and_send(self: &Rc<Fs>, ino: u64) {
+    /// Looks after a file of which something has come in.
+    pub(super) fn tend_to(self: &Rc<Fs>, ino: u64) {
         let inode = self.inodes.borrow().get(&ino).map(Rc::clone);
         if let Some(inode) = inode {
-            self.collect(&inode);
-            self.send_off(&inode);
+            self.tend(&inode);
+        }
+    }
+
+    /// Takes what has come in for a file, and sends what may go. From then on until all is at the server
+    /// somebody comes back to this: who carries something, or who waits for a block to become full.
+    fn tend(self: &Rc<Fs>, inode: &Rc<Inode>) {
+        loop {
+            self.collect(inode);
+            self.send_off(inode);
+            let behind = &mut *inode.behind.borrow_mut();
+            if behind.is_empty() {
+                match &*inode.intake.borrow() {
+                    Some(intake) if !intake.rest() => continue,
+                    _ => return,
+                }
+            }
+            if !behind.flying.is_empty() || mem::replace(&mut behind.lingers, true) {
+                return;
+            }
+            let (fs, inode) = (Rc::clone(self), Rc::clone(inode));
+            return self.spawn(async move {
+                fs.keeper.sleep(LINGER).await;
+                inode.behind.borrow_mut().lingers = false;
+                fs.tend(&inode);
+            });
         }
     }
 
@@ -212,7 +254,10 @@ impl Fs {
         self.collect(&open.inode);
         self.intakes.add(data.len());
         open.inode.behind.borrow_mut().add(open, offset, data, &self.pool);
-        self.send_off(&open.inode);
+        if let Some(intake) = &*open.inode.intake.borrow() {
+            intake.tend();
+        }
+        self.tend(&open.inode);
         while !self.intakes.has_room() {
             let (sender, room) = oneshot::channel();
             self.room.borrow_mut().push(sender);
@@ -278,7 +323,7 @@ impl Fs {
         if self.intakes.has_room() {
             mem::take(&mut *self.room.borrow_mut());
         }
-        self.send_off(&open.inode);
+        self.tend(&open.inode);
     }
 
     /// Writes to the server, and waits for that.

@@ -43,6 +43,7 @@ pub(super) struct Front {
     /// Files of which parts were locked at some time.
     locked: Mutex<HashSet<u64>>,
     cache: Cache,
+    spins: bool,
     attr_ttl: Duration,
     negative_ttl: Duration,
 }
@@ -55,12 +56,17 @@ impl Front {
         options: &MountOptions,
     ) -> Front {
         let (attr_ttl, negative_ttl) = (options.attr_ttl(), options.negative_ttl());
-        let (cache, locked) = (options.cache, Mutex::default());
-        Front { jobs, pool, intakes, locked, cache, attr_ttl, negative_ttl }
+        let (cache, spins, locked) = (options.cache, !options.spin.is_zero(), Mutex::default());
+        Front { jobs, pool, intakes, locked, cache, spins, attr_ttl, negative_ttl }
     }
 
     fn locked(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has something done by the engine's thread. Where that has ended, it is dropped.
+    fn tell(&self, job: impl FnOnce(&Rc<Fs>) + Send + 'static) {
+        let _ = self.jobs.unbounded_send(Box::new(job));
     }
 
     /// Has a request done, in its turn. Where the engine has ended, the request is dropped, which
@@ -69,8 +75,7 @@ impl Front {
     where
         W: Future<Output = ()> + 'static,
     {
-        let job = move |fs: &Rc<Fs>| fs.request(work(Rc::clone(fs)));
-        let _ = self.jobs.unbounded_send(Box::new(job));
+        self.tell(move |fs| fs.request(work(Rc::clone(fs))));
     }
 
     fn caller(request: &Request) -> Caller {
@@ -163,7 +168,7 @@ impl Filesystem for Front {
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
         self.locked().remove(&ino.0);
-        let _ = self.jobs.unbounded_send(Box::new(move |fs| fs.forget(ino.0, lookups)));
+        self.tell(move |fs| fs.forget(ino.0, lookups));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -370,9 +375,12 @@ impl Filesystem for Front {
             let offered = self.intakes.offer(ino, handle.0, offset, data, cached, &self.pool);
             if offered != Offered::Refused {
                 reply.written(data.len() as u32);
-                if offered == Offered::First {
-                    let job = move |fs: &Rc<Fs>| fs.collect_and_send(ino);
-                    let _ = self.jobs.unbounded_send(Box::new(job));
+                match offered {
+                    Offered::Tell => self.tell(move |fs| fs.tend_to(ino)),
+                    // More of this will come. An engine that looks for work keeps processors from falling
+                    // asleep, and where there are few, the writer's would have to be woken each time.
+                    _ if self.spins => self.tell(|_| {}),
+                    _ => {}
                 }
                 return;
             }
@@ -394,8 +402,8 @@ impl Filesystem for Front {
         owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // Nothing was written, nothing locked.
-        if !self.intakes.has(ino.0) && !self.locked().contains(&ino.0) {
+        // All that was written is at the server, and nothing was locked.
+        if self.intakes.is_settled(ino.0) && !self.locked().contains(&ino.0) {
             return reply.ok();
         }
         self.run(move |fs| async move { empty(reply, fs.flush(handle.0, owner.0).await) });
@@ -564,13 +572,12 @@ impl Filesystem for Front {
         let asked = Asked { owner: owner.0, start, end, kind, pid };
         let thread = request.pid();
         // Beside other requests: it may wait for one of these.
-        let job = move |fs: &Rc<Fs>| {
+        self.tell(move |fs| {
             let waiting = Rc::clone(fs);
             fs.spawn(async move {
                 empty(reply, waiting.set_lock(handle.0, asked, sleep, thread).await);
             });
-        };
-        let _ = self.jobs.unbounded_send(Box::new(job));
+        });
     }
 
     fn ioctl(

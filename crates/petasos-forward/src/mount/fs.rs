@@ -14,6 +14,7 @@ use super::{
 use crate::{
     RelPath,
     client::{Remote, RemoteError},
+    keeper::Keeper,
     protocol::{Attr, Creation, Kind, OpenFlags, RenameMode, SetAttr, StatFs},
 };
 use fuser::{FileAttr, Generation};
@@ -34,6 +35,7 @@ pub(super) struct Fs {
     pub(super) options: MountOptions,
     pub(super) link: Link,
     pub(super) pool: Arc<Pool>,
+    pub(super) keeper: Arc<Keeper>,
     pub(super) table: RefCell<Table>,
     pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
     pub(super) opens: RefCell<Slab<Rc<Open>>>,
@@ -73,8 +75,7 @@ impl Fs {
         engine: Engine,
         options: MountOptions,
         link: Link,
-        pool: Arc<Pool>,
-        intakes: Arc<Intakes>,
+        (pool, intakes, keeper): (Arc<Pool>, Arc<Intakes>, Arc<Keeper>),
         root: Attr,
     ) -> Rc<Fs> {
         let table = RefCell::new(Table::new(options.path.clone(), root));
@@ -84,6 +85,7 @@ impl Fs {
             options,
             link,
             pool,
+            keeper,
             table,
             inodes: RefCell::default(),
             opens: RefCell::default(),

@@ -2,7 +2,9 @@
 //! kernel's requests, as soon as the data is here.
 //!
 //! There is an intake for each file that somebody has open to write; what comes in is kept in its
-//! order. Whatever the engine's thread does about a file begins with what has come in before.
+//! order. Whatever the engine's thread does about a file begins with what has come in before. It is
+//! told of the first write after a pause, and then of each block that has become full: who writes a file
+//! in little pieces wakes it once for a block.
 
 use super::{
     behind::Data,
@@ -38,8 +40,10 @@ pub(super) struct Intake {
 #[derive(Debug, Default)]
 struct State {
     pieces: Vec<Incoming>,
-    /// The engine's thread knows that there is something.
-    told: bool,
+    /// Bytes in these.
+    bytes: usize,
+    /// The engine's thread tends to this file: it will look here by itself.
+    tended: bool,
     /// A write has failed: from now on each waits for what becomes of it.
     closed: bool,
 }
@@ -59,10 +63,10 @@ pub(super) struct Incoming {
 pub(super) enum Offered {
     /// It is for the engine's thread to deal with.
     Refused,
-    /// It was taken, with others that the engine's thread knows of.
+    /// It was taken, and the engine's thread will find it.
     Taken,
     /// It was taken, and the engine's thread is to be told.
-    First,
+    Tell,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -91,11 +95,6 @@ impl Intakes {
     /// Nobody has the file open to write any more.
     pub(super) fn close(&self, ino: u64) {
         lock(&self.files).remove(&ino);
-    }
-
-    /// Whether somebody has the file open to write.
-    pub(super) fn has(&self, ino: u64) -> bool {
-        lock(&self.files).contains_key(&ino)
     }
 
     /// Bytes that were written here and are not at the server.
@@ -148,10 +147,20 @@ impl Intakes {
                 state.pieces.push(Incoming { handle, offset, data, from_cache });
             }
         }
-        match mem::replace(&mut state.told, true) {
+        let (tended, before) = (mem::replace(&mut state.tended, true), state.bytes);
+        state.bytes += bytes.len();
+        match tended && (before >= BLOCK || state.bytes < BLOCK) {
             true => Offered::Taken,
-            false => Offered::First,
+            false => Offered::Tell,
         }
+    }
+
+    /// Whether all that was written to a file is known to be at the server.
+    pub(super) fn is_settled(&self, ino: u64) -> bool {
+        lock(&self.files).get(&ino).is_none_or(|intake| {
+            let state = lock(&intake.state);
+            !state.tended && !state.closed
+        })
     }
 }
 
@@ -159,8 +168,20 @@ impl Intake {
     /// What has come in since the last time.
     pub(super) fn take(&self) -> Vec<Incoming> {
         let state = &mut *lock(&self.state);
-        state.told = false;
+        state.bytes = 0;
         mem::take(&mut state.pieces)
+    }
+
+    /// The engine's thread tends to the file from now on.
+    pub(super) fn tend(&self) {
+        lock(&self.state).tended = true;
+    }
+
+    /// The engine's thread is to be told again when something comes in. False if something has.
+    pub(super) fn rest(&self) -> bool {
+        let state = &mut *lock(&self.state);
+        state.tended = !state.pieces.is_empty();
+        !state.tended
     }
 
     /// Takes nothing any more.
@@ -181,19 +202,41 @@ mod tests {
         };
         assert_eq!(offer(0, 10, false), Offered::Refused, "nobody has it open to write");
         let intake = intakes.open(7);
-        assert_eq!(offer(0, 10, false), Offered::First);
+        assert!(intakes.is_settled(7));
+        assert_eq!(offer(0, 10, false), Offered::Tell);
         assert_eq!(offer(10, 10, false), Offered::Taken);
         assert_eq!(offer(30, 10, false), Offered::Taken);
         assert_eq!(offer(40, 10, true), Offered::Taken);
         let pieces: Vec<_> = intake.take().iter().map(|p| (p.offset, p.data.len())).collect();
         assert_eq!(pieces, [(0, 20), (30, 10), (40, 10)]);
-        assert_eq!(offer(50, 200_000, false), Offered::First, "taken again, and told again");
+        assert_eq!(offer(50, 200_000, false), Offered::Taken, "it will be looked for");
         assert_eq!(offer(300_000, 1, false), Offered::Refused, "too much");
         intakes.settle(200_000);
         assert_eq!(offer(300_000, 1, false), Offered::Taken);
+        assert!(!intake.rest(), "there is something");
+        assert_eq!(intake.take().len(), 2);
+        assert!(!intakes.is_settled(7) && intake.rest() && intakes.is_settled(7));
+        assert_eq!(offer(0, 1, false), Offered::Tell, "told again");
+        assert_eq!(offer(1, 1, false), Offered::Taken);
+        assert!(intake.take().len() == 1 && intake.rest());
         intake.refuse();
         assert_eq!(offer(0, 1, false), Offered::Refused);
+        assert!(!intakes.is_settled(7), "an error is to be told");
         intakes.close(7);
-        assert!(!intakes.has(7));
+        assert!(intakes.is_settled(7), "nobody has it open to write any more");
+    }
+    #[test]
+    fn each_block_that_is_full_is_told_of() {
+        let (pool, intakes) = (Pool::new(0), Intakes::new(usize::MAX));
+        let intake = intakes.open(7);
+        let page = vec![0; 4096];
+        let told = |pages: std::ops::Range<u64>| {
+            let offer =
+                |at: &u64| intakes.offer(7, 1, at * 4096, &page, false, &pool) == Offered::Tell;
+            pages.filter(offer).collect::<Vec<_>>()
+        };
+        assert_eq!(told(0..1000), [0, 255], "once, until it is looked at");
+        intake.take();
+        assert_eq!(told(1000..1300), [1255]);
     }
 }

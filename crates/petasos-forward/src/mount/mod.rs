@@ -1,17 +1,17 @@
 //! An export as a file system, through FUSE.
 //!
-//! Three threads do it. One takes the kernel's requests and does not wait for anything; the engine's
-//! thread has a future for each, which asks the server and answers the kernel; and one tells the
+//! Four threads do it. One takes the kernel's requests and does not wait for anything; the engine's
+//! thread has a future for each, which asks the server and answers the kernel; one tells the
 //! kernel what to give up, which the engine's thread cannot, for the kernel may have to wait for an
-//! answer of its own first.
+//! answer of its own first. The last one knows what is to be done later.
 //!
 //! What is kept where, and for how long:
 //!
 //! * The kernel keeps attributes and names for [`MountOptions::attr_timeout`], and pages of files as
 //!   long as nobody changes them. At each opening the server is asked: what it has now is seen from
 //!   then on, exactly. So what was closed on one machine is seen by who opens it on another.
-//! * What is written is answered when it is here, and sent on at once ([`MountOptions::write_behind`]
-//!   bounds how much that is). It is at the server when `close`, `fsync` or the release of a lock
+//! * What is written is answered when it is here, and sent on within moments, by blocks where there is
+//!   much ([`MountOptions::write_behind`] bounds how much that is). It is at the server when `close`, `fsync` or the release of a lock
 //!   returns; `fsync` puts it onto the disk there. Errors are told by the next write, `fsync`, or
 //!   `close`.
 //! * The kernel's own cache of written data is not used: with it, the kernel takes its own word for

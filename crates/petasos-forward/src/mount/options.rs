@@ -3,7 +3,7 @@
 use super::MountError;
 use crate::RelPath;
 use fuser::MountOption;
-use std::{num::NonZero, time::Duration};
+use std::time::Duration;
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -30,8 +30,8 @@ pub struct MountOptions {
     /// Bytes that the kernel reads ahead of a sequential reader, where this process may set that: root
     /// may. Else it reads less, and the mount does it. Zero: neither does. Default: 4 MiB.
     pub read_ahead: usize,
-    /// For how long the mount's thread looks for more to do before it sleeps. Default: 50 µs; not at
-    /// all where there are four processors or fewer, which have better things to do.
+    /// For how long the mount's thread looks for more to do before it sleeps. Others who want the
+    /// processor get it meanwhile. Default: 100 µs.
     pub spin: Duration,
     /// What tables of mounts show as the source.
     pub source: String,
@@ -53,7 +53,6 @@ pub enum Cache {
 
 impl Default for MountOptions {
     fn default() -> MountOptions {
-        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         MountOptions {
             path: RelPath::root(),
             read_only: false,
@@ -64,7 +63,7 @@ impl Default for MountOptions {
             timeout: Duration::from_secs(30),
             write_behind: 64 << 20,
             read_ahead: 4 << 20,
-            spin: Duration::from_micros(if processors > 4 { 50 } else { 0 }),
+            spin: Duration::from_micros(100),
             source: "petasos".to_owned(),
             system: Vec::new(),
         }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     client::ConnectOptions,
+    keeper::Keeper,
     protocol::{Attr, Kind},
 };
 use fuser::{INodeNo, Notifier, Session, SessionUnmounter};
@@ -82,6 +83,7 @@ impl Mounted {
         let directory = directory.canonicalize().map_err(system("mounting on"))?;
         let pool = Arc::new(Pool::new(options.write_behind));
         let intakes = Arc::new(Intakes::new(options.write_behind));
+        let keeper = Arc::new(Keeper::start().map_err(system("starting a thread for"))?);
         let (jobs, requests) = queue::unbounded();
         let (report, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel();
@@ -93,7 +95,7 @@ impl Mounted {
         };
         let start = {
             let (server, options) = (server.clone(), options.clone());
-            let shared = (Arc::clone(&pool), Arc::clone(&intakes));
+            let shared = (Arc::clone(&pool), Arc::clone(&intakes), keeper);
             move |engine: &Engine| {
                 let serving = serve(engine.clone(), server, options, shared, requests, report, end);
                 engine.spawn(serving);
@@ -180,7 +182,7 @@ async fn serve(
     engine: Engine,
     server: Address,
     options: MountOptions,
-    (pool, intakes): (Arc<Pool>, Arc<Intakes>),
+    shared: (Arc<Pool>, Arc<Intakes>, Arc<Keeper>),
     mut requests: queue::UnboundedReceiver<Job>,
     report: Sender<Result<(), MountError>>,
     end: Sender<()>,
@@ -193,7 +195,7 @@ async fn serve(
             return;
         }
     };
-    let fs = Fs::new(engine, options, link, pool, intakes, root);
+    let fs = Fs::new(engine, options, link, shared, root);
     let _ = report.send(Ok(()));
     while let Some(job) = requests.next().await {
         job(&fs);

@@ -1,10 +1,7 @@
 //! Blocks of memory that travel: lent to the network, then filled from a file, and used again.
 
-use super::{
-    budget::{Budget, MOST, Memory},
-    keeper::Keeper,
-};
-use crate::FsResult;
+use super::budget::{Budget, MOST, Memory};
+use crate::{FsResult, keeper::Keeper};
 use petasos::fabric::{Exclusive, Region, Slice};
 use std::{
     fmt,

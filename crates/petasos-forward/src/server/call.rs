@@ -4,6 +4,7 @@ use super::{
     core::{Core, INLINE},
     files::OpenFile,
     gate::Pass,
+    pace::Chore,
     session::{Reserved, Session},
 };
 use crate::{FsError, FsResult, RelPath, protocol::Extent, storage::Storage};
@@ -67,6 +68,15 @@ impl Call {
         work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
     ) -> FsResult<T> {
         self.core.run(&self.session, bytes, work).await
+    }
+
+    /// Does what may block, but usually does not; see [`Core::run_short`].
+    pub(super) async fn run_short<T: Send + 'static>(
+        &self,
+        chore: Chore,
+        work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        self.core.run_short(&self.session, chore, work).await
     }
 
     /// An open file.

@@ -6,13 +6,14 @@ use super::{
     config::ServerConfig,
     counters::Counting,
     files::{Keys, Open},
-    keeper::Keeper,
     locks::Locks,
+    pace::{Chore, Pace},
     pool::Pool,
     session::{End, Session, stale, stopped},
 };
 use crate::{
     FsError, FsResult,
+    keeper::Keeper,
     protocol::{Hello, Status, VERSION, Welcome},
     storage::Storage,
 };
@@ -59,6 +60,7 @@ pub(super) struct Core {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) config: ServerConfig,
     pub(super) pool: Pool,
+    pub(super) pace: Pace,
     pub(super) budget: Arc<Budget>,
     pub(super) blocks: Arc<Blocks>,
     pub(super) keeper: Arc<Keeper>,
@@ -82,6 +84,7 @@ impl Core {
         let core = Arc::new_cyclic(|this| Core {
             storage,
             pool,
+            pace: Pace::default(),
             blocks: Blocks::new(Arc::clone(&budget), Arc::clone(&keeper)),
             budget,
             keeper,
@@ -210,16 +213,52 @@ impl Core {
         let (sender, receiver) = oneshot::channel();
         let (core, of) = (Arc::clone(self), Arc::clone(session));
         let work = move || {
-            if sender.is_canceled() {
-                return;
+            if !sender.is_canceled() {
+                let _ = sender.send(core.work(&of, work));
             }
-            let result = of.busy(&core).and_then(|_busy| {
-                catch_unwind(AssertUnwindSafe(|| work(&*core.storage))).unwrap_or_else(panicked)
-            });
-            let _ = sender.send(result);
         };
         self.pool.push(session.id, bytes + WORK, Box::new(work));
         receiver.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Does what may block, but usually does not: at once, unless it takes long these days, or others
+    /// wait for their turn.
+    pub(super) async fn run_short<T: Send + 'static>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        chore: Chore,
+        work: impl FnOnce(&dyn Storage) -> FsResult<T> + Send + 'static,
+    ) -> FsResult<T> {
+        if self.can_do_at_once(chore) {
+            return self.do_at_once(session, chore, work);
+        }
+        let core = Arc::clone(self);
+        self.run(session, 0, move |storage| core.pace.watch(chore, || work(storage))).await
+    }
+
+    /// Whether to do something at once: it does not take long these days, and nobody waits for his turn.
+    pub(super) fn can_do_at_once(&self, chore: Chore) -> bool {
+        self.storage.is_quick() && self.pace.is_quick(chore) && self.pool.queued() == 0
+    }
+
+    /// Does something on this thread.
+    pub(super) fn do_at_once<T>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        chore: Chore,
+        work: impl FnOnce(&dyn Storage) -> FsResult<T>,
+    ) -> FsResult<T> {
+        self.work(session, |storage| self.pace.watch(chore, || work(storage)))
+    }
+
+    /// Works on files for an open session.
+    fn work<T>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        work: impl FnOnce(&dyn Storage) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let _busy = session.busy(self)?;
+        catch_unwind(AssertUnwindSafe(|| work(&*self.storage))).unwrap_or_else(panicked)
     }
 
     /// Does what blocks, for an open session; who wants to know is told by `work`. Gives up with
@@ -243,8 +282,18 @@ impl Core {
         self.pool.push(session.id, bytes + WORK, Box::new(work));
     }
 
-    /// Closes files of a session: that may block.
-    pub(super) fn close_later(&self, session: u64, files: Vec<Open>) {
+    /// Closes a file of a session.
+    pub(super) fn close(self: &Arc<Self>, session: u64, file: Open) {
+        if self.can_do_at_once(Chore::Close) {
+            return self.pace.watch(Chore::Close, || drop(file));
+        }
+        let core = Arc::clone(self);
+        let close = move || core.pace.watch(Chore::Close, || drop(file));
+        self.pool.push(session, WORK, Box::new(close));
+    }
+
+    /// Closes all files of a session: that may block.
+    pub(super) fn close_all(&self, session: u64, files: Vec<Open>) {
         self.pool.push(session, WORK, Box::new(move || drop(files)));
     }
 

@@ -7,6 +7,7 @@ use super::{
     gate::Gate,
     gather::{self, Served},
     names::checked_creation,
+    pace::Chore,
     session::stopped,
 };
 use crate::{
@@ -20,7 +21,8 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-/// Up to so many bytes, a read that need not wait is done on the engine's thread.
+/// Up to so many bytes, a read that need not wait is done on the engine's thread, and a write that
+/// usually does not.
 const AT_ONCE: usize = 64 << 10;
 
 /// Pieces of data that one answer tells of.
@@ -51,7 +53,9 @@ impl Call {
         }
         let (path, creation) = (RelPath::parse(path)?, checked_creation(creation)?);
         let place = self.reserve()?;
-        let opened = self.run(0, move |storage| {
+        let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TRUNCATE);
+        let chore = if makes { Chore::Make } else { Chore::Open };
+        let opened = self.run_short(chore, move |storage| {
             let file = storage.open(&path, flags, &creation)?;
             let attr = file.attr()?;
             Ok((OpenFile::new(file, flags, attr.ino, None), attr))
@@ -77,7 +81,7 @@ impl Call {
             });
             return closed.await;
         }
-        self.core.close_later(self.session.id, vec![open]);
+        self.core.close(self.session.id, open);
         Ok(())
     }
 
@@ -134,11 +138,19 @@ impl Call {
             self.count_written(len);
             return Ok(end);
         }
+        if data.len() <= AT_ONCE && self.core.can_do_at_once(Chore::Write) {
+            let written = self.core.do_at_once(&self.session, Chore::Write, |_| {
+                file.file.write_at(offset, &[IoSlice::new(&data)])
+            })?;
+            self.count_written(len);
+            return Ok(written);
+        }
         let (place, answer) = file.gather.add_write(offset, data, memory);
         let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
         let undone = Arc::clone(&file.gather);
         let work = move || {
-            let Served { count, bytes } = file.gather.write(place, &*file.file);
+            let write = || file.gather.write(place, &*file.file);
+            let Served { count, bytes } = core.pace.watch(Chore::Write, write);
             for counters in [&core.total, &session.counters] {
                 counters.written.fetch_add(bytes, Relaxed);
                 counters.gathered.fetch_add(count as u64, Relaxed);

@@ -3,6 +3,7 @@
 use super::{
     call::{Call, entry, fresh},
     files::{Open, OpenDir, OpenFile},
+    pace::Chore,
 };
 use crate::{
     FsError, FsResult, RelPath,
@@ -39,7 +40,7 @@ impl Call {
 
     pub(super) async fn stat(&self, node: Node, follow: bool) -> FsResult<Attr> {
         let found = self.find(node)?;
-        self.run(0, move |storage| match found {
+        self.run_short(Chore::Look, move |storage| match found {
             Found::Path(path) => storage.stat(&path, follow),
             Found::File(file) => file.file.attr(),
         })
@@ -53,7 +54,7 @@ impl Call {
         if let (Found::File(file), Some(_)) = (&found, set.size) {
             file.to_write()?;
         }
-        self.run(0, move |storage| match found {
+        self.run_short(Chore::Change, move |storage| match found {
             Found::Path(path) => storage.set_attr(&path, &set, follow),
             Found::File(file) => file.file.set_attr(&set),
         })
@@ -84,7 +85,7 @@ impl Call {
     pub(super) async fn make_dir(&self, path: &[u8], creation: Creation) -> FsResult<Attr> {
         self.to_change()?;
         let (path, creation) = (fresh(path)?, checked_creation(creation)?);
-        self.run(0, move |storage| storage.make_dir(&path, &creation)).await
+        self.run_short(Chore::Make, move |storage| storage.make_dir(&path, &creation)).await
     }
 
     pub(super) async fn make_symlink(&self, path: &[u8], target: Vec<u8>) -> FsResult<Attr> {
@@ -97,7 +98,7 @@ impl Call {
         if target.is_empty() || target.contains(&0) {
             return Err(FsError::new(Errno::INVAL, "a symbolic link that says nothing"));
         }
-        self.run(0, move |storage| storage.make_symlink(&path, &target)).await
+        self.run_short(Chore::Make, move |storage| storage.make_symlink(&path, &target)).await
     }
 
     pub(super) async fn make_node(
@@ -117,40 +118,40 @@ impl Call {
                 return Err(FsError::new(Errno::INVAL, "made by another call"));
             }
         }
-        self.run(0, move |storage| storage.make_node(&path, kind, &creation)).await
+        self.run_short(Chore::Make, move |storage| storage.make_node(&path, kind, &creation)).await
     }
 
     pub(super) async fn read_link(&self, path: &[u8]) -> FsResult<Vec<u8>> {
         let path = RelPath::parse(path)?;
-        self.run(0, move |storage| storage.read_link(&path)).await
+        self.run_short(Chore::Look, move |storage| storage.read_link(&path)).await
     }
 
     pub(super) async fn hard_link(&self, from: &[u8], to: &[u8]) -> FsResult<Attr> {
         self.to_change()?;
         let (from, to) = (entry(from)?, fresh(to)?);
-        self.run(0, move |storage| storage.hard_link(&from, &to)).await
+        self.run_short(Chore::Make, move |storage| storage.hard_link(&from, &to)).await
     }
 
     pub(super) async fn rename(&self, from: &[u8], to: &[u8], mode: RenameMode) -> FsResult<()> {
         self.to_change()?;
         let (from, to) = (entry(from)?, entry(to)?);
-        self.run(0, move |storage| storage.rename(&from, &to, mode)).await
+        self.run_short(Chore::Rename, move |storage| storage.rename(&from, &to, mode)).await
     }
 
     pub(super) async fn remove(&self, path: &[u8], directory: bool) -> FsResult<()> {
         self.to_change()?;
         let path = entry(path)?;
-        self.run(0, move |storage| storage.remove(&path, directory)).await
+        self.run_short(Chore::Remove, move |storage| storage.remove(&path, directory)).await
     }
 
     pub(super) async fn stat_fs(&self) -> FsResult<StatFs> {
-        self.run(0, Storage::stat_fs).await
+        self.run_short(Chore::Look, Storage::stat_fs).await
     }
 
     pub(super) async fn get_xattr(&self, node: Node, name: Vec<u8>) -> FsResult<Bytes> {
         check_xattr(&name)?;
         let found = self.find(node)?;
-        let value = self.run(0, move |storage| match found {
+        let value = self.run_short(Chore::Look, move |storage| match found {
             Found::Path(path) => storage.get_xattr(&path, &name),
             Found::File(file) => file.file.get_xattr(&name),
         });
@@ -159,7 +160,7 @@ impl Call {
 
     pub(super) async fn list_xattr(&self, node: Node) -> FsResult<Vec<Vec<u8>>> {
         let found = self.find(node)?;
-        self.run(0, move |storage| match found {
+        self.run_short(Chore::Look, move |storage| match found {
             Found::Path(path) => storage.list_xattr(&path),
             Found::File(file) => file.file.list_xattr(),
         })
@@ -180,7 +181,7 @@ impl Call {
             return Err(FsError::new(Errno::TOOBIG, detail));
         }
         let found = self.find(node)?;
-        self.run(value.len() as u64, move |storage| match found {
+        self.run_short(Chore::Change, move |storage| match found {
             Found::Path(path) => storage.set_xattr(&path, &name, &value, mode),
             Found::File(file) => file.file.set_xattr(&name, &value, mode),
         })
@@ -191,7 +192,7 @@ impl Call {
         self.to_change()?;
         check_xattr(&name)?;
         let found = self.find(node)?;
-        self.run(0, move |storage| match found {
+        self.run_short(Chore::Change, move |storage| match found {
             Found::Path(path) => storage.remove_xattr(&path, &name),
             Found::File(file) => file.file.remove_xattr(&name),
         })

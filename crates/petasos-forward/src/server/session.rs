@@ -155,7 +155,7 @@ impl Session {
         let files = self.files().end();
         core.locks.end(self.id);
         if !files.is_empty() {
-            core.close_later(self.id, files);
+            core.close_all(self.id, files);
         }
     }
 

@@ -36,6 +36,12 @@ pub trait Storage: Send + Sync + 'static {
     /// What it can do.
     fn abilities(&self) -> Abilities;
 
+    /// Whether work on names and attributes mostly takes microseconds, as where they are in this
+    /// machine's memory. Then it is done on the threads that serve the network, for as long as that is so.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
     /// Opens a file; never a directory or anything else that is no ordinary file.
     fn open(
         &self,

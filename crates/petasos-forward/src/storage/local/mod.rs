@@ -104,6 +104,10 @@ impl Storage for Local {
         self.describe.clone()
     }
 
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     fn abilities(&self) -> Abilities {
         Abilities { random_write: true, links: true, holes: true, attributes: true, xattrs: true }
     }

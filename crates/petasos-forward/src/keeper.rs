@@ -12,7 +12,7 @@ use std::{
 type Action = Box<dyn FnOnce() + Send>;
 
 /// Does things later.
-pub(super) struct Keeper {
+pub(crate) struct Keeper {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -33,7 +33,7 @@ struct State {
 
 impl Keeper {
     /// Starts the thread.
-    pub(super) fn start() -> io::Result<Keeper> {
+    pub(crate) fn start() -> io::Result<Keeper> {
         let shared = Arc::<Shared>::default();
         let serving = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("forward-keeper".to_owned());
@@ -43,7 +43,7 @@ impl Keeper {
 
     /// Does something short after so long. It must not panic. After the end of the keeper it is
     /// dropped.
-    pub(super) fn later(&self, after: Duration, action: impl FnOnce() + Send + 'static) {
+    pub(crate) fn later(&self, after: Duration, action: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
         if state.stopped {
             return;
@@ -60,14 +60,14 @@ impl Keeper {
     }
 
     /// Waits for so long, or until the end of the keeper.
-    pub(super) async fn sleep(&self, time: Duration) {
+    pub(crate) async fn sleep(&self, time: Duration) {
         let (sender, receiver) = oneshot::channel::<()>();
         self.later(time, move || drop(sender));
         let _ = receiver.await;
     }
 
     /// Drops what was to be done, and waits for what is done now.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let dropped = {
             let mut state = self.shared.lock();
             state.stopped = true;
