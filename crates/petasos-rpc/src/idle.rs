@@ -15,7 +15,7 @@ use std::{
 const PASSES: u32 = 32;
 
 /// Idle passes before the first offer: most answers come within them.
-const FIRST: u32 = 24;
+const FIRST: u32 = 8;
 
 /// Idle passes between two offers.
 const OFFER: u32 = 4;
@@ -24,7 +24,7 @@ const OFFER: u32 = 4;
 const LONG: Duration = Duration::from_micros(500);
 
 /// For how long nobody looks then.
-const CROWDED: Duration = Duration::from_millis(10);
+const CROWDED: Duration = Duration::from_millis(50);
 
 /// Since when there is nothing to do, and whether it is worth while to look again.
 #[derive(Debug, Default)]
