@@ -1,9 +1,9 @@
 //! Looking for more to do before sleep, without keeping the processor from those who work.
 //!
-//! Who looks offers the processor now and then: where there are more threads than processors, the one
-//! that is to answer may wait for it. Such an offer usually comes back within microseconds. Where
-//! somebody computes it comes back late, after his share of time; then nobody looks for a while, and what
-//! comes wakes the sleeper at once.
+//! Who has looked for a moment offers the processor now and then: where there are more threads than
+//! processors, the one that is to answer may wait for it. Such an offer usually comes back within
+//! microseconds. Where somebody computes it comes back late, after his share of time; then for a while
+//! nobody offers, but sleeps after the moment, and what comes wakes the sleeper at once.
 
 use std::{
     cell::Cell,
@@ -11,20 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Idle passes between two looks at the clock.
-const PASSES: u32 = 32;
+/// Idle passes that are a moment, a microsecond or two: most short calls are answered within it.
+const MOMENT: u32 = 16;
 
-/// Idle passes before the first offer: most answers come within them.
-const FIRST: u32 = 8;
-
-/// Idle passes between two offers.
+/// Idle passes between two offers, and two looks at the clock.
 const OFFER: u32 = 4;
 
 /// An offer that comes back after so long was taken by somebody who computes.
 const LONG: Duration = Duration::from_micros(500);
 
-/// For how long nobody looks then.
-const CROWDED: Duration = Duration::from_millis(50);
+/// For how long nobody offers then.
+const CROWDED: Duration = Duration::from_millis(100);
 
 /// Since when there is nothing to do, and whether it is worth while to look again.
 #[derive(Debug, Default)]
@@ -42,33 +39,25 @@ impl Looking {
 
     /// After a pass that found nothing: whether to look again, where that is done for `longest`.
     pub(crate) fn goes_on(&self, longest: Duration) -> bool {
-        let Some((since, passes)) = self.since.get() else { return self.begin(longest) };
-        let passes = passes + 1;
-        if passes.is_multiple_of(PASSES) && since.elapsed() >= longest {
+        let Some((since, passes)) = self.since.get() else {
+            self.since.set((!longest.is_zero()).then(|| (Instant::now(), 0)));
+            return !longest.is_zero();
+        };
+        self.since.set(Some((since, passes + 1)));
+        if passes < MOMENT || !passes.is_multiple_of(OFFER) {
+            return true;
+        }
+        let now = Instant::now();
+        let crowded = self.crowded.get().is_some_and(|at| now.duration_since(at) < CROWDED);
+        if crowded || now.duration_since(since) >= longest {
             self.since.set(None);
             return false;
         }
-        self.since.set(Some((since, passes)));
-        if passes >= FIRST && passes.is_multiple_of(OFFER) {
-            self.offer();
-        }
+        self.offer(now);
         true
     }
 
-    fn begin(&self, longest: Duration) -> bool {
-        if longest.is_zero() {
-            return false;
-        }
-        let now = Instant::now();
-        if self.crowded.get().is_some_and(|at| now.duration_since(at) < CROWDED) {
-            return false;
-        }
-        self.since.set(Some((now, 0)));
-        true
-    }
-
-    fn offer(&self) {
-        let begin = Instant::now();
+    fn offer(&self, begin: Instant) {
         thread::yield_now();
         let end = Instant::now();
         if end.duration_since(begin) >= LONG {
@@ -95,19 +84,21 @@ mod tests {
         assert_eq!(looks(&looking, Duration::ZERO), 0);
         let begin = Instant::now();
         let longest = Duration::from_millis(20);
-        assert!(looks(&looking, longest) > 0 && begin.elapsed() >= longest);
-        looking.crowded.set(None);
+        let looks = looks(&looking, longest);
+        let late = looking.crowded.take().is_some();
+        assert!(looks > MOMENT && (late || begin.elapsed() >= longest));
         looking.goes_on(longest);
         looking.found();
         assert_eq!(looking.since.get(), None);
     }
 
     #[test]
-    fn does_not_look_where_others_compute() {
+    fn looks_for_a_moment_where_others_compute() {
         let looking = Looking::default();
-        looking.crowded.set(Some(Instant::now()));
-        assert!(!looking.goes_on(Duration::from_secs(1)));
+        let day = Duration::from_secs(86_400);
+        looking.crowded.set(Instant::now().checked_add(day));
+        assert_eq!(looks(&looking, day), MOMENT + 1, "a moment, and no more");
         looking.crowded.set(Instant::now().checked_sub(CROWDED));
-        assert!(looking.goes_on(Duration::from_secs(1)), "they may have ended");
+        assert!((0..MOMENT + OFFER).all(|_| looking.goes_on(day)), "they may have ended");
     }
 }
