@@ -1,0 +1,5 @@
+//! Memory descriptors.
+
+/// A memory descriptor.
+#[derive(Debug)]
+pub struct Descriptor;
