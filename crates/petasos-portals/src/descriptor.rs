@@ -1,5 +1,84 @@
-//! Memory descriptors.
+//! Memory descriptors: memory from which, and into which, a process starts operations.
 
-/// A memory descriptor.
+use crate::{Counts, Error, Handle, Memory, Quiet, counter::Counter, event::EventQueue};
+
+/// Memory for operations of one's own, and where they tell about themselves.
+///
+/// ```
+/// use petasos_portals::Descriptor;
+/// let plain = Descriptor::new(vec![0; 1024]);
+/// assert!(plain.queue.is_none());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// Where data comes from, or goes.
+    pub memory: Memory,
+    /// Where events go.
+    pub queue: Option<Handle<EventQueue>>,
+    /// Counts what happens.
+    pub counter: Option<Handle<Counter>>,
+    /// What it counts.
+    pub counts: Counts,
+    /// Events that are not wanted.
+    pub quiet: Quiet,
+}
+
+impl Descriptor {
+    /// Memory, without events.
+    #[must_use]
+    pub fn new(memory: impl Into<Memory>) -> Descriptor {
+        Descriptor {
+            memory: memory.into(),
+            queue: None,
+            counter: None,
+            counts: Counts::NONE,
+            quiet: Quiet::NONE,
+        }
+    }
+}
+
+/// A part of a descriptor's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The descriptor.
+    pub descriptor: Handle<Descriptor>,
+    /// Where it starts, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+impl Part {
+    /// So many bytes from the start of a descriptor.
+    #[must_use]
+    pub fn of(descriptor: Handle<Descriptor>, len: u64) -> Part {
+        Part { descriptor, offset: 0, len }
+    }
+}
+
+/// A descriptor that was bound.
 #[derive(Debug)]
-pub struct Descriptor;
+pub(crate) struct Bound {
+    pub(crate) spec: Descriptor,
+    /// Operations under way.
+    pub(crate) pending: u32,
+    /// What it still may do (Portals 3).
+    pub(crate) left: Option<u64>,
+    /// Whether it goes when that is nothing.
+    pub(crate) unlink: bool,
+}
+
+impl Bound {
+    pub(crate) fn new(spec: Descriptor) -> Bound {
+        Bound { spec, pending: 0, left: None, unlink: false }
+    }
+
+    /// Checks that a part lies within.
+    pub(crate) fn check(&self, part: &Part) -> Result<(), Error> {
+        let (Part { offset, len, .. }, bound) = (*part, self.spec.memory.len());
+        match offset.checked_add(len) {
+            Some(end) if end <= bound => Ok(()),
+            _ => Err(Error::OutOfBounds { offset, len, bound }),
+        }
+    }
+}

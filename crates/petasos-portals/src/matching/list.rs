@@ -78,7 +78,7 @@ impl MatchList {
         mut accept: impl FnMut(u32, &Entry) -> bool,
     ) -> Option<u32> {
         let Some(classes) = &self.classes else {
-            let mut rows = self.rows.iter().filter(|(pattern, _)| pattern.matches(shown));
+            let rows = self.rows.iter().filter(|(pattern, _)| pattern.matches(shown));
             return rows.map(|(_, index)| *index).find(|index| accept(*index, &nodes[*index]));
         };
         if classes.by_mask.len() * 4 > self.len {

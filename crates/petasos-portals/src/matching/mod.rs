@@ -64,6 +64,13 @@ pub(crate) struct Taken {
     pub(crate) len: u64,
 }
 
+impl Taken {
+    /// Where, and how much.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.offset, self.len)
+    }
+}
+
 /// Whom an event is about, also when that is gone already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -73,6 +80,14 @@ pub(crate) struct Owner {
     pub(crate) quiet: Quiet,
     pub(crate) counter: Option<Handle<Counter>>,
     pub(crate) counts: Counts,
+}
+
+impl Owner {
+    /// A search: an entry that there never is.
+    pub(crate) fn search(portal: u16, user_data: u64) -> Owner {
+        let (entry, quiet, counts) = (Handle::from_bits(0), Quiet::NONE, Counts::NONE);
+        Owner { entry, portal, user_data, quiet, counter: None, counts }
+    }
 }
 
 /// A message that came before the entry that wants it.
@@ -180,6 +195,12 @@ impl Matching {
     pub(crate) fn enable(&mut self, portal: u16, enabled: bool) -> bool {
         let portal = self.portals.get_mut(usize::from(portal)).and_then(Option::as_mut);
         portal.map(|portal| portal.enabled = enabled).is_some()
+    }
+
+    /// Lets no more messages in; false if that was so already.
+    pub(crate) fn disable(&mut self, portal: u16) -> bool {
+        let portal = self.portals.get_mut(usize::from(portal)).and_then(Option::as_mut);
+        portal.is_some_and(|portal| std::mem::replace(&mut portal.enabled, false))
     }
 
     pub(crate) fn entry(&self, handle: Handle<MatchEntry>) -> Option<&Entry> {
