@@ -63,14 +63,42 @@ pub(crate) struct Bound {
     /// Operations under way.
     pub(crate) pending: u32,
     /// What it still may do (Portals 3).
+    pub(crate) threshold: Option<Threshold>,
+}
+
+/// What a descriptor of Portals 3 still may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threshold {
+    /// A put counts once, and once more when it is acknowledged, a reply once; `None`: any number.
     pub(crate) left: Option<u64>,
-    /// Whether it goes when that is nothing.
+    /// Whether the descriptor goes when that is nothing.
     pub(crate) unlink: bool,
+    /// What it was given.
+    pub(crate) user_data: u64,
 }
 
 impl Bound {
     pub(crate) fn new(spec: Descriptor) -> Bound {
-        Bound { spec, pending: 0, left: None, unlink: false }
+        Bound { spec, pending: 0, threshold: None }
+    }
+
+    /// Takes one off what it may do; false if that was nothing.
+    pub(crate) fn spend(&mut self) -> bool {
+        match self.threshold.as_mut().and_then(|threshold| threshold.left.as_mut()) {
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// Whether it goes now: used up, and nothing under way.
+    pub(crate) fn is_over(&self) -> bool {
+        let used_up =
+            self.threshold.is_some_and(|threshold| threshold.unlink && threshold.left == Some(0));
+        used_up && self.pending == 0
     }
 
     /// Checks that a part lies within.

@@ -42,8 +42,19 @@ pub enum Event {
     Send(Completed),
     /// The target has done what it was asked for: ACK.
     Ack(Completed),
+    /// The reply of the target begins to come (Portals 3).
+    ReplyStart(Completed),
     /// What the target sent is there: REPLY.
     Reply(Completed),
+    /// A descriptor for operations of one's own was used up, and has gone (Portals 3).
+    Released {
+        /// Which. Stale by now.
+        descriptor: Handle<Descriptor>,
+        /// What it was given.
+        user_data: u64,
+        /// The operation that used it up.
+        link: u64,
+    },
 }
 
 /// An operation at the target.

@@ -6,6 +6,7 @@
 use crate::{
     Ack, Completed, Counts, Descriptor, Error, Event, Failure, Memory, Operation, Part, Quiet,
     Request,
+    descriptor::Bound,
     handle::Handle,
     state::{State, Transfer, tally},
 };
@@ -68,6 +69,12 @@ impl State {
         {
             return Err(Error::ReadOnly);
         }
+        if let Some(data) = operation.data
+            && let Some(bound) = self.descriptors.get(data.descriptor)
+            && bound.threshold.is_some_and(|threshold| threshold.left == Some(0))
+        {
+            return Err(Error::Argument("the descriptor's threshold is used up"));
+        }
         if self.operations.is_full() {
             let limit = self.config.limits.operations as u64;
             return Err(Error::NoSpace { what: "operations", limit });
@@ -89,6 +96,9 @@ impl State {
             if let Some(bound) = self.descriptors.get_mut(part.descriptor) {
                 bound.pending += 1;
             }
+        }
+        if let Some(bound) = operation.data.and_then(|d| self.descriptors.get_mut(d.descriptor)) {
+            bound.spend();
         }
         self.tell_send_start(&operation, link);
         self.head(&operation, wanted.then(|| handle.to_bits()));
@@ -205,6 +215,9 @@ impl State {
         }
         let Some(underway) = self.operations.get(handle) else { return };
         let (operation, link, answer) = (underway.operation, underway.link, underway.answer());
+        if !self.spend_on_answer(&operation) {
+            return self.end(handle);
+        }
         let (len, offset) = outcome.unwrap_or((0, operation.place.offset));
         let result = outcome.map(|_| ());
         let user_data = operation.user_data;
@@ -239,16 +252,34 @@ impl State {
     fn end(&mut self, handle: Handle<Underway>) {
         let Some(underway) = self.operations.remove(handle) else { return };
         for part in [underway.operation.data, underway.operation.result].into_iter().flatten() {
-            if let Some(bound) = self.descriptors.get_mut(part.descriptor) {
-                bound.pending -= 1;
+            let Some(bound) = self.descriptors.get_mut(part.descriptor) else { continue };
+            bound.pending -= 1;
+            if bound.is_over() {
+                self.unlink_used_up(part.descriptor, underway.link);
             }
+        }
+    }
+
+    /// Takes the answer off what the descriptor may do; false if it may not any more: the answer is lost.
+    fn spend_on_answer(&mut self, operation: &Operation) -> bool {
+        let part = operation.result.or(operation.data);
+        let bound = part.and_then(|part| self.descriptors.get_mut(part.descriptor));
+        bound.is_none_or(Bound::spend)
+    }
+
+    /// A descriptor of Portals 3 goes by itself.
+    fn unlink_used_up(&mut self, descriptor: Handle<Descriptor>, link: u64) {
+        let Some(bound) = self.descriptors.remove(descriptor) else { return };
+        let user_data = bound.threshold.map_or(0, |threshold| threshold.user_data);
+        if !bound.spec.quiet.has(Quiet::UNLINK) {
+            self.tell(bound.spec.queue, Event::Released { descriptor, user_data, link });
         }
     }
 
     fn tell_send_start(&mut self, operation: &Operation, link: u64) {
         let Some(part) = operation.data else { return };
         let Some(bound) = self.descriptors.get(part.descriptor) else { return };
-        if bound.left.is_none() || bound.spec.quiet.has(Quiet::START) {
+        if bound.spec.quiet.has(Quiet::START) {
             return;
         }
         let queue = bound.spec.queue;
@@ -256,6 +287,22 @@ impl State {
         let (len, offset) = (part.len, operation.place.offset);
         let completed = Completed { descriptor, user_data, len, offset, link, result };
         self.tell(queue, Event::SendStart(completed));
+    }
+
+    fn tell_reply_start(
+        &mut self,
+        operation: &Operation,
+        link: u64,
+        part: Part,
+        (len, offset): (u64, u64),
+    ) {
+        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
+        if !bound.spec.quiet.has(Quiet::START) {
+            let (descriptor, user_data) = (part.descriptor, operation.user_data);
+            let result = Ok(());
+            let completed = Completed { descriptor, user_data, len, offset, link, result };
+            self.tell(bound.spec.queue, Event::ReplyStart(completed));
+        }
     }
 
     fn count_completed(&mut self, completed: &Completed, counts: [Counts; 2]) {
@@ -301,7 +348,7 @@ impl State {
             self.status.garbage += 1;
             return self.discard(body);
         };
-        let (operation, answer) = (underway.operation, underway.answer());
+        let (operation, answer, link) = (underway.operation, underway.answer(), underway.link);
         let asked = (operation.len(), operation.place.offset);
         let moved = response.moved.unwrap_or(asked);
         match (status_result(response.status), answer) {
@@ -312,6 +359,7 @@ impl State {
                     self.discard(body);
                     return self.answered(handle, Err(Failure::Undelivered));
                 }
+                self.tell_reply_start(&operation, link, part, moved);
                 let memory = self.memory_of(part.descriptor).cloned().unwrap_or_default();
                 match body {
                     None => {

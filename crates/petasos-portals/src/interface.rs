@@ -431,7 +431,7 @@ impl State {
     }
 
     pub(crate) fn check_entry(&self, entry: &MatchEntry) -> Result<(), Error> {
-        self.check_tables(None, entry.counter)?;
+        self.check_tables(entry.queue, entry.counter)?;
         if entry.accepts.has(Accepts::PUT) && !entry.memory.is_writable() {
             return Err(Error::ReadOnly);
         }

@@ -21,6 +21,7 @@ mod operation;
 mod peers;
 mod state;
 mod target;
+pub mod v3;
 mod wait;
 
 pub use atomic::{Datatype, Operator};

@@ -171,6 +171,12 @@ impl State {
         self.tell(self.portals[usize::from(portal)].queue, event);
     }
 
+    /// Tells about an entry, at its own queue or that of its portal.
+    pub(crate) fn tell_owner(&mut self, owner: &Owner, event: Event) {
+        let queue = owner.queue.or(self.portals[usize::from(owner.portal)].queue);
+        self.tell(queue, event);
+    }
+
     /// Counts, and has what waited for that run soon.
     pub(crate) fn count(&mut self, counter: Option<Handle<Counter>>, count: Count) {
         let Some(handle) = counter else { return };
@@ -246,7 +252,7 @@ impl State {
                         let served = served(owner, claim.arrival, place, link, result);
                         let memory = Some(claim.memory);
                         let event = Event::Overflow(crate::event::Served { memory, ..served });
-                        self.tell_portal(owner.portal, event);
+                        self.tell_owner(&owner, event);
                     }
                 }
             }
@@ -264,7 +270,7 @@ impl State {
         if !owner.quiet.has(kind) {
             let Owner { entry, portal, user_data, .. } = owner;
             let listed = crate::event::Listed { entry, portal, user_data, link };
-            self.tell_portal(portal, event(listed));
+            self.tell_owner(&owner, event(listed));
         }
     }
 }

@@ -213,7 +213,7 @@ impl State {
         if !owner.quiet.has(Quiet::START) {
             let Serving { arrival, taken, link, .. } = *serving;
             let event = Event::Start(served(owner, arrival, taken.place(), link, Ok(())));
-            self.tell_portal(arrival.portal, event);
+            self.tell_owner(&owner, event);
         }
     }
 
@@ -229,7 +229,7 @@ impl State {
             || (result.is_ok() && owner.quiet.has(Quiet::SUCCESS));
         if !silent {
             let event = Event::Served(served(owner, arrival, taken.place(), link, result));
-            self.tell_portal(arrival.portal, event);
+            self.tell_owner(&owner, event);
         }
         self.matching.finish(taken, result, &mut self.notices);
         self.tell_notices(link);

@@ -6,7 +6,8 @@ use super::{
     pattern::Pattern,
 };
 use crate::{
-    Accepts, Counts, Handle, Memory, ProcessId, Quiet, counter::Counter, message::Arrival,
+    Accepts, Counts, EventQueue, Handle, Memory, ProcessId, Quiet, counter::Counter,
+    message::Arrival,
 };
 
 /// The sort of links of the list.
@@ -55,6 +56,8 @@ pub struct MatchEntry {
     pub user_data: u64,
     /// Events that are not wanted.
     pub quiet: Quiet,
+    /// Where its events go, if not to the queue of its portal.
+    pub queue: Option<Handle<EventQueue>>,
     /// Counts what happens.
     pub counter: Option<Handle<Counter>>,
     /// What it counts.
@@ -82,6 +85,7 @@ impl MatchEntry {
             header: true,
             user_data: 0,
             quiet: Quiet::NONE,
+            queue: None,
             counter: None,
             counts: Counts::NONE,
         }
@@ -114,6 +118,9 @@ pub(crate) struct Entry {
     pub(super) skips: bool,
     /// When it is used up it stays, inactive, and only its memory goes (Portals 3).
     pub(super) stays: bool,
+    /// How often it was given memory; only then does it take anything (Portals 3).
+    pub(super) serial: u32,
+    pub(super) attached: bool,
     /// Messages that it still takes.
     pub(super) left: Option<u64>,
     /// Where the next message goes, if the target says so.
@@ -159,6 +166,8 @@ impl Entry {
             told: false,
             skips: false,
             stays: false,
+            serial: 0,
+            attached: true,
             left,
             offset: 0,
             pending: 0,
@@ -168,7 +177,7 @@ impl Entry {
     }
 
     pub(super) fn is_active(&self) -> bool {
-        self.left != Some(0)
+        self.attached && self.left != Some(0)
     }
 
     /// Whether the message has the right to it.

@@ -11,6 +11,7 @@ mod chain;
 mod entry;
 mod list;
 mod pattern;
+mod portals3;
 #[cfg(test)]
 mod tests;
 mod unexpected;
@@ -21,7 +22,8 @@ pub(crate) use list::At;
 pub(crate) use pattern::Shown;
 
 use crate::{
-    Counts, Failure, Handle, Memory, Quiet, counter::Counter, handle::Table, message::Arrival,
+    Counts, EventQueue, Failure, Handle, Memory, Quiet, counter::Counter, handle::Table,
+    message::Arrival,
 };
 use entry::Answer;
 use list::MatchList;
@@ -78,6 +80,7 @@ pub(crate) struct Owner {
     pub(crate) portal: u16,
     pub(crate) user_data: u64,
     pub(crate) quiet: Quiet,
+    pub(crate) queue: Option<Handle<EventQueue>>,
     pub(crate) counter: Option<Handle<Counter>>,
     pub(crate) counts: Counts,
 }
@@ -86,7 +89,7 @@ impl Owner {
     /// A search: an entry that there never is.
     pub(crate) fn search(portal: u16, user_data: u64) -> Owner {
         let (entry, quiet, counts) = (Handle::from_bits(0), Quiet::NONE, Counts::NONE);
-        Owner { entry, portal, user_data, quiet, counter: None, counts }
+        Owner { entry, portal, user_data, quiet, queue: None, counter: None, counts }
     }
 }
 
@@ -203,10 +206,6 @@ impl Matching {
         portal.is_some_and(|portal| std::mem::replace(&mut portal.enabled, false))
     }
 
-    pub(crate) fn entry(&self, handle: Handle<MatchEntry>) -> Option<&Entry> {
-        self.entries.get(handle)
-    }
-
     /// The entry that has taken a message.
     pub(crate) fn at(&self, slot: u32) -> &Entry {
         &self.entries[slot]
@@ -219,6 +218,7 @@ impl Matching {
             portal: entry.portal,
             user_data: entry.spec.user_data,
             quiet: entry.spec.quiet,
+            queue: entry.spec.queue,
             counter: entry.spec.counter,
             counts: entry.spec.counts,
         }
@@ -494,7 +494,8 @@ impl Matching {
         }
         let entry = &mut self.entries[slot];
         if entry.stays {
-            (entry.leaving, entry.told) = (false, false);
+            (entry.leaving, entry.told, entry.attached) = (false, false, false);
+            entry.spec.memory = Memory::empty();
             return;
         }
         if entry.headers == 0 {

@@ -133,6 +133,8 @@ pub(crate) fn name(event: &Event) -> String {
         Event::Send(e) => ("send", e.result),
         Event::Ack(e) => ("ack", e.result),
         Event::Reply(e) => ("reply", e.result),
+        Event::ReplyStart(e) => ("reply start", e.result),
+        Event::Released { .. } => ("released", Ok(())),
         _ => ("other", Ok(())),
     };
     match result {
