@@ -31,6 +31,17 @@ impl State {
         }
     }
 
+    /// The short way in: messages that need no event, and nothing else. False if there are none.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> bool {
+        self.touched = true;
+        let busy = self.take_messages();
+        if busy {
+            self.run_ready();
+        }
+        busy
+    }
+
     /// Takes the messages that need no event.
     #[inline]
     fn take_messages(&mut self) -> bool {

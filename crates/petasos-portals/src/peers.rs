@@ -7,6 +7,7 @@ use crate::{
     Error, Failure, ProcessId,
     handle::Handle,
     initiator::Underway,
+    matching::Fold,
     state::{State, Transfer},
 };
 use petasos_fabric::{InjectError, Operation, Peer};
@@ -16,7 +17,8 @@ use std::collections::{HashMap, VecDeque};
 pub(crate) struct Peers {
     /// By the transport's slot.
     records: Vec<Option<Record>>,
-    by_process: HashMap<ProcessId, Peer>,
+    /// By the bits of their names.
+    by_process: HashMap<u64, Peer, Fold>,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl Peers {
         }
         self.records[index] = Some(Record { peer, process, outbox: VecDeque::new(), bytes: 0 });
         if let Some(process) = process {
-            self.by_process.insert(process, peer);
+            self.by_process.insert(process.to_bits(), peer);
         }
     }
 
@@ -67,9 +69,9 @@ impl Peers {
         self.get(peer)?;
         let record = self.records[peer.index as usize].take()?;
         if let Some(process) = record.process
-            && self.by_process.get(&process) == Some(&peer)
+            && self.by_process.get(&process.to_bits()) == Some(&peer)
         {
-            self.by_process.remove(&process);
+            self.by_process.remove(&process.to_bits());
         }
         Some(record)
     }
@@ -94,7 +96,7 @@ impl State {
 
     /// The way to a process: connected, or about to be.
     pub(crate) fn reach(&mut self, process: ProcessId) -> Result<Peer, Error> {
-        if let Some(peer) = self.peers.by_process.get(&process) {
+        if let Some(peer) = self.peers.by_process.get(&process.to_bits()) {
             return Ok(*peer);
         }
         let address = self.directory.address(process);

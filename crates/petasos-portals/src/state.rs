@@ -171,10 +171,14 @@ impl State {
         self.tell(self.portals[usize::from(portal)].queue, event);
     }
 
-    /// Tells about an entry, at its own queue or that of its portal.
-    pub(crate) fn tell_owner(&mut self, owner: &Owner, event: Event) {
+    /// Tells about an entry, at its own queue or that of its portal, if there is one.
+    #[inline]
+    pub(crate) fn tell_owner(&mut self, owner: &Owner, event: impl FnOnce() -> Event) {
         let queue = owner.queue.or(self.portals[usize::from(owner.portal)].queue);
-        self.tell(queue, event);
+        if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue)) {
+            queue.push(event());
+            self.news = true;
+        }
     }
 
     /// Counts, and has what waited for that run soon.
@@ -251,8 +255,8 @@ impl State {
                         let place = (claim.offset, claim.len);
                         let served = served(owner, claim.arrival, place, link, result);
                         let memory = Some(claim.memory);
-                        let event = Event::Overflow(crate::event::Served { memory, ..served });
-                        self.tell_owner(&owner, event);
+                        let served = crate::event::Served { memory, ..served };
+                        self.tell_owner(&owner, || Event::Overflow(served));
                     }
                 }
             }
@@ -270,7 +274,7 @@ impl State {
         if !owner.quiet.has(kind) {
             let Owner { entry, portal, user_data, .. } = owner;
             let listed = crate::event::Listed { entry, portal, user_data, link };
-            self.tell_owner(&owner, event(listed));
+            self.tell_owner(&owner, || event(listed));
         }
     }
 }

@@ -209,11 +209,11 @@ impl State {
     }
 
     fn tell_start(&mut self, serving: &Serving) {
-        let owner = self.matching.owner(serving.taken.entry);
-        if !owner.quiet.has(Quiet::START) {
+        if !self.matching.at(serving.taken.entry).spec.quiet.has(Quiet::START) {
+            let owner = self.matching.owner(serving.taken.entry);
             let Serving { arrival, taken, link, .. } = *serving;
-            let event = Event::Start(served(owner, arrival, taken.place(), link, Ok(())));
-            self.tell_owner(&owner, event);
+            let start = || Event::Start(served(owner, arrival, taken.place(), link, Ok(())));
+            self.tell_owner(&owner, start);
         }
     }
 
@@ -228,8 +228,8 @@ impl State {
         let silent = owner.quiet.has(Quiet::COMMUNICATION)
             || (result.is_ok() && owner.quiet.has(Quiet::SUCCESS));
         if !silent {
-            let event = Event::Served(served(owner, arrival, taken.place(), link, result));
-            self.tell_owner(&owner, event);
+            let end = || Event::Served(served(owner, arrival, taken.place(), link, result));
+            self.tell_owner(&owner, end);
         }
         self.matching.finish(taken, result, &mut self.notices);
         self.tell_notices(link);

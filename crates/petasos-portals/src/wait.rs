@@ -23,6 +23,8 @@ use std::{
 
 /// Idle passes between two looks at the clock.
 const PASSES: u32 = 32;
+/// Of so many idle passes, one moves everything on.
+const FULL: u32 = 4;
 /// The sleep of who has nothing to sleep on.
 const NAP: Duration = Duration::from_micros(50);
 /// How often an engine looks whether others still drive.
@@ -110,12 +112,17 @@ impl Shared {
                 Ok(None) if state.ended => break Err(Error::Aborted),
                 Ok(None) => {}
             }
-            if state.pass() {
+            // All else moves on now and then: mostly it is a message that is waited for.
+            let full = idle.passes.is_multiple_of(FULL);
+            if if full { state.pass() } else { state.peek() } {
                 idle.begin();
                 if state.waiters > 0 && std::mem::take(&mut state.news) {
                     self.changed.notify_all();
                 }
                 continue;
+            }
+            if timeout.is_zero() {
+                break Err(Error::Timeout);
             }
             if let Some(now) = idle.look() {
                 let end = *end.get_or_insert(now.checked_add(timeout));
@@ -131,9 +138,11 @@ impl Shared {
                 idle.begin();
             } else {
                 state.endpoint.linger();
-                // Others get their turn.
-                drop(state);
-                state = self.lock();
+                if full {
+                    // Others get their turn.
+                    drop(state);
+                    state = self.lock();
+                }
             }
         };
         state.drivers -= 1;
@@ -230,7 +239,7 @@ impl Spinning {
     #[inline]
     pub(crate) fn look(&mut self) -> Option<Instant> {
         self.passes += 1;
-        if self.since.is_some() && !self.passes.is_multiple_of(PASSES) {
+        if self.idle != Idle::Sleep && !self.passes.is_multiple_of(PASSES) {
             return None;
         }
         let now = Instant::now();

@@ -143,16 +143,18 @@ impl Request {
             | u64::from(flags) << 8
             | u64::from(self.portal) << 16
             | u64::from(self.user) << 32;
-        let fixed = [first, self.operation.unwrap_or(0), self.bits];
-        out.extend_from_slice(fixed.map(u64::to_le_bytes).as_flattened());
+        let mut words = [first, self.operation.unwrap_or(0), self.bits, 0, 0, 0, 0];
         let job = u64::from(self.job.0) | u64::from(self.job.1) << 32;
+        let mut len = 3;
         for (flag, word) in
             [(OFFSET, self.offset), (DATA, self.header_data), (LENGTH, self.length), (JOB, job)]
         {
             if flags & flag != 0 {
-                out.extend_from_slice(&word.to_le_bytes());
+                words[len] = word;
+                len += 1;
             }
         }
+        out.extend_from_slice(words.map(u64::to_le_bytes)[..len].as_flattened());
         if let Some(atomic) = &self.atomic {
             out.extend_from_slice(&[atomic.operator, atomic.datatype, 0, 0, 0, 0, 0, 0]);
             out.extend_from_slice(&atomic.operand);
@@ -165,12 +167,11 @@ impl Response {
     #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flags = if self.moved.is_some() { DIFFERS } else { 0 };
-        out.extend_from_slice(&[RESPONSE, flags, self.status, 0, 0, 0, 0, 0]);
-        out.extend_from_slice(&self.operation.to_le_bytes());
-        if let Some((len, offset)) = self.moved {
-            out.extend_from_slice(&len.to_le_bytes());
-            out.extend_from_slice(&offset.to_le_bytes());
-        }
+        let first = u64::from_le_bytes([RESPONSE, flags, self.status, 0, 0, 0, 0, 0]);
+        let (len, offset) = self.moved.unwrap_or_default();
+        let words = [first, self.operation, len, offset].map(u64::to_le_bytes);
+        let used = if self.moved.is_some() { 4 } else { 2 };
+        out.extend_from_slice(words[..used].as_flattened());
     }
 }
 

@@ -19,7 +19,7 @@ mod unexpected;
 pub(crate) use entry::Entry;
 pub use entry::MatchEntry;
 pub(crate) use list::At;
-pub(crate) use pattern::Shown;
+pub(crate) use pattern::{Fold, Shown};
 
 use crate::{
     Counts, EventQueue, Failure, Handle, Memory, Quiet, counter::Counter, handle::Table,
