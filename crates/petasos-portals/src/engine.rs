@@ -61,19 +61,19 @@ fn drive(shared: &Shared, stop: &AtomicBool) {
         // Whoever waits drives, too, and is nearer to who wants the result.
         let others = state.drivers > 0 || state.passes != passes;
         if std::mem::take(&mut state.take_over) || !others {
-            if state.pass() {
-                idle.begin();
-            } else {
+            if !idle.turn(&mut state) {
                 let _ = idle.look();
             }
             passes = state.passes;
             if idle.is_over() {
                 state = shared.sleep_armed(state, None);
                 idle.begin();
-            } else {
+            } else if idle.is_full() {
                 shared.leave(state);
                 std::hint::spin_loop();
                 state = shared.lock();
+            } else {
+                state.endpoint.linger();
             }
         } else {
             passes = state.passes;

@@ -51,8 +51,6 @@ flags! {
         UNLINK = 3;
         /// A message that came before the entry did.
         OVERFLOW = 4;
-        /// The portal was disabled.
-        FLOW = 5;
         /// The memory of a put may be used again, at the initiator; failures are told.
         SEND = 6;
         /// An operation begins (Portals 3).

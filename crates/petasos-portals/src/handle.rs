@@ -20,10 +20,6 @@ impl<K> Handle<K> {
         self.index
     }
 
-    pub(crate) fn generation(self) -> u32 {
-        self.generation
-    }
-
     /// Both parts in one number, for logs, and for languages without such types.
     #[must_use]
     pub fn to_bits(self) -> u64 {

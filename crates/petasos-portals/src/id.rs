@@ -44,10 +44,6 @@ impl ProcessId {
         u64::from(self.node) << 32 | u64::from(self.process)
     }
 
-    pub(crate) fn from_bits(bits: u64) -> ProcessId {
-        ProcessId { node: (bits >> 32) as u32, process: bits as u32 }
-    }
-
     /// The bits that count when it stands in a match entry.
     pub(crate) fn mask(self) -> u64 {
         let part = |part| if part == ANY_PART { 0 } else { u64::from(u32::MAX) };

@@ -24,7 +24,7 @@ use std::{
 /// Idle passes between two looks at the clock.
 const PASSES: u32 = 32;
 /// Of so many idle passes, one moves everything on.
-const FULL: u32 = 4;
+const FULL: u32 = 8;
 /// The sleep of who has nothing to sleep on.
 const NAP: Duration = Duration::from_micros(50);
 /// How often an engine looks whether others still drive.
@@ -112,10 +112,7 @@ impl Shared {
                 Ok(None) if state.ended => break Err(Error::Aborted),
                 Ok(None) => {}
             }
-            // All else moves on now and then: mostly it is a message that is waited for.
-            let full = idle.passes.is_multiple_of(FULL);
-            if if full { state.pass() } else { state.peek() } {
-                idle.begin();
+            if idle.turn(&mut state) {
                 if state.waiters > 0 && std::mem::take(&mut state.news) {
                     self.changed.notify_all();
                 }
@@ -138,7 +135,7 @@ impl Shared {
                 idle.begin();
             } else {
                 state.endpoint.linger();
-                if full {
+                if idle.is_full() {
                     // Others get their turn.
                     drop(state);
                     state = self.lock();
@@ -227,6 +224,23 @@ pub(crate) struct Spinning {
 impl Spinning {
     pub(crate) fn new(idle: Idle) -> Spinning {
         Spinning { idle, since: None, passes: 0, over: false }
+    }
+
+    /// One pass: false if there was nothing. All else moves on now and then only, as mostly it is a
+    /// message that is waited for.
+    #[inline]
+    pub(crate) fn turn(&mut self, state: &mut State) -> bool {
+        let busy = if self.is_full() { state.pass() } else { state.peek() };
+        if busy {
+            self.begin();
+        }
+        busy
+    }
+
+    /// Whether it is time to move everything on, and to let others have their turn.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.passes.is_multiple_of(FULL)
     }
 
     /// There was something.

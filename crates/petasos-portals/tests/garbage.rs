@@ -136,7 +136,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
     let response =
         any::<(u64, bool, u8, Option<(u64, u64)>)>().prop_map(|(op, real, status, moved)| {
             let mut frame = Vec::new();
-            let operation = if real { 1 << 32 | op % 4 } else { op };
+            let operation = if real { (1 << 32) | (op % 4) } else { op };
             Response { operation, status, moved }.encode(&mut frame);
             frame
         });
@@ -205,7 +205,7 @@ fn an_answer_of_somebody_else_counts_for_nothing() {
     scene.victim.start(Operation { ack: Ack::Full, ..put }).unwrap();
     for slot in 0..3 {
         let mut answer = Vec::new();
-        Response { operation: 1 << 32 | slot, status: 1, moved: None }.encode(&mut answer);
+        Response { operation: (1 << 32) | slot, status: 1, moved: None }.encode(&mut answer);
         scene.send(&answer, None);
     }
     assert_eq!(scene.victim.status().garbage, 3);

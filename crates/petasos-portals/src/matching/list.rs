@@ -65,6 +65,7 @@ impl MatchList {
     }
 
     /// The entries, in order.
+    #[cfg(test)]
     pub(crate) fn iter(&self, nodes: &Table<Entry>) -> impl Iterator<Item = u32> {
         self.order.iter(nodes)
     }
