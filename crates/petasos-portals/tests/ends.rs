@@ -78,7 +78,7 @@ fn a_process_of_the_simulated_network_dies() {
         for n in 0..count {
             start(a, parts, to(1 + (n % 2) as u32, doors[1].portal, 0), n);
             if n == count / 2 {
-                (0..passes).for_each(|_| drop(job.pass()));
+                job.passes(passes);
                 job.net.as_ref().unwrap().kill(&job.addresses[1]);
             }
         }
@@ -108,7 +108,7 @@ fn an_initiator_dies_before_its_data_is_there() {
         for bits in [0, 0] {
             a.start(Operation::put(source.part, to(1, door.portal, bits))).unwrap();
         }
-        (0..passes).for_each(|_| drop(job.pass()));
+        job.passes(passes);
         job.net.as_ref().unwrap().kill(&job.addresses[0]);
         let alone = || {
             let net = job.net.as_ref().unwrap();

@@ -195,6 +195,49 @@ fn what_strangers_say_is_dropped() {
     scene.check();
 }
 
+/// Who asks and asks, and takes no answers, fills what there is for him, and is cut off.
+#[test]
+fn who_takes_no_answers_is_cut_off() {
+    let (at, mut villain) = (open(Over::Shm, None), open(Over::Shm, None));
+    let own = at.address().clone();
+    let map = ProcessMap::ranks([own.clone(), villain.address().clone()]);
+    let limits = Limits { waiting: 100_000, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let victim = Interface::open(at, Arc::new(map), config).unwrap();
+    let door = door(&victim);
+    let entry = MatchEntry { accepts: Accepts::GET, ..MatchEntry::new(vec![0; 4096]) };
+    append(&victim, &door, List::Priority, entry);
+    let mut get = Vec::new();
+    let head = Head {
+        kind: Kind::Get,
+        operation: Some(1),
+        portal: door.portal,
+        user: 0,
+        bits: 0,
+        offset: 0,
+        header_data: 0,
+        length: 4096,
+        job: (0, 0),
+        atomic: None,
+    };
+    head.encode(&mut get);
+    let peer = villain.resolve(&own, Duration::from_secs(5)).unwrap();
+    let clock = petasos_fabric::Clock::start();
+    // Until it is connected it has to be driven; after that it takes nothing any more.
+    while villain.inject(peer, &[&get]).is_err() || victim.status().peers == 0 {
+        villain.progress(clock.now(), 64, &mut Vec::new());
+        victim.progress();
+    }
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while victim.status().cut_off == 0 {
+        let _ = villain.inject(peer, &[&get]);
+        victim.progress();
+        assert!(std::time::Instant::now() < end, "{:?}", victim.status());
+    }
+    victim.progress();
+    assert_eq!(victim.status().peers, 0, "nothing is kept of it");
+}
+
 /// Only who was asked can answer.
 #[test]
 fn an_answer_of_somebody_else_counts_for_nothing() {

@@ -82,6 +82,13 @@ impl Job {
         }
     }
 
+    /// So many passes.
+    pub(crate) fn passes(&self, count: usize) {
+        for _ in 0..count {
+            self.pass();
+        }
+    }
+
     /// Drives all until there is something.
     pub(crate) fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         let end = Instant::now() + Duration::from_secs(20);
