@@ -33,6 +33,9 @@ use crate::{
 use petasos_fabric::{Endpoint, Time};
 use std::{sync::Arc, time::Duration};
 
+/// Passes before an update: what has come by then is looked at.
+const LOOKS: u32 = 100;
+
 /// A memory descriptor, as a program describes it.
 #[derive(Clone, Debug)]
 pub struct MemoryDescriptor {
@@ -318,7 +321,7 @@ impl Interface {
         self.inner.with_state(|state| {
             if let Some(queue) = if_empty {
                 // What has come, and was not looked at, is an event as well.
-                while state.pass() {}
+                (0..LOOKS).find(|_| !state.pass());
                 let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
                 if !queue.is_empty() {
                     return Err(Error::NoUpdate);

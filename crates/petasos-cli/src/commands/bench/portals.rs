@@ -15,10 +15,10 @@ use crate::{
 use petasos::{
     Transport,
     fabric::{Address, Endpoint},
-};
-use petasos_portals::{
-    Ack, Config, Descriptor, Event, Idle, Interface, List, MatchEntry, Operation, Part, Place,
-    PortalOptions, ProcessId, ProcessMap, Quiet, matcher::Matcher,
+    portals::{
+        Ack, Config, Descriptor, Event, EventQueue, Handle, Idle, Interface, List, MatchEntry,
+        Operation, Part, Place, PortalOptions, ProcessId, ProcessMap, Quiet, matcher::Matcher,
+    },
 };
 use std::{
     hint::black_box,
@@ -142,7 +142,7 @@ struct Pair {
     entries: u64,
     initiator: Interface,
     part: Part,
-    queue: petasos_portals::Handle<petasos_portals::EventQueue>,
+    queue: Handle<EventQueue>,
     stop: Arc<AtomicBool>,
     target: Option<JoinHandle<()>>,
 }
