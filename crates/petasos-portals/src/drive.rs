@@ -31,11 +31,18 @@ impl State {
         }
     }
 
-    /// The short way in: messages that need no event, and nothing else. False if there are none.
+    /// The short way in: messages that need no event, and nothing else, unless messages never end. False
+    /// if there are none.
     #[inline]
     pub(crate) fn peek(&mut self) -> bool {
         self.touched = true;
         let busy = self.take_messages();
+        if busy {
+            self.passes = self.passes.wrapping_add(1);
+            if self.passes.is_multiple_of(FULL) {
+                return self.pass();
+            }
+        }
         if busy {
             self.run_ready();
         }

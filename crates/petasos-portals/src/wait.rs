@@ -24,7 +24,7 @@ use std::{
 /// Idle passes between two looks at the clock.
 const PASSES: u32 = 32;
 /// Of so many idle passes, one moves everything on.
-const FULL: u32 = 8;
+const FULL: u32 = 4;
 /// The sleep of who has nothing to sleep on.
 const NAP: Duration = Duration::from_micros(50);
 /// How often an engine looks whether others still drive.
@@ -112,7 +112,8 @@ impl Shared {
                 Ok(None) if state.ended => break Err(Error::Aborted),
                 Ok(None) => {}
             }
-            if idle.turn(&mut state) {
+            let busy = if timeout.is_zero() { state.pass() } else { idle.turn(&mut state) };
+            if busy {
                 if state.waiters > 0 && std::mem::take(&mut state.news) {
                     self.changed.notify_all();
                 }
@@ -237,10 +238,11 @@ impl Spinning {
         busy
     }
 
-    /// Whether it is time to move everything on, and to let others have their turn.
+    /// Whether it is time to move everything on, and to let others have their turn. Not at once: while
+    /// messages go to and fro, the next one is there before.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.passes.is_multiple_of(FULL)
+        self.idle == Idle::Sleep || self.passes % FULL == FULL - 1
     }
 
     /// There was something.
