@@ -255,6 +255,8 @@ pub(crate) enum Topic {
     Connect,
     /// Two engines in one server against one: rate, time on a core, switches
     Engines,
+    /// Matching one-sided messages: puts with acknowledgement, matching among many entries
+    Portals,
     /// Other stacks, measured in turn with us
     Peers,
 }

@@ -185,6 +185,28 @@ fn two_engines_against_one() {
 }
 
 #[test]
+fn puts_and_matching_among_many() {
+    let place = Place::new();
+    let report = bench(&place, &["portals", "--transport", "shm"]);
+    check(&report);
+    let cores = report["machine"]["cores"].as_u64().unwrap();
+    for (what, figures) in [
+        ("put, first of 1 entries", 1),
+        ("put, last of 100000 entries", 2),
+        ("put, with wildcards of 1000 entries", 2),
+    ] {
+        let found = named(&report, "shm", what);
+        assert_eq!(found.len(), if cores > 1 { figures } else { 0 }, "{what}: {report}");
+        assert!(found.iter().all(|figure| figure["unit"] == "ns"), "{what}: {report}");
+    }
+    for state in ["warm", "cold"] {
+        let what = format!("match, last of 100000 entries, {state}");
+        assert_eq!(named(&report, "match", &what).len(), 1, "{what}: {report}");
+    }
+    place.assert_clean();
+}
+
+#[test]
 fn a_page_that_opens_anywhere() {
     let place = Place::new();
     let arguments = ["bench", "limits", "null", "bulk", "pipeline", "clients", "--report", "a/b"];

@@ -41,6 +41,7 @@ mod scalars;
 mod shape;
 mod text;
 
+pub mod portals;
 pub mod rpc;
 
 pub use checksum::checksum;

@@ -7,6 +7,7 @@
 //!   Their settings are in the modules [`shm`], [`tcp`] and [`local`], for those who open an
 //!   endpoint themselves.
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
+//! * With the feature `portals`, `portals` has matching one-sided messages.
 //! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
 //! * [`Tuning`] knows what `petasos tune` found out about this machine; engines and channels go by it
 //!   where they are told nothing else.
@@ -43,6 +44,8 @@ mod transports;
 #[cfg(feature = "channel")]
 pub use petasos_channel as channel;
 pub use petasos_fabric::{Tuning, TuningError};
+#[cfg(feature = "portals")]
+pub use petasos_portals as portals;
 pub use petasos_rpc::*;
 #[cfg(feature = "self-transport")]
 pub use petasos_self as local;

@@ -18,6 +18,7 @@ mod peers;
 #[path = "no_peers.rs"]
 mod peers;
 mod pipeline;
+mod portals;
 mod results;
 
 use super::limits::{self, Found};
@@ -112,6 +113,12 @@ const ENGINES: Part<'_> = Part {
     seconds: |b| per_round(b, 2.0, 0.8),
 };
 
+const PORTALS: Part<'_> = Part {
+    measure: &portals::measure,
+    steps: |b, t| b.rounds * usize::from(!b.plan.cores.alone()) + usize::from(t.scheme == "shm"),
+    seconds: |b| per_round(b, 4.0, 1.5),
+};
+
 /// The seconds that all rounds take, of what takes so long in a round, or in a quick one.
 fn per_round(bench: &Bench, seconds: f64, quick: f64) -> f64 {
     bench.rounds as f64 * if bench.quick { quick } else { seconds }
@@ -139,6 +146,7 @@ pub(crate) fn run(options: &cli::Bench) -> Outcome {
         (Topic::Channels, CHANNELS),
         (Topic::Connect, CONNECT),
         (Topic::Engines, ENGINES),
+        (Topic::Portals, PORTALS),
     ];
     let parts: Vec<Part<'_>> =
         all.into_iter().filter(|(topic, _)| has(*topic)).map(|(_, part)| part).collect();

@@ -1,0 +1,128 @@
+//! What can be set for an interface.
+
+use std::time::Duration;
+
+/// Settings of an interface; the defaults suit most.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The user whose name operations carry. Default: the user of this process.
+    pub user: u32,
+    /// The job whose name operations carry (Portals 3). Default: 0.
+    pub job: u32,
+    /// How many there can be of everything.
+    pub limits: Limits,
+    /// Data up to so many bytes travels with its header; longer data is moved when the target knows
+    /// where it goes, with no copy in between. At most what the transport takes. Default: 16 KiB.
+    pub eager: usize,
+    /// How long a process that has not started yet is waited for. Default: 10 s.
+    pub patience: Duration,
+    /// What to do while there is nothing to do.
+    pub idle: Idle,
+    /// Messages taken in one pass. Default: 64.
+    pub budget: usize,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            user: rustix::process::getuid().as_raw(),
+            job: 0,
+            limits: Limits::default(),
+            eager: 16 << 10,
+            patience: Duration::from_secs(10),
+            idle: Idle::default(),
+            budget: 64,
+        }
+    }
+}
+
+/// How many there can be of everything in one interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Portals. Default: 64.
+    pub portals: u16,
+    /// Entries in all lists. Default: 1,048,576.
+    pub entries: usize,
+    /// Unexpected headers. Default: 1,048,576.
+    pub headers: usize,
+    /// Memory descriptors. Default: 65,536.
+    pub descriptors: usize,
+    /// Event queues. Default: 1024.
+    pub queues: usize,
+    /// Counters. Default: 65,536.
+    pub counters: usize,
+    /// Operations under way that were started here. Default: 65,536.
+    pub operations: usize,
+    /// Operations that wait for counters. Default: 65,536.
+    pub triggered: usize,
+    /// Bytes of an atomic operation. Default: 4096, or what the transport takes.
+    pub atomic: usize,
+    /// Bytes that wait because a peer does not read: one's own operations are refused beyond, and a
+    /// peer that does not take its answers is cut off. Default: 64 MiB.
+    pub waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            portals: 64,
+            entries: 1 << 20,
+            headers: 1 << 20,
+            descriptors: 1 << 16,
+            queues: 1024,
+            counters: 1 << 16,
+            operations: 1 << 16,
+            triggered: 1 << 16,
+            atomic: 4096,
+            waiting: 64 << 20,
+        }
+    }
+}
+
+/// What who waits, or the engine's thread, does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Idle {
+    /// Look again at once: the lowest latency, a whole core.
+    Spin,
+    /// Look again for so long, then sleep until something comes.
+    Adaptive(Duration),
+    /// Sleep at once.
+    Sleep,
+}
+
+impl Default for Idle {
+    fn default() -> Idle {
+        Idle::Adaptive(Duration::from_micros(50))
+    }
+}
+
+/// What an interface has counted: its status registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Requests that nothing matched, or for a portal that there is not.
+    pub dropped: u64,
+    /// Requests that came to a disabled portal, or disabled it.
+    pub disabled: u64,
+    /// Requests that the user was not permitted.
+    pub permission_violations: u64,
+    /// Requests that the matching entry does not let be done.
+    pub operation_violations: u64,
+    /// Frames that were not understood, and answers to nothing.
+    pub garbage: u64,
+    /// Frames of processes that are not in the directory.
+    pub strangers: u64,
+    /// Peers that were cut off because they took no answers.
+    pub cut_off: u64,
+    /// Triggered operations that could not be started.
+    pub misfired: u64,
+    /// Operations of this process under way now.
+    pub operations: u64,
+    /// Entries now.
+    pub entries: u64,
+    /// Unexpected headers now.
+    pub headers: u64,
+    /// Peers about whom something is kept now: those with a connection.
+    pub peers: u64,
+}

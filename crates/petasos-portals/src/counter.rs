@@ -1,0 +1,95 @@
+//! Counting events, and what waits for them.
+
+use crate::operation::Action;
+use std::{collections::BTreeMap, ops::AddAssign};
+
+/// What a counter has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Operations, or bytes, that went well.
+    pub success: u64,
+    /// Operations that failed.
+    pub failure: u64,
+}
+
+impl Count {
+    /// So many successes.
+    #[must_use]
+    pub const fn of(success: u64) -> Count {
+        Count { success, failure: 0 }
+    }
+
+    fn total(self) -> u64 {
+        self.success.saturating_add(self.failure)
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Count) {
+        self.success = self.success.wrapping_add(other.success);
+        self.failure = self.failure.wrapping_add(other.failure);
+    }
+}
+
+/// A counter of events, and actions that wait until it reaches a number.
+#[derive(Debug, Default)]
+pub struct Counter {
+    pub(crate) value: Count,
+    /// By threshold, and then in the order of coming.
+    waiting: BTreeMap<(u64, u64), Action>,
+    serial: u64,
+}
+
+impl Counter {
+    /// Lets an action wait for the sum of both counts to reach `threshold`. If it has, it is due.
+    pub(crate) fn wait(&mut self, threshold: u64, action: Action) {
+        self.serial += 1;
+        self.waiting.insert((threshold, self.serial), action);
+    }
+
+    /// The next action whose number is reached.
+    pub(crate) fn due(&mut self) -> Option<Action> {
+        let first = self.waiting.first_entry()?;
+        (first.key().0 <= self.value.total()).then(|| first.remove())
+    }
+
+    /// Forgets what waits, and says how much that was.
+    pub(crate) fn cancel(&mut self) -> usize {
+        std::mem::take(&mut self.waiting).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Handle;
+
+    fn add(n: u64) -> Action {
+        Action::Add(Handle::from_bits(0), Count::of(n))
+    }
+
+    fn due(counter: &mut Counter) -> Vec<u64> {
+        let actions = std::iter::from_fn(|| counter.due());
+        let number = |action| if let Action::Add(_, n) = action { n.success } else { 0 };
+        actions.map(number).collect()
+    }
+
+    #[test]
+    fn in_the_order_of_thresholds_and_then_of_coming() {
+        let mut counter = Counter::default();
+        for (threshold, n) in [(3, 1), (1, 2), (3, 3), (2, 4)] {
+            counter.wait(threshold, add(n));
+        }
+        counter.value += Count::of(1);
+        assert_eq!(due(&mut counter), [2]);
+        counter.value += Count { success: 1, failure: 1 };
+        assert_eq!(due(&mut counter), [4, 1, 3]);
+        counter.wait(3, add(5));
+        assert_eq!(due(&mut counter), [5], "it is there already");
+        // A counter that goes back lets what waits wait.
+        counter.value = Count::of(0);
+        counter.wait(1, add(6));
+        assert_eq!(due(&mut counter), []);
+        assert_eq!((counter.cancel(), counter.cancel()), (1, 0));
+    }
+}

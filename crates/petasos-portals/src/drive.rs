@@ -1,0 +1,123 @@
+//! One pass over an interface: the endpoint moves on, and what came is taken in.
+
+use crate::{Failure, handle::Handle, state::State};
+use petasos_fabric::{Done, Event, OpError, OpErrorKind, Sleep, Time};
+
+/// Passes between two looks at the clock while there is work.
+const CLOCK: u32 = 64;
+/// Of so many passes, one moves the endpoint on even if there were messages.
+const FULL: u32 = 16;
+
+impl State {
+    /// One pass. False if there was nothing to do.
+    pub(crate) fn pass(&mut self) -> bool {
+        self.passes = self.passes.wrapping_add(1);
+        self.touched = true;
+        if self.passes.is_multiple_of(CLOCK) {
+            self.read_clock();
+        }
+        let mut busy = self.take_messages();
+        if !busy || self.passes.is_multiple_of(FULL) {
+            busy |= self.progress();
+        }
+        busy |= !self.ready.is_empty();
+        self.run_ready();
+        busy
+    }
+
+    pub(crate) fn read_clock(&mut self) {
+        if let Some(clock) = &self.clock {
+            self.now = clock.now();
+        }
+    }
+
+    /// The short way in: messages that need no event, and nothing else, unless messages never end. False
+    /// if there are none.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> bool {
+        self.touched = true;
+        let busy = self.take_messages();
+        if busy {
+            self.passes = self.passes.wrapping_add(1);
+            if self.passes.is_multiple_of(FULL) {
+                return self.pass();
+            }
+        }
+        if busy {
+            self.run_ready();
+        }
+        busy
+    }
+
+    /// Takes the messages that need no event.
+    #[inline]
+    fn take_messages(&mut self) -> bool {
+        let mut message = std::mem::take(&mut self.message);
+        let mut taken = 0;
+        while taken < self.config.budget {
+            let Some(peer) = self.endpoint.poll_message(&mut message) else { break };
+            self.take_frame(peer, &message, None);
+            taken += 1;
+        }
+        message.release();
+        self.message = message;
+        taken > 0
+    }
+
+    fn progress(&mut self) -> bool {
+        self.flush_submits();
+        let mut events = std::mem::take(&mut self.events);
+        let busy = self.endpoint.progress(self.now, self.config.budget, &mut events);
+        for event in events.drain(..) {
+            self.handle(event);
+        }
+        self.events = events;
+        busy
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Message { peer, message } => self.take_frame(peer, &message, None),
+            Event::LongMessage { peer, header, body, len } => {
+                self.take_frame(peer, &header, Some((body, len)));
+            }
+            Event::Done { token, result } => {
+                let result = match result {
+                    // The sender's word for the length was the transport's.
+                    Ok(Done::Received { .. } | Done::Sent | Done::Discarded) | Ok(_) => Ok(()),
+                    Err(error) => Err(failure(&error)),
+                };
+                self.transferred(Handle::from_bits(token.0), result);
+            }
+            Event::Writable { peer } => self.flush(peer),
+            Event::PeerLost { peer, reason } => {
+                tracing::debug!(?peer, %reason, "a peer is lost");
+                self.lose(peer);
+            }
+            // Peers are met when they are heard of; nobody here uses puts with event.
+            _ => {}
+        }
+    }
+
+    /// Prepares to sleep: until when, or `None` if there is something to do.
+    pub(crate) fn arm(&mut self) -> Option<Time> {
+        if !self.ready.is_empty() || self.ended {
+            return None;
+        }
+        self.read_clock();
+        match self.endpoint.arm(self.now) {
+            Sleep::Busy => None,
+            Sleep::Until(until) => {
+                self.touched = false;
+                Some(until)
+            }
+        }
+    }
+}
+
+fn failure(error: &OpError) -> Failure {
+    match error.kind {
+        OpErrorKind::PeerLost(_) | OpErrorKind::UnknownPeer => Failure::Unreachable,
+        _ => Failure::Undelivered,
+    }
+}

@@ -1,0 +1,447 @@
+//! The initiator's side: operations are started, and their answers come.
+//!
+//! Each event that a successful operation raises comes once, with its result; after a put whose data
+//! could not be sent no acknowledgement is waited for. So every operation that was accepted ends.
+
+use crate::{
+    Ack, Completed, Counts, Descriptor, Error, Event, Failure, Memory, Operation, Part, Quiet,
+    Request,
+    descriptor::Bound,
+    handle::Handle,
+    state::{State, Transfer, tally},
+};
+use bytes::Bytes;
+use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region, Token};
+use petasos_wire::portals::{self as wire, Kind};
+
+/// An operation that was started.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    pub(crate) peer: Peer,
+    operation: Operation,
+    link: u64,
+    /// Whether its data, or its request, has not left yet.
+    pub(crate) sending: bool,
+    /// Whether its reply is being moved: the fabric will say how that went.
+    pub(crate) landing: bool,
+    /// Where at the target the reply comes from, once that is known.
+    replied_at: u64,
+}
+
+/// The answer that is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    None,
+    Ack(Ack),
+    Reply(Part),
+}
+
+impl Underway {
+    fn answer(&self) -> Answer {
+        match (self.operation.result, self.operation.ack) {
+            (Some(part), _) => Answer::Reply(part),
+            (None, Ack::None) => Answer::None,
+            (None, ack) => Answer::Ack(ack),
+        }
+    }
+}
+
+fn kind(request: Request) -> Kind {
+    match request {
+        Request::Put => Kind::Put,
+        Request::Get => Kind::Get,
+        Request::GetPut => Kind::GetPut,
+        Request::Atomic(..) => Kind::Atomic,
+        Request::FetchAtomic(..) => Kind::FetchAtomic,
+    }
+}
+
+impl State {
+    /// Starts an operation. On an error nothing has happened.
+    pub(crate) fn start(&mut self, operation: Operation) -> Result<(), Error> {
+        operation.check(self.config.limits.atomic)?;
+        for part in [operation.data, operation.result].into_iter().flatten() {
+            let bound = self.descriptors.get(part.descriptor);
+            bound.ok_or(Error::Handle("a descriptor"))?.check(&part)?;
+        }
+        if let Some(result) = operation.result
+            && !self.memory_of(result.descriptor).is_some_and(Memory::is_writable)
+        {
+            return Err(Error::ReadOnly);
+        }
+        if let Some(data) = operation.data
+            && let Some(bound) = self.descriptors.get(data.descriptor)
+            && bound.threshold.is_some_and(|threshold| threshold.left == Some(0))
+        {
+            return Err(Error::Argument("the descriptor's threshold is used up"));
+        }
+        if self.operations.is_full() {
+            let limit = self.config.limits.operations as u64;
+            return Err(Error::NoSpace { what: "operations", limit });
+        }
+        self.touched = true;
+        let peer = self.reach(operation.place.process)?;
+        if self.is_congested(peer) {
+            let limit = self.config.limits.waiting as u64;
+            return Err(Error::NoSpace { what: "waiting bytes", limit });
+        }
+        let link = self.next_link();
+        let underway =
+            Underway { peer, operation, link, sending: true, landing: false, replied_at: 0 };
+        let wanted = underway.answer() != Answer::None;
+        let Some(handle) = self.operations.insert(underway) else {
+            unreachable!("there was room for it");
+        };
+        for part in [operation.data, operation.result].into_iter().flatten() {
+            if let Some(bound) = self.descriptors.get_mut(part.descriptor) {
+                bound.pending += 1;
+            }
+        }
+        if let Some(bound) = operation.data.and_then(|d| self.descriptors.get_mut(d.descriptor)) {
+            bound.spend();
+        }
+        self.tell_send_start(&operation, link);
+        self.head(&operation, wanted.then(|| handle.to_bits()));
+        match operation.data {
+            Some(part)
+                if part.len > self.config.eager as u64 && operation.request == Request::Put =>
+            {
+                self.send_body(peer, handle, part);
+            }
+            Some(part) => {
+                self.append_part(part);
+                self.send_frame(peer, Some(handle));
+            }
+            None => self.send_frame(peer, Some(handle)),
+        }
+        Ok(())
+    }
+
+    fn memory_of(&self, descriptor: Handle<Descriptor>) -> Option<&Memory> {
+        Some(&self.descriptors.get(descriptor)?.spec.memory)
+    }
+
+    /// Begins a frame with the header of a request.
+    fn head(&mut self, operation: &Operation, number: Option<u64>) {
+        let elements = match operation.request {
+            Request::Atomic(op, kind) | Request::FetchAtomic(op, kind) => Some((op, kind)),
+            _ => None,
+        };
+        let header = wire::Request {
+            kind: kind(operation.request),
+            operation: number,
+            portal: operation.place.portal,
+            user: self.config.user,
+            bits: operation.place.bits,
+            offset: operation.place.offset,
+            header_data: operation.header_data,
+            length: if operation.request == Request::Get { operation.len() } else { 0 },
+            job: (self.config.job, operation.cookie),
+            atomic: elements.map(|(op, kind)| wire::Atomic {
+                operator: op as u8,
+                datatype: kind as u8,
+                operand: operation.operand,
+            }),
+        };
+        self.frame.clear();
+        header.encode(&mut self.frame);
+    }
+
+    /// Appends memory to the frame.
+    fn append_part(&mut self, part: Part) {
+        let State { frame, descriptors, .. } = self;
+        if let Some(bound) = descriptors.get(part.descriptor) {
+            let at = frame.len();
+            frame.resize(at + part.len as usize, 0);
+            bound.spec.memory.read(part.offset, &mut frame[at..]);
+        }
+    }
+
+    /// Sends the frame as the header of a long message, whose data the target fetches from where it is.
+    fn send_body(&mut self, peer: Peer, handle: Handle<Underway>, part: Part) {
+        let header = Bytes::copy_from_slice(&self.frame);
+        let Some(memory) = self.memory_of(part.descriptor) else { return };
+        let body = memory.slice(part.offset, part.len).unwrap_or_else(|| {
+            let mut whole = vec![0; part.len as usize];
+            memory.read(part.offset, &mut whole);
+            Region::from_vec(whole).whole()
+        });
+        let token = self.transfer(Transfer::Put(handle));
+        self.send_long(peer, FabricOperation::SendLong { token, peer, header, body });
+    }
+
+    /// A token for a fabric operation.
+    pub(crate) fn transfer(&mut self, transfer: Transfer) -> Token {
+        let handle = self.transfers.insert::<Transfer>(transfer);
+        Token(handle.expect("as many as there is memory for").to_bits())
+    }
+
+    /// The data of an operation has left, or never will.
+    pub(crate) fn sent(&mut self, handle: Handle<Underway>, result: Result<(), Failure>) {
+        let Some(underway) = self.operations.get_mut(handle) else { return };
+        if !std::mem::replace(&mut underway.sending, false) {
+            return;
+        }
+        let (operation, link, answer) = (underway.operation, underway.link, underway.answer());
+        if let Some(part) = operation.data {
+            let (len, offset) = (part.len, operation.place.offset);
+            let descriptor = part.descriptor;
+            let user_data = operation.user_data;
+            let completed = Completed { descriptor, user_data, len, offset, link, result };
+            // A failure is counted once, whichever of the two is counted.
+            let counts = match (result, answer) {
+                (Err(_), Answer::Ack(_)) => [Counts::SEND, Counts::ACK],
+                _ => [Counts::SEND; 2],
+            };
+            self.complete(completed, counts, Quiet::SEND, Event::Send);
+        }
+        match (result, answer) {
+            (Ok(()), Answer::None) => self.end(handle),
+            (Ok(()), _) => {}
+            (Err(_), Answer::Reply(_)) => self.answered(handle, result.map(|()| (0, 0))),
+            (Err(_), _) => self.end(handle),
+        }
+    }
+
+    /// The answer has come, or never will: bytes moved, and where.
+    pub(crate) fn answered(
+        &mut self,
+        handle: Handle<Underway>,
+        outcome: Result<(u64, u64), Failure>,
+    ) {
+        // What is answered has left, whether or not the transport has said so yet.
+        if outcome.is_ok() {
+            self.sent(handle, Ok(()));
+        }
+        let Some(underway) = self.operations.get(handle) else { return };
+        let (operation, link, answer) = (underway.operation, underway.link, underway.answer());
+        if !self.spend_on_answer(&operation) {
+            return self.end(handle);
+        }
+        let (len, offset) = outcome.unwrap_or((0, operation.place.offset));
+        let result = outcome.map(|_| ());
+        let user_data = operation.user_data;
+        let completed = |descriptor| Completed { descriptor, user_data, len, offset, link, result };
+        match (answer, operation.data) {
+            (Answer::Ack(ack), Some(part)) => {
+                let quiet = if ack == Ack::Full { Quiet::NONE } else { Quiet::SUCCESS };
+                let (completed, counts) = (completed(part.descriptor), [Counts::ACK; 2]);
+                if ack == Ack::Full {
+                    self.complete(completed, counts, quiet, Event::Ack);
+                } else {
+                    self.count_completed(&completed, counts);
+                }
+            }
+            (Answer::Reply(part), _) => {
+                let counts = [Counts::REPLY; 2];
+                self.complete(completed(part.descriptor), counts, Quiet::NONE, Event::Reply);
+            }
+            (Answer::None | Answer::Ack(_), _) => {}
+        }
+        self.end(handle);
+    }
+
+    /// A long reply is where it belongs, or will never be.
+    pub(crate) fn landed(&mut self, handle: Handle<Underway>, result: Result<u64, Failure>) {
+        let Some(underway) = self.operations.get(handle) else { return };
+        let offset = underway.replied_at;
+        self.answered(handle, result.map(|len| (len, offset)));
+    }
+
+    /// Nothing more comes of an operation.
+    fn end(&mut self, handle: Handle<Underway>) {
+        let Some(underway) = self.operations.remove(handle) else { return };
+        for part in [underway.operation.data, underway.operation.result].into_iter().flatten() {
+            let Some(bound) = self.descriptors.get_mut(part.descriptor) else { continue };
+            bound.pending -= 1;
+            if bound.is_over() {
+                self.unlink_used_up(part.descriptor, underway.link);
+            }
+        }
+    }
+
+    /// Takes the answer off what the descriptor may do; false if it may not any more: the answer is lost.
+    fn spend_on_answer(&mut self, operation: &Operation) -> bool {
+        let part = operation.result.or(operation.data);
+        let bound = part.and_then(|part| self.descriptors.get_mut(part.descriptor));
+        bound.is_none_or(Bound::spend)
+    }
+
+    /// A descriptor of Portals 3 goes by itself.
+    fn unlink_used_up(&mut self, descriptor: Handle<Descriptor>, link: u64) {
+        let Some(bound) = self.descriptors.remove(descriptor) else { return };
+        let user_data = bound.threshold.map_or(0, |threshold| threshold.user_data);
+        if !bound.spec.quiet.has(Quiet::UNLINK) {
+            self.tell(bound.spec.queue, Event::Released { descriptor, user_data, link });
+        }
+    }
+
+    fn tell_send_start(&mut self, operation: &Operation, link: u64) {
+        let Some(part) = operation.data else { return };
+        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
+        if bound.spec.quiet.has(Quiet::START) {
+            return;
+        }
+        let queue = bound.spec.queue;
+        let (descriptor, user_data, result) = (part.descriptor, operation.user_data, Ok(()));
+        let (len, offset) = (part.len, operation.place.offset);
+        let completed = Completed { descriptor, user_data, len, offset, link, result };
+        self.tell(queue, Event::SendStart(completed));
+    }
+
+    fn tell_reply_start(
+        &mut self,
+        operation: &Operation,
+        link: u64,
+        part: Part,
+        (len, offset): (u64, u64),
+    ) {
+        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
+        if !bound.spec.quiet.has(Quiet::START) {
+            let (descriptor, user_data) = (part.descriptor, operation.user_data);
+            let result = Ok(());
+            let completed = Completed { descriptor, user_data, len, offset, link, result };
+            self.tell(bound.spec.queue, Event::ReplyStart(completed));
+        }
+    }
+
+    fn count_completed(&mut self, completed: &Completed, counts: [Counts; 2]) {
+        let Some(bound) = self.descriptors.get(completed.descriptor) else { return };
+        let spec = &bound.spec;
+        if counts.iter().any(|kind| spec.counts.has(*kind)) {
+            let (counter, count) =
+                (spec.counter, tally(spec.counts, completed.len, completed.result));
+            self.count(counter, count);
+        }
+    }
+
+    /// Counts the end of a part of an operation, and tells it unless that is not wanted.
+    fn complete(
+        &mut self,
+        completed: Completed,
+        counts: [Counts; 2],
+        quiet: Quiet,
+        event: fn(Completed) -> Event,
+    ) {
+        self.count_completed(&completed, counts);
+        let Some(bound) = self.descriptors.get(completed.descriptor) else { return };
+        let unwanted = bound.spec.quiet;
+        let silent = completed.result.is_ok()
+            && (unwanted.has(Quiet::SUCCESS) || (quiet != Quiet::NONE && unwanted.has(quiet)));
+        if !silent {
+            self.tell(bound.spec.queue, event(completed));
+        }
+    }
+
+    /// Takes in a response; `body`: its data, if that comes separately.
+    pub(crate) fn take_response(
+        &mut self,
+        peer: Peer,
+        response: wire::Response,
+        data: &[u8],
+        body: Option<(Body, u64)>,
+    ) {
+        let handle = Handle::from_bits(response.operation);
+        // Whom it was asked of, and nobody else, may answer, and once.
+        let known = self.operations.get(handle).filter(|op| op.peer == peer && !op.landing);
+        let Some(underway) = known else {
+            self.status.garbage += 1;
+            return self.discard(body);
+        };
+        let (operation, answer, link) = (underway.operation, underway.answer(), underway.link);
+        let asked = (operation.len(), operation.place.offset);
+        let moved = response.moved.unwrap_or(asked);
+        match (status_result(response.status), answer) {
+            (Some(Ok(())), Answer::Reply(part)) => {
+                let came = body.map_or(data.len() as u64, |(_, len)| len);
+                if came > part.len || came != moved.0 {
+                    self.status.garbage += 1;
+                    self.discard(body);
+                    return self.answered(handle, Err(Failure::Undelivered));
+                }
+                self.tell_reply_start(&operation, link, part, moved);
+                let memory = self.memory_of(part.descriptor).cloned().unwrap_or_default();
+                match body {
+                    None => {
+                        memory.write(part.offset, data);
+                        self.answered(handle, Ok(moved));
+                    }
+                    Some(body) => self.fetch_reply(handle, memory, part, body, moved.1),
+                }
+            }
+            (Some(Ok(())), Answer::Ack(_)) if moved.0 <= asked.0 && body.is_none() => {
+                self.answered(handle, Ok(moved));
+            }
+            (Some(Err(failure)), Answer::Reply(_) | Answer::Ack(_)) => {
+                self.discard(body);
+                self.sent(handle, Ok(()));
+                self.answered(handle, Err(failure));
+            }
+            (None, _) if response.status == SILENT && body.is_none() => {
+                self.sent(handle, Ok(()));
+                self.end(handle);
+            }
+            _ => {
+                self.status.garbage += 1;
+                self.discard(body);
+                self.answered(handle, Err(Failure::Undelivered));
+            }
+        }
+    }
+
+    /// Has a long reply brought to where it belongs.
+    fn fetch_reply(
+        &mut self,
+        operation: Handle<Underway>,
+        memory: Memory,
+        part: Part,
+        (body, len): (Body, u64),
+        replied_at: u64,
+    ) {
+        if let Some(underway) = self.operations.get_mut(operation) {
+            (underway.landing, underway.replied_at) = (true, replied_at);
+        }
+        let at = memory.slice(part.offset, len);
+        let into = at.clone().unwrap_or_else(|| Region::zeroed(len as usize).whole());
+        let scratch = at.is_none().then(|| Memory::from(into.clone()));
+        let memory = memory.part(part.offset, len).unwrap_or_default();
+        let token = self.transfer(Transfer::Result { operation, memory, scratch, len });
+        self.submit(FabricOperation::Receive { token, body, into });
+    }
+
+    /// Lets a body go that nobody wants.
+    pub(crate) fn discard(&mut self, body: Option<(Body, u64)>) {
+        if let Some((body, _)) = body {
+            let token = self.transfer(Transfer::Discard);
+            self.submit(FabricOperation::Discard { token, body });
+        }
+    }
+}
+
+/// The status of a response that ends an operation without an event.
+pub(crate) const SILENT: u8 = 255;
+
+/// The number of a result in a response.
+pub(crate) fn status(result: Result<(), Failure>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(Failure::Dropped) => 1,
+        Err(Failure::PortalDisabled) => 2,
+        Err(Failure::Permission) => 3,
+        Err(Failure::Operation) => 4,
+        Err(_) => 5,
+    }
+}
+
+/// The result with this number; `None` for those that mean something else.
+fn status_result(status: u8) -> Option<Result<(), Failure>> {
+    Some(match status {
+        0 => Ok(()),
+        1 => Err(Failure::Dropped),
+        2 => Err(Failure::PortalDisabled),
+        3 => Err(Failure::Permission),
+        4 => Err(Failure::Operation),
+        5 => Err(Failure::Undelivered),
+        _ => return None,
+    })
+}

@@ -1,0 +1,446 @@
+//! The interface as a program holds it.
+
+use crate::{
+    Accepts, Action, Config, Count, Descriptor, Directory, Error, Event, EventQueue, Failure,
+    Handle, List, MatchEntry, Operation, ProcessId, Served, Status, Taken,
+    counter::Counter,
+    descriptor::Bound,
+    flags::Quiet,
+    matching::Owner,
+    state::{PortalState, State, served},
+    wait::Shared,
+};
+use petasos_fabric::{Clock, Endpoint, Time};
+use std::{
+    fmt,
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
+
+/// A network interface: portals that others reach, and operations to theirs, over one endpoint.
+///
+/// Cheap to clone, and usable from any thread: all of it lies behind one lock, which nobody holds
+/// while he waits. It is driven by whoever waits on it, by [`Interface::progress`], and by the thread of
+/// an [`Engine`](crate::Engine) if there is one; then a process that computes still answers.
+///
+/// The endpoint ends with the last clone.
+#[derive(Clone)]
+pub struct Interface {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What a portal is given when it is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortalOptions {
+    /// Which index is wanted; any, if none.
+    pub index: Option<u16>,
+    /// Where its events go.
+    pub queue: Option<Handle<EventQueue>>,
+    /// Without room for what comes, it is disabled, and who sends learns it; else messages are dropped,
+    /// and the oldest events overwritten. Sets aside a slot of the queue.
+    pub flow_control: bool,
+}
+
+impl Interface {
+    /// An interface over an endpoint whose address the directory knows.
+    pub fn open(
+        endpoint: Box<dyn Endpoint>,
+        directory: Arc<dyn Directory>,
+        config: Config,
+    ) -> Result<Interface, Error> {
+        Interface::with(endpoint, directory, config, Ok(Clock::start()))
+    }
+
+    /// An interface whose time is told with [`Interface::progress_at`], as on the simulated network.
+    pub fn with_given_time(
+        endpoint: Box<dyn Endpoint>,
+        directory: Arc<dyn Directory>,
+        config: Config,
+        now: Time,
+    ) -> Result<Interface, Error> {
+        Interface::with(endpoint, directory, config, Err(now))
+    }
+
+    fn with(
+        endpoint: Box<dyn Endpoint>,
+        directory: Arc<dyn Directory>,
+        config: Config,
+        time: Result<Clock, Time>,
+    ) -> Result<Interface, Error> {
+        let state = State::new(endpoint, directory, config, time)?;
+        Ok(Interface { shared: Arc::new(Shared::new(state)?) })
+    }
+
+    /// Does something with the state, and what follows from it.
+    #[inline]
+    pub(crate) fn with_state<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = work(&mut state);
+        self.shared.leave(state);
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.lock()
+    }
+
+    /// This process, as the directory names it.
+    #[must_use]
+    pub fn process(&self) -> ProcessId {
+        self.lock().process
+    }
+
+    /// What was counted, and what there is now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let state = self.lock();
+        let (entries, headers) = state.matching.len();
+        Status {
+            operations: state.operations.len() as u64,
+            entries: entries as u64,
+            headers: headers as u64,
+            peers: state.peers.len() as u64,
+            ..state.status
+        }
+    }
+
+    /// Opens a portal.
+    pub fn portal(&self, options: PortalOptions) -> Result<u16, Error> {
+        let mut state = self.lock();
+        let PortalOptions { index, queue, flow_control } = options;
+        if let Some(queue) = queue {
+            state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
+        }
+        let opened = state.matching.open(index);
+        let portal = opened.ok_or(index.map_or(Error::NoPortal, Error::Portal))?;
+        if let Some(queue) = queue.filter(|_| flow_control)
+            && let Some(queue) = state.queues.get_mut(queue)
+            && !queue.keep_slot()
+        {
+            // Nothing is in it yet.
+            let _ = state.matching.close(portal);
+            return Err(Error::Argument("a queue for flow control holds two events at least"));
+        }
+        state.portals[usize::from(portal)] = PortalState { queue, flow_control };
+        Ok(portal)
+    }
+
+    /// Closes a portal without entries and headers.
+    pub fn close_portal(&self, portal: u16) -> Result<(), Error> {
+        let mut state = self.lock();
+        let closed = state.matching.close(portal);
+        closed.map_err(|error| match error {
+            crate::matching::EntryError::InUse => Error::InUse("the portal"),
+            error => Error::of_entry(error, portal, 0),
+        })?;
+        let closed = std::mem::take(&mut state.portals[usize::from(portal)]);
+        if closed.flow_control
+            && let Some(queue) = closed.queue.and_then(|queue| state.queues.get_mut(queue))
+        {
+            queue.free_slot();
+        }
+        Ok(())
+    }
+
+    /// Lets messages into a portal that was disabled.
+    pub fn enable(&self, portal: u16) -> Result<(), Error> {
+        let known = self.lock().matching.enable(portal, true);
+        if known { Ok(()) } else { Err(Error::Portal(portal)) }
+    }
+
+    /// Lets no more messages into a portal: they are refused, and who sends them learns it.
+    pub fn disable(&self, portal: u16) -> Result<(), Error> {
+        let known = self.lock().matching.enable(portal, false);
+        if known { Ok(()) } else { Err(Error::Portal(portal)) }
+    }
+
+    /// Appends an entry to a list of a portal: [`Event::Link`] follows. In the priority list it gets
+    /// the messages first that came before it, in the order in which they came; what is for one message
+    /// and got it is not linked, and its handle is stale at once.
+    pub fn append(
+        &self,
+        portal: u16,
+        list: List,
+        entry: MatchEntry,
+    ) -> Result<Handle<MatchEntry>, Error> {
+        self.with_state(|state| {
+            state.check_entry(&entry)?;
+            let mut entry = entry;
+            entry.quiet = entry.quiet.with(Quiet::PORTALS_4);
+            let limit = state.config.limits.entries;
+            let appended = state.matching.append(portal, list, entry, &mut state.notices);
+            state.tell_notices(0);
+            appended.map_err(|error| Error::of_entry(error, portal, limit))
+        })
+    }
+
+    /// Takes an entry out, and gives back what was appended: its memory is nobody else's any more.
+    /// Refused while operations or headers need it. Raises no event.
+    pub fn unlink(&self, entry: Handle<MatchEntry>) -> Result<MatchEntry, Error> {
+        let mut state = self.lock();
+        state.matching.unlink(entry).map_err(|error| Error::of_entry(error, 0, 0))
+    }
+
+    /// Looks for the oldest message that came before it and that an entry would take, and leaves it:
+    /// [`Event::Search`] tells.
+    pub fn search(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
+        self.with_state(|state| {
+            let (user_data, limit) = (entry.user_data, state.config.limits.entries);
+            let claim = state.matching.search(portal, entry);
+            let claim = claim.map_err(|error| Error::of_entry(error, portal, limit))?;
+            let found = claim.ok_or(Failure::NoMatch).map(|claim| {
+                let owner = Owner::search(portal, user_data);
+                let place = (claim.offset, claim.len);
+                let found = served(owner, claim.arrival, place, 0, claim.result);
+                Box::new(Served { memory: Some(claim.memory), ..found })
+            });
+            state.tell_portal(portal, Event::Search { user_data, found });
+            Ok(())
+        })
+    }
+
+    /// Takes the messages that came before it and that an entry would get: each is told as
+    /// [`Event::Overflow`], and that there is none as [`Event::Search`].
+    pub fn search_and_delete(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
+        self.with_state(|state| {
+            let (user_data, limit) = (entry.user_data, state.config.limits.entries);
+            let found = state.matching.search_and_delete(portal, entry, &mut state.notices);
+            let found = found.map_err(|error| Error::of_entry(error, portal, limit))?;
+            state.tell_notices(0);
+            if !found {
+                let found = Err(Failure::NoMatch);
+                state.tell_portal(portal, Event::Search { user_data, found });
+            }
+            Ok(())
+        })
+    }
+
+    /// Binds memory for operations of one's own.
+    pub fn bind(&self, descriptor: Descriptor) -> Result<Handle<Descriptor>, Error> {
+        let mut state = self.lock();
+        state.check_tables(descriptor.queue, descriptor.counter)?;
+        let limit = state.config.limits.descriptors as u64;
+        let mut bound = Bound::new(descriptor);
+        bound.spec.quiet = bound.spec.quiet.with(Quiet::PORTALS_4);
+        let handle = state.descriptors.insert(bound);
+        handle.ok_or(Error::NoSpace { what: "descriptors", limit })
+    }
+
+    /// Releases a descriptor, and gives it back. Refused while operations need it.
+    pub fn release(&self, descriptor: Handle<Descriptor>) -> Result<Descriptor, Error> {
+        let mut state = self.lock();
+        let bound = state.descriptors.get(descriptor).ok_or(Error::Handle("a descriptor"))?;
+        if bound.pending > 0 {
+            return Err(Error::InUse("the descriptor"));
+        }
+        let bound = state.descriptors.remove(descriptor).ok_or(Error::Handle("a descriptor"))?;
+        Ok(bound.spec)
+    }
+
+    /// Makes a queue of so many events.
+    pub fn queue(&self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
+        if capacity == 0 {
+            return Err(Error::Argument("a queue holds an event at least"));
+        }
+        let mut state = self.lock();
+        let limit = state.config.limits.queues as u64;
+        let handle = state.queues.insert(EventQueue::new(capacity));
+        handle.ok_or(Error::NoSpace { what: "event queues", limit })
+    }
+
+    /// Frees a queue. Events for it are dropped from then on; who waits for one is told.
+    pub fn free_queue(&self, queue: Handle<EventQueue>) -> Result<(), Error> {
+        self.with_state(|state| {
+            state.news = true;
+            state.queues.remove(queue).map(drop).ok_or(Error::Handle("an event queue"))
+        })
+    }
+
+    /// The next event of a queue; does not drive the interface.
+    pub fn take_event(&self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
+        let mut state = self.lock();
+        let queue = state.queues.get_mut(queue).ok_or(Error::Handle("an event queue"))?;
+        queue.pop().ok_or(Error::Empty)
+    }
+
+    /// Waits for the next event of a queue, and drives the interface meanwhile.
+    pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
+        self.shared.wait(timeout, |state| {
+            let queue = state.queues.get_mut(queue).ok_or(Error::Handle("an event queue"))?;
+            Ok(queue.pop())
+        })
+    }
+
+    /// Waits for an event of any of several queues: the position of the queue, and the event.
+    pub fn poll_events(
+        &self,
+        queues: &[Handle<EventQueue>],
+        timeout: Duration,
+    ) -> Result<(usize, Taken), Error> {
+        self.shared.wait(timeout, |state| {
+            for (at, queue) in queues.iter().enumerate() {
+                let queue = state.queues.get_mut(*queue).ok_or(Error::Handle("an event queue"))?;
+                if let Some(taken) = queue.pop() {
+                    return Ok(Some((at, taken)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Makes a counter.
+    pub fn counter(&self) -> Result<Handle<Counter>, Error> {
+        let mut state = self.lock();
+        let limit = state.config.limits.counters as u64;
+        let handle = state.counters.insert(Counter::default());
+        handle.ok_or(Error::NoSpace { what: "counters", limit })
+    }
+
+    /// Frees a counter; what waits for it is forgotten.
+    pub fn free_counter(&self, counter: Handle<Counter>) -> Result<(), Error> {
+        self.with_state(|state| {
+            state.cancel_triggered(counter);
+            state.news = true;
+            state.counters.remove(counter).map(drop).ok_or(Error::Handle("a counter"))
+        })
+    }
+
+    /// What a counter says; does not drive the interface.
+    pub fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
+        let state = self.lock();
+        state.counters.get(counter).map(|c| c.value).ok_or(Error::Handle("a counter"))
+    }
+
+    /// Waits until a counter has so many successes, or a failure; drives the interface meanwhile.
+    pub fn wait_count(
+        &self,
+        counter: Handle<Counter>,
+        success: u64,
+        timeout: Duration,
+    ) -> Result<Count, Error> {
+        let (_, count) = self.poll_counts(&[(counter, success)], timeout)?;
+        Ok(count)
+    }
+
+    /// The same for any of several counters: the position of the counter, and what it says.
+    pub fn poll_counts(
+        &self,
+        counters: &[(Handle<Counter>, u64)],
+        timeout: Duration,
+    ) -> Result<(usize, Count), Error> {
+        self.shared.wait(timeout, |state| {
+            for (at, (counter, success)) in counters.iter().enumerate() {
+                let counter = state.counters.get(*counter).ok_or(Error::Handle("a counter"))?;
+                if counter.value.success >= *success || counter.value.failure > 0 {
+                    return Ok(Some((at, counter.value)));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// Moves a counter on.
+    pub fn add(&self, counter: Handle<Counter>, count: Count) -> Result<(), Error> {
+        self.act(counter, Action::Add(counter, count))
+    }
+
+    /// Sets a counter, also backwards: what waits for a number that is not reached then goes on waiting.
+    pub fn set(&self, counter: Handle<Counter>, count: Count) -> Result<(), Error> {
+        self.act(counter, Action::Set(counter, count))
+    }
+
+    fn act(&self, counter: Handle<Counter>, action: Action) -> Result<(), Error> {
+        self.with_state(|state| {
+            state.counters.get(counter).ok_or(Error::Handle("a counter"))?;
+            state.ready.push_back(action);
+            Ok(())
+        })
+    }
+
+    /// Has something done as soon as a counter's successes and failures are `threshold` together: now,
+    /// if they are. What is started so is checked when it is.
+    pub fn trigger(
+        &self,
+        counter: Handle<Counter>,
+        threshold: u64,
+        action: Action,
+    ) -> Result<(), Error> {
+        self.with_state(|state| {
+            if let Action::Start(operation) = &action {
+                operation.check(state.config.limits.atomic)?;
+            }
+            if state.triggered >= state.config.limits.triggered {
+                let limit = state.triggered as u64;
+                return Err(Error::NoSpace { what: "triggered operations", limit });
+            }
+            let waits = state.counters.get_mut(counter).ok_or(Error::Handle("a counter"))?;
+            waits.wait(threshold, action);
+            state.triggered += 1;
+            state.fire(counter);
+            Ok(())
+        })
+    }
+
+    /// Forgets all that waits for a counter.
+    pub fn cancel_triggered(&self, counter: Handle<Counter>) -> Result<(), Error> {
+        self.act(counter, Action::Cancel(counter))
+    }
+
+    /// Starts an operation. Its events say how it went.
+    pub fn start(&self, operation: Operation) -> Result<(), Error> {
+        self.with_state(|state| state.start(operation))
+    }
+
+    /// One pass: everything moves on by a bounded amount, without blocking. False if there was
+    /// nothing to do.
+    pub fn progress(&self) -> bool {
+        self.with_state(State::pass)
+    }
+
+    /// The same, and it is this time now: for interfaces with a given time.
+    pub fn progress_at(&self, now: Time) -> bool {
+        self.with_state(|state| {
+            state.now = state.now.max(now);
+            state.pass()
+        })
+    }
+
+    /// Ends all waiting on this interface, now and later, with [`Error::Aborted`].
+    pub fn abort(&self) {
+        self.with_state(|state| {
+            state.ended = true;
+            state.news = true;
+        });
+        self.shared.wake();
+    }
+}
+
+impl State {
+    fn check_tables(
+        &self,
+        queue: Option<Handle<EventQueue>>,
+        counter: Option<Handle<Counter>>,
+    ) -> Result<(), Error> {
+        if queue.is_some_and(|queue| self.queues.get(queue).is_none()) {
+            return Err(Error::Handle("an event queue"));
+        }
+        if counter.is_some_and(|counter| self.counters.get(counter).is_none()) {
+            return Err(Error::Handle("a counter"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_entry(&self, entry: &MatchEntry) -> Result<(), Error> {
+        self.check_tables(entry.queue, entry.counter)?;
+        if entry.accepts.has(Accepts::PUT) && !entry.memory.is_writable() {
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Interface({:?})", self.process())
+    }
+}

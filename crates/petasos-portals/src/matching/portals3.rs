@@ -1,0 +1,111 @@
+//! What Portals 3 needs beyond its successor: entries without memory, which is attached, used up, and
+//! exchanged while the entry stays where it is.
+
+use super::{At, Entry, EntryError, List, MatchEntry, Matching};
+use crate::{Handle, Memory};
+
+impl Matching {
+    /// Puts an entry without memory into the priority list of a portal. Messages pass it over. `goes`:
+    /// with its memory, when that is used up.
+    pub(crate) fn place(
+        &mut self,
+        portal: u16,
+        spec: MatchEntry,
+        at: At,
+        goes: bool,
+    ) -> Result<Handle<MatchEntry>, EntryError> {
+        // There are no headers: nothing is in the overflow list.
+        let mut notices = Vec::new();
+        let handle = self.insert(portal, List::Priority, spec, at, &mut notices)?;
+        let entry = &mut self.entries[handle.index()];
+        (entry.skips, entry.stays, entry.attached) = (true, !goes, false);
+        Ok(handle)
+    }
+
+    /// A portal without entries.
+    pub(crate) fn unused_portal(&self) -> Option<u16> {
+        let unused = |portal: &Option<super::Portal>| {
+            portal.as_ref().is_some_and(|portal| portal.priority.len() == 0)
+        };
+        self.portals.iter().position(unused).map(|portal| portal as u16)
+    }
+
+    /// The portal of an entry that is in a list, and its slot, for insertions beside it.
+    pub(crate) fn beside(&self, handle: Handle<MatchEntry>) -> Result<(u16, u32), EntryError> {
+        let entry = self.entries.get(handle).filter(|entry| entry.listed);
+        entry.map(|entry| (entry.portal, handle.index())).ok_or(EntryError::Stale)
+    }
+
+    /// Gives memory to an entry without it, and with that all but what it matches: its number.
+    pub(crate) fn attach(
+        &mut self,
+        handle: Handle<MatchEntry>,
+        spec: MatchEntry,
+    ) -> Result<u32, EntryError> {
+        let entry = self.entries.get_mut(handle).ok_or(EntryError::Stale)?;
+        if entry.attached {
+            return Err(EntryError::InUse);
+        }
+        entry.serial += 1;
+        entry.attached = true;
+        entry.fill(spec);
+        Ok(entry.serial)
+    }
+
+    fn attached(
+        &mut self,
+        handle: Handle<MatchEntry>,
+        serial: u32,
+    ) -> Result<&mut Entry, EntryError> {
+        let entry = self.entries.get_mut(handle);
+        let entry = entry.filter(|entry| entry.attached && entry.serial == serial);
+        let entry = entry.ok_or(EntryError::Stale)?;
+        if entry.pending > 0 { Err(EntryError::InUse) } else { Ok(entry) }
+    }
+
+    /// Gives other memory to an entry, if nothing is under way in it.
+    pub(crate) fn exchange(
+        &mut self,
+        handle: Handle<MatchEntry>,
+        serial: u32,
+        spec: MatchEntry,
+    ) -> Result<(), EntryError> {
+        self.attached(handle, serial)?.fill(spec);
+        Ok(())
+    }
+
+    /// What memory an entry has, and what it still takes.
+    pub(crate) fn look(
+        &mut self,
+        handle: Handle<MatchEntry>,
+        serial: u32,
+    ) -> Result<(&MatchEntry, Option<u64>, u64), EntryError> {
+        let entry = self.entries.get(handle);
+        let entry = entry.filter(|entry| entry.attached && entry.serial == serial);
+        entry.map(|entry| (&entry.spec, entry.left, entry.offset)).ok_or(EntryError::Stale)
+    }
+
+    /// Takes the memory of an entry back; the entry goes with it if it was made so.
+    pub(crate) fn detach(
+        &mut self,
+        handle: Handle<MatchEntry>,
+        serial: u32,
+    ) -> Result<MatchEntry, EntryError> {
+        let entry = self.attached(handle, serial)?;
+        if !entry.stays {
+            return self.unlink(handle);
+        }
+        entry.attached = false;
+        let empty = MatchEntry { memory: Memory::empty(), ..entry.spec.clone() };
+        Ok(std::mem::replace(&mut entry.spec, empty))
+    }
+}
+
+impl Entry {
+    /// Takes over what was given to the memory.
+    fn fill(&mut self, spec: MatchEntry) {
+        (self.left, self.offset) = (spec.threshold, 0);
+        let MatchEntry { bits, ignore, source, .. } = self.spec;
+        self.spec = MatchEntry { bits, ignore, source, ..spec };
+    }
+}

@@ -1,0 +1,98 @@
+//! Headers of messages that matched only in an overflow list: kept in the order of their coming until
+//! an entry is appended that matches them, or a search takes them.
+
+use super::{
+    chain::{Chain, Linked, Links, NIL},
+    pattern::{Fold, Pattern, Shown},
+};
+use crate::{handle::Table, message::Arrival};
+use std::collections::{HashMap, hash_map};
+
+const ARRIVAL: usize = 0;
+const SAME: usize = 1;
+
+/// A message that nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) struct Header {
+    links: [Links; 2],
+    pub(crate) arrival: Arrival,
+    /// The entry of the overflow list that took it, by its slot.
+    pub(crate) entry: u32,
+    /// Where in that entry's memory it lies, and how much of it.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// Whether all of it is there.
+    pub(crate) landed: bool,
+}
+
+impl Header {
+    pub(crate) fn new(arrival: Arrival, entry: u32, offset: u64, len: u64) -> Header {
+        Header { links: Default::default(), arrival, entry, offset, len, landed: false }
+    }
+}
+
+impl Linked for Header {
+    fn links(&self, sort: usize) -> &Links {
+        &self.links[sort]
+    }
+
+    fn links_mut(&mut self, sort: usize) -> &mut Links {
+        &mut self.links[sort]
+    }
+}
+
+/// The headers of one portal.
+#[derive(Debug, Default)]
+pub(crate) struct Unexpected {
+    order: Chain<ARRIVAL>,
+    same: HashMap<(u64, u64), Chain<SAME>, Fold>,
+    pub(crate) len: usize,
+}
+
+fn key(shown: Shown) -> (u64, u64) {
+    (shown.bits, shown.source)
+}
+
+impl Unexpected {
+    /// Links a header that is in the table behind all others.
+    pub(crate) fn push(&mut self, headers: &mut Table<Header>, index: u32) {
+        let shown = headers[index].arrival.shown();
+        self.order.push_back(headers, index);
+        self.same.entry(key(shown)).or_default().push_back(headers, index);
+        self.len += 1;
+    }
+
+    pub(crate) fn remove(&mut self, headers: &mut Table<Header>, index: u32) {
+        let shown = headers[index].arrival.shown();
+        self.order.remove(headers, index);
+        if let hash_map::Entry::Occupied(mut chain) = self.same.entry(key(shown)) {
+            chain.get_mut().remove(headers, index);
+            if chain.get().is_empty() {
+                chain.remove();
+            }
+        }
+        self.len -= 1;
+    }
+
+    /// The oldest header that matches and that `accept` takes: at once if the pattern has no
+    /// wildcards, else by walking.
+    pub(crate) fn find(
+        &self,
+        headers: &Table<Header>,
+        pattern: &Pattern,
+        mut accept: impl FnMut(&Header) -> bool,
+    ) -> Option<u32> {
+        if let Some(shown) = pattern.exact() {
+            let mut at = self.same.get(&key(shown))?.head;
+            while at != NIL && !accept(&headers[at]) {
+                at = headers[at].links[SAME].next;
+            }
+            return (at != NIL).then_some(at);
+        }
+        let matches = |index: &u32| {
+            let header = &headers[*index];
+            pattern.matches(header.arrival.shown()) && accept(header)
+        };
+        self.order.iter(headers).find(matches)
+    }
+}

@@ -1,0 +1,242 @@
+//! Those with whom there is a connection: who they are, and what waits until they can take it.
+//!
+//! Nothing is kept of a process without a connection, so what this layer holds follows the transport's
+//! connections and not the size of the job.
+
+use crate::{
+    Error, Failure, ProcessId,
+    handle::Handle,
+    initiator::Underway,
+    matching::Fold,
+    state::{State, Transfer},
+};
+use petasos_fabric::{InjectError, Operation, Peer};
+use std::collections::{HashMap, VecDeque};
+
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    /// By the transport's slot.
+    records: Vec<Option<Record>>,
+    /// By the bits of their names.
+    by_process: HashMap<u64, Peer, Fold>,
+}
+
+#[derive(Debug)]
+struct Record {
+    peer: Peer,
+    /// Nobody of the job: what he sends is dropped.
+    process: Option<ProcessId>,
+    outbox: VecDeque<Queued>,
+    /// Bytes in the outbox.
+    bytes: usize,
+}
+
+/// Something to send that has to wait.
+#[derive(Debug)]
+enum Queued {
+    /// A message, and the operation whose data it is.
+    Message(Vec<u8>, Option<Handle<Underway>>),
+    /// A long message.
+    Long(Operation),
+}
+
+impl Queued {
+    fn len(&self) -> usize {
+        match self {
+            Queued::Message(bytes, _) => bytes.len(),
+            Queued::Long(_) => 0,
+        }
+    }
+}
+
+impl Peers {
+    fn get(&mut self, peer: Peer) -> Option<&mut Record> {
+        self.records.get_mut(peer.index as usize)?.as_mut().filter(|record| record.peer == peer)
+    }
+
+    fn add(&mut self, peer: Peer, process: Option<ProcessId>) {
+        let index = peer.index as usize;
+        if self.records.len() <= index {
+            self.records.resize_with(index + 1, || None);
+        }
+        self.records[index] = Some(Record { peer, process, outbox: VecDeque::new(), bytes: 0 });
+        if let Some(process) = process {
+            self.by_process.insert(process.to_bits(), peer);
+        }
+    }
+
+    fn remove(&mut self, peer: Peer) -> Option<Record> {
+        self.get(peer)?;
+        let record = self.records[peer.index as usize].take()?;
+        if let Some(process) = record.process
+            && self.by_process.get(&process.to_bits()) == Some(&peer)
+        {
+            self.by_process.remove(&process.to_bits());
+        }
+        Some(record)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.iter().flatten().count()
+    }
+}
+
+impl State {
+    /// Who a peer is; `None` for strangers.
+    #[inline]
+    pub(crate) fn who(&mut self, peer: Peer) -> Option<ProcessId> {
+        if let Some(record) = self.peers.get(peer) {
+            return record.process;
+        }
+        let address = self.endpoint.peer(peer)?.address;
+        let process = self.directory.process(&address);
+        self.peers.add(peer, process);
+        process
+    }
+
+    /// The way to a process: connected, or about to be.
+    pub(crate) fn reach(&mut self, process: ProcessId) -> Result<Peer, Error> {
+        if let Some(peer) = self.peers.by_process.get(&process.to_bits()) {
+            return Ok(*peer);
+        }
+        let address = self.directory.address(process);
+        let address =
+            address.ok_or_else(|| Error::process(process, "it is not in the directory"))?;
+        let resolved = self.endpoint.resolve(&address, self.config.patience);
+        let peer = resolved.map_err(|error| Error::process(process, error))?;
+        if self.peers.get(peer).is_none() {
+            self.peers.add(peer, Some(process));
+        }
+        Ok(peer)
+    }
+
+    /// Whether as much waits for a peer as may.
+    pub(crate) fn is_congested(&mut self, peer: Peer) -> bool {
+        let limit = self.config.limits.waiting;
+        self.peers.get(peer).is_some_and(|record| record.bytes >= limit)
+    }
+
+    /// Sends the message in the frame buffer; `operation` is the one whose data it is.
+    #[inline]
+    pub(crate) fn send_frame(&mut self, peer: Peer, operation: Option<Handle<Underway>>) {
+        let frame = std::mem::take(&mut self.frame);
+        let direct = self.submits.is_empty()
+            && self.peers.get(peer).is_none_or(|record| record.outbox.is_empty());
+        if direct {
+            match self.endpoint.inject(peer, &[&frame]) {
+                Err(InjectError::Full) => {}
+                result => {
+                    self.frame = frame;
+                    return self.injected(operation, result);
+                }
+            }
+        }
+        self.queue(peer, Queued::Message(frame, operation));
+    }
+
+    fn injected(&mut self, operation: Option<Handle<Underway>>, result: Result<(), InjectError>) {
+        if let Err(error) = &result
+            && !matches!(error, InjectError::PeerLost | InjectError::UnknownPeer)
+        {
+            tracing::error!(%error, "a message was not sent");
+        }
+        if let Some(operation) = operation {
+            self.sent(operation, result.map_err(|_| Failure::Unreachable));
+        }
+    }
+
+    /// Sends a long message behind what waits already.
+    pub(crate) fn send_long(&mut self, peer: Peer, operation: Operation) {
+        let waits = self.peers.get(peer).is_some_and(|record| !record.outbox.is_empty());
+        if waits {
+            self.queue(peer, Queued::Long(operation));
+        } else {
+            self.submit(operation);
+        }
+    }
+
+    pub(crate) fn submit(&mut self, operation: Operation) {
+        self.submits.push_back(operation);
+        self.endpoint.submit(&mut self.submits);
+    }
+
+    fn queue(&mut self, peer: Peer, queued: Queued) {
+        let limit = self.config.limits.waiting;
+        let Some(record) = self.peers.get(peer) else { return self.drop_queued(queued) };
+        record.bytes += queued.len();
+        record.outbox.push_back(queued);
+        let deaf = record.bytes > limit + limit / 2;
+        if !self.submits.is_empty() {
+            self.parked.push(peer);
+        }
+        if deaf {
+            self.status.cut_off += 1;
+            tracing::warn!(?peer, "a peer that takes no answers is cut off");
+            self.lose(peer);
+        }
+    }
+
+    /// Sends what waits for a peer, as far as there is room.
+    pub(crate) fn flush(&mut self, peer: Peer) {
+        while self.submits.is_empty() {
+            let Some(record) = self.peers.get(peer) else { return };
+            let Some(queued) = record.outbox.pop_front() else { return };
+            record.bytes -= queued.len();
+            match queued {
+                Queued::Long(operation) => self.submit(operation),
+                Queued::Message(bytes, operation) => match self.endpoint.inject(peer, &[&bytes]) {
+                    Err(InjectError::Full) => {
+                        if let Some(record) = self.peers.get(peer) {
+                            record.bytes += bytes.len();
+                            record.outbox.push_front(Queued::Message(bytes, operation));
+                        }
+                        return;
+                    }
+                    result => self.injected(operation, result),
+                },
+            }
+        }
+        self.parked.push(peer);
+    }
+
+    /// Submits what the endpoint had no room for, and then what had to wait behind it.
+    pub(crate) fn flush_submits(&mut self) {
+        if self.submits.is_empty() {
+            return;
+        }
+        self.endpoint.submit(&mut self.submits);
+        if self.submits.is_empty() {
+            for peer in std::mem::take(&mut self.parked) {
+                self.flush(peer);
+            }
+        }
+    }
+
+    /// A peer is gone: what was under way with it ends, and nothing of it is kept.
+    pub(crate) fn lose(&mut self, peer: Peer) {
+        if let Some(record) = self.peers.remove(peer) {
+            record.outbox.into_iter().for_each(|queued| self.drop_queued(queued));
+        }
+        let theirs = self.operations.iter().filter(|(_, op): &(_, &Underway)| op.peer == peer);
+        let waiting: Vec<Handle<Underway>> =
+            theirs.filter(|(_, op)| !op.sending && !op.landing).map(|(handle, _)| handle).collect();
+        for operation in waiting {
+            self.answered(operation, Err(Failure::Unreachable));
+        }
+        self.endpoint.forget(peer);
+    }
+
+    /// Something will never be sent.
+    fn drop_queued(&mut self, queued: Queued) {
+        match queued {
+            Queued::Message(_, Some(operation)) => {
+                self.sent(operation, Err(Failure::Unreachable));
+            }
+            Queued::Message(_, None) => {}
+            Queued::Long(operation) => {
+                let transfer = Handle::<Transfer>::from_bits(operation.token().0);
+                self.transferred(transfer, Err(Failure::Unreachable));
+            }
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! The target's side: requests come, are matched, and are answered.
+
+use crate::{
+    Counts, Event, Failure, Memory, ProcessId, Quiet,
+    atomic::{Datatype, Operator},
+    initiator::{SILENT, status},
+    matching::{Refusal, Taken},
+    message::{Arrival, Request},
+    operation::check_elements,
+    state::{State, Transfer, served, tally},
+};
+use bytes::Bytes;
+use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region};
+use petasos_wire::portals::{self as wire, Frame, Kind};
+use smallvec::SmallVec;
+
+/// An entry of the access control list (Portals 3): who may use which portal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permit {
+    /// Which process; parts of it may be any.
+    pub process: ProcessId,
+    /// Which user, or all.
+    pub user: Option<u32>,
+    /// Which job, or all.
+    pub job: Option<u32>,
+    /// Which portal, or all.
+    pub portal: Option<u16>,
+}
+
+impl Permit {
+    /// All that this user does.
+    #[must_use]
+    pub fn user(user: u32) -> Permit {
+        Permit { process: ProcessId::ANY, user: Some(user), job: None, portal: None }
+    }
+
+    fn admits(&self, arrival: &Arrival) -> bool {
+        let (process, mask) = (self.process.to_bits(), self.process.mask());
+        (arrival.initiator.to_bits() ^ process) & mask == 0
+            && self.user.is_none_or(|user| user == arrival.user)
+            && self.job.is_none_or(|job| job == arrival.job)
+            && self.portal.is_none_or(|portal| portal == arrival.portal)
+    }
+}
+
+/// An operation of somebody else's that was taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Serving {
+    peer: Peer,
+    arrival: Arrival,
+    taken: Taken,
+    /// The initiator's number, if he wants an answer.
+    number: Option<u64>,
+    link: u64,
+}
+
+/// What an atomic operation brings along.
+#[derive(Clone, Copy)]
+struct Elements {
+    operator: Operator,
+    kind: Datatype,
+    operand: [u8; wire::OPERAND],
+}
+
+impl State {
+    /// Takes in a frame; `body`: its data, if that comes separately.
+    #[inline]
+    pub(crate) fn take_frame(&mut self, peer: Peer, frame: &[u8], body: Option<(Body, u64)>) {
+        let Some(initiator) = self.who(peer) else {
+            self.status.strangers += 1;
+            return self.discard(body);
+        };
+        match wire::decode(frame) {
+            Ok((Frame::Response(response), data)) => {
+                self.take_response(peer, response, data, body);
+            }
+            Ok((Frame::Request(request), data)) if body.is_none() || data.is_empty() => {
+                self.take_request(peer, initiator, &request, data, body);
+            }
+            other => {
+                self.status.garbage += 1;
+                tracing::warn!(?peer, error = ?other.err(), "a frame was not understood");
+                self.discard(body);
+            }
+        }
+    }
+
+    fn take_request(
+        &mut self,
+        peer: Peer,
+        initiator: ProcessId,
+        request: &wire::Request,
+        data: &[u8],
+        body: Option<(Body, u64)>,
+    ) {
+        let len = match request.kind {
+            Kind::Get => request.length,
+            _ => body.map_or(data.len() as u64, |(_, len)| len),
+        };
+        let Some((wanted, elements)) = understand(request, len, body.is_some()) else {
+            self.status.garbage += 1;
+            return self.discard(body);
+        };
+        let arrival = Arrival {
+            request: wanted,
+            initiator,
+            user: request.user,
+            job: request.job.0,
+            portal: request.portal,
+            bits: request.bits,
+            len,
+            offset: request.offset,
+            header_data: request.header_data,
+        };
+        let taken = match self.admit(&arrival, request.job.1) {
+            Ok(taken) => taken,
+            Err(failure) => {
+                self.discard(body);
+                return self.refuse(peer, request.operation, failure);
+            }
+        };
+        let link = self.next_link();
+        let mut serving = Serving { peer, arrival, taken, number: request.operation, link };
+        if !wanted.reads() {
+            self.hush(&mut serving);
+        }
+        self.tell_start(&serving);
+        match (body, wanted) {
+            (Some((body, _)), _) => self.fetch_data(serving, body),
+            (None, Request::Put) => {
+                let memory = &self.matching.at(taken.entry).spec.memory;
+                memory.write(taken.offset, &data[..taken.len as usize]);
+                self.finish(&serving, Ok(()));
+                self.acknowledge(&serving);
+            }
+            (None, Request::Get) => self.give(serving),
+            (None, _) => self.exchange(&serving, elements, data),
+        }
+    }
+
+    /// Finds who takes a request, and counts the failure if that is nobody.
+    #[inline]
+    fn admit(&mut self, arrival: &Arrival, cookie: u32) -> Result<Taken, Failure> {
+        if let Some(permits) = &self.permits {
+            let permit = permits.get(cookie as usize).copied().flatten();
+            if !permit.is_some_and(|permit| permit.admits(arrival)) {
+                self.status.permission_violations += 1;
+                return Err(Failure::Permission);
+            }
+        }
+        let portal = self.portals.get(usize::from(arrival.portal)).copied().unwrap_or_default();
+        if portal.flow_control {
+            let queue = portal.queue.and_then(|queue| self.queues.get(queue));
+            if queue.is_some_and(|queue| !queue.has_room()) {
+                return Err(self.overrun(arrival.portal));
+            }
+        }
+        let refusal = match self.matching.deliver(arrival) {
+            Ok(taken) => return Ok(taken),
+            Err(refusal) => refusal,
+        };
+        match refusal {
+            Refusal::NoMatch | Refusal::NoHeader if portal.flow_control => {
+                return Err(self.overrun(arrival.portal));
+            }
+            Refusal::NoMatch | Refusal::NoHeader | Refusal::NoPortal => self.status.dropped += 1,
+            Refusal::Disabled => self.status.disabled += 1,
+            Refusal::Permission => self.status.permission_violations += 1,
+            Refusal::Operation => self.status.operation_violations += 1,
+        }
+        Err(refusal.into())
+    }
+
+    /// A portal has no room for what came: it takes nothing any more, until it is enabled again.
+    fn overrun(&mut self, portal: u16) -> Failure {
+        self.status.disabled += 1;
+        if self.matching.disable(portal) {
+            self.tell_portal(portal, Event::Disabled { portal });
+        }
+        Failure::PortalDisabled
+    }
+
+    fn refuse(&mut self, peer: Peer, number: Option<u64>, failure: Failure) {
+        if let Some(operation) = number {
+            let status = status(Err(failure));
+            self.respond(peer, wire::Response { operation, status, moved: None }, &[]);
+        }
+    }
+
+    fn respond(&mut self, peer: Peer, response: wire::Response, data: &[u8]) {
+        self.frame.clear();
+        response.encode(&mut self.frame);
+        self.frame.extend_from_slice(data);
+        self.send_frame(peer, None);
+    }
+
+    /// The response that says that all went well.
+    fn response(serving: &Serving, number: u64) -> wire::Response {
+        let moved = (serving.taken.len, serving.taken.offset);
+        let asked = (serving.arrival.len, serving.arrival.offset);
+        wire::Response { operation: number, status: 0, moved: (moved != asked).then_some(moved) }
+    }
+
+    /// Answers a put whose entry may have gone by now.
+    fn acknowledge(&mut self, serving: &Serving) {
+        if let Some(number) = serving.number {
+            self.respond(serving.peer, State::response(serving, number), &[]);
+        }
+    }
+
+    fn tell_start(&mut self, serving: &Serving) {
+        if !self.matching.at(serving.taken.entry).spec.quiet.has(Quiet::START) {
+            let owner = self.matching.owner(serving.taken.entry);
+            let Serving { arrival, taken, link, .. } = *serving;
+            let start = || Event::Start(served(owner, arrival, taken.place(), link, Ok(())));
+            self.tell_owner(&owner, start);
+        }
+    }
+
+    /// An operation is over at this side: tells, counts, and lets its entry go if it was used up.
+    #[inline]
+    fn finish(&mut self, serving: &Serving, result: Result<(), Failure>) {
+        let Serving { arrival, taken, link, .. } = *serving;
+        let owner = self.matching.owner(taken.entry);
+        if owner.counts.has(Counts::COMMUNICATION) {
+            self.count(owner.counter, tally(owner.counts, taken.len, result));
+        }
+        let silent = owner.quiet.has(Quiet::COMMUNICATION)
+            || (result.is_ok() && owner.quiet.has(Quiet::SUCCESS));
+        if !silent {
+            let end = || Event::Served(served(owner, arrival, taken.place(), link, result));
+            self.tell_owner(&owner, end);
+        }
+        self.matching.finish(taken, result, &mut self.notices);
+        self.tell_notices(link);
+    }
+
+    /// Has the data of a long put brought to where it belongs.
+    fn fetch_data(&mut self, serving: Serving, body: Body) {
+        let Taken { entry, offset, len, .. } = serving.taken;
+        let at = self.matching.at(entry).spec.memory.slice(offset, len);
+        let into = at.clone().unwrap_or_else(|| Region::zeroed(len as usize).whole());
+        let scratch = at.is_none().then(|| Memory::from(into.clone()));
+        self.promise(serving.arrival.portal, true);
+        let token = self.transfer(Transfer::Incoming { serving, scratch });
+        self.submit(FabricOperation::Receive { token, body, into });
+    }
+
+    /// Sends the data of a get.
+    fn give(&mut self, serving: Serving) {
+        let Taken { entry, offset, len, .. } = serving.taken;
+        let memory = &self.matching.at(entry).spec.memory;
+        let Some(number) = serving.number else {
+            // Nobody waits for it.
+            return self.finish(&serving, Ok(()));
+        };
+        let response = State::response(&serving, number);
+        if len <= self.config.eager as u64 {
+            self.frame.clear();
+            response.encode(&mut self.frame);
+            let at = self.frame.len();
+            self.frame.resize(at + len as usize, 0);
+            memory.read(offset, &mut self.frame[at..]);
+            self.send_frame(serving.peer, None);
+            return self.finish(&serving, Ok(()));
+        }
+        let body = memory.slice(offset, len).unwrap_or_else(|| {
+            let mut whole = vec![0; len as usize];
+            memory.read(offset, &mut whole);
+            Region::from_vec(whole).whole()
+        });
+        let mut header = Vec::with_capacity(crate::state::HEADER);
+        response.encode(&mut header);
+        self.promise(serving.arrival.portal, true);
+        let (peer, header) = (serving.peer, Bytes::from(header));
+        let token = self.transfer(Transfer::Reply(serving));
+        self.send_long(peer, FabricOperation::SendLong { token, peer, header, body });
+    }
+
+    /// Changes memory, and gives what was there before if that is wanted.
+    fn exchange(&mut self, serving: &Serving, elements: Option<Elements>, data: &[u8]) {
+        let Taken { entry, offset, len, .. } = serving.taken;
+        let memory = &self.matching.at(entry).spec.memory;
+        let data = &data[..len as usize];
+        let old: Result<SmallVec<[u8; 16]>, Failure> = match elements {
+            Some(Elements { operator, kind, operand }) => {
+                memory.apply(offset, operator, kind, data, &operand).map_err(|_| Failure::Operation)
+            }
+            None => {
+                let mut old = SmallVec::from_elem(0, data.len());
+                memory.read(offset, &mut old);
+                memory.write(offset, data);
+                Ok(old)
+            }
+        };
+        let fetches = serving.arrival.request.reads();
+        self.finish(serving, old.as_ref().map(|_| ()).map_err(|failure| *failure));
+        match (old, serving.number) {
+            (_, None) => {}
+            (Err(failure), number) => self.refuse(serving.peer, number, failure),
+            (Ok(old), Some(number)) => {
+                let response = State::response(serving, number);
+                self.respond(serving.peer, response, if fetches { &old } else { &[] });
+            }
+        }
+    }
+
+    /// An entry that acknowledges nothing still frees who waits for it, without an event.
+    fn hush(&mut self, serving: &mut Serving) {
+        if !self.matching.at(serving.taken.entry).spec.acknowledge
+            && let Some(operation) = serving.number.take()
+        {
+            let response = wire::Response { operation, status: SILENT, moved: None };
+            self.respond(serving.peer, response, &[]);
+        }
+    }
+
+    /// Sets aside a slot for the event that is sure to come; or uses it.
+    fn promise(&mut self, portal: u16, promised: bool) {
+        let queue = self.portals[usize::from(portal)].queue;
+        if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue)) {
+            if promised { queue.promise(1) } else { queue.redeem() }
+        }
+    }
+
+    /// The transport has done what it was asked for, or will not.
+    pub(crate) fn transferred(
+        &mut self,
+        transfer: crate::Handle<Transfer>,
+        result: Result<(), Failure>,
+    ) {
+        match self.transfers.remove(transfer) {
+            None => tracing::error!(?transfer, "the transport completed an operation twice"),
+            Some(Transfer::Discard) => {}
+            Some(Transfer::Put(operation)) => self.sent(operation, result),
+            Some(Transfer::Reply(serving)) => {
+                self.promise(serving.arrival.portal, false);
+                self.finish(&serving, result);
+            }
+            Some(Transfer::Incoming { serving, scratch }) => {
+                if let (Ok(()), Some(scratch)) = (result, scratch) {
+                    let memory = &self.matching.at(serving.taken.entry).spec.memory;
+                    copy(&scratch, memory, serving.taken.offset);
+                }
+                self.promise(serving.arrival.portal, false);
+                self.finish(&serving, result);
+                match result {
+                    Ok(()) => self.acknowledge(&serving),
+                    Err(failure) => self.refuse(serving.peer, serving.number, failure),
+                }
+            }
+            Some(Transfer::Result { operation, memory, scratch, len }) => {
+                if let (Ok(()), Some(scratch)) = (result, scratch) {
+                    copy(&scratch, &memory, 0);
+                }
+                self.landed(operation, result.map(|()| len));
+            }
+        }
+    }
+}
+
+fn copy(from: &Memory, to: &Memory, offset: u64) {
+    let mut bytes = vec![0; from.len() as usize];
+    from.read(0, &mut bytes);
+    to.write(offset, &bytes);
+}
+
+/// What a request means; `None` if nothing.
+fn understand(
+    request: &wire::Request,
+    len: u64,
+    separate: bool,
+) -> Option<(Request, Option<Elements>)> {
+    let whole = match request.kind {
+        Kind::Put => return Some((Request::Put, None)),
+        Kind::Get => Request::Get,
+        Kind::GetPut => Request::GetPut,
+        Kind::Atomic | Kind::FetchAtomic => {
+            let atomic = request.atomic.as_ref()?;
+            let operator = Operator::from_u8(atomic.operator)?;
+            let kind = Datatype::from_u8(atomic.datatype)?;
+            check_elements(operator, kind, len).ok()?;
+            let fetches = request.kind == Kind::FetchAtomic;
+            if separate || (!fetches && operator.is_swap()) {
+                return None;
+            }
+            let wanted = match fetches {
+                true => Request::FetchAtomic(operator, kind),
+                false => Request::Atomic(operator, kind),
+            };
+            return Some((wanted, Some(Elements { operator, kind, operand: atomic.operand })));
+        }
+    };
+    (!separate).then_some((whole, None))
+}

@@ -1,0 +1,436 @@
+//! The face of Portals 3.3, over the same core.
+//!
+//! What it has and its successor has not: match entries that stand in a list without memory, go in
+//! anywhere, and get memory descriptors attached that are used up and exchanged; descriptors with
+//! thresholds at both sides; events for the start of an operation and for its end; queues that belong to
+//! descriptors; access control by a list that requests name an entry of; get-put.
+//!
+//! ```
+//! use petasos_portals::{ProcessId, ProcessMap, Config, v3::{Interface, MemoryDescriptor, Position}};
+//! # use std::sync::Arc;
+//! # use petasos_fabric::Endpoint;
+//! # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+//! # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+//! let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+//! let queue = interface.queue(16)?;
+//! let entry = interface.attach_entry(4, ProcessId::ANY, 7, 0, false, Position::Last)?;
+//! let wanted = MemoryDescriptor {
+//!     queue: Some(queue), threshold: Some(2), put: true, ..MemoryDescriptor::new(vec![0; 64])
+//! };
+//! let descriptor = interface.attach(entry, wanted, true)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A descriptor is either attached to an entry, and for others, or bound, and for operations of one's own.
+
+use crate::{
+    Accepts, Ack, Config, Descriptor, Directory, Error, EventQueue, Handle, MatchEntry, Memory,
+    Operation, Part, Permit, Place, PortalOptions, ProcessId, Quiet, Taken,
+    descriptor::{Bound, Threshold},
+    matching::{At, EntryError},
+    state::State,
+};
+use petasos_fabric::{Endpoint, Time};
+use std::{sync::Arc, time::Duration};
+
+/// Passes before an update: what has come by then is looked at.
+const LOOKS: u32 = 100;
+
+/// A memory descriptor, as a program describes it.
+#[derive(Clone, Debug)]
+pub struct MemoryDescriptor {
+    /// Where data goes, or comes from: one piece, or several that count as one.
+    pub memory: Memory,
+    /// How much may be done with it; `None` for any number of operations. 0 makes it inactive.
+    pub threshold: Option<u64>,
+    /// Inactive as soon as less than so many bytes are left behind its own offset.
+    pub max_size: Option<u64>,
+    /// Others may put into it.
+    pub put: bool,
+    /// Others may get from it.
+    pub get: bool,
+    /// Who asks says where; else each operation goes behind the one before.
+    pub manage_remote: bool,
+    /// What does not fit is cut; else it goes on to the next entry.
+    pub truncate: bool,
+    /// No acknowledgements are sent.
+    pub no_acknowledgement: bool,
+    /// No events of starts, and of ends.
+    pub no_start_events: bool,
+    /// See there.
+    pub no_end_events: bool,
+    /// Comes back in events.
+    pub user_data: u64,
+    /// Where its events go.
+    pub queue: Option<Handle<EventQueue>>,
+}
+
+impl MemoryDescriptor {
+    /// Memory with an offset of its own, for any number of operations, which lets nobody do anything.
+    #[must_use]
+    pub fn new(memory: impl Into<Memory>) -> MemoryDescriptor {
+        MemoryDescriptor {
+            memory: memory.into(),
+            threshold: None,
+            max_size: None,
+            put: false,
+            get: false,
+            manage_remote: false,
+            truncate: false,
+            no_acknowledgement: false,
+            no_start_events: false,
+            no_end_events: false,
+            user_data: 0,
+            queue: None,
+        }
+    }
+
+    fn quiet(&self) -> Quiet {
+        let flag = |set, flag| if set { flag } else { Quiet::NONE };
+        flag(self.no_start_events, Quiet::START)
+            .with(flag(self.no_end_events, Quiet::COMMUNICATION))
+    }
+
+    fn into_entry(self, unlink: bool) -> MatchEntry {
+        let flag = |set, flag| if set { flag } else { Accepts::NONE };
+        MatchEntry {
+            accepts: flag(self.put, Accepts::PUT).with(flag(self.get, Accepts::GET)),
+            threshold: self.threshold,
+            unlink,
+            local_offset: !self.manage_remote,
+            min_free: self.max_size,
+            truncate: self.truncate,
+            acknowledge: !self.no_acknowledgement,
+            user_data: self.user_data,
+            quiet: self.quiet(),
+            queue: self.queue,
+            ..MatchEntry::new(self.memory)
+        }
+    }
+
+    fn into_bound(self, unlink: bool) -> Bound {
+        let quiet = if self.no_end_events { Quiet::SUCCESS } else { Quiet::NONE };
+        let quiet = quiet.with(if self.no_start_events { Quiet::START } else { Quiet::NONE });
+        let spec = Descriptor { queue: self.queue, quiet, ..Descriptor::new(self.memory) };
+        let threshold = Threshold { left: self.threshold, unlink, user_data: self.user_data };
+        Bound { threshold: Some(threshold), ..Bound::new(spec) }
+    }
+}
+
+/// A descriptor that an interface has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DescriptorHandle {
+    /// Attached to an entry, as its memory number so and so.
+    Attached(Handle<MatchEntry>, u32),
+    /// Bound, for operations of one's own.
+    Free(Handle<Descriptor>),
+}
+
+/// Where an entry goes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// At the head of the list.
+    First,
+    /// At its tail.
+    Last,
+    /// Before another entry, in its list.
+    Before(Handle<MatchEntry>),
+    /// Behind another entry.
+    After(Handle<MatchEntry>),
+}
+
+/// A network interface of Portals 3.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    inner: crate::Interface,
+}
+
+impl Interface {
+    /// An interface over an endpoint whose address the directory knows. All portals are open. Access
+    /// control has one entry, number 0: all processes of this user may do anything.
+    pub fn open(
+        endpoint: Box<dyn Endpoint>,
+        directory: Arc<dyn Directory>,
+        config: Config,
+    ) -> Result<Interface, Error> {
+        Interface::of(crate::Interface::open(endpoint, directory, config)?)
+    }
+
+    /// The same over an interface that was just opened, as one with a given time.
+    pub fn of(inner: crate::Interface) -> Result<Interface, Error> {
+        while inner.portal(PortalOptions::default()).is_ok() {}
+        inner.with_state(|state| {
+            state.permits = Some(vec![Some(Permit::user(state.config.user))]);
+        });
+        Ok(Interface { inner })
+    }
+
+    /// What both faces have: status, queues, progress, the engine.
+    #[must_use]
+    pub fn inner(&self) -> &crate::Interface {
+        &self.inner
+    }
+
+    /// One pass; see [`crate::Interface::progress_at`].
+    pub fn progress_at(&self, now: Time) -> bool {
+        self.inner.progress_at(now)
+    }
+
+    /// Makes a queue of so many events.
+    pub fn queue(&self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
+        self.inner.queue(capacity)
+    }
+
+    /// Waits for the next event of a queue.
+    pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
+        self.inner.wait_event(queue, timeout)
+    }
+
+    /// Sets an entry of the access control list, up to number 1023; `None` lets nobody in by it.
+    pub fn set_access(&self, index: u32, permit: Option<Permit>) -> Result<(), Error> {
+        if index >= 1024 {
+            return Err(Error::Argument("the access control list has 1024 entries"));
+        }
+        self.inner.with_state(|state| {
+            let permits = state.permits.get_or_insert_default();
+            let index = index as usize;
+            permits.resize(permits.len().max(index + 1), None);
+            permits[index] = permit;
+        });
+        Ok(())
+    }
+
+    /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or beside
+    /// an entry of that list. `unlink`: it goes with its memory.
+    pub fn attach_entry(
+        &self,
+        portal: u16,
+        source: ProcessId,
+        bits: u64,
+        ignore: u64,
+        unlink: bool,
+        position: Position,
+    ) -> Result<Handle<MatchEntry>, Error> {
+        let spec = MatchEntry { bits, ignore, source, ..MatchEntry::new(Memory::empty()) };
+        self.inner.with_state(|state| {
+            let limit = state.config.limits.entries;
+            let beside = |base| {
+                let found = state.matching.beside(base);
+                found.map_err(|error| Error::of_entry(error, portal, limit)).map(|found| found.1)
+            };
+            let at = match position {
+                Position::First => At::First,
+                Position::Last => At::Last,
+                Position::Before(base) => At::Before(beside(base)?),
+                Position::After(base) => At::After(beside(base)?),
+            };
+            let placed = state.matching.place(portal, spec, at, unlink);
+            placed.map_err(|error| Error::of_entry(error, portal, limit))
+        })
+    }
+
+    /// The same at a portal that has no entries: which.
+    pub fn attach_entry_anywhere(
+        &self,
+        source: ProcessId,
+        bits: u64,
+        ignore: u64,
+        unlink: bool,
+    ) -> Result<(u16, Handle<MatchEntry>), Error> {
+        let free = self.inner.with_state(|state| state.matching.unused_portal());
+        let portal = free.ok_or(Error::NoPortal)?;
+        let entry = self.attach_entry(portal, source, bits, ignore, unlink, Position::Last)?;
+        Ok((portal, entry))
+    }
+
+    /// Takes an entry out, with its memory. Refused while an operation is under way in that.
+    pub fn unlink_entry(&self, entry: Handle<MatchEntry>) -> Result<(), Error> {
+        self.inner.unlink(entry).map(drop)
+    }
+
+    /// Attaches memory to an entry without it. `unlink`: it goes when its threshold or its room is used
+    /// up, and an event says so; else it stays, inactive.
+    pub fn attach(
+        &self,
+        entry: Handle<MatchEntry>,
+        descriptor: MemoryDescriptor,
+        unlink: bool,
+    ) -> Result<DescriptorHandle, Error> {
+        let spec = descriptor.into_entry(unlink);
+        self.inner.with_state(|state| {
+            state.check_entry(&spec)?;
+            let serial = state.matching.attach(entry, spec).map_err(of_descriptor)?;
+            Ok(DescriptorHandle::Attached(entry, serial))
+        })
+    }
+
+    /// Binds memory for operations of one's own.
+    pub fn bind(
+        &self,
+        descriptor: MemoryDescriptor,
+        unlink: bool,
+    ) -> Result<DescriptorHandle, Error> {
+        let bound = descriptor.into_bound(unlink);
+        self.inner.with_state(|state| {
+            if bound.spec.queue.is_some_and(|queue| state.queues.get(queue).is_none()) {
+                return Err(Error::Handle("an event queue"));
+            }
+            let limit = state.config.limits.descriptors as u64;
+            let handle = state.descriptors.insert(bound);
+            handle.map(DescriptorHandle::Free).ok_or(Error::NoSpace { what: "descriptors", limit })
+        })
+    }
+
+    /// Takes memory back; an entry that was made so goes with it. Refused while an operation is under
+    /// way. Raises no event.
+    pub fn unlink(&self, descriptor: DescriptorHandle) -> Result<Memory, Error> {
+        match descriptor {
+            DescriptorHandle::Free(handle) => Ok(self.inner.release(handle)?.memory),
+            DescriptorHandle::Attached(entry, serial) => self.inner.with_state(|state| {
+                let spec = state.matching.detach(entry, serial).map_err(of_descriptor)?;
+                Ok(spec.memory)
+            }),
+        }
+    }
+
+    /// What a descriptor still may do, and its own offset in bytes.
+    pub fn look(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
+        self.inner.with_state(|state| match descriptor {
+            DescriptorHandle::Free(handle) => {
+                let bound = state.descriptors.get(handle).ok_or(Error::Handle("a descriptor"))?;
+                Ok((bound.threshold.and_then(|threshold| threshold.left), 0))
+            }
+            DescriptorHandle::Attached(entry, serial) => {
+                let (_, left, offset) =
+                    state.matching.look(entry, serial).map_err(of_descriptor)?;
+                Ok((left, offset))
+            }
+        })
+    }
+
+    /// Exchanges a descriptor for another in one step, if a queue, when one is named, has no events:
+    /// else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to do with
+    /// messages of which no event has been looked at.
+    pub fn update(
+        &self,
+        descriptor: DescriptorHandle,
+        new: MemoryDescriptor,
+        unlink: bool,
+        if_empty: Option<Handle<EventQueue>>,
+    ) -> Result<(), Error> {
+        self.inner.with_state(|state| {
+            if let Some(queue) = if_empty {
+                // What has come, and was not looked at, is an event as well.
+                (0..LOOKS).find(|_| !state.pass());
+                let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
+                if !queue.is_empty() {
+                    return Err(Error::NoUpdate);
+                }
+            }
+            match descriptor {
+                DescriptorHandle::Attached(entry, serial) => {
+                    let spec = new.into_entry(unlink);
+                    state.check_entry(&spec)?;
+                    state.matching.exchange(entry, serial, spec).map_err(|error| match error {
+                        EntryError::InUse => Error::NoUpdate,
+                        error => of_descriptor(error),
+                    })
+                }
+                DescriptorHandle::Free(handle) => {
+                    let bound = state.descriptors.get_mut(handle);
+                    let bound = bound.ok_or(Error::Handle("a descriptor"))?;
+                    if bound.pending > 0 {
+                        return Err(Error::NoUpdate);
+                    }
+                    *bound = new.into_bound(unlink);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    /// Sends a part of a descriptor, or all of it, to a place; `cookie` is the entry of the target's access
+    /// control that is to admit it.
+    pub fn put(
+        &self,
+        descriptor: DescriptorHandle,
+        part: Option<(u64, u64)>,
+        acknowledge: bool,
+        place: Place,
+        cookie: u32,
+        header_data: u64,
+    ) -> Result<(), Error> {
+        let ack = if acknowledge { Ack::Full } else { Ack::None };
+        self.start(descriptor, part, |part| Operation {
+            ack,
+            cookie,
+            header_data,
+            ..Operation::put(part, place)
+        })
+    }
+
+    /// Fetches what is at a place into a part of a descriptor, or all of it.
+    pub fn get(
+        &self,
+        descriptor: DescriptorHandle,
+        part: Option<(u64, u64)>,
+        place: Place,
+        cookie: u32,
+    ) -> Result<(), Error> {
+        self.start(descriptor, part, |part| Operation { cookie, ..Operation::get(part, place) })
+    }
+
+    /// Exchanges what is at a place for all of a descriptor; what was there comes into another.
+    pub fn get_put(
+        &self,
+        get: DescriptorHandle,
+        put: DescriptorHandle,
+        place: Place,
+        cookie: u32,
+        header_data: u64,
+    ) -> Result<(), Error> {
+        self.inner.with_state(|state| {
+            let (result, data) = (state.part(get, None)?, state.part(put, None)?);
+            let operation = Operation::get_put(result, data, place);
+            let user_data = state.user_data(result.descriptor);
+            state.start(Operation { cookie, header_data, user_data, ..operation })
+        })
+    }
+
+    fn start(
+        &self,
+        descriptor: DescriptorHandle,
+        part: Option<(u64, u64)>,
+        operation: impl FnOnce(Part) -> Operation,
+    ) -> Result<(), Error> {
+        self.inner.with_state(|state| {
+            let part = state.part(descriptor, part)?;
+            let user_data = state.user_data(part.descriptor);
+            state.start(Operation { user_data, ..operation(part) })
+        })
+    }
+}
+
+impl State {
+    /// A part of a bound descriptor, or all of it.
+    fn part(&self, descriptor: DescriptorHandle, part: Option<(u64, u64)>) -> Result<Part, Error> {
+        let DescriptorHandle::Free(descriptor) = descriptor else {
+            return Err(Error::Argument("bind memory for operations of one's own"));
+        };
+        let bound = self.descriptors.get(descriptor).ok_or(Error::Handle("a descriptor"))?;
+        let (offset, len) = part.unwrap_or((0, bound.spec.memory.len()));
+        Ok(Part { descriptor, offset, len })
+    }
+
+    fn user_data(&self, descriptor: Handle<Descriptor>) -> u64 {
+        let threshold = self.descriptors.get(descriptor).and_then(|bound| bound.threshold);
+        threshold.map_or(0, |threshold| threshold.user_data)
+    }
+}
+
+fn of_descriptor(error: EntryError) -> Error {
+    match error {
+        EntryError::InUse => Error::InUse("the descriptor"),
+        _ => Error::Handle("a descriptor"),
+    }
+}

@@ -1,0 +1,274 @@
+//! Waiting, and who drives meanwhile.
+//!
+//! Whoever waits drives the endpoint, for a while without sleep. Then, if nobody sleeps on the
+//! endpoint's descriptor yet, he does; who comes later sleeps on a condition, and is told when something
+//! happened, or when the one who slept on the descriptor is gone and somebody else has to.
+//!
+//! An endpoint rings for who sleeps only if it was armed, and nobody used it since. Who uses it while
+//! another sleeps so wakes that one, once; an [`Engine`](crate::Engine) then finds that others drive, and
+//! naps without being rung for, until they do not any more or ask it to take over. Where there is an
+//! engine it alone sleeps on the descriptor.
+
+use crate::{Error, Idle, state::State};
+use petasos_fabric::Time;
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
+    io::{read, write},
+};
+use std::{
+    os::fd::OwnedFd,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Idle passes between two looks at the clock.
+const PASSES: u32 = 32;
+/// Of so many idle passes, one moves everything on.
+const FULL: u32 = 4;
+/// The sleep of who has nothing to sleep on.
+const NAP: Duration = Duration::from_micros(50);
+/// How often an engine looks whether others still drive.
+const WATCH: Duration = Duration::from_micros(250);
+
+/// The state, and what wakes those who wait for it.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The endpoint's descriptor.
+    fd: Option<OwnedFd>,
+    /// Ends a sleep on that. The endpoint's own notifier does not, once it was used by another.
+    kick: OwnedFd,
+    pub(crate) idle: Idle,
+}
+
+impl Shared {
+    pub(crate) fn new(state: State) -> Result<Shared, Error> {
+        let system = |error: &dyn ToString| Error::System(error.to_string());
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = state.endpoint.fd().map(|fd| fd.try_clone_to_owned()).transpose();
+        Ok(Shared {
+            fd: fd.map_err(|error| system(&error))?,
+            kick: eventfd(0, flags).map_err(|error| system(&error))?,
+            idle: state.config.idle,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Ends the sleep of who sleeps on the endpoint.
+    fn kick(&self) {
+        // Fails only when it was written all too often: then it is readable all the more.
+        let _ = write(&self.kick, &1_u64.to_ne_bytes());
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the sleep of whoever sleeps here.
+    pub(crate) fn wake(&self) {
+        self.kick();
+        self.changed.notify_all();
+    }
+
+    /// To be called instead of unlocking by who has changed something.
+    #[inline]
+    pub(crate) fn leave(&self, mut state: MutexGuard<'_, State>) {
+        if !state.ready.is_empty() {
+            state.run_ready();
+        }
+        let ring = state.armed && state.touched;
+        if ring {
+            state.armed = false;
+        }
+        // Those who wait are told of news, and that nobody drives or sleeps for them any more.
+        let alone = !state.sleeper && !state.engine && state.drivers == 0;
+        let tell = (std::mem::take(&mut state.news) || alone) && state.waiters > 0;
+        drop(state);
+        if ring {
+            self.kick();
+        }
+        if tell {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Drives until `ready` gives something.
+    pub(crate) fn wait<T>(
+        &self,
+        timeout: Duration,
+        mut ready: impl FnMut(&mut State) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        let mut state = self.lock();
+        let mut idle = Spinning::new(self.idle);
+        // Counted from when nothing was there.
+        let mut end = None;
+        state.drivers += 1;
+        let result = loop {
+            match ready(&mut state) {
+                Ok(Some(found)) => break Ok(found),
+                Err(error) => break Err(error),
+                Ok(None) if state.ended => break Err(Error::Aborted),
+                Ok(None) => {}
+            }
+            let busy = if timeout.is_zero() { state.pass() } else { idle.turn(&mut state) };
+            if busy {
+                if state.waiters > 0 && std::mem::take(&mut state.news) {
+                    self.changed.notify_all();
+                }
+                continue;
+            }
+            if timeout.is_zero() {
+                break Err(Error::Timeout);
+            }
+            if let Some(now) = idle.look() {
+                let end = *end.get_or_insert(now.checked_add(timeout));
+                if end.is_some_and(|end| now >= end) {
+                    break Err(Error::Timeout);
+                }
+            }
+            if idle.is_over() {
+                let rest = end.flatten().map(|end| end.saturating_duration_since(Instant::now()));
+                state.drivers -= 1;
+                state = self.sleep(state, rest);
+                state.drivers += 1;
+                idle.begin();
+            } else {
+                state.endpoint.linger();
+                if idle.is_full() {
+                    // Others get their turn.
+                    drop(state);
+                    state = self.lock();
+                }
+            }
+        };
+        state.drivers -= 1;
+        self.leave(state);
+        result
+    }
+
+    /// Sleeps until there may be something, or for so long.
+    fn sleep<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        longest: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        if state.sleeper && (!state.armed || state.touched) {
+            // Nobody rings for him.
+            state.take_over = true;
+            state.armed = false;
+            self.kick();
+        } else if state.engine {
+            state.take_over = true;
+        } else if !state.sleeper && state.drivers == 0 {
+            return self.sleep_armed(state, longest);
+        }
+        state.waiters += 1;
+        let longest = longest.unwrap_or(Duration::from_secs(1));
+        let waited = self.changed.wait_timeout(state, longest);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiters -= 1;
+        state
+    }
+
+    /// Sleeps on the endpoint, which will ring; not if there is something to do.
+    pub(crate) fn sleep_armed<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        longest: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        let Some(until) = state.arm() else { return state };
+        state.armed = true;
+        let rest = (until != Time::NEVER).then(|| until.since(state.now));
+        self.sleep_on(state, longest.into_iter().chain(rest).min())
+    }
+
+    /// Looks again after a while: others drive.
+    pub(crate) fn watch<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.sleep_on(state, Some(WATCH))
+    }
+
+    fn sleep_on<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        longest: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        state.sleeper = true;
+        drop(state);
+        match &self.fd {
+            Some(fd) => {
+                let timeout = longest.and_then(|longest| Timespec::try_from(longest).ok());
+                // An interrupted or failed wait only means to look again.
+                let mut wait = [fd, &self.kick].map(|fd| PollFd::new(fd, PollFlags::IN));
+                if poll(&mut wait, timeout.as_ref()).is_ok() && !wait[1].revents().is_empty() {
+                    let _ = read(&self.kick, &mut [0; 8]);
+                }
+            }
+            None => std::thread::sleep(longest.map_or(NAP, |longest| longest.min(NAP))),
+        }
+        let mut state = self.lock();
+        (state.sleeper, state.armed) = (false, false);
+        state.read_clock();
+        state
+    }
+}
+
+/// How long somebody has found nothing to do.
+pub(crate) struct Spinning {
+    idle: Idle,
+    since: Option<Instant>,
+    passes: u32,
+    over: bool,
+}
+
+impl Spinning {
+    pub(crate) fn new(idle: Idle) -> Spinning {
+        Spinning { idle, since: None, passes: 0, over: false }
+    }
+
+    /// One pass: false if there was nothing. All else moves on now and then only, as mostly it is a
+    /// message that is waited for.
+    #[inline]
+    pub(crate) fn turn(&mut self, state: &mut State) -> bool {
+        let busy = if self.is_full() { state.pass() } else { state.peek() };
+        if busy {
+            self.begin();
+        }
+        busy
+    }
+
+    /// Whether it is time to move everything on, and to let others have their turn. Not at once: while
+    /// messages go to and fro, the next one is there before.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.idle == Idle::Sleep || self.passes % FULL == FULL - 1
+    }
+
+    /// There was something.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        (self.since, self.passes, self.over) = (None, 0, false);
+    }
+
+    /// There was nothing: the time, if it was looked at.
+    #[inline]
+    pub(crate) fn look(&mut self) -> Option<Instant> {
+        self.passes += 1;
+        if self.idle != Idle::Sleep && !self.passes.is_multiple_of(PASSES) {
+            return None;
+        }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        self.over = match self.idle {
+            Idle::Spin => false,
+            Idle::Sleep => true,
+            Idle::Adaptive(longest) => now - since >= longest,
+        };
+        Some(now)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+}

@@ -1,0 +1,258 @@
+//! What comes from the network is hostile: garbage, answers to nothing, requests that make no sense.
+
+mod common;
+
+use bytes::Bytes;
+use common::*;
+use petasos_fabric::{Endpoint, Event as FabricEvent, Operation as Raw, Peer, Region, Token};
+use petasos_portals::*;
+use petasos_sim::{SimConfig, SimNet};
+use petasos_wire::portals::{Atomic, Kind, Request as Head, Response};
+use proptest::prelude::*;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+/// An interface, and an endpoint of the job that says what it likes.
+struct Scene {
+    net: SimNet,
+    victim: Interface,
+    door: Door,
+    memory: Region,
+    villain: Box<dyn Endpoint>,
+    peer: Peer,
+}
+
+impl Scene {
+    fn new(known: bool) -> Scene {
+        let net = SimNet::new(SimConfig::with_seed(3));
+        let (at, villain) = (open(Over::Sim, Some(&net)), open(Over::Sim, Some(&net)));
+        let mut villain = villain;
+        let own = at.address().clone();
+        let peer = villain.resolve(&own, Duration::from_secs(5)).unwrap();
+        let mut addresses = vec![own];
+        if known {
+            addresses.push(villain.address().clone());
+        }
+        let map = Arc::new(ProcessMap::ranks(addresses));
+        let config = Config::default();
+        let victim = Interface::with_given_time(at, map, config, net.now()).unwrap();
+        let door = door_with(&victim, 10_000, false);
+        let memory = Region::zeroed(64);
+        let accepts = Accepts::PUT.with(Accepts::GET);
+        append(
+            &victim,
+            &door,
+            List::Priority,
+            MatchEntry { accepts, ..MatchEntry::new(memory.clone()) },
+        );
+        let any = MatchEntry { ignore: !0, accepts, ..MatchEntry::new(vec![0; 100]) };
+        append(&victim, &door, List::Overflow, any);
+        Scene { net, victim, door, memory, villain, peer }
+    }
+
+    fn settle(&mut self) {
+        let mut events = Vec::new();
+        loop {
+            let mut busy = self.victim.progress_at(self.net.now());
+            busy |= self.villain.progress(self.net.now(), 64, &mut events);
+            if let Some(body) = events.drain(..).find_map(|event| match event {
+                FabricEvent::LongMessage { body, .. } => Some(body),
+                _ => None,
+            }) {
+                self.villain.submit(&mut VecDeque::from([Raw::Discard { token: Token(1), body }]));
+            }
+            if !self.net.step() && !busy {
+                return;
+            }
+        }
+    }
+
+    fn send(&mut self, frame: &[u8], long: Option<usize>) {
+        match long {
+            None => {
+                while self.villain.inject(self.peer, &[frame]).is_err() {
+                    self.villain.progress(self.net.now(), 64, &mut Vec::new());
+                    self.victim.progress_at(self.net.now());
+                    self.net.step();
+                }
+            }
+            Some(len) => {
+                let (token, peer) = (Token(0), self.peer);
+                let header = Bytes::copy_from_slice(&frame[..frame.len().min(1024)]);
+                let body = Region::zeroed(len).whole();
+                let send = Raw::SendLong { token, peer, header, body };
+                self.villain.submit(&mut VecDeque::from([send]));
+            }
+        }
+        self.settle();
+    }
+
+    /// It still does what it should.
+    fn check(&mut self) {
+        let status = self.victim.status();
+        assert_eq!(status.operations, 0);
+        let source = source(&self.victim, &[5; 8]);
+        self.memory.write(0, &[0; 8]);
+        let put = Operation::put(source.part, to(0, self.door.portal, 0));
+        self.victim.start(Operation { ack: Ack::Full, ..put }).unwrap();
+        self.settle();
+        let events = std::iter::from_fn(|| self.victim.take_event(source.queue).ok());
+        let names: Vec<_> = events.map(|taken| name(&taken.event)).collect();
+        assert_eq!(names, ["send", "ack"]);
+        assert_eq!(self.memory.to_vec()[..8], [5; 8]);
+    }
+}
+
+/// Requests and responses with wild values, and damaged ones.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let numbers = (any::<[u64; 4]>(), any::<(u8, u8, [u8; 16])>(), any::<[bool; 4]>());
+    let request =
+        (0_u8..5, numbers, 0_u16..3).prop_map(|(kind, (words, atomic, flags), portal)| {
+            let kinds = [Kind::Put, Kind::Get, Kind::GetPut, Kind::Atomic, Kind::FetchAtomic];
+            let kind = kinds[usize::from(kind)];
+            let small = |word: u64| if flags[3] { word } else { word % 80 };
+            let head = Head {
+                kind,
+                operation: flags[0].then_some(words[0]),
+                portal,
+                user: words[1] as u32,
+                bits: words[1] >> 62,
+                offset: if flags[1] { small(words[2]) } else { 0 },
+                header_data: words[0],
+                length: if kind == Kind::Get { small(words[3]) } else { 0 },
+                job: (0, words[0] as u32),
+                atomic: matches!(kind, Kind::Atomic | Kind::FetchAtomic).then_some(Atomic {
+                    operator: atomic.0 % 20,
+                    datatype: atomic.1 % 14,
+                    operand: atomic.2,
+                }),
+            };
+            let mut frame = Vec::new();
+            head.encode(&mut frame);
+            if kind != Kind::Get {
+                frame.extend_from_slice(&atomic.2[..(words[3] % 17) as usize]);
+            }
+            frame
+        });
+    let response =
+        any::<(u64, bool, u8, Option<(u64, u64)>)>().prop_map(|(op, real, status, moved)| {
+            let mut frame = Vec::new();
+            let operation = if real { (1 << 32) | (op % 4) } else { op };
+            Response { operation, status, moved }.encode(&mut frame);
+            frame
+        });
+    let damaged = (frame_of(request.clone().boxed()), any::<usize>(), any::<u8>(), any::<bool>());
+    let damaged = damaged.prop_map(|(mut frame, at, byte, cut)| {
+        let at = at % frame.len();
+        frame[at] = byte;
+        if cut {
+            frame.truncate(at);
+        }
+        frame
+    });
+    prop_oneof![4 => request, 2 => response, 2 => damaged, 1 => any::<Vec<u8>>()]
+}
+
+fn frame_of(strategy: BoxedStrategy<Vec<u8>>) -> BoxedStrategy<Vec<u8>> {
+    strategy
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn garbage_is_dropped_and_counted(
+        frames in proptest::collection::vec((frame(), proptest::option::of(0_usize..300_000)), 1..40)
+    ) {
+        let mut scene = Scene::new(true);
+        for (frame, long) in frames {
+            scene.send(&frame, long.filter(|len| len % 4 == 0));
+        }
+        scene.check();
+    }
+}
+
+#[test]
+fn what_strangers_say_is_dropped() {
+    let mut scene = Scene::new(false);
+    let mut put = Vec::new();
+    let head = Head {
+        kind: Kind::Put,
+        operation: Some(0),
+        portal: 0,
+        user: 0,
+        bits: 0,
+        offset: 0,
+        header_data: 0,
+        length: 0,
+        job: (0, 0),
+        atomic: None,
+    };
+    head.encode(&mut put);
+    scene.send(&put, None);
+    scene.send(&put, Some(1000));
+    assert_eq!(scene.victim.status().strangers, 2);
+    assert!(scene.victim.take_event(scene.door.queue).is_err());
+    scene.check();
+}
+
+/// Who asks and asks, and takes no answers, fills what there is for him, and is cut off.
+#[test]
+fn who_takes_no_answers_is_cut_off() {
+    let (at, mut villain) = (open(Over::Shm, None), open(Over::Shm, None));
+    let own = at.address().clone();
+    let map = ProcessMap::ranks([own.clone(), villain.address().clone()]);
+    let limits = Limits { waiting: 100_000, ..Limits::default() };
+    let config = Config { limits, ..Config::default() };
+    let victim = Interface::open(at, Arc::new(map), config).unwrap();
+    let door = door(&victim);
+    let entry = MatchEntry { accepts: Accepts::GET, ..MatchEntry::new(vec![0; 4096]) };
+    append(&victim, &door, List::Priority, entry);
+    let mut get = Vec::new();
+    let head = Head {
+        kind: Kind::Get,
+        operation: Some(1),
+        portal: door.portal,
+        user: 0,
+        bits: 0,
+        offset: 0,
+        header_data: 0,
+        length: 4096,
+        job: (0, 0),
+        atomic: None,
+    };
+    head.encode(&mut get);
+    let peer = villain.resolve(&own, Duration::from_secs(5)).unwrap();
+    let clock = petasos_fabric::Clock::start();
+    // Until it is connected it has to be driven; after that it takes nothing any more.
+    while villain.inject(peer, &[&get]).is_err() || victim.status().peers == 0 {
+        villain.progress(clock.now(), 64, &mut Vec::new());
+        victim.progress();
+    }
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while victim.status().cut_off == 0 {
+        let _ = villain.inject(peer, &[&get]);
+        victim.progress();
+        assert!(std::time::Instant::now() < end, "{:?}", victim.status());
+    }
+    victim.progress();
+    assert_eq!(victim.status().peers, 0, "nothing is kept of it");
+}
+
+/// Only who was asked can answer.
+#[test]
+fn an_answer_of_somebody_else_counts_for_nothing() {
+    let mut scene = Scene::new(true);
+    let source = source(&scene.victim, &[5; 8]);
+    // To itself: it has not progressed, so the answer is still to come.
+    let put = Operation::put(source.part, to(0, scene.door.portal, 0));
+    scene.victim.start(Operation { ack: Ack::Full, ..put }).unwrap();
+    for slot in 0..3 {
+        let mut answer = Vec::new();
+        Response { operation: (1 << 32) | slot, status: 1, moved: None }.encode(&mut answer);
+        scene.send(&answer, None);
+    }
+    assert_eq!(scene.victim.status().garbage, 3);
+    let events = std::iter::from_fn(|| scene.victim.take_event(source.queue).ok());
+    let names: Vec<_> = events.map(|taken| name(&taken.event)).collect();
+    assert_eq!(names, ["send", "ack"]);
+}

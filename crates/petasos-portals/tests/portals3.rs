@@ -1,0 +1,415 @@
+//! A test for each rule of Portals 3 that its successor has not, over each transport.
+
+mod common;
+
+use common::{Job, LONG, Over, pattern, to};
+use petasos_fabric::Region;
+use petasos_portals::{
+    Config, Error, Event, EventQueue, Handle, Interface as Plain, List, MatchEntry, Permit,
+    ProcessId,
+    v3::{DescriptorHandle, Interface, MemoryDescriptor, Position},
+};
+
+over_all! {
+    starts_and_ends_of_each_operation
+    a_threshold_counts_and_then_unlinks
+    a_threshold_of_zero_never_unlinks
+    an_entry_goes_with_its_memory_or_stays
+    entries_go_in_anywhere
+    an_entry_without_memory_is_passed_over
+    what_is_not_allowed_goes_on_to_the_next_entry
+    without_truncation_it_goes_on
+    max_size_ends_a_descriptor
+    a_put_costs_two_if_it_is_acknowledged
+    a_reply_costs_one
+    an_update_needs_an_empty_queue
+    access_is_by_the_entry_that_the_request_names
+    get_put_exchanges
+    a_queue_that_overflows_gives_an_event_nevertheless
+    wildcards_of_node_and_process
+    any_free_portal
+    handles_that_are_stale
+}
+
+struct Pair {
+    job: Job,
+    a: Interface,
+    b: Interface,
+    queue: Handle<EventQueue>,
+    own: Handle<EventQueue>,
+}
+
+fn pair(over: Over) -> Pair {
+    pair_with(over, |_, _| {})
+}
+
+fn pair_with(over: Over, set: impl Fn(usize, &mut Config)) -> Pair {
+    let job = Job::with(over, 2, set);
+    let face = |rank: &Plain| Interface::of(rank.clone()).unwrap();
+    let (a, b) = (face(&job.ranks[0]), face(&job.ranks[1]));
+    let (own, queue) = (a.queue(100).unwrap(), b.queue(100).unwrap());
+    Pair { job, a, b, queue, own }
+}
+
+impl Pair {
+    fn entry(&self, bits: u64, unlink: bool) -> Handle<MatchEntry> {
+        self.b.attach_entry(4, ProcessId::ANY, bits, 0, unlink, Position::Last).unwrap()
+    }
+
+    fn wanted(&self, len: usize) -> MemoryDescriptor {
+        let queue = Some(self.queue);
+        MemoryDescriptor { queue, put: true, ..MemoryDescriptor::new(vec![0; len]) }
+    }
+
+    /// Bytes of A's, bound.
+    fn bound(&self, bytes: &[u8], threshold: Option<u64>) -> DescriptorHandle {
+        let queue = Some(self.own);
+        let plain = MemoryDescriptor::new(bytes.to_vec());
+        self.a.bind(MemoryDescriptor { queue, threshold, ..plain }, true).unwrap()
+    }
+
+    fn put(&self, bits: u64, len: usize) {
+        let from = self.bound(&pattern(len), None);
+        self.a.put(from, None, false, to(1, 4, bits), 0, 0).unwrap();
+    }
+
+    fn there(&self) -> Vec<String> {
+        self.job.names(1, self.queue)
+    }
+
+    fn here(&self) -> Vec<String> {
+        self.job.names(0, self.own)
+    }
+}
+
+fn starts_and_ends_of_each_operation(over: Over) {
+    for len in [16, LONG] {
+        let p = pair(over);
+        let entry = p.entry(1, false);
+        let wanted = MemoryDescriptor { get: true, manage_remote: true, ..p.wanted(LONG) };
+        p.b.attach(entry, wanted, false).unwrap();
+        let from = p.bound(&pattern(len), None);
+        p.a.put(from, None, true, to(1, 4, 1), 0, 7).unwrap();
+        assert_eq!(p.here(), ["send start", "send", "ack"]);
+        let events = [0; 2].map(|_| p.job.event(1, p.queue));
+        match &events {
+            [Event::Start(start), Event::Served(end)] => {
+                assert_eq!((start.link, start.arrival.header_data), (end.link, 7));
+                assert!(start.link > 0);
+            }
+            other => panic!("{other:?}"),
+        }
+        p.a.get(from, None, to(1, 4, 1), 0).unwrap();
+        assert_eq!(p.here(), ["reply start", "reply"]);
+        assert_eq!(p.there(), ["start", "served"]);
+        let quiet = MemoryDescriptor { no_start_events: true, ..p.wanted(8) };
+        let entry = p.entry(2, true);
+        p.b.attach(entry, MemoryDescriptor { threshold: Some(1), truncate: true, ..quiet }, true)
+            .unwrap();
+        p.put(2, len);
+        assert_eq!(p.there(), ["served", "unlink"]);
+    }
+}
+
+fn a_threshold_counts_and_then_unlinks(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, true);
+    let descriptor = MemoryDescriptor { threshold: Some(2), ..p.wanted(100) };
+    let descriptor = p.b.attach(entry, descriptor, true).unwrap();
+    p.put(1, 10);
+    assert_eq!(p.there(), ["start", "served"]);
+    assert_eq!(p.b.look(descriptor), Ok((Some(1), 10)));
+    p.put(1, 10);
+    p.put(1, 10);
+    assert_eq!(p.there(), ["start", "served", "unlink"], "the unlinking comes after the end");
+    assert!(p.b.look(descriptor).is_err() && p.b.unlink_entry(entry).is_err());
+    assert_eq!(p.b.inner().status().dropped, 1);
+}
+
+fn a_threshold_of_zero_never_unlinks(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, true);
+    let descriptor = MemoryDescriptor { threshold: Some(0), ..p.wanted(100) };
+    let descriptor = p.b.attach(entry, descriptor, true).unwrap();
+    p.put(1, 10);
+    assert_eq!(p.there(), [""; 0]);
+    assert_eq!(p.b.look(descriptor), Ok((Some(0), 0)));
+    assert_eq!(p.b.inner().status().dropped, 1);
+    assert_eq!(p.b.unlink(descriptor).unwrap().len(), 100);
+    assert!(p.b.unlink_entry(entry).is_err(), "it went with its memory");
+}
+
+fn an_entry_goes_with_its_memory_or_stays(over: Over) {
+    let p = pair(over);
+    for goes in [false, true] {
+        let bits = u64::from(goes);
+        let entry = p.entry(bits, goes);
+        let once = MemoryDescriptor { threshold: Some(1), ..p.wanted(100) };
+        let first = p.b.attach(entry, once.clone(), true).unwrap();
+        assert_eq!(p.b.attach(entry, once.clone(), true), Err(Error::InUse("the descriptor")));
+        p.put(bits, 10);
+        assert_eq!(p.there(), ["start", "served", "unlink"]);
+        assert!(p.b.look(first).is_err());
+        // A descriptor that stays is inactive, and is still there.
+        let again = p.b.attach(entry, once.clone(), false);
+        assert_eq!(again.is_ok(), !goes);
+        if let Ok(second) = again {
+            p.put(bits, 10);
+            p.put(bits, 10);
+            assert_eq!(p.there(), ["start", "served"]);
+            assert_eq!(p.b.look(second), Ok((Some(0), 10)));
+            p.b.unlink(second).unwrap();
+            p.b.unlink_entry(entry).unwrap();
+        }
+    }
+}
+
+fn entries_go_in_anywhere(over: Over) {
+    let p = pair(over);
+    let place = |position| {
+        let entry = p.b.attach_entry(4, ProcessId::ANY, 1, 0, true, position).unwrap();
+        let user_data = u64::from(entry.to_bits() as u32);
+        let once = MemoryDescriptor { threshold: Some(1), user_data, ..p.wanted(9) };
+        p.b.attach(entry, once, true).unwrap();
+        (entry, user_data)
+    };
+    let middle = place(Position::Last);
+    let last = place(Position::Last);
+    let first = place(Position::First);
+    let before = place(Position::Before(middle.0));
+    let after = place(Position::After(middle.0));
+    for (_, expected) in [first, before, middle, after, last] {
+        p.put(1, 4);
+        let Event::Start(start) = p.job.event(1, p.queue) else { panic!("no start") };
+        assert_eq!(start.user_data, expected);
+        assert_eq!(p.there(), ["served", "unlink"]);
+    }
+    let gone = Position::Before(middle.0);
+    assert!(p.b.attach_entry(4, ProcessId::ANY, 1, 0, true, gone).is_err());
+    let other = place(Position::Last).0;
+    let elsewhere = p.b.attach_entry(5, ProcessId::ANY, 1, 0, true, Position::After(other));
+    assert!(elsewhere.is_err(), "an entry of another portal");
+}
+
+fn an_entry_without_memory_is_passed_over(over: Over) {
+    let p = pair(over);
+    let (empty, full) = (p.entry(1, false), p.entry(1, false));
+    p.b.attach(full, MemoryDescriptor { user_data: 2, ..p.wanted(9) }, false).unwrap();
+    p.put(1, 3);
+    assert!(matches!(p.job.event(1, p.queue), Event::Start(start) if start.user_data == 2));
+    p.job.event(1, p.queue);
+    p.b.attach(empty, MemoryDescriptor { user_data: 1, ..p.wanted(9) }, false).unwrap();
+    p.put(1, 3);
+    assert!(matches!(p.job.event(1, p.queue), Event::Start(start) if start.user_data == 1));
+}
+
+fn what_is_not_allowed_goes_on_to_the_next_entry(over: Over) {
+    let p = pair(over);
+    for (get, user_data) in [(true, 1), (false, 2)] {
+        let entry = p.entry(1, false);
+        p.b.attach(entry, MemoryDescriptor { get, put: !get, user_data, ..p.wanted(9) }, false)
+            .unwrap();
+    }
+    p.put(1, 3);
+    assert!(matches!(p.job.event(1, p.queue), Event::Start(start) if start.user_data == 2));
+    assert_eq!(p.there(), ["served"]);
+    let into = p.bound(&[0; 3], None);
+    p.a.get(into, None, to(1, 4, 1), 0).unwrap();
+    assert!(matches!(p.job.event(1, p.queue), Event::Start(start) if start.user_data == 1));
+    p.a.get_put(into, into, to(1, 4, 1), 0, 0).unwrap();
+    p.job.settle();
+    assert_eq!(p.b.inner().status().dropped, 1, "get-put needs both");
+}
+
+fn without_truncation_it_goes_on(over: Over) {
+    let p = pair(over);
+    for (len, truncate) in [(4, false), (8, true)] {
+        let entry = p.entry(1, false);
+        p.b.attach(entry, MemoryDescriptor { truncate, ..p.wanted(len) }, false).unwrap();
+    }
+    for (len, room, moved) in [(3, 4, 3), (2, 8, 2), (20, 8, 6)] {
+        p.put(1, len);
+        let Event::Start(start) = p.job.event(1, p.queue) else { panic!("no start") };
+        assert_eq!(start.len, moved, "into {room}");
+        p.job.event(1, p.queue);
+    }
+}
+
+fn max_size_ends_a_descriptor(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, true);
+    let wanted = MemoryDescriptor { max_size: Some(8), ..p.wanted(20) };
+    p.b.attach(entry, wanted, true).unwrap();
+    for names in [vec!["start", "served"], vec!["start", "served", "unlink"], vec![]] {
+        p.put(1, 7);
+        assert_eq!(p.there(), names);
+    }
+}
+
+fn a_put_costs_two_if_it_is_acknowledged(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, false);
+    p.b.attach(entry, MemoryDescriptor { manage_remote: true, ..p.wanted(20) }, false).unwrap();
+    let from = p.bound(&[1; 4], Some(3));
+    p.a.put(from, None, true, to(1, 4, 1), 0, 0).unwrap();
+    assert_eq!(p.here(), ["send start", "send", "ack"]);
+    assert_eq!(p.a.look(from), Ok((Some(1), 0)));
+    // The last one goes for the put: its acknowledgement is lost.
+    p.a.put(from, None, true, to(1, 4, 1), 0, 0).unwrap();
+    let names = p.here();
+    assert_eq!(names, ["send start", "send", "released"]);
+    assert!(p.a.look(from).is_err(), "and the descriptor has gone");
+    assert!(p.a.put(from, None, true, to(1, 4, 1), 0, 0).is_err());
+}
+
+fn a_reply_costs_one(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, false);
+    let wanted = MemoryDescriptor { get: true, manage_remote: true, ..p.wanted(20) };
+    p.b.attach(entry, wanted, false).unwrap();
+    let into = p.bound(&[1; 4], Some(1));
+    p.a.get(into, None, to(1, 4, 1), 0).unwrap();
+    assert_eq!(p.a.unlink(into).unwrap_err(), Error::InUse("the descriptor"));
+    assert_eq!(p.here(), ["reply start", "reply", "released"]);
+    assert!(p.a.look(into).is_err());
+}
+
+fn an_update_needs_an_empty_queue(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, false);
+    let descriptor = p.b.attach(entry, p.wanted(20), false).unwrap();
+    p.put(1, 4);
+    p.job.until(|| (p.b.look(descriptor).unwrap().1 == 4).then_some(()));
+    let new = MemoryDescriptor { user_data: 5, ..p.wanted(30) };
+    let update = |queue| p.b.update(descriptor, new.clone(), false, queue);
+    assert_eq!(update(Some(p.queue)), Err(Error::NoUpdate));
+    assert_eq!(p.there(), ["start", "served"]);
+    assert_eq!(update(Some(p.queue)), Ok(()));
+    assert_eq!(p.b.look(descriptor), Ok((None, 0)));
+    p.put(1, 30);
+    assert!(matches!(p.job.event(1, p.queue), Event::Start(start) if start.user_data == 5));
+    assert_eq!(update(None), Ok(()), "without a condition");
+}
+
+fn access_is_by_the_entry_that_the_request_names(over: Over) {
+    let p = pair_with(over, |rank, config| (config.user, config.job) = (100 + rank as u32, 7));
+    let entry = p.entry(1, false);
+    p.b.attach(entry, MemoryDescriptor { manage_remote: true, ..p.wanted(20) }, false).unwrap();
+    let all = Permit { user: None, ..Permit::user(0) };
+    for (index, permit) in [
+        (1, Some(Permit::user(100))),
+        (2, Some(Permit { process: ProcessId::rank(1), ..all })),
+        (3, Some(Permit { process: ProcessId::rank(0), job: Some(7), portal: Some(4), ..all })),
+        (4, Some(Permit { job: Some(8), ..all })),
+        (5, Some(Permit { portal: Some(5), ..all })),
+        (6, None),
+    ] {
+        p.b.set_access(index, permit).unwrap();
+    }
+    let from = p.bound(&[1; 4], None);
+    for cookie in 0..8 {
+        p.a.put(from, None, true, to(1, 4, 1), cookie, 0).unwrap();
+        let admitted = [1, 3].contains(&cookie);
+        let ack = if admitted { "ack" } else { "ack: Permission" };
+        assert_eq!(p.here(), ["send start", "send", ack], "entry {cookie}");
+    }
+    assert_eq!(p.b.inner().status().permission_violations, 6);
+    assert!(p.b.set_access(1 << 20, None).is_err());
+}
+
+fn get_put_exchanges(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, false);
+    let memory = Region::from_vec(vec![3; 8]);
+    let wanted = MemoryDescriptor { memory: memory.clone().into(), get: true, ..p.wanted(0) };
+    p.b.attach(entry, wanted, false).unwrap();
+    let old = Region::zeroed(8);
+    let into = MemoryDescriptor { queue: Some(p.own), ..MemoryDescriptor::new(old.clone()) };
+    let into = p.a.bind(into, false).unwrap();
+    let from = p.bound(&[5; 8], None);
+    p.a.get_put(into, from, to(1, 4, 1), 0, 0).unwrap();
+    assert_eq!(p.here(), ["send start", "send", "reply start", "reply"]);
+    assert_eq!((old.to_vec(), memory.to_vec()), (vec![3; 8], vec![5; 8]));
+    assert_eq!(p.there(), ["start", "served"]);
+}
+
+fn a_queue_that_overflows_gives_an_event_nevertheless(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, false);
+    let small = p.b.queue(3).unwrap();
+    let wanted = MemoryDescriptor { queue: Some(small), no_start_events: true, ..p.wanted(100) };
+    p.b.attach(entry, wanted, false).unwrap();
+    for _ in 0..5 {
+        p.put(1, 4);
+    }
+    p.job.settle();
+    let taken = [0; 3].map(|_| p.b.inner().take_event(small).unwrap());
+    assert_eq!(taken.each_ref().map(|taken| taken.lost), [2, 0, 0]);
+    let offsets = taken.map(|taken| match taken.event {
+        Event::Served(served) => served.offset,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(offsets, [8, 12, 16], "the oldest are gone");
+    assert_eq!(p.b.inner().take_event(small).unwrap_err(), Error::Empty);
+}
+
+fn wildcards_of_node_and_process(over: Over) {
+    let p = pair(over);
+    let any = petasos_portals::ANY_PART;
+    let sources = [
+        (ProcessId { node: 9, process: any }, false),
+        (ProcessId { node: any, process: 1 }, false),
+        (ProcessId { node: 0, process: any }, true),
+        (ProcessId { node: any, process: 0 }, true),
+        (ProcessId::rank(0), true),
+        (ProcessId::ANY, true),
+    ];
+    for (source, _) in sources {
+        let entry = p.b.attach_entry(4, source, 1, 0, true, Position::Last).unwrap();
+        let user_data = source.node as u64 ^ (source.process as u64) << 32;
+        let once = MemoryDescriptor { threshold: Some(1), user_data, ..p.wanted(9) };
+        p.b.attach(entry, once, true).unwrap();
+    }
+    for (source, matches) in sources {
+        if matches {
+            p.put(1, 3);
+            let Event::Start(start) = p.job.event(1, p.queue) else { panic!("no start") };
+            assert_eq!(start.user_data, source.node as u64 ^ (source.process as u64) << 32);
+            p.there();
+        }
+    }
+    p.put(1, 3);
+    assert_eq!(p.there(), [""; 0]);
+}
+
+fn any_free_portal(over: Over) {
+    let p = pair(over);
+    let (first, _) = p.b.attach_entry_anywhere(ProcessId::ANY, 1, 0, false).unwrap();
+    let (second, _) = p.b.attach_entry_anywhere(ProcessId::ANY, 1, 0, false).unwrap();
+    assert_ne!(first, second);
+    let taken = p.b.inner().append(63, List::Priority, MatchEntry::new(vec![]));
+    assert!(taken.is_ok());
+    for _ in 0..61 {
+        p.b.attach_entry_anywhere(ProcessId::ANY, 1, 0, false).unwrap();
+    }
+    let none = p.b.attach_entry_anywhere(ProcessId::ANY, 1, 0, false);
+    assert_eq!(none.unwrap_err(), Error::NoPortal);
+}
+
+fn handles_that_are_stale(over: Over) {
+    let p = pair(over);
+    let entry = p.entry(1, false);
+    let descriptor = p.b.attach(entry, p.wanted(9), false).unwrap();
+    p.b.unlink(descriptor).unwrap();
+    assert!(p.b.unlink(descriptor).is_err() && p.b.look(descriptor).is_err());
+    assert!(p.b.update(descriptor, p.wanted(9), false, None).is_err());
+    let second = p.b.attach(entry, p.wanted(9), false).unwrap();
+    assert!(second != descriptor && p.b.look(descriptor).is_err());
+    assert!(p.b.put(second, None, false, to(0, 4, 1), 0, 0).is_err(), "attached, not bound");
+    p.b.unlink_entry(entry).unwrap();
+    assert!(p.b.look(second).is_err() && p.b.attach(entry, p.wanted(9), false).is_err());
+    let from = p.bound(&[1; 4], None);
+    assert!(p.a.put(from, Some((2, 3)), false, to(1, 4, 1), 0, 0).is_err(), "out of range");
+    p.a.unlink(from).unwrap();
+    assert!(p.a.unlink(from).is_err());
+}
