@@ -1,0 +1,173 @@
+//! What this transport writes on its own: the head of each packet, and the messages by which two endpoints
+//! become acquainted.
+//!
+//! # Packets
+//!
+//! Whatever goes through libfabric begins with a head of [`HEAD`] bytes, little-endian; a packet of the
+//! two-sided engine follows, or nothing (then it only acknowledges):
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..4 | the sender's slot in the receiver's table |
+//! | 4..8 | how many packets of the receiver's the sender has taken so far |
+//! | 8..16 | the ticket: a random number that the receiver gave to this sender alone |
+//!
+//! Who has no ticket is not heard. So nothing depends on whether a provider tells who sent a packet.
+//!
+//! # Control messages
+//!
+//! They travel on the connection by which the two found each other, behind its credentials; the first byte
+//! is the kind.
+
+/// The head of a packet, in bytes.
+pub const HEAD: usize = 16;
+/// The longest name of an endpoint in a fabric, in bytes.
+pub const MAX_NAME: usize = 512;
+/// The longest name of a provider.
+const MAX_PROVIDER: usize = 64;
+/// The version of what is said here.
+const VERSION: u8 = 1;
+
+/// The head of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The sender's slot in the receiver's table.
+    pub slot: u32,
+    /// How many packets were taken so far, modulo 2^32.
+    pub taken: u32,
+    /// What the receiver gave to this sender.
+    pub ticket: u64,
+}
+
+impl Head {
+    /// As it travels.
+    #[inline]
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; HEAD] {
+        let word =
+            u128::from(self.ticket) << 64 | u128::from(self.taken) << 32 | u128::from(self.slot);
+        word.to_le_bytes()
+    }
+
+    /// What these bytes say.
+    #[inline]
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; HEAD]) -> Head {
+        let word = u128::from_le_bytes(bytes);
+        Head { slot: word as u32, taken: (word >> 32) as u32, ticket: (word >> 64) as u64 }
+    }
+}
+
+/// A message on the connection between two endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Who I am in the fabric, and what you write at the head of packets to me.
+    Hello {
+        /// Your slot in my table.
+        slot: u32,
+        /// Your ticket.
+        ticket: u64,
+        /// My provider, without layers above it.
+        provider: String,
+        /// My name in the fabric.
+        name: Vec<u8>,
+    },
+    /// I sent something: look.
+    Ring,
+    /// I look by myself: do not ring.
+    Awake,
+    /// I want to sleep: ring from now on, and tell what I have not seen.
+    Sleep,
+    /// You are rung for from now on; before, I sent so many packets.
+    Rung(u32),
+    /// I end. I sent so many packets.
+    Bye(u32),
+    /// I close memory: tell when the accesses are over that you began before.
+    Fence(u32),
+    /// They are.
+    Fenced(u32),
+}
+
+/// Not a control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a control message that is none: {0}")]
+pub struct Garbled(pub &'static str);
+
+const HELLO: u8 = 1;
+const RING: u8 = 2;
+const AWAKE: u8 = 3;
+const SLEEP: u8 = 4;
+const RUNG: u8 = 5;
+const BYE: u8 = 6;
+const FENCE: u8 = 7;
+const FENCED: u8 = 8;
+
+impl Control {
+    /// As it travels.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let number = |kind: u8, number: &u32| {
+            let mut out = vec![kind];
+            out.extend_from_slice(&number.to_le_bytes());
+            out
+        };
+        match self {
+            Control::Hello { slot, ticket, provider, name } => {
+                let mut out = vec![HELLO, VERSION];
+                out.extend_from_slice(&slot.to_le_bytes());
+                out.extend_from_slice(&ticket.to_le_bytes());
+                out.push(provider.len() as u8);
+                out.extend_from_slice(provider.as_bytes());
+                out.extend_from_slice(name);
+                out
+            }
+            Control::Ring => vec![RING],
+            Control::Awake => vec![AWAKE],
+            Control::Sleep => vec![SLEEP],
+            Control::Rung(count) => number(RUNG, count),
+            Control::Bye(count) => number(BYE, count),
+            Control::Fence(serial) => number(FENCE, serial),
+            Control::Fenced(serial) => number(FENCED, serial),
+        }
+    }
+
+    /// What these bytes say.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Control, Garbled> {
+        let (&kind, rest) = bytes.split_first().ok_or(Garbled("empty"))?;
+        let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Garbled("no number"));
+        let alone = |control| if rest.is_empty() { Ok(control) } else { Err(Garbled("too long")) };
+        match kind {
+            HELLO => hello(rest),
+            RING => alone(Control::Ring),
+            AWAKE => alone(Control::Awake),
+            SLEEP => alone(Control::Sleep),
+            RUNG => number().map(Control::Rung),
+            BYE => number().map(Control::Bye),
+            FENCE => number().map(Control::Fence),
+            FENCED => number().map(Control::Fenced),
+            _ => Err(Garbled("unknown kind")),
+        }
+    }
+}
+
+fn hello(rest: &[u8]) -> Result<Control, Garbled> {
+    const SHORT: Garbled = Garbled("a greeting cut short");
+    let (&version, rest) = rest.split_first().ok_or(SHORT)?;
+    if version != VERSION {
+        return Err(Garbled("a greeting of another version"));
+    }
+    let (slot, rest) = rest.split_first_chunk().ok_or(SHORT)?;
+    let (ticket, rest) = rest.split_first_chunk().ok_or(SHORT)?;
+    let (&len, rest) = rest.split_first().ok_or(SHORT)?;
+    let (provider, name) = rest.split_at_checked(usize::from(len)).ok_or(SHORT)?;
+    let provider = std::str::from_utf8(provider).ok().filter(|p| p.len() <= MAX_PROVIDER);
+    if name.is_empty() || name.len() > MAX_NAME {
+        return Err(Garbled("a greeting without a name that could be"));
+    }
+    Ok(Control::Hello {
+        slot: u32::from_le_bytes(*slot),
+        ticket: u64::from_le_bytes(*ticket),
+        provider: provider.ok_or(Garbled("a provider without a name"))?.to_owned(),
+        name: name.to_vec(),
+    })
+}

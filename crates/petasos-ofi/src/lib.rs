@@ -1,0 +1,22 @@
+//! The fabric over RDMA networks, by libfabric: `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`.
+
+mod access;
+mod config;
+mod endpoint;
+mod error;
+pub mod frame;
+mod link;
+mod meet;
+mod net;
+mod providers;
+mod receive;
+mod send;
+mod sleep;
+mod state;
+mod sys;
+
+pub use config::{Config, Counters};
+pub use error::{LoadError, OpenError};
+pub use petasos_tcp::{Secret, SecretError};
+pub use providers::{Meeting, Provider, providers};
+pub use state::Ofi;

@@ -1,0 +1,124 @@
+//! One reliable datagram endpoint of libfabric, with what belongs to it, behind calls that are safe.
+//!
+//! What makes them so:
+//!
+//! * All memory that the library is given lies at a fixed place and is held here until the library has
+//!   let go of it: its completion came, or the endpoint is closed. That includes memory of users, of
+//!   which a holder is kept ([`slots`]).
+//! * Memory that the library writes is only copied from, never referred to ([`petasos_fabric::Region`]).
+//! * What the library says about where something came is checked against what it was given.
+//! * One thread at a time calls in (`&mut self`), which is what was agreed with the provider
+//!   (`FI_THREAD_DOMAIN`).
+
+mod memory;
+mod open;
+mod poll;
+mod post;
+mod slots;
+
+pub(crate) use memory::{Opened, RemoteMemory};
+pub(crate) use open::Sizes;
+pub(crate) use poll::{Happened, Packet};
+pub(crate) use post::Refusal;
+pub(crate) use slots::Mark;
+
+use crate::sys::{
+    fi_cq_data_entry, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, library::Library,
+};
+use open::Handle;
+use petasos_fabric::Region;
+use slots::Slots;
+use std::{
+    mem::ManuallyDrop,
+    os::fd::{BorrowedFd, RawFd},
+};
+
+/// Completions read at a time.
+const BATCH: usize = 16;
+
+/// A node in the table of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node(u64);
+
+/// The endpoint. Closed before what it is bound to, by `drop`; the other objects are closed in the order in which
+/// they stand; memory goes after all of them.
+pub(crate) struct Net {
+    ep: ManuallyDrop<Handle<fid_ep>>,
+    cq: Handle<fid_cq>,
+    av: Handle<fid_av>,
+    domain: Handle<fid_domain>,
+    fabric: Handle<fid_fabric>,
+    slots: Slots,
+    slabs: Vec<Slab>,
+    /// Slabs that are to be given to the library (again).
+    unposted: Vec<u32>,
+    batch: [fi_cq_data_entry; BATCH],
+    /// Of the batch: read, and taken.
+    filled: usize,
+    taken: usize,
+    /// For short messages, which the library copies.
+    scratch: Box<[u8]>,
+    library: &'static Library,
+    name: Vec<u8>,
+    wait: Option<RawFd>,
+    facts: Facts,
+}
+
+/// Memory into which the library receives.
+struct Slab {
+    region: Region,
+    posted: bool,
+}
+
+/// What is fixed for the life of the endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// The longest packet that is taken before the call returns.
+    pub(crate) inject: usize,
+    /// The longest packet.
+    pub(crate) packet: usize,
+    /// Pieces of memory in one send.
+    pieces: usize,
+    /// Whether messages go one behind the other into a slab.
+    multi: bool,
+    /// Whether remote memory can be read and written.
+    pub(crate) rma: bool,
+    /// The longest access.
+    pub(crate) access: usize,
+    /// Whether remote memory is addressed by where it lies, and not from zero.
+    virtual_addresses: bool,
+    /// Whether the provider makes the keys.
+    provider_keys: bool,
+    /// Whether memory is bound to the endpoint before use.
+    bound_memory: bool,
+    /// Bits of keys that can be chosen.
+    key_bits: u32,
+    /// Whether data moves though nobody calls in.
+    pub(crate) passive: bool,
+}
+
+// SAFETY: the library's objects have no tie to the thread that made them; they are used by one thread at a
+// time, since every call takes `&mut self` (or reads what is fixed), which is what FI_THREAD_DOMAIN asks for.
+unsafe impl Send for Net {}
+
+impl Net {
+    /// What others put into their table of addresses to reach this endpoint.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// A descriptor that is readable when there is something to poll for, after [`Net::try_wait`].
+    pub(crate) fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the completion queue's descriptor, which is open as long as the queue is.
+        self.wait.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// What a code of the library's means.
+    pub(crate) fn error(&self, code: isize) -> String {
+        self.library.error(code)
+    }
+}
