@@ -9,10 +9,13 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0..4 | the sender's slot in the receiver's table |
-//! | 4..8 | how many packets of the receiver's the sender has taken so far |
+//! | 4..6 | how many packets of the receiver's the sender has taken so far, modulo 2^16 |
+//! | 6..8 | the packet's number, modulo 2^16 |
 //! | 8..16 | the ticket: a random number that the receiver gave to this sender alone |
 //!
-//! Who has no ticket is not heard. So nothing depends on whether a provider tells who sent a packet.
+//! Who has no ticket is not heard. So nothing depends on whether a provider tells who sent a packet; nor, for
+//! the number, on whether long packets overtake short ones, as they do where a provider fetches them. A mere
+//! acknowledgement has the number that the next packet will have.
 //!
 //! # Control messages
 //!
@@ -33,8 +36,10 @@ const VERSION: u8 = 1;
 pub struct Head {
     /// The sender's slot in the receiver's table.
     pub slot: u32,
-    /// How many packets were taken so far, modulo 2^32.
-    pub taken: u32,
+    /// How many packets were taken so far, modulo 2^16.
+    pub taken: u16,
+    /// The packet's number.
+    pub number: u16,
     /// What the receiver gave to this sender.
     pub ticket: u64,
 }
@@ -44,9 +49,10 @@ impl Head {
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEAD] {
-        let word =
-            u128::from(self.ticket) << 64 | u128::from(self.taken) << 32 | u128::from(self.slot);
-        word.to_le_bytes()
+        let low = u64::from(self.number) << 48
+            | u64::from(self.taken) << 32
+            | u64::from(self.slot);
+        (u128::from(self.ticket) << 64 | u128::from(low)).to_le_bytes()
     }
 
     /// What these bytes say.
@@ -54,7 +60,8 @@ impl Head {
     #[must_use]
     pub fn from_bytes(bytes: [u8; HEAD]) -> Head {
         let word = u128::from_le_bytes(bytes);
-        Head { slot: word as u32, taken: (word >> 32) as u32, ticket: (word >> 64) as u64 }
+        let (low, ticket) = (word as u64, (word >> 64) as u64);
+        Head { slot: low as u32, taken: (low >> 32) as u16, number: (low >> 48) as u16, ticket }
     }
 }
 

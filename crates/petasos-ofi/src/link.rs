@@ -57,8 +57,9 @@ pub(crate) struct Link {
     pub(crate) told: u32,
     /// How many it sent before it ended.
     pub(crate) bye: Option<u32>,
-    /// Received, and there is no room for them yet.
-    pub(crate) parked: VecDeque<Vec<u8>>,
+    /// Received, and it is not their turn, or there is no room for them: from the packet on whose turn is
+    /// next.
+    pub(crate) parked: VecDeque<Option<Vec<u8>>>,
     /// Packets of the engine's that are under way: whether each is done. The first has this serial number.
     pub(crate) under_way: VecDeque<bool>,
     pub(crate) first: u32,
@@ -130,13 +131,28 @@ impl Link {
 
     /// The peer says how many packets it took. False if that cannot be.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, taken: u32) -> bool {
-        let more = taken.wrapping_sub(self.acknowledged);
-        if more > self.sent.wrapping_sub(self.acknowledged) {
+    pub(crate) fn acknowledge(&mut self, taken: u16) -> bool {
+        let more = taken.wrapping_sub(self.acknowledged as u16) as i16;
+        if i64::from(more) > i64::from(self.sent.wrapping_sub(self.acknowledged)) {
             return false;
         }
-        self.acknowledged = taken;
+        // Else it was overtaken.
+        self.acknowledged = self.acknowledged.wrapping_add(more.max(0) as u32);
         true
+    }
+
+    /// How far a packet with this number is from the one whose turn is next; `None` if it cannot be.
+    #[inline]
+    pub(crate) fn place(&self, number: u16) -> Option<usize> {
+        let ahead = number.wrapping_sub(self.taken as u16);
+        let free = self.parked.get(usize::from(ahead)).is_none_or(Option::is_none);
+        (u32::from(ahead) < WINDOW && free).then_some(usize::from(ahead))
+    }
+
+    /// Whether the packet whose turn is next is parked.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        matches!(self.parked.front(), Some(Some(_)))
     }
 
     /// A packet is under way: its serial number.
@@ -187,12 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn packets_have_their_places() {
+        let mut link = link();
+        link.taken = 0xffff;
+        assert_eq!((link.place(0xffff), link.place(1), link.place(0xfffe)), (Some(0), Some(2), None));
+        assert_eq!(link.place(0xffff_u16.wrapping_add(WINDOW as u16)), None);
+        link.parked = VecDeque::from([None, Some(vec![])]);
+        assert_eq!((link.place(0xffff), link.place(0), link.is_due()), (Some(0), None, false));
+    }
+
+    #[test]
     fn only_what_was_sent_is_acknowledged() {
         let mut link = link();
         link.sent = 5;
         assert!(!link.acknowledge(6));
         assert!(link.acknowledge(3) && link.acknowledge(3) && link.acknowledge(5));
-        assert!(!link.acknowledge(4), "backwards");
+        assert!(link.acknowledge(4) && link.acknowledged == 5, "overtaken");
         link.sent = link.acknowledged.wrapping_add(WINDOW);
         assert!(!link.has_window());
     }

@@ -42,8 +42,8 @@ impl Ofi {
     pub(crate) fn happened(&mut self, happened: Happened, events: &mut Vec<Event>) {
         match happened {
             Happened::Packet(packet) => {
-                if let Some(index) = self.head(packet) {
-                    self.packet(index, packet, events);
+                if let Some((index, number)) = self.head(packet) {
+                    self.packet(index, number, packet, events);
                 }
             }
             Happened::Done(mark, result) => self.done(mark, result),
@@ -51,10 +51,10 @@ impl Ofi {
         }
     }
 
-    /// Reads the head of a packet, and takes note of what it acknowledges. Gives whose it is, if something
-    /// comes after the head.
+    /// Reads the head of a packet, and takes note of what it acknowledges. Gives whose it is, and
+    /// its number, if something comes after the head.
     #[inline]
-    pub(crate) fn head(&mut self, packet: Packet) -> Option<u32> {
+    pub(crate) fn head(&mut self, packet: Packet) -> Option<(u32, u16)> {
         if packet.len < HEAD {
             self.counters.strays += 1;
             return None;
@@ -75,11 +75,11 @@ impl Ofi {
         if !had && link.listed {
             self.queue(head.slot);
         }
-        (packet.len > HEAD).then_some(head.slot)
+        (packet.len > HEAD).then_some((head.slot, head.number))
     }
 
     /// Takes a packet of this peer's, or parks it.
-    fn packet(&mut self, index: u32, packet: Packet, events: &mut Vec<Event>) {
+    fn packet(&mut self, index: u32, number: u16, packet: Packet, events: &mut Vec<Event>) {
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
         self.counters.packets_in += 1;
         link.received = link.received.wrapping_add(1);
@@ -88,28 +88,43 @@ impl Ofi {
         {
             link.watch = Watch::Rings;
         }
-        if link.received.wrapping_sub(link.taken) > crate::link::WINDOW {
-            return self.wrong(index, "more packets were sent than there is room for");
-        }
+        let Some(place) = link.place(number) else {
+            return self.wrong(index, "a packet with a number that it cannot have");
+        };
         let peer = link.peer;
         let greeted = !matches!(link.state, State::Meeting);
-        if greeted && link.parked.is_empty() {
+        if greeted && place == 0 {
             match self.take(peer, packet, events) {
-                Taken::Yes => return self.took(index),
+                Taken::Yes => {
+                    self.took(index);
+                    return self.pause(index);
+                }
                 Taken::Busy => {}
                 Taken::Wrong(violation) => return self.wrong(index, &violation.to_string()),
             }
         }
         let mut bytes = vec![0; packet.len - HEAD];
         self.net.read(packet, HEAD, &mut bytes);
-        self.park(index, bytes);
+        self.park(index, place, bytes);
     }
 
-    fn park(&mut self, index: u32, bytes: Vec<u8>) {
+    fn park(&mut self, index: u32, place: usize, bytes: Vec<u8>) {
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
         self.counters.parked += 1;
-        link.parked.push_back(bytes);
-        if !link.paused {
+        if link.parked.len() <= place {
+            link.parked.resize(place + 1, None);
+        }
+        link.parked[place] = Some(bytes);
+        self.pause(index);
+    }
+
+    /// Lists a peer whose next packet is parked.
+    #[inline]
+    fn pause(&mut self, index: u32) {
+        if let Some(Some(link)) = self.links.get_mut(index as usize)
+            && link.is_due()
+            && !link.paused
+        {
             link.paused = true;
             self.paused.push(index);
         }
@@ -189,19 +204,16 @@ impl Ofi {
         for index in std::mem::take(&mut self.paused) {
             loop {
                 let Some(Some(link)) = self.links.get_mut(index as usize) else { break };
-                if link.parked.is_empty() {
+                let Some(Some(packet)) = link.parked.front() else {
                     link.paused = false;
                     break;
-                }
-                let greeted = !matches!(link.state, State::Meeting);
-                let waits = !greeted || events.len() >= limit;
-                let Some(packet) = link.parked.front().filter(|_| !waits) else {
+                };
+                if matches!(link.state, State::Meeting) || events.len() >= limit {
                     self.paused.push(index);
                     break;
-                };
+                }
                 match self.engine.deliver(link.peer, packet) {
                     Ok(true) => {
-                        link.parked.pop_front();
                         self.took(index);
                         worked = true;
                     }
@@ -258,7 +270,7 @@ impl Ofi {
         }
         let happened = self.net.next()?;
         if let Happened::Packet(packet) = happened
-            && let Some(index) = self.head(packet)
+            && let Some((index, number)) = self.head(packet)
         {
             let Some(Some(link)) = self.links.get_mut(index as usize) else { return None };
             let (peer, up) = (link.peer, link.is_up());
@@ -267,8 +279,7 @@ impl Ofi {
                 let mut prefix = [0; header::PREFIX];
                 self.net.read(packet, HEAD, &mut prefix);
                 let len = packet.len - BEFORE;
-                let room = link.received.wrapping_sub(link.taken) < crate::link::WINDOW;
-                if room && header::message_len(prefix) == Some(len as u32) {
+                if link.taken as u16 == number && header::message_len(prefix) == Some(len as u32) {
                     link.received = link.received.wrapping_add(1);
                     self.counters.packets_in += 1;
                     let net = &self.net;
@@ -280,7 +291,7 @@ impl Ofi {
                 }
             }
             let mut early = std::mem::take(&mut self.early);
-            self.packet(index, packet, &mut early);
+            self.packet(index, number, packet, &mut early);
             self.early = early;
             return self.early_message(message);
         }

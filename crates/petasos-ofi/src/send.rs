@@ -13,7 +13,8 @@ use std::mem;
 const TURN: usize = 32;
 
 fn head(link: &Link) -> [u8; HEAD] {
-    Head { slot: link.slot_there, taken: link.taken, ticket: link.ticket_there }.to_bytes()
+    let (taken, number) = (link.taken as u16, link.sent as u16);
+    Head { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
 }
 
 impl Ofi {
@@ -193,6 +194,7 @@ impl Ofi {
     pub(crate) fn took(&mut self, index: u32) {
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
         link.taken = link.taken.wrapping_add(1);
+        link.parked.pop_front();
         if link.taken.wrapping_sub(link.told) >= WINDOW / 2 && !link.owing {
             link.owing = true;
             self.owing.push(index);

@@ -2,7 +2,7 @@
 
 use petasos_conformance::{Fixture, RealTime};
 use petasos_fabric::{Address, Endpoint, Time};
-use petasos_ofi::{Config, Ofi, Secret, providers};
+use petasos_ofi::{Config, Ofi, Secret};
 use std::{
     net::TcpListener,
     sync::atomic::{AtomicU16, Ordering},
@@ -68,4 +68,9 @@ macro_rules! over {
 mod tcp {
     use super::*;
     over!("ofi+tcp", true);
+}
+
+mod shm {
+    use super::*;
+    over!("ofi+shm", true);
 }
