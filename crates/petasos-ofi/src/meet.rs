@@ -9,6 +9,7 @@ use crate::{
     Config, OpenError,
     frame::Control,
     link::{Link, State, Watch},
+    net::Node,
     providers::{Meeting, Provider},
     state::Ofi,
 };
@@ -17,6 +18,9 @@ use std::time::Duration;
 
 /// Control messages are short.
 const LONGEST: usize = 1024;
+/// Nodes that are not used any more and stay in the table of addresses, and for how long the others do.
+const GRAVES: usize = 32;
+const BURIED: Duration = Duration::from_secs(2);
 /// Lost peers that came to us, whose handles are still known.
 const KEPT: usize = 64;
 /// How long the last words of a peer may be on their way that ended without a word.
@@ -308,6 +312,28 @@ impl Ofi {
         }
     }
 
+    /// A node is not used any more. Providers may still work for it, or find something of it in their queues, and
+    /// not all of them put up with one that has left the table; so it leaves later, if nothing is under way with
+    /// it, and when it had time to notice that it was let go.
+    fn bury(&mut self, node: Node, running: u32) {
+        self.buried.push_back((node, self.now.after(BURIED), running));
+        self.exhume();
+    }
+
+    /// Takes those out of the table of addresses whose time has come: the oldest of many.
+    fn exhume(&mut self) {
+        while self.buried.len() > GRAVES
+            && let Some((node, until, running)) = self.buried.front().copied()
+            && self.now >= until
+        {
+            self.buried.pop_front();
+            // What never came back may refer to it for as long as the endpoint lives.
+            if running == 0 {
+                self.net.remove(node);
+            }
+        }
+    }
+
     /// Takes a peer out of all tables but the engine's. Says whether it had been asked for.
     pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) -> Option<bool> {
         self.link(peer)?;
@@ -317,7 +343,7 @@ impl Ofi {
         self.met.remove(&link.control);
         self.control.forget(link.control);
         if let Some(node) = link.node {
-            self.net.remove(node);
+            self.bury(node, link.running);
         }
         Some(link.asked)
     }

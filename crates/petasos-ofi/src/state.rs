@@ -4,7 +4,7 @@ use crate::{
     Config, Counters, OpenError,
     access::Accesses,
     link::Link,
-    net::{Net, Sizes},
+    net::{Net, Node, Sizes},
     providers::{Meeting, Provider},
 };
 use petasos_fabric::{
@@ -45,6 +45,8 @@ pub struct Ofi {
     pub(crate) ending: Vec<Peer>,
     /// Lost peers that came to us, whose handles are still known.
     pub(crate) gone: VecDeque<Peer>,
+    /// Nodes that are not used any more: until when they stay, and what was under way with them.
+    pub(crate) buried: VecDeque<(Node, Time, u32)>,
     /// Events that were found on the short way, and come first.
     pub(crate) early: Vec<Event>,
     pub(crate) mail: Vec<Event>,
@@ -117,6 +119,7 @@ impl Ofi {
             paused: Vec::new(),
             ending: Vec::new(),
             gone: VecDeque::new(),
+            buried: VecDeque::new(),
             early: Vec::new(),
             mail: Vec::new(),
             chores: false,

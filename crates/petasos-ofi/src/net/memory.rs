@@ -1,6 +1,6 @@
 //! Nodes, and memory that is opened to them.
 
-use super::{Net, Node, open::Handle};
+use super::{objects, Net, Node, open::Handle};
 use crate::sys::{
     FI_ENABLE, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fid_mr,
 };
@@ -52,13 +52,19 @@ impl Net {
             return None;
         }
         let mut node = 0;
-        let av = self.av.as_ptr();
+        let av = self.objects.av.as_ptr();
         // SAFETY: the table is open; the name is as long as this provider's names are, and if those are texts,
         // it ends with a zero; a place for one answer.
         let count = unsafe {
             ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, &mut node, 0, ptr::null_mut())
         };
-        (count == 1).then_some(Node(node))
+        if count != 1 {
+            return None;
+        }
+        if let Some(share) = objects::share(name) {
+            self.shares.insert(node, share);
+        }
+        Some(Node(node))
     }
 
     /// Whether a name of the right length has the form of ours: the same family, or a text that ends.
@@ -73,10 +79,11 @@ impl Net {
     /// Takes a node out of the table.
     pub(crate) fn remove(&mut self, node: Node) {
         let mut node = node.0;
-        let av = self.av.as_ptr();
+        let av = self.objects.av.as_ptr();
         // SAFETY: the table is open, and this node was put into it and not taken out, for `Node`s are made by
         // `insert` alone and the caller removes each once.
         let _ = unsafe { ((*(*av).ops).remove)(av, &mut node, 1, 0) };
+        self.shares.remove(&node);
     }
 
     /// Opens memory to the nodes, under a random key where the provider lets us choose. `None` if it says
@@ -92,7 +99,7 @@ impl Net {
         if access.allows(Access::WRITE) {
             rights |= FI_REMOTE_WRITE;
         }
-        let domain = self.domain.as_ptr();
+        let domain = self.objects.domain.as_ptr();
         for _ in 0..4 {
             let key = match self.facts.provider_keys {
                 true => 0,
@@ -103,7 +110,7 @@ impl Net {
             // and closes the registration first).
             let handle = unsafe {
                 let code = ((*(*domain).mr).reg)(
-                    self.domain.fid(),
+                    self.objects.domain.fid(),
                     memory.as_ptr().cast(),
                     memory.len(),
                     rights,
@@ -129,7 +136,7 @@ impl Net {
         // SAFETY: both are open; the registration is closed before the endpoint.
         unsafe {
             let ops = (*handle.fid()).ops;
-            ((*ops).bind)(handle.fid(), self.ep.fid(), 0) == 0
+            ((*ops).bind)(handle.fid(), self.objects.ep.fid(), 0) == 0
                 && ((*ops).control)(handle.fid(), FI_ENABLE, ptr::null_mut()) == 0
         }
     }

@@ -11,6 +11,7 @@
 //!   (`FI_THREAD_DOMAIN`).
 
 mod memory;
+mod objects;
 mod open;
 mod poll;
 mod post;
@@ -22,15 +23,14 @@ pub(crate) use poll::{Happened, Packet};
 pub(crate) use post::Refusal;
 pub(crate) use slots::Mark;
 
-use crate::sys::{
-    fi_cq_data_entry, fid_av, fid_cq, fid_domain, fid_ep, fid_fabric, library::Library,
-};
-use open::Handle;
+use crate::sys::{fi_cq_data_entry, fid_cq, fid_ep, library::Library};
+use objects::Objects;
 use petasos_fabric::Region;
 use slots::Slots;
 use std::{
-    mem::ManuallyDrop,
+    collections::HashMap,
     os::fd::{BorrowedFd, RawFd},
+    sync::Arc,
 };
 
 /// Completions read at a time.
@@ -40,14 +40,14 @@ const BATCH: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Node(u64);
 
-/// The endpoint. Closed before what it is bound to, by `drop`; the other objects are closed in the order in which
-/// they stand; memory goes after all of them.
+/// The endpoint.
 pub(crate) struct Net {
-    ep: ManuallyDrop<Handle<fid_ep>>,
-    cq: Handle<fid_cq>,
-    av: Handle<fid_av>,
-    domain: Handle<fid_domain>,
-    fabric: Handle<fid_fabric>,
+    /// Of `objects`, for those who come by often.
+    ep: *mut fid_ep,
+    cq: *mut fid_cq,
+    objects: Arc<Objects>,
+    /// Shares in endpoints of this process that are in the table of addresses.
+    shares: HashMap<u64, Arc<Objects>>,
     slots: Slots,
     slabs: Vec<Slab>,
     /// Slabs that are to be given to the library (again).

@@ -1,6 +1,6 @@
 //! Making the library's objects, and closing them.
 
-use super::{Facts, Net, Slab, slots::Slots};
+use super::{objects::{self, Objects}, Facts, Net, Slab, slots::Slots};
 use crate::{
     OpenError,
     sys::{
@@ -9,11 +9,13 @@ use crate::{
         FI_WAIT_NONE, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric, offer::Offer,
     },
 };
-use petasos_fabric::Region;
+use petasos_fabric::{Incarnation, Region};
 use std::{
     ffi::{c_int, c_void},
-    mem::ManuallyDrop,
+    collections::HashMap,
+    mem::{self, ManuallyDrop},
     ptr::{self, NonNull},
+    sync::Arc,
 };
 
 /// An object of the library's: closed when dropped.
@@ -176,6 +178,12 @@ impl Net {
             let bind = (*(*ep.fid()).ops).bind;
             check(bind(ep.fid(), av.fid(), 0), "fi_ep_bind to addresses")?;
             check(bind(ep.fid(), cq.fid(), FI_TRANSMIT | FI_RECV), "fi_ep_bind to completions")?;
+            if offer.provider() == "shm" {
+                // A name that nobody else has or had: its own are made of the number of the process.
+                let name = format!("fi_shm://petasos-{:016x}\0", Incarnation::random().get());
+                let set = (*(*ep.as_ptr()).cm).setname;
+                check(set(ep.fid(), name.as_ptr().cast_mut().cast(), name.len()), "fi_setname")?;
+            }
             check(((*(*ep.fid()).ops).control)(ep.fid(), FI_ENABLE, context), "fi_enable")?;
         }
         let multi = offer.has_multi_recv();
@@ -224,16 +232,24 @@ impl Net {
             buf: ptr::null_mut(),
             data: 0,
         };
+        let slots = Slots::new(sends, count);
+        let slabs: Vec<Slab> = (0..count)
+            .map(|_| Slab { region: Region::zeroed(slab), posted: false })
+            .collect();
+        let memory = slots.memory().into_iter().chain(slabs.iter().map(|slab| slab.region.clone()));
+        let (at, queue) = (ep.as_ptr(), cq.as_ptr());
+        let ep = ManuallyDrop::new(ep);
+        let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect() });
+        if offer.provider() == "shm" {
+            objects::announce(&name, &objects);
+        }
         let mut net = Net {
-            ep: ManuallyDrop::new(ep),
-            cq,
-            av,
-            domain,
-            fabric,
-            slots: Slots::new(sends, count),
-            slabs: (0..count)
-                .map(|_| Slab { region: Region::zeroed(slab), posted: false })
-                .collect(),
+            ep: at,
+            cq: queue,
+            objects,
+            shares: HashMap::new(),
+            slots,
+            slabs,
             unposted: (0..count as u32).rev().collect(),
             batch: [nothing; super::BATCH],
             filled: 0,
@@ -250,10 +266,10 @@ impl Net {
 
     /// Whether one may sleep on the descriptor: nothing is waiting to be polled.
     pub(crate) fn try_wait(&self) -> bool {
-        let mut fids = [self.cq.fid()];
+        let mut fids = [self.objects.cq.fid()];
         // SAFETY: the fabric is open, and so is the one object in the list.
         let code = unsafe {
-            ((*(*self.fabric.as_ptr()).ops).trywait)(self.fabric.as_ptr(), fids.as_mut_ptr(), 1)
+            ((*(*self.objects.fabric.as_ptr()).ops).trywait)(self.objects.fabric.as_ptr(), fids.as_mut_ptr(), 1)
         };
         code == 0
     }
@@ -261,12 +277,9 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // SAFETY: taken once, here, and not used after.
-        let ep = unsafe { ManuallyDrop::take(&mut self.ep) };
-        if !ep.close() {
-            // It may still be written to: what was given to it stays, for good.
-            std::mem::forget(std::mem::take(&mut self.slabs));
-            std::mem::forget(std::mem::replace(&mut self.slots, Slots::new(0, 0)));
+        // What others still fetch stays: whoever does so without asking would get what is there then.
+        if self.slots.running() > 0 {
+            mem::forget(mem::replace(&mut self.slots, Slots::new(0, 0)));
         }
     }
 }

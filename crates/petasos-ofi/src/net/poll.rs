@@ -52,7 +52,7 @@ impl Net {
             self.repost();
         }
         (self.filled, self.taken) = (0, 0);
-        let cq = self.cq.as_ptr();
+        let cq = self.cq;
         // SAFETY: the queue is open, was made for entries of this kind, and there is room for as many.
         let count = unsafe { ((*(*cq).ops).read)(cq, self.batch.as_mut_ptr().cast(), BATCH) };
         self.filled = usize::try_from(count).unwrap_or(0).min(BATCH);
@@ -112,7 +112,7 @@ impl Net {
     #[cold]
     fn take_error(&mut self) -> Option<Happened> {
         let mut entry = MaybeUninit::<fi_cq_err_entry>::zeroed();
-        let cq = self.cq.as_ptr();
+        let cq = self.cq;
         // SAFETY: the queue is open, and the entry has room for what versions beyond ours write. No buffer for
         // more data is offered: its length is zero.
         let count = unsafe { ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0) };

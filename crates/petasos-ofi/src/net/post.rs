@@ -40,7 +40,7 @@ impl Net {
     ) -> Result<(), Refusal> {
         let room = &mut self.scratch[..len];
         fill(room);
-        let ep = self.ep.as_ptr();
+        let ep = self.ep;
         // SAFETY: the endpoint is open; the bytes are ours, and copied before the call returns.
         let code = unsafe { ((*(*ep).msg).inject)(ep, room.as_ptr().cast(), len, to.0) };
         outcome(code)
@@ -71,7 +71,7 @@ impl Net {
 
     fn send_buffer(&mut self, to: Node, slot: u32, len: usize) -> Result<(), Refusal> {
         debug_assert!(len <= BUFFER);
-        let ep = self.ep.as_ptr();
+        let ep = self.ep;
         let (buffer, context) = (self.slots.buffer(slot), self.slots.context(Owner::Slot(slot)));
         // SAFETY: the endpoint is open; buffer and context are this slot's, at a fixed place, and are not
         // used for anything else before the completion, since the caller keeps the slot if this succeeds.
@@ -150,7 +150,7 @@ impl Net {
             context: self.slots.context(Owner::Slot(slot)),
             data: 0,
         };
-        let ep = self.ep.as_ptr();
+        let ep = self.ep;
         // SAFETY: the endpoint is open; the list of pieces is copied by the call. What they name is the slot's
         // buffer, and memory of the payload or of the copy, which is held, and stays where it is, until the
         // completion (or the end of the endpoint) frees the slot. The library only reads it.
@@ -175,7 +175,7 @@ impl Net {
         mark: Mark,
     ) -> Result<(), Refusal> {
         let slot = self.slots.next().ok_or(Refusal::Full)?;
-        let ep = self.ep.as_ptr();
+        let ep = self.ep;
         let here = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
         let base = if self.facts.virtual_addresses { remote.base } else { 0 };
         let there =
@@ -235,7 +235,7 @@ impl Net {
             context: self.slots.context(Owner::Receive(index)),
             data: 0,
         };
-        let ep = self.ep.as_ptr();
+        let ep = self.ep;
         let flags = if self.facts.multi { FI_MULTI_RECV } else { 0 };
         // SAFETY: the endpoint is open; the list is copied by the call. The slab stays where it is for the life
         // of the endpoint, nobody has a reference into it, and it is posted once at a time (`posted`).

@@ -77,6 +77,11 @@ impl Slots {
         Some(mark)
     }
 
+    /// What the library is given besides what is held.
+    pub(super) fn memory(&self) -> [Region; 2] {
+        [self.contexts.clone(), self.buffers.clone()]
+    }
+
     /// How many are under way.
     pub(super) fn running(&self) -> usize {
         self.held.len() - self.free.len()

@@ -350,7 +350,7 @@ pub(crate) struct fi_ops_ep {
 #[repr(C)]
 pub(crate) struct fi_ops_cm {
     pub size: usize,
-    pub setname: Hole,
+    pub setname: unsafe extern "C" fn(*mut fid, *mut c_void, usize) -> c_int,
     pub getname: unsafe extern "C" fn(*mut fid, *mut c_void, *mut usize) -> c_int,
 }
 
