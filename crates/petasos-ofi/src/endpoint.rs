@@ -90,11 +90,23 @@ impl Endpoint for Ofi {
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        self.engine.submit_all(operations);
+        if !self.accesses.native {
+            return self.engine.submit_all(operations);
+        }
+        while self.engine.has_room()
+            && let Some(operation) = operations.pop_front()
+        {
+            let rest = self.accept_access(operation).and_then(|rest| self.close_region(rest));
+            if let Some(operation) = rest {
+                self.engine.submit(operation);
+            }
+        }
     }
 
     fn cancel(&mut self, token: Token) {
-        self.engine.cancel(token);
+        if !self.cancel_access(token) {
+            self.engine.cancel(token);
+        }
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
@@ -105,11 +117,14 @@ impl Endpoint for Ofi {
         events.append(&mut self.early);
         let mut busy = self.engine.take_events(limit.saturating_sub(events.len()), events);
         busy |= self.flush();
+        if self.accesses.has_work() {
+            busy |= self.serve_accesses();
+        }
         if events.len() >= limit {
             self.idle = false;
             return true;
         }
-        if self.armed || self.quiet >= QUIET || self.passes.is_multiple_of(TURN) || self.chores {
+        if self.armed || self.quiet >= QUIET || self.passes.is_multiple_of(TURN) || !self.errands.is_empty() {
             self.armed = false;
             busy |= self.attend();
             // Peers that came up are told before their messages.
@@ -126,6 +141,12 @@ impl Endpoint for Ofi {
         }
         if !self.ending.is_empty() {
             busy |= self.finish_ended();
+        }
+        if self.exposures.has_work() {
+            self.look_after_exposures();
+        }
+        if self.accesses.has_work() {
+            busy |= self.serve_accesses();
         }
         if self.engine.has_output() {
             busy |= self.flush();

@@ -26,6 +26,8 @@
 pub const HEAD: usize = 16;
 /// The longest name of an endpoint in a fabric, in bytes.
 pub const MAX_NAME: usize = 512;
+/// What names a region, in bytes: the two-sided engine's route in its key.
+pub const TARGET: usize = 16;
 /// The longest name of a provider.
 const MAX_PROVIDER: usize = 64;
 /// The version of what is said here.
@@ -89,10 +91,16 @@ pub enum Control {
     Rung(u32),
     /// I end. I sent so many packets.
     Bye(u32),
-    /// I close memory: tell when the accesses are over that you began before.
-    Fence(u32),
-    /// They are.
-    Fenced(u32),
+    /// I hold the key of this region of yours: let me reach it through the provider.
+    Ask([u8; TARGET]),
+    /// Do: by this key of the provider's; the region lies there.
+    Grant([u8; TARGET], u64, u64),
+    /// No.
+    Refuse([u8; TARGET]),
+    /// I close the region: give that back.
+    Revoke([u8; TARGET]),
+    /// Nothing of mine is under way to it any more.
+    Released([u8; TARGET]),
 }
 
 /// Not a control message.
@@ -106,8 +114,11 @@ const AWAKE: u8 = 3;
 const SLEEP: u8 = 4;
 const RUNG: u8 = 5;
 const BYE: u8 = 6;
-const FENCE: u8 = 7;
-const FENCED: u8 = 8;
+const ASK: u8 = 7;
+const GRANT: u8 = 8;
+const REFUSE: u8 = 9;
+const REVOKE: u8 = 10;
+const RELEASED: u8 = 11;
 
 impl Control {
     /// As it travels.
@@ -116,6 +127,11 @@ impl Control {
         let number = |kind: u8, number: &u32| {
             let mut out = vec![kind];
             out.extend_from_slice(&number.to_le_bytes());
+            out
+        };
+        let named = |kind: u8, target: &[u8; TARGET]| {
+            let mut out = vec![kind];
+            out.extend_from_slice(target);
             out
         };
         match self {
@@ -133,8 +149,16 @@ impl Control {
             Control::Sleep => vec![SLEEP],
             Control::Rung(count) => number(RUNG, count),
             Control::Bye(count) => number(BYE, count),
-            Control::Fence(serial) => number(FENCE, serial),
-            Control::Fenced(serial) => number(FENCED, serial),
+            Control::Ask(target) => named(ASK, target),
+            Control::Grant(target, key, base) => {
+                let mut out = named(GRANT, target);
+                out.extend_from_slice(&key.to_le_bytes());
+                out.extend_from_slice(&base.to_le_bytes());
+                out
+            }
+            Control::Refuse(target) => named(REFUSE, target),
+            Control::Revoke(target) => named(REVOKE, target),
+            Control::Released(target) => named(RELEASED, target),
         }
     }
 
@@ -142,6 +166,7 @@ impl Control {
     pub fn from_bytes(bytes: &[u8]) -> Result<Control, Garbled> {
         let (&kind, rest) = bytes.split_first().ok_or(Garbled("empty"))?;
         let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Garbled("no number"));
+        let named = || rest.try_into().map_err(|_| Garbled("no region"));
         let alone = |control| if rest.is_empty() { Ok(control) } else { Err(Garbled("too long")) };
         match kind {
             HELLO => hello(rest),
@@ -150,11 +175,22 @@ impl Control {
             SLEEP => alone(Control::Sleep),
             RUNG => number().map(Control::Rung),
             BYE => number().map(Control::Bye),
-            FENCE => number().map(Control::Fence),
-            FENCED => number().map(Control::Fenced),
+            ASK => named().map(Control::Ask),
+            GRANT => grant(rest),
+            REFUSE => named().map(Control::Refuse),
+            REVOKE => named().map(Control::Revoke),
+            RELEASED => named().map(Control::Released),
             _ => Err(Garbled("unknown kind")),
         }
     }
+}
+
+fn grant(rest: &[u8]) -> Result<Control, Garbled> {
+    const WRONG: Garbled = Garbled("a grant of a bad length");
+    let (target, rest) = rest.split_first_chunk().ok_or(WRONG)?;
+    let (key, rest) = rest.split_first_chunk().ok_or(WRONG)?;
+    let base = rest.try_into().map_err(|_| WRONG)?;
+    Ok(Control::Grant(*target, u64::from_le_bytes(*key), u64::from_le_bytes(base)))
 }
 
 fn hello(rest: &[u8]) -> Result<Control, Garbled> {

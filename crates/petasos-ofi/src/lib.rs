@@ -4,6 +4,7 @@ mod access;
 mod config;
 mod endpoint;
 mod error;
+mod exposure;
 pub mod frame;
 mod link;
 mod meet;

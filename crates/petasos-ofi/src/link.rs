@@ -1,6 +1,6 @@
 //! What there is to a peer.
 
-use crate::net::Node;
+use crate::{frame::Control, net::Node};
 use petasos_fabric::{LostReason, Peer, Time, two_sided::Packet};
 use std::collections::VecDeque;
 
@@ -44,6 +44,10 @@ pub(crate) struct Link {
     pub(crate) ticket: u64,
     /// Its greeting has not left yet.
     pub(crate) greeting: bool,
+    /// It is in the list of those to be told something.
+    pub(crate) errand: bool,
+    /// Control messages that did not leave yet.
+    pub(crate) letters: VecDeque<Control>,
     /// Where it is in the fabric, our slot there, and our ticket.
     pub(crate) node: Option<Node>,
     pub(crate) slot_there: u32,
@@ -93,6 +97,8 @@ impl Link {
             asked,
             ticket,
             greeting: false,
+            errand: false,
+            letters: VecDeque::new(),
             node: None,
             slot_there: 0,
             ticket_there: 0,

@@ -9,13 +9,15 @@ use crate::{
     Config, OpenError,
     frame::Control,
     link::{Link, State, Watch},
-    net::Node,
+    net::{Node, RemoteMemory},
     providers::{Meeting, Provider},
     state::Ofi,
 };
 use petasos_fabric::{Address, Endpoint, Event, LostReason, Peer, ResolveError};
 use std::time::Duration;
 
+/// Control messages to one peer that may wait.
+const MOST_LETTERS: usize = 1 << 16;
 /// Control messages are short.
 const LONGEST: usize = 1024;
 /// Nodes that are not used any more and stay in the table of addresses, and for how long the others do.
@@ -119,8 +121,8 @@ impl Ofi {
             }
         }
         self.mail = mail;
-        if self.chores {
-            self.try_again();
+        if !self.errands.is_empty() {
+            self.run_errands();
         }
         worked
     }
@@ -147,44 +149,65 @@ impl Ofi {
         };
         if let Some(link) = self.link(peer) {
             link.greeting = true;
-            self.chores = true;
+            self.errand(peer.index);
         }
     }
 
-    /// Sends what the control endpoint had no room for.
-    fn try_again(&mut self) {
-        self.chores = false;
-        for index in 0..self.links.len() as u32 {
-            let Some(Some(link)) = self.links.get(index as usize) else { continue };
-            let (control, running) = (link.control, link.running);
-            let mut owed = Vec::new();
-            if link.greeting {
-                owed.push(Control::Hello {
-                    slot: index,
-                    ticket: link.ticket,
-                    provider: self.protocol.clone(),
-                    name: self.net.name().to_vec(),
-                });
+    /// There is something to be told to a peer, when the control endpoint has its turn.
+    pub(crate) fn errand(&mut self, index: u32) {
+        if let Some(Some(link)) = self.links.get_mut(index as usize)
+            && !link.errand
+        {
+            link.errand = true;
+            self.errands.push(index);
+        }
+    }
+
+    /// Tells peers what there is to be told.
+    fn run_errands(&mut self) {
+        for index in std::mem::take(&mut self.errands) {
+            let Some(Some(link)) = self.links.get_mut(index as usize) else { continue };
+            link.errand = false;
+            if !self.tell(index) {
+                self.errand(index);
             }
-            if link.rung_owed && running == 0 {
-                owed.push(Control::Rung(link.sent));
+        }
+    }
+
+    /// Tells a peer what there is to be told. False if something is left.
+    fn tell(&mut self, index: u32) -> bool {
+        let Ofi { links, control, protocol, net, .. } = self;
+        let Some(Some(link)) = links.get_mut(index as usize) else { return true };
+        let mut say = |message: Control| control.inject(link.control, &[&message.to_bytes()]).is_ok();
+        if link.greeting {
+            let (provider, name) = (protocol.clone(), net.name().to_vec());
+            link.greeting = !say(Control::Hello { slot: index, ticket: link.ticket, provider, name });
+        }
+        while !link.greeting
+            && let Some(letter) = link.letters.pop_front()
+        {
+            if !say(letter.clone()) {
+                link.letters.push_front(letter);
+                break;
             }
-            if link.ring_owed {
-                owed.push(Control::Ring);
-            }
-            self.chores |= link.rung_owed && running > 0;
-            for message in owed {
-                if self.control.inject(control, &[&message.to_bytes()]).is_err() {
-                    self.chores = true;
-                    break;
-                }
-                let Some(Some(link)) = self.links.get_mut(index as usize) else { break };
-                match message {
-                    Control::Hello { .. } => link.greeting = false,
-                    Control::Rung(_) => link.rung_owed = false,
-                    _ => link.ring_owed = false,
-                }
-            }
+        }
+        if link.rung_owed && link.running == 0 {
+            link.rung_owed = !say(Control::Rung(link.sent));
+        }
+        if link.ring_owed {
+            link.ring_owed = !say(Control::Ring);
+        }
+        !(link.greeting || link.rung_owed || link.ring_owed) && link.letters.is_empty()
+    }
+
+    /// Sends a control message, now or when there is room.
+    pub(crate) fn write_letter(&mut self, peer: Peer, letter: Control) {
+        let Some(link) = self.link(peer) else { return };
+        link.letters.push_back(letter);
+        let many = link.letters.len() > MOST_LETTERS;
+        self.errand(peer.index);
+        if many {
+            self.wrong(peer.index, "it does not read what is answered");
         }
     }
 
@@ -229,7 +252,7 @@ impl Ofi {
             Control::Awake => link.ring = false,
             Control::Sleep => {
                 (link.ring, link.rung_owed) = (true, true);
-                self.chores = true;
+                self.errand(index);
             }
             Control::Rung(count) => {
                 if link.watch == Watch::Asked {
@@ -238,8 +261,13 @@ impl Ofi {
                 }
             }
             Control::Bye(count) => link.bye = Some(count),
-            Control::Fence(serial) => self.fence(index, serial),
-            Control::Fenced(serial) => self.fenced(index, serial),
+            Control::Ask(target) => self.asked(index, target),
+            Control::Grant(target, key, base) => {
+                self.granted(index, target, Some(RemoteMemory { key, base }));
+            }
+            Control::Refuse(target) => self.granted(index, target, None),
+            Control::Revoke(target) => self.revoked(index, target),
+            Control::Released(target) => self.released(index, target),
         }
     }
 
@@ -277,7 +305,7 @@ impl Ofi {
             let heard = link.bye.is_some_and(|count| count == link.received);
             let over = link.parked.is_empty() && (heard || now >= *until);
             let reason = reason.clone();
-            match over && self.accesses_ended(peer) {
+            match over {
                 true => {
                     self.finish(peer, reason);
                     worked = true;
@@ -339,6 +367,7 @@ impl Ofi {
         self.link(peer)?;
         let link = self.links[peer.index as usize].take()?;
         self.end_accesses(peer, reason);
+        self.forget_holder(peer);
         self.serials[peer.index as usize] = link.next_serial();
         self.met.remove(&link.control);
         self.control.forget(link.control);

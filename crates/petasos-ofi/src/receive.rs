@@ -255,7 +255,7 @@ impl Ofi {
                 link.running -= 1;
                 (index, result.err())
             }
-            Mark::Access { .. } => return self.access_done(mark, result),
+            Mark::Access { access, serial } => return self.access_done(access, serial, result),
         };
         if let Some(code) = failed {
             self.fail(index, code as isize);

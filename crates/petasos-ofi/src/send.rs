@@ -248,7 +248,9 @@ impl Ofi {
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
         self.counters.rings += 1;
         link.ring_owed = self.control.inject(link.control, &[&Control::Ring.to_bytes()]).is_err();
-        self.chores |= link.ring_owed;
+        if link.ring_owed {
+            self.errand(index);
+        }
     }
 
     /// The library cannot send to this peer.

@@ -32,7 +32,7 @@ impl Ofi {
         self.passes = 0;
         self.armed = true;
         let engine = self.engine.has_events() || self.engine.has_output();
-        if engine || !self.early.is_empty() || self.chores_now() {
+        if engine || !self.early.is_empty() || self.errands_now() {
             return Sleep::Busy;
         }
         if self.net.has_more() || (!self.rings && !self.net.try_wait()) {
@@ -40,7 +40,7 @@ impl Ofi {
         }
         let mut until = Time::NEVER;
         // What waits for others without their making a noise.
-        let mut nap = !self.outgoing.is_empty() || !self.owing.is_empty() || self.chores;
+        let mut nap = !self.outgoing.is_empty() || !self.owing.is_empty() || !self.errands.is_empty();
         nap |= self.accesses.is_waiting() || self.has_paused();
         if self.rings {
             nap |= self.net.running() > 0 || !self.ask_for_rings();
@@ -56,6 +56,7 @@ impl Ofi {
                 until = until.min(*end).min(now.after(NAP * 20));
             }
         }
+        until = until.min(self.exposures.until());
         if nap {
             self.naps = if spun && !self.idle { 0 } else { (self.naps + 1).min(DOUBLED) };
             until = until.min(now.after(NAP * (1 << self.naps)));
@@ -69,8 +70,8 @@ impl Ofi {
     }
 
     /// Whether the control endpoint may have room for what waits for it.
-    fn chores_now(&self) -> bool {
-        self.chores && !self.idle
+    fn errands_now(&self) -> bool {
+        !self.errands.is_empty() && !self.idle
     }
 
     fn has_paused(&self) -> bool {

@@ -3,6 +3,7 @@
 use crate::{
     Config, Counters, OpenError,
     access::Accesses,
+    exposure::Exposures,
     link::Link,
     net::{Net, Node, Sizes},
     providers::{Meeting, Provider},
@@ -20,6 +21,7 @@ use std::{
 /// An endpoint of the fabric over libfabric.
 pub struct Ofi {
     /// Closed before what it works for: what was opened to others first, then the provider's endpoint.
+    pub(crate) exposures: Exposures,
     pub(crate) accesses: Accesses,
     pub(crate) net: Net,
     /// The endpoint by which peers meet, which vouches for them, notices their end, and rings.
@@ -52,8 +54,8 @@ pub struct Ofi {
     pub(crate) mail: Vec<Event>,
     /// Whether peers ring for each other: where the provider has nothing to sleep on.
     pub(crate) rings: bool,
-    /// Whether something is to be tried again that the control endpoint had no room for.
-    pub(crate) chores: bool,
+    /// Peers to be told something on the control connection.
+    pub(crate) errands: Vec<u32>,
     pub(crate) epoll: OwnedFd,
     pub(crate) now: Time,
     /// Passes since the last sleep, and since something last came.
@@ -102,6 +104,7 @@ impl Ofi {
         numbers.get_chunk = 256 << 10;
         let pool = Pool::new(limits.max_leases);
         Ok(Ofi {
+            exposures: Exposures::default(),
             accesses: Accesses::new(native),
             engine: Engine::new(own, control.incarnation(), numbers, pool),
             rings: net.wait_fd().is_none(),
@@ -122,7 +125,7 @@ impl Ofi {
             buried: VecDeque::new(),
             early: Vec::new(),
             mail: Vec::new(),
-            chores: false,
+            errands: Vec::new(),
             epoll,
             now: Time::ZERO,
             passes: 0,

@@ -11,7 +11,7 @@ pub(crate) enum Mark {
     /// A packet whose end nobody waits for.
     Short { link: u32, serial: u32 },
     /// A piece of an access.
-    Access { link: u32, access: u32, serial: u32 },
+    Access { access: u32, serial: u32 },
 }
 
 /// What is kept while an operation is under way.
