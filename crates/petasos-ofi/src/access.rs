@@ -10,12 +10,12 @@
 //! Short accesses, those with events, and whatever cannot be granted are the engine's.
 
 use crate::{
-    frame::{Control, TARGET},
-    net::{Mark, Refusal, RemoteMemory},
+    frame::{Control, Leave, TARGET},
+    net::{Mark, Refusal},
     state::Ofi,
 };
 use petasos_fabric::{
-    Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer, Slice,
+    Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer, Slice,
     Time, Token,
 };
 use slab::Slab;
@@ -36,8 +36,8 @@ type Target = [u8; TARGET];
 enum Grant {
     /// The owner was asked; these wait.
     Asked(Vec<usize>),
-    /// By it, with so many pieces under way.
-    Given { memory: RemoteMemory, running: u32 },
+    /// This, with so many pieces under way.
+    Given { leave: Leave, running: u32 },
     /// It was asked back, and pieces are under way.
     Revoked { running: u32 },
     /// There is none to be had.
@@ -151,13 +151,9 @@ impl Ofi {
         });
         tokens.insert(token, slot);
         match grants.get_mut(&(peer, target)) {
-            Some(Grant::Given { .. }) => ready.push_back(slot),
+            Some(Grant::Given { leave, .. }) if list[slot].allowed(*leave) => ready.push_back(slot),
             Some(Grant::Asked(waiting)) => waiting.push(slot),
-            // It goes to the engine when that is over.
-            Some(Grant::Revoked { .. } | Grant::Refused) => {
-                let access = self.take_access(slot)?;
-                return Some(access.operation);
-            }
+            Some(_) => return self.take_access(slot).map(|access| access.operation),
             None => {
                 grants.insert((peer, target), Grant::Asked(vec![slot]));
                 self.write_letter(peer, Control::Ask(target));
@@ -176,7 +172,7 @@ impl Ofi {
     }
 
     /// The owner has granted access to a region, or refused it.
-    pub(crate) fn granted(&mut self, index: u32, target: Target, memory: Option<RemoteMemory>) {
+    pub(crate) fn granted(&mut self, index: u32, target: Target, leave: Option<Leave>) {
         let Some(Some(link)) = self.links.get(index as usize) else { return };
         let peer = link.peer;
         let Some(grant) = self.accesses.grants.get_mut(&(peer, target)) else {
@@ -186,10 +182,16 @@ impl Ofi {
             return self.wrong(index, "a grant that nobody waits for");
         };
         let waiting = std::mem::take(waiting);
-        match memory {
-            Some(memory) => {
-                *grant = Grant::Given { memory, running: 0 };
-                self.accesses.ready.extend(waiting);
+        match leave {
+            Some(leave) => {
+                *grant = Grant::Given { leave, running: 0 };
+                for slot in waiting {
+                    match self.accesses.list.get(slot).is_some_and(|access| access.allowed(leave)) {
+                        true => self.accesses.ready.push_back(slot),
+                        // The owner says what is wrong with it.
+                        false => self.leave_to_engine(vec![slot]),
+                    }
+                }
             }
             None => {
                 *grant = Grant::Refused;
@@ -268,7 +270,7 @@ impl Ofi {
         let Ofi { accesses, net, links, .. } = self;
         let Accesses { list, grants, ready, running, .. } = accesses;
         let Some(access) = list.get_mut(slot) else { return false };
-        let Some(Grant::Given { memory, running: by_it }) = grants.get_mut(&(access.peer, access.target)) else {
+        let Some(Grant::Given { leave, running: by_it }) = grants.get_mut(&(access.peer, access.target)) else {
             return false;
         };
         let index = access.peer.index;
@@ -283,7 +285,7 @@ impl Ofi {
             let len = piece.len();
             let get = matches!(access.operation, Operation::Get { .. });
             let mark = Mark::Access { access: slot as u32, serial: access.serial };
-            match net.access(node, get, piece, memory, offset, mark) {
+            match net.access(node, get, piece, (leave.key, leave.base), offset, mark) {
                 Ok(()) => {
                     (access.ours, access.theirs) = (ours, theirs);
                     access.handed += len as u64;
@@ -398,6 +400,13 @@ impl Ofi {
 }
 
 impl Access {
+    fn allowed(&self, leave: Leave) -> bool {
+        leave.access.allows(match self.operation {
+            Operation::Get { .. } => Rights::READ,
+            _ => Rights::WRITE,
+        })
+    }
+
     /// The next piece: our memory, the offset in theirs, and where both sides are after it.
     #[expect(clippy::type_complexity, reason = "taken apart at once")]
     fn next(&self, most: usize) -> Option<(Slice, u64, (usize, usize), (usize, u64))> {

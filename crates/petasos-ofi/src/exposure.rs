@@ -4,8 +4,8 @@
 //! with the region. See [`crate::access`].
 
 use crate::{
-    frame::{Control, TARGET},
-    net::{Opened, RemoteMemory},
+    frame::{Control, Leave, TARGET},
+    net::Opened,
     state::Ofi,
 };
 use petasos_fabric::{Key, LostReason, Operation, Peer, RegionId, Slice, Time};
@@ -65,13 +65,13 @@ impl Ofi {
         let Some(Some(link)) = self.links.get(index as usize) else { return };
         let peer = link.peer;
         let answer = match self.expose(peer, &target) {
-            Some(memory) => Control::Grant(target, memory.key, memory.base),
+            Some(leave) => Control::Grant(target, leave),
             None => Control::Refuse(target),
         };
         self.write_letter(peer, answer);
     }
 
-    fn expose(&mut self, peer: Peer, target: &[u8; TARGET]) -> Option<RemoteMemory> {
+    fn expose(&mut self, peer: Peer, target: &[u8; TARGET]) -> Option<Leave> {
         let region = region_of(target);
         let parts = self.engine.key_parts(region).ok()?;
         // Region, and the secret that only its key has.
@@ -91,7 +91,8 @@ impl Ofi {
         if !exposure.holders.contains(&peer) {
             exposure.holders.push(peer);
         }
-        Some(exposure.opened.remote())
+        let (key, base) = exposure.opened.place();
+        Some(Leave { key, base, access: parts.access })
     }
 
     /// Takes in the closing of a region that is open to peers. Gives it back if it is for the engine.

@@ -22,6 +22,8 @@
 //! They travel on the connection by which the two found each other, behind its credentials; the first byte
 //! is the kind.
 
+use petasos_fabric::Access;
+
 /// The head of a packet, in bytes.
 pub const HEAD: usize = 16;
 /// The longest name of an endpoint in a fabric, in bytes.
@@ -67,6 +69,17 @@ impl Head {
     }
 }
 
+/// Leave to reach a region through the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// The provider's key.
+    pub key: u64,
+    /// Where the region lies at its owner.
+    pub base: u64,
+    /// What may be done.
+    pub access: Access,
+}
+
 /// A message on the connection between two endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -93,8 +106,8 @@ pub enum Control {
     Bye(u32),
     /// I hold the key of this region of yours: let me reach it through the provider.
     Ask([u8; TARGET]),
-    /// Do: by this key of the provider's; the region lies there.
-    Grant([u8; TARGET], u64, u64),
+    /// Do.
+    Grant([u8; TARGET], Leave),
     /// No.
     Refuse([u8; TARGET]),
     /// I close the region: give that back.
@@ -150,10 +163,11 @@ impl Control {
             Control::Rung(count) => number(RUNG, count),
             Control::Bye(count) => number(BYE, count),
             Control::Ask(target) => named(ASK, target),
-            Control::Grant(target, key, base) => {
+            Control::Grant(target, Leave { key, base, access }) => {
                 let mut out = named(GRANT, target);
                 out.extend_from_slice(&key.to_le_bytes());
                 out.extend_from_slice(&base.to_le_bytes());
+                out.push(access.bits());
                 out
             }
             Control::Refuse(target) => named(REFUSE, target),
@@ -189,8 +203,11 @@ fn grant(rest: &[u8]) -> Result<Control, Garbled> {
     const WRONG: Garbled = Garbled("a grant of a bad length");
     let (target, rest) = rest.split_first_chunk().ok_or(WRONG)?;
     let (key, rest) = rest.split_first_chunk().ok_or(WRONG)?;
-    let base = rest.try_into().map_err(|_| WRONG)?;
-    Ok(Control::Grant(*target, u64::from_le_bytes(*key), u64::from_le_bytes(base)))
+    let (base, access) = rest.split_first_chunk().ok_or(WRONG)?;
+    let &[access] = access else { return Err(WRONG) };
+    let access = Access::from_bits(access).ok_or(Garbled("a grant of unknown rights"))?;
+    let (key, base) = (u64::from_le_bytes(*key), u64::from_le_bytes(*base));
+    Ok(Control::Grant(*target, Leave { key, base, access }))
 }
 
 fn hello(rest: &[u8]) -> Result<Control, Garbled> {

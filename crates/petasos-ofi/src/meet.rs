@@ -9,7 +9,7 @@ use crate::{
     Config, OpenError,
     frame::Control,
     link::{Link, State, Watch},
-    net::{Node, RemoteMemory},
+    net::Node,
     providers::{Meeting, Provider},
     state::Ofi,
 };
@@ -262,9 +262,7 @@ impl Ofi {
             }
             Control::Bye(count) => link.bye = Some(count),
             Control::Ask(target) => self.asked(index, target),
-            Control::Grant(target, key, base) => {
-                self.granted(index, target, Some(RemoteMemory { key, base }));
-            }
+            Control::Grant(target, leave) => self.granted(index, target, Some(leave)),
             Control::Refuse(target) => self.granted(index, target, None),
             Control::Revoke(target) => self.revoked(index, target),
             Control::Released(target) => self.released(index, target),

@@ -27,20 +27,13 @@ impl Drop for Opened {
 // SAFETY: as for `Net`, whose domain it belongs to: it is used by the thread that drives the endpoint.
 unsafe impl Send for Opened {}
 
-/// What it takes to reach memory of another node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RemoteMemory {
-    /// The key by which the other side's provider knows it.
-    pub(crate) key: u64,
-    /// Where it lies there.
-    pub(crate) base: u64,
-}
 
 impl Opened {
-    pub(crate) fn remote(&self) -> RemoteMemory {
+    /// The key by which the provider knows it, and where it lies.
+    pub(crate) fn place(&self) -> (u64, u64) {
         // SAFETY: an object of the library's, which is open.
         let key = unsafe { (*self.handle.as_ptr()).key };
-        RemoteMemory { key, base: self.memory.as_ptr() as u64 }
+        (key, self.memory.as_ptr() as u64)
     }
 }
 
@@ -89,7 +82,8 @@ impl Net {
     /// Opens memory to the nodes, under a random key where the provider lets us choose. `None` if it says
     /// no.
     pub(crate) fn open_memory(&mut self, memory: &Slice, access: Access) -> Option<Opened> {
-        if !self.facts.rma || memory.is_empty() {
+        let readable = access.allows(Access::READ) || !self.facts.all_readable;
+        if !self.facts.rma || memory.is_empty() || !readable {
             return None;
         }
         let mut rights = FI_SEND | FI_RECV | FI_READ | FI_WRITE;

@@ -17,7 +17,7 @@ mod poll;
 mod post;
 mod slots;
 
-pub(crate) use memory::{Opened, RemoteMemory};
+pub(crate) use memory::Opened;
 pub(crate) use open::Sizes;
 pub(crate) use poll::{Happened, Packet};
 pub(crate) use post::Refusal;
@@ -91,6 +91,8 @@ pub(crate) struct Facts {
     provider_keys: bool,
     /// Whether memory is bound to the endpoint before use.
     bound_memory: bool,
+    /// Whether whoever has the provider's key of some memory can read it, whatever it was opened for.
+    all_readable: bool,
     /// Bits of keys that can be chosen.
     key_bits: u32,
     /// Whether data moves though nobody calls in.

@@ -222,6 +222,8 @@ impl Net {
             virtual_addresses: memory & FI_MR_VIRT_ADDR != 0,
             provider_keys: memory & FI_MR_PROV_KEY != 0,
             bound_memory: memory & FI_MR_ENDPOINT != 0,
+            // So that it can fetch long messages.
+            all_readable: offer.provider().ends_with("ofi_rxm"),
             key_bits: (offer.key_size().clamp(1, 8) * 8) as u32,
             passive: offer.moves_by_itself(),
         };

@@ -1,7 +1,7 @@
 //! Posting: packets, accesses, and slabs to receive into.
 
 use super::{
-    Net, Node, RemoteMemory, Slab,
+    Net, Node, Slab,
     slots::{BUFFER, Held, Mark, Owner},
 };
 use crate::sys::{
@@ -163,23 +163,23 @@ impl Net {
         Ok(())
     }
 
-    /// Reads (`get`) or writes remote memory: `local` is held until the mark comes back. A write is
+    /// Reads (`get`) or writes remote memory, known by the provider's key and where it lies: `local` is held until the mark comes back. A write is
     /// complete when it has arrived.
     pub(crate) fn access(
         &mut self,
         node: Node,
         get: bool,
         local: Slice,
-        remote: &RemoteMemory,
+        (key, base): (u64, u64),
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
         let slot = self.slots.next().ok_or(Refusal::Full)?;
         let ep = self.ep;
         let here = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
-        let base = if self.facts.virtual_addresses { remote.base } else { 0 };
+        let base = if self.facts.virtual_addresses { base } else { 0 };
         let there =
-            fi_rma_iov { addr: base.wrapping_add(offset), len: local.len(), key: remote.key };
+            fi_rma_iov { addr: base.wrapping_add(offset), len: local.len(), key };
         let message = fi_msg_rma {
             msg_iov: &here,
             desc: ptr::null_mut(),
