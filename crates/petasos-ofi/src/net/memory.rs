@@ -54,7 +54,7 @@ impl Net {
         if count != 1 {
             return None;
         }
-        if let Some(share) = objects::share(name) {
+        if let Some(share) = objects::share(name, &self.objects) {
             self.shares.insert(node, share);
         }
         Some(Node(node))

@@ -24,7 +24,7 @@ pub(crate) use post::Refusal;
 pub(crate) use slots::Mark;
 
 use crate::sys::{fi_cq_data_entry, fid_cq, fid_ep, library::Library};
-use objects::Objects;
+use objects::{Objects, Visitors};
 use petasos_fabric::Region;
 use slots::Slots;
 use std::{
@@ -48,6 +48,9 @@ pub(crate) struct Net {
     objects: Arc<Objects>,
     /// Shares in endpoints of this process that are in the table of addresses.
     shares: HashMap<u64, Arc<Objects>>,
+    /// And those that have this one in theirs.
+    #[expect(dead_code, reason = "kept for the library, and filled by others")]
+    visitors: Arc<Visitors>,
     slots: Slots,
     slabs: Vec<Slab>,
     /// Slabs that are to be given to the library (again).

@@ -2,7 +2,8 @@
 //!
 //! The shm provider reaches an endpoint of the same process through the memory that this has mapped itself, and
 //! crashes if it is unmapped. So there the objects of an endpoint stay open as long as another endpoint of the
-//! process has them in its table of addresses, though nobody uses them any more.
+//! process has them in its table of addresses, or may find something of theirs in its queues, though nobody uses
+//! them any more.
 
 use super::open::Handle;
 use crate::sys::{fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
@@ -40,18 +41,59 @@ impl Drop for Objects {
     }
 }
 
-/// Endpoints of this process whose provider wants that, by their names.
-static LOCAL: Mutex<Vec<(Vec<u8>, Weak<Objects>)>> = Mutex::new(Vec::new());
+/// Endpoints of this process that have this one in their table of addresses: it may find something of theirs in its
+/// queues.
+pub(super) type Visitors = Mutex<Vec<Arc<Objects>>>;
 
-/// Makes an endpoint known to the others of this process.
-pub(super) fn announce(name: &[u8], objects: &Arc<Objects>) {
-    let mut local = LOCAL.lock().unwrap_or_else(PoisonError::into_inner);
-    local.retain(|(_, objects)| objects.strong_count() > 0);
-    local.push((name.to_vec(), Arc::downgrade(objects)));
+/// Visitors that have ended and are kept.
+const KEPT: usize = 64;
+
+/// An endpoint whose provider wants that.
+struct Local {
+    name: Vec<u8>,
+    objects: Weak<Objects>,
+    visitors: Weak<Visitors>,
 }
 
-/// A share of the objects of another endpoint of this process, if the name is that of one.
-pub(super) fn share(name: &[u8]) -> Option<Arc<Objects>> {
-    let local = LOCAL.lock().unwrap_or_else(PoisonError::into_inner);
-    local.iter().find(|(known, _)| known == name).and_then(|(_, objects)| objects.upgrade())
+/// Those of this process.
+static LOCAL: Mutex<Vec<Local>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes an endpoint known to the others of this process.
+pub(super) fn announce(name: &[u8], objects: &Arc<Objects>, visitors: &Arc<Visitors>) {
+    let (name, objects, visitors) = (name.to_vec(), Arc::downgrade(objects), Arc::downgrade(visitors));
+    let mut local = lock(&LOCAL);
+    local.retain(|known| known.objects.strong_count() > 0);
+    local.push(Local { name, objects, visitors });
+}
+
+/// A share of the objects of another endpoint of this process, if the name is that of one; it gets one of ours.
+pub(super) fn share(name: &[u8], ours: &Arc<Objects>) -> Option<Arc<Objects>> {
+    let mut ended = Vec::new();
+    let local = lock(&LOCAL);
+    let known = local.iter().find(|known| known.name == name)?;
+    if let Some(visitors) = known.visitors.upgrade() {
+        let mut visitors = lock(&visitors);
+        if !visitors.iter().any(|visitor| Arc::ptr_eq(visitor, ours)) {
+            visitors.push(ours.clone());
+        }
+        // Nobody else has a share in those any more.
+        let mut alone = visitors.iter().filter(|visitor| Arc::strong_count(visitor) == 1).count();
+        visitors.retain(|visitor| {
+            let goes = alone > KEPT && Arc::strong_count(visitor) == 1;
+            if goes {
+                alone -= 1;
+                ended.push(visitor.clone());
+            }
+            !goes
+        });
+    }
+    let share = known.objects.upgrade();
+    drop(local);
+    // Closed here, without the lock.
+    drop(ended);
+    share
 }

@@ -242,14 +242,16 @@ impl Net {
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
         let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect() });
+        let visitors = Arc::default();
         if offer.provider() == "shm" {
-            objects::announce(&name, &objects);
+            objects::announce(&name, &objects, &visitors);
         }
         let mut net = Net {
             ep: at,
             cq: queue,
             objects,
             shares: HashMap::new(),
+            visitors,
             slots,
             slabs,
             unposted: (0..count as u32).rev().collect(),
