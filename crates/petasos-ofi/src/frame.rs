@@ -64,7 +64,12 @@ impl Head {
     #[must_use]
     pub fn from_bytes(bytes: [u8; HEAD]) -> Head {
         let word = u128::from_le_bytes(bytes);
-        let (low, ticket) = (word as u64, (word >> 64) as u64);
+        Head::from_words(word as u64, (word >> 64) as u64)
+    }
+
+    /// The same, of two words in the order of this processor.
+    #[inline]
+    pub(crate) fn from_words(low: u64, ticket: u64) -> Head {
         Head { slot: low as u32, taken: (low >> 32) as u16, number: (low >> 48) as u16, ticket }
     }
 }

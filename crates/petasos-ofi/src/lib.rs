@@ -1,6 +1,8 @@
 //! The fabric over RDMA networks, by libfabric: `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`.
 
 mod access;
+#[doc(hidden)]
+pub mod bare;
 mod config;
 mod endpoint;
 mod error;

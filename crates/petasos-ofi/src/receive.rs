@@ -22,8 +22,6 @@ enum Taken {
 
 /// Bytes before a message: the head, and the header of the engine's packet.
 const BEFORE: usize = HEAD + header::PREFIX;
-/// The longest message that is copied with what is before it.
-const SHORT: usize = Lease::INLINE;
 
 impl Ofi {
     /// Takes in what came, until there are so many events. True if there was anything.
@@ -270,37 +268,50 @@ impl Ofi {
         }
         let happened = self.net.next()?;
         if let Happened::Packet(packet) = happened
-            && let Some((index, number)) = self.head(packet)
+            && let Some(peer) = self.short(packet, message)
         {
-            let Some(Some(link)) = self.links.get_mut(index as usize) else { return None };
-            let (peer, up) = (link.peer, link.is_up());
-            let short = packet.len >= BEFORE && packet.len - BEFORE <= SHORT;
-            if up && short && link.parked.is_empty() && !matches!(link.watch, Watch::Owed(_)) {
-                let mut prefix = [0; header::PREFIX];
-                self.net.read(packet, HEAD, &mut prefix);
-                let len = packet.len - BEFORE;
-                if link.taken as u16 == number && header::message_len(prefix) == Some(len as u32) {
-                    link.received = link.received.wrapping_add(1);
-                    self.counters.packets_in += 1;
-                    let net = &self.net;
-                    let mut words = [0u64; 7];
-                    net.read(packet, BEFORE, &mut words.as_mut_bytes()[..len]);
-                    message.put_words(len, || words);
-                    self.took(index);
-                    return Some(peer);
-                }
-            }
-            let mut early = std::mem::take(&mut self.early);
-            self.packet(index, number, packet, &mut early);
-            self.early = early;
-            return self.early_message(message);
+            return Some(peer);
         }
-        if !matches!(happened, Happened::Packet(_)) {
-            let mut early = std::mem::take(&mut self.early);
-            self.happened(happened, &mut early);
-            self.early = early;
+        let mut early = std::mem::take(&mut self.early);
+        self.happened(happened, &mut early);
+        self.early = early;
+        self.early_message(message)
+    }
+
+    /// Takes a short message whose turn it is, if nothing else is to be done about its packet: all of it is read
+    /// in one go. Else nothing has happened.
+    #[inline]
+    fn short(&mut self, packet: Packet, message: &mut Lease) -> Option<Peer> {
+        if packet.len < BEFORE || packet.len > BEFORE + Lease::LINES {
+            return None;
         }
-        None
+        let mut words = [0u64; BEFORE / 8 + Lease::LINES / 8];
+        self.net.read(packet, 0, &mut words.as_mut_bytes()[..packet.len]);
+        let [low, high, prefix, rest @ ..] = words;
+        let len = packet.len - BEFORE;
+        let head = Head::from_words(u64::from_le(low), u64::from_le(high));
+        if prefix.to_ne_bytes() != header::message_header(len as u32) {
+            return None;
+        }
+        let link = self.links.get_mut(head.slot as usize)?.as_deref_mut()?;
+        let due = link.ticket == head.ticket && link.is_up() && link.taken as u16 == head.number;
+        let plain = link.parked.is_empty() && link.has_window() && !matches!(link.watch, Watch::Owed(_));
+        if !due || !plain || !link.acknowledge(head.taken) {
+            return None;
+        }
+        link.received = link.received.wrapping_add(1);
+        let peer = link.peer;
+        let [first @ .., _, _, _, _, _, _, _] = rest;
+        if len <= Lease::INLINE {
+            message.put_words(len, || first);
+        } else {
+            let [_, _, _, _, _, _, _, second @ ..] = rest;
+            message.put_lines(len, || [first, second]);
+        }
+        self.counters.packets_in += 1;
+        self.quiet = 0;
+        self.took(head.slot);
+        Some(peer)
     }
 
     /// If a message alone was made an event: that.

@@ -74,3 +74,16 @@ mod shm {
     use super::*;
     over!("ofi+shm", true);
 }
+
+/// Put and get served by the owner of the memory: nothing is registered with the provider.
+mod served_by_the_owner {
+    use super::*;
+    mod tcp {
+        use super::*;
+        petasos_conformance::conformance!(OverOfi::new("ofi+tcp", true, false));
+    }
+    mod shm {
+        use super::*;
+        petasos_conformance::conformance!(OverOfi::new("ofi+shm", false, false));
+    }
+}

@@ -244,3 +244,17 @@ impl Net {
         Ok(())
     }
 }
+
+impl Net {
+    /// The least that it takes to send a short message. False if there is no room.
+    #[inline]
+    pub(crate) fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
+        if bytes.len() > self.facts.inject {
+            let mark = Mark::Short { link: 0, serial: 0 };
+            return self.send_short(to, &[], &[bytes], mark).is_ok();
+        }
+        let ep = self.ep;
+        // SAFETY: the endpoint is open; the bytes are copied before the call returns.
+        unsafe { ((*(*ep).msg).inject)(ep, bytes.as_ptr().cast(), bytes.len(), to.0) == 0 }
+    }
+}
