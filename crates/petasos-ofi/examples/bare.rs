@@ -38,7 +38,10 @@ fn main() -> Anything<()> {
     }
     let (alone, contract) = (median(alone), median(contract));
     println!("{scheme}, {LEN} bytes there and back, median of {turns} turns:");
-    println!("  libfabric alone {alone:.0} ns, the contract {contract:.0} ns, difference {:.0} ns", contract - alone);
+    println!(
+        "  libfabric alone {alone:.0} ns, the contract {contract:.0} ns, difference {:.0} ns",
+        contract - alone
+    );
     Ok(())
 }
 
@@ -129,7 +132,8 @@ fn ours(scheme: &str, child: Option<&mut Child>) -> Anything<f64> {
     let end = std::cell::RefCell::new(end);
     let send = || while end.borrow_mut().inject(peer, &[&[7; LEN]]).is_err() {};
     let (mut passes, mut now) = (0u32, clock.now());
-    let receive = || receive(&mut end.borrow_mut(), &clock, &mut now, &mut events, &mut passes, peer);
+    let receive =
+        || receive(&mut end.borrow_mut(), &clock, &mut now, &mut events, &mut passes, peer);
     let time = rounds(first, send, receive);
     // The last answer leaves before the endpoint does.
     for _ in 0..100 {

@@ -15,8 +15,8 @@ use crate::{
     state::Ofi,
 };
 use petasos_fabric::{
-    Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer, Slice,
-    Time, Token,
+    Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer,
+    Slice, Time, Token,
 };
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
@@ -111,7 +111,9 @@ impl Accesses {
 impl Ofi {
     /// Takes in an access that the provider is to do. Gives the operation back if it is for the engine.
     pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
-        let (Operation::Put { remote, event: None, .. } | Operation::Get { remote, .. }) = &operation else {
+        let (Operation::Put { remote, event: None, .. } | Operation::Get { remote, .. }) =
+            &operation
+        else {
             return Some(operation);
         };
         let peer = remote.peer;
@@ -122,7 +124,9 @@ impl Ofi {
         let info = self.engine.peer_info(peer);
         let same = info.as_ref().is_some_and(|info| info.incarnation == incarnation);
         let up = self.link(peer).is_some_and(|link| link.is_up());
-        let (Some(target), Some(info), true) = (target, info, up && same) else { return Some(operation) };
+        let (Some(target), Some(info), true) = (target, info, up && same) else {
+            return Some(operation);
+        };
         // What is wrong with it the engine says as well.
         let Ok(total) = self.engine.check_access(&operation) else { return Some(operation) };
         if total < self.config.remote_access_from.max(1) || self.accesses.list.len() >= MOST {
@@ -222,7 +226,8 @@ impl Ofi {
         self.give_back(peer, target);
         let of_it = |access: &Access| access.peer == peer && access.target == target;
         let list = &self.accesses.list;
-        let slots: Vec<usize> = list.iter().filter(|(_, a)| of_it(a)).map(|(slot, _)| slot).collect();
+        let slots: Vec<usize> =
+            list.iter().filter(|(_, a)| of_it(a)).map(|(slot, _)| slot).collect();
         for slot in slots {
             let Some(access) = self.accesses.list.get_mut(slot) else { continue };
             if access.handed == 0 && access.outcome.is_none() {
@@ -270,18 +275,27 @@ impl Ofi {
         let Ofi { accesses, net, links, .. } = self;
         let Accesses { list, grants, ready, running, .. } = accesses;
         let Some(access) = list.get_mut(slot) else { return false };
-        let Some(Grant::Given { leave, running: by_it }) = grants.get_mut(&(access.peer, access.target)) else {
+        let Some(Grant::Given { leave, running: by_it }) =
+            grants.get_mut(&(access.peer, access.target))
+        else {
             return false;
         };
         let index = access.peer.index;
         let Some(Some(link)) = links.get_mut(index as usize) else { return false };
         let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
-        while access.outcome.is_none() && !access.failed && access.handed < access.total && access.running < PIECES {
+        while access.outcome.is_none()
+            && !access.failed
+            && access.handed < access.total
+            && access.running < PIECES
+        {
             if *running >= most {
                 ready.push_back(slot);
                 break;
             }
-            let Some((piece, offset, ours, theirs)) = access.next(net.facts().access.min(PIECE)) else { break };
+            let Some((piece, offset, ours, theirs)) = access.next(net.facts().access.min(PIECE))
+            else {
+                break;
+            };
             let len = piece.len();
             let get = matches!(access.operation, Operation::Get { .. });
             let mark = Mark::Access { access: slot as u32, serial: access.serial };
@@ -319,7 +333,9 @@ impl Ofi {
     pub(crate) fn access_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
         let slot = slot as usize;
         self.accesses.running -= 1;
-        let Some(access) = self.accesses.list.get_mut(slot).filter(|a| a.serial == serial) else { return };
+        let Some(access) = self.accesses.list.get_mut(slot).filter(|a| a.serial == serial) else {
+            return;
+        };
         access.running -= 1;
         let (peer, target) = (access.peer, access.target);
         let known = self.link(peer).map(|link| link.running -= 1).is_some();
@@ -356,7 +372,8 @@ impl Ofi {
 
     fn end_access(&mut self, slot: usize) {
         let Some(access) = self.take_access(slot) else { return };
-        let done = if matches!(access.operation, Operation::Get { .. }) { Done::Got } else { Done::Put };
+        let done =
+            if matches!(access.operation, Operation::Get { .. }) { Done::Got } else { Done::Put };
         let result = match access.outcome {
             Some(kind) => Err(OpError::with_peer(kind, &access.address)),
             None => Ok(done),
@@ -383,7 +400,8 @@ impl Ofi {
         }
         self.accesses.grants.retain(|(of, _), _| *of != peer);
         let list = &self.accesses.list;
-        let slots: Vec<usize> = list.iter().filter(|(_, a)| a.peer == peer).map(|(slot, _)| slot).collect();
+        let slots: Vec<usize> =
+            list.iter().filter(|(_, a)| a.peer == peer).map(|(slot, _)| slot).collect();
         let until = self.now.after(self.config.grace);
         for slot in slots {
             let Some(access) = self.accesses.list.get_mut(slot) else { continue };
@@ -410,7 +428,9 @@ impl Access {
     /// The next piece: our memory, the offset in theirs, and where both sides are after it.
     #[expect(clippy::type_complexity, reason = "taken apart at once")]
     fn next(&self, most: usize) -> Option<(Slice, u64, (usize, usize), (usize, u64))> {
-        let (Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. }) = &self.operation else {
+        let (Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. }) =
+            &self.operation
+        else {
             return None;
         };
         let (mut ours, mut theirs) = (self.ours, self.theirs);
@@ -424,6 +444,11 @@ impl Access {
         let rest = usize::try_from(span.len - theirs.1).unwrap_or(usize::MAX);
         let len = (piece.len() - ours.1).min(rest).min(most);
         let offset = span.offset + theirs.1;
-        Some((piece.part(ours.1, len)?, offset, (ours.0, ours.1 + len), (theirs.0, theirs.1 + len as u64)))
+        Some((
+            piece.part(ours.1, len)?,
+            offset,
+            (ours.0, ours.1 + len),
+            (theirs.0, theirs.1 + len as u64),
+        ))
     }
 }

@@ -124,7 +124,11 @@ impl Endpoint for Ofi {
             self.idle = false;
             return true;
         }
-        if self.armed || self.quiet >= QUIET || self.passes.is_multiple_of(TURN) || !self.errands.is_empty() {
+        if self.armed
+            || self.quiet >= QUIET
+            || self.passes.is_multiple_of(TURN)
+            || !self.errands.is_empty()
+        {
             self.armed = false;
             busy |= self.attend();
             // Peers that came up are told before their messages.

@@ -50,6 +50,9 @@ pub enum OpenError {
         /// What there is.
         offered: String,
     },
+    /// The secret is no good.
+    #[error(transparent)]
+    Secret(#[from] petasos_tcp::SecretError),
     /// The connections by which endpoints find each other, over TCP.
     #[error(transparent)]
     Tcp(#[from] petasos_tcp::OpenError),

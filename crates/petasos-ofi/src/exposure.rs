@@ -55,7 +55,9 @@ impl Exposures {
 
 /// The region that a key's route names.
 fn region_of(target: &[u8; TARGET]) -> RegionId {
-    let number = |at: usize| u32::from_le_bytes([target[at], target[at + 1], target[at + 2], target[at + 3]]);
+    let number = |at: usize| {
+        u32::from_le_bytes([target[at], target[at + 1], target[at + 2], target[at + 3]])
+    };
     RegionId { index: number(0), generation: number(4) }
 }
 
@@ -87,7 +89,8 @@ impl Ofi {
                 Exposure { opened, memory, holders: Vec::new(), torn: false, closing: None };
             exposures.list.insert(region, exposure);
         }
-        let exposure = exposures.list.get_mut(&region).filter(|exposure| exposure.closing.is_none())?;
+        let exposure =
+            exposures.list.get_mut(&region).filter(|exposure| exposure.closing.is_none())?;
         if !exposure.holders.contains(&peer) {
             exposure.holders.push(peer);
         }
@@ -156,7 +159,8 @@ impl Ofi {
         if !list.get(&region).is_some_and(free) {
             return;
         }
-        let Some(Exposure { opened, memory, torn, closing: operation, .. }) = list.remove(&region) else {
+        let Some(Exposure { opened, memory, torn, closing: operation, .. }) = list.remove(&region)
+        else {
             return;
         };
         *closing -= 1;
@@ -177,7 +181,8 @@ impl Ofi {
             return;
         }
         let late = |e: &&Exposure| e.closing.as_ref().is_some_and(|(_, until)| *until <= now);
-        let late = self.exposures.list.values().filter(late).flat_map(|e| e.holders.iter().copied());
+        let late =
+            self.exposures.list.values().filter(late).flat_map(|e| e.holders.iter().copied());
         for peer in late.collect::<Vec<_>>() {
             self.finish(peer, LostReason::Silent(PATIENCE));
         }

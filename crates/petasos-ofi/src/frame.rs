@@ -53,9 +53,7 @@ impl Head {
     #[inline]
     #[must_use]
     pub fn to_bytes(self) -> [u8; HEAD] {
-        let low = u64::from(self.number) << 48
-            | u64::from(self.taken) << 32
-            | u64::from(self.slot);
+        let low = u64::from(self.number) << 48 | u64::from(self.taken) << 32 | u64::from(self.slot);
         (u128::from(self.ticket) << 64 | u128::from(low)).to_le_bytes()
     }
 

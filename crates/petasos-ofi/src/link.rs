@@ -212,7 +212,10 @@ mod tests {
     fn packets_have_their_places() {
         let mut link = link();
         link.taken = 0xffff;
-        assert_eq!((link.place(0xffff), link.place(1), link.place(0xfffe)), (Some(0), Some(2), None));
+        assert_eq!(
+            (link.place(0xffff), link.place(1), link.place(0xfffe)),
+            (Some(0), Some(2), None)
+        );
         assert_eq!(link.place(0xffff_u16.wrapping_add(WINDOW as u16)), None);
         link.parked = VecDeque::from([None, Some(vec![])]);
         assert_eq!((link.place(0xffff), link.place(0), link.is_due()), (Some(0), None, false));

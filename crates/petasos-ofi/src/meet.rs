@@ -178,10 +178,12 @@ impl Ofi {
     fn tell(&mut self, index: u32) -> bool {
         let Ofi { links, control, protocol, net, .. } = self;
         let Some(Some(link)) = links.get_mut(index as usize) else { return true };
-        let mut say = |message: Control| control.inject(link.control, &[&message.to_bytes()]).is_ok();
+        let mut say =
+            |message: Control| control.inject(link.control, &[&message.to_bytes()]).is_ok();
         if link.greeting {
             let (provider, name) = (protocol.clone(), net.name().to_vec());
-            link.greeting = !say(Control::Hello { slot: index, ticket: link.ticket, provider, name });
+            link.greeting =
+                !say(Control::Hello { slot: index, ticket: link.ticket, provider, name });
         }
         while !link.greeting
             && let Some(letter) = link.letters.pop_front()

@@ -80,6 +80,11 @@ pub fn providers() -> &'static [Provider] {
 }
 
 impl Provider {
+    /// Whether there is no network card that accesses memory.
+    pub(crate) fn is_software(&self) -> bool {
+        self.memory == 0
+    }
+
     /// The one that an address means; for `ofi://` the best that is here.
     pub(crate) fn of(address: &Address) -> Result<&'static Provider, OpenError> {
         let scheme = address.scheme();

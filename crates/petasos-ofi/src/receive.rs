@@ -295,7 +295,8 @@ impl Ofi {
         }
         let link = self.links.get_mut(head.slot as usize)?.as_deref_mut()?;
         let due = link.ticket == head.ticket && link.is_up() && link.taken as u16 == head.number;
-        let plain = link.parked.is_empty() && link.has_window() && !matches!(link.watch, Watch::Owed(_));
+        let plain =
+            link.parked.is_empty() && link.has_window() && !matches!(link.watch, Watch::Owed(_));
         if !due || !plain || !link.acknowledge(head.taken) {
             return None;
         }

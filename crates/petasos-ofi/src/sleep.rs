@@ -40,7 +40,8 @@ impl Ofi {
         }
         let mut until = Time::NEVER;
         // What waits for others without their making a noise.
-        let mut nap = !self.outgoing.is_empty() || !self.owing.is_empty() || !self.errands.is_empty();
+        let mut nap =
+            !self.outgoing.is_empty() || !self.owing.is_empty() || !self.errands.is_empty();
         nap |= self.accesses.is_waiting() || self.has_paused();
         if self.rings {
             nap |= self.net.running() > 0 || !self.ask_for_rings();

@@ -98,7 +98,11 @@ impl Ofi {
         let native = config.remote_access && net.facts().rma;
         if native {
             capabilities.remote_access = Support::Native;
-            capabilities.enforcement = Enforcement::Device;
+            // In software the provider checks, in the owner's process.
+            capabilities.enforcement = match provider.is_software() {
+                true => Enforcement::Owner,
+                false => Enforcement::Device,
+            };
         }
         let mut numbers = two_sided::Config::new(limits, Config::MAX_MESSAGE);
         numbers.get_chunk = 256 << 10;

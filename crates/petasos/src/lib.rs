@@ -42,6 +42,8 @@ mod tuning;
 
 #[cfg(feature = "channel")]
 pub use petasos_channel as channel;
+#[cfg(feature = "ofi")]
+pub use petasos_ofi as ofi;
 pub use petasos_rpc::*;
 #[cfg(feature = "self-transport")]
 pub use petasos_self as local;

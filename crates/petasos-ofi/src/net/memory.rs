@@ -1,6 +1,6 @@
 //! Nodes, and memory that is opened to them.
 
-use super::{objects, Net, Node, open::Handle};
+use super::{Net, Node, objects, open::Handle};
 use crate::sys::{
     FI_ENABLE, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fid_mr,
 };
@@ -26,7 +26,6 @@ impl Drop for Opened {
 
 // SAFETY: as for `Net`, whose domain it belongs to: it is used by the thread that drives the endpoint.
 unsafe impl Send for Opened {}
-
 
 impl Opened {
     /// The key by which the provider knows it, and where it lies.

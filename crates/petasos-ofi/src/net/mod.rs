@@ -78,8 +78,6 @@ struct Slab {
 pub(crate) struct Facts {
     /// The longest packet that is taken before the call returns.
     pub(crate) inject: usize,
-    /// The longest packet.
-    pub(crate) packet: usize,
     /// Pieces of memory in one send.
     pieces: usize,
     /// Whether messages go one behind the other into a slab.
@@ -98,8 +96,6 @@ pub(crate) struct Facts {
     all_readable: bool,
     /// Bits of keys that can be chosen.
     key_bits: u32,
-    /// Whether data moves though nobody calls in.
-    pub(crate) passive: bool,
 }
 
 // SAFETY: the library's objects have no tie to the thread that made them; they are used by one thread at a

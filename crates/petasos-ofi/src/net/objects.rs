@@ -64,7 +64,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Makes an endpoint known to the others of this process.
 pub(super) fn announce(name: &[u8], objects: &Arc<Objects>, visitors: &Arc<Visitors>) {
-    let (name, objects, visitors) = (name.to_vec(), Arc::downgrade(objects), Arc::downgrade(visitors));
+    let (name, objects, visitors) =
+        (name.to_vec(), Arc::downgrade(objects), Arc::downgrade(visitors));
     let mut local = lock(&LOCAL);
     local.retain(|known| known.objects.strong_count() > 0);
     local.push(Local { name, objects, visitors });

@@ -1,6 +1,10 @@
 //! Making the library's objects, and closing them.
 
-use super::{objects::{self, Objects}, Facts, Net, Slab, slots::Slots};
+use super::{
+    Facts, Net, Slab,
+    objects::{self, Objects},
+    slots::Slots,
+};
 use crate::{
     OpenError,
     sys::{
@@ -11,8 +15,8 @@ use crate::{
 };
 use petasos_fabric::{Incarnation, Region};
 use std::{
-    ffi::{c_int, c_void},
     collections::HashMap,
+    ffi::{c_int, c_void},
     mem::{self, ManuallyDrop},
     ptr::{self, NonNull},
     sync::Arc,
@@ -86,6 +90,9 @@ impl Net {
                 reason: library.error(code),
             }
         };
+        if offer.max_message() < sizes.packet {
+            return Err(failed("the longest message")(-(libc::EMSGSIZE as isize)));
+        }
         let info = offer.as_ptr();
         let context = ptr::null_mut();
         // SAFETY (of all blocks of this function): the description is whole and lives beyond the call; the
@@ -214,7 +221,6 @@ impl Net {
         let memory = offer.memory();
         let facts = Facts {
             inject: offer.inject_size(),
-            packet: sizes.packet.min(offer.max_message()),
             pieces: offer.iov_limit().clamp(1, 8),
             multi,
             rma: offer.has_rma(),
@@ -225,7 +231,6 @@ impl Net {
             // So that it can fetch long messages.
             all_readable: offer.provider().ends_with("ofi_rxm"),
             key_bits: (offer.key_size().clamp(1, 8) * 8) as u32,
-            passive: offer.moves_by_itself(),
         };
         let nothing = fi_cq_data_entry {
             op_context: ptr::null_mut(),
@@ -235,9 +240,8 @@ impl Net {
             data: 0,
         };
         let slots = Slots::new(sends, count);
-        let slabs: Vec<Slab> = (0..count)
-            .map(|_| Slab { region: Region::zeroed(slab), posted: false })
-            .collect();
+        let slabs: Vec<Slab> =
+            (0..count).map(|_| Slab { region: Region::zeroed(slab), posted: false }).collect();
         let memory = slots.memory().into_iter().chain(slabs.iter().map(|slab| slab.region.clone()));
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
@@ -273,7 +277,11 @@ impl Net {
         let mut fids = [self.objects.cq.fid()];
         // SAFETY: the fabric is open, and so is the one object in the list.
         let code = unsafe {
-            ((*(*self.objects.fabric.as_ptr()).ops).trywait)(self.objects.fabric.as_ptr(), fids.as_mut_ptr(), 1)
+            ((*(*self.objects.fabric.as_ptr()).ops).trywait)(
+                self.objects.fabric.as_ptr(),
+                fids.as_mut_ptr(),
+                1,
+            )
         };
         code == 0
     }

@@ -178,8 +178,7 @@ impl Net {
         let ep = self.ep;
         let here = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
         let base = if self.facts.virtual_addresses { base } else { 0 };
-        let there =
-            fi_rma_iov { addr: base.wrapping_add(offset), len: local.len(), key };
+        let there = fi_rma_iov { addr: base.wrapping_add(offset), len: local.len(), key };
         let message = fi_msg_rma {
             msg_iov: &here,
             desc: ptr::null_mut(),

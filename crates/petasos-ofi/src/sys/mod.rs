@@ -35,7 +35,6 @@ pub(crate) const FI_REMOTE_READ: u64 = 1 << 12;
 pub(crate) const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub(crate) const FI_MULTI_RECV: u64 = 1 << 16;
 // Flags of operations and completions.
-pub(crate) const FI_COMPLETION: u64 = 1 << 24;
 pub(crate) const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 // Flags of binding and of looking for providers.
 pub(crate) const FI_NUMERICHOST: u64 = 1 << 55;
@@ -54,7 +53,6 @@ pub(crate) const FI_ORDER_SAS: u64 = 1 << 8;
 
 pub(crate) const FI_EP_RDM: c_int = 3;
 pub(crate) const FI_THREAD_DOMAIN: c_int = 3;
-pub(crate) const FI_PROGRESS_AUTO: c_int = 1;
 pub(crate) const FI_RM_ENABLED: c_int = 2;
 pub(crate) const FI_AV_TABLE: c_int = 2;
 pub(crate) const FI_CQ_FORMAT_DATA: c_int = 3;

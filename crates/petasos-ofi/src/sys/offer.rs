@@ -2,8 +2,8 @@
 
 use super::{
     FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_PROV_KEY,
-    FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_NUMERICHOST, FI_ORDER_SAS, FI_PROGRESS_AUTO,
-    FI_RM_ENABLED, FI_RMA, FI_SOURCE, FI_THREAD_DOMAIN, VERSION, fi_info,
+    FI_MR_VIRT_ADDR, FI_MSG, FI_MULTI_RECV, FI_NUMERICHOST, FI_ORDER_SAS, FI_RM_ENABLED, FI_RMA,
+    FI_SOURCE, FI_THREAD_DOMAIN, VERSION, fi_info,
     library::{Library, library},
 };
 use crate::LoadError;
@@ -168,6 +168,11 @@ impl Offer {
         unsafe { (*self.info().domain_attr).mr_mode }
     }
 
+    /// Whether the provider makes the keys of memory.
+    pub(crate) fn makes_keys(&self) -> bool {
+        self.memory() & FI_MR_PROV_KEY != 0
+    }
+
     /// Bytes of a key that mean something.
     pub(crate) fn key_size(&self) -> usize {
         // SAFETY: a description from the library has this part.
@@ -178,17 +183,6 @@ impl Offer {
     pub(crate) fn av_type(&self) -> c_int {
         // SAFETY: a description from the library has this part.
         unsafe { (*self.info().domain_attr).av_type }
-    }
-
-    /// Whether data moves though this side's program does not call the library.
-    pub(crate) fn moves_by_itself(&self) -> bool {
-        // SAFETY: a description from the library has this part.
-        unsafe { (*self.info().domain_attr).data_progress == FI_PROGRESS_AUTO }
-    }
-
-    /// The form of addresses.
-    pub(crate) fn address_format(&self) -> u32 {
-        self.info().addr_format
     }
 }
 
