@@ -34,7 +34,7 @@ impl Bare {
 
     /// Makes another one known; `None` if that is no name.
     pub fn insert(&mut self, name: &[u8]) -> Option<Other> {
-        self.0.insert(name).map(Other)
+        self.0.insert(name).map(Other).ok()
     }
 
     /// Sends a short message. False if there is no room now.

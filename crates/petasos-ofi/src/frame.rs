@@ -234,3 +234,75 @@ fn hello(rest: &[u8]) -> Result<Control, Garbled> {
         name: name.to_vec(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn controls() -> impl Strategy<Value = Control> {
+        let hello = (
+            any::<u32>(),
+            any::<u64>(),
+            "[a-z;_]{0,64}",
+            prop::collection::vec(any::<u8>(), 1..MAX_NAME),
+        );
+        let leave = (any::<u64>(), any::<u64>(), 0..8u8).prop_map(|(key, base, bits)| Leave {
+            key,
+            base,
+            access: Access::from_bits(bits).expect("three bits"),
+        });
+        prop_oneof![
+            hello.prop_map(|(slot, ticket, provider, name)| Control::Hello {
+                slot,
+                ticket,
+                provider,
+                name
+            }),
+            prop::sample::select(vec![Control::Ring, Control::Awake, Control::Sleep]),
+            any::<u32>().prop_map(Control::Rung),
+            any::<u32>().prop_map(Control::Bye),
+            any::<[u8; TARGET]>().prop_map(Control::Ask),
+            (any::<[u8; TARGET]>(), leave)
+                .prop_map(|(target, leave)| Control::Grant(target, leave)),
+            any::<[u8; TARGET]>().prop_map(Control::Refuse),
+            any::<[u8; TARGET]>().prop_map(Control::Revoke),
+            any::<[u8; TARGET]>().prop_map(Control::Released),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn heads_go_there_and_back(slot: u32, taken: u16, number: u16, ticket: u64) {
+            let head = Head { slot, taken, number, ticket };
+            prop_assert_eq!(Head::from_bytes(head.to_bytes()), head);
+        }
+
+        #[test]
+        fn control_messages_go_there_and_back(control in controls()) {
+            prop_assert_eq!(Control::from_bytes(&control.to_bytes()), Ok(control));
+        }
+
+        #[test]
+        fn cut_short_or_with_more_they_are_refused(control in controls(), at: prop::sample::Index, more: u8) {
+            let mut bytes = control.to_bytes();
+            let hello = matches!(control, Control::Hello { .. });
+            if !hello {
+                prop_assert!(Control::from_bytes(&bytes[..at.index(bytes.len())]).is_err());
+                bytes.push(more);
+                prop_assert!(Control::from_bytes(&bytes).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_taken_in(bytes: Vec<u8>, kind in 0..13u8) {
+            let _ = Control::from_bytes(&bytes);
+            let mut bytes = bytes;
+            bytes.insert(0, kind);
+            if let Ok(control) = Control::from_bytes(&bytes) {
+                // What is understood means one thing.
+                prop_assert_eq!(control.to_bytes(), bytes);
+            }
+        }
+    }
+}

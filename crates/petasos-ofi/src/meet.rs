@@ -229,8 +229,9 @@ impl Ofi {
                     );
                     return self.wrong(index, &why);
                 }
-                let Some(node) = self.net.insert(&name) else {
-                    return self.wrong(index, "its name in the fabric makes no sense");
+                let node = match self.net.insert(&name) {
+                    Ok(node) => node,
+                    Err(why) => return self.wrong(index, why),
                 };
                 (link.node, link.slot_there, link.ticket_there) = (Some(node), slot, ticket);
                 link.state = State::Up;

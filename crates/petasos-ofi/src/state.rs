@@ -153,6 +153,12 @@ impl Ofi {
         &self.protocol
     }
 
+    /// Its own name in the provider's network, by which packets reach it.
+    #[must_use]
+    pub fn fabric_name(&self) -> &[u8] {
+        self.net.name()
+    }
+
     pub(crate) fn link(&mut self, peer: Peer) -> Option<&mut Link> {
         let link = self.links.get_mut(peer.index as usize)?.as_deref_mut()?;
         (link.peer == peer).then_some(link)

@@ -37,11 +37,14 @@ impl Opened {
 }
 
 impl Net {
-    /// Puts a node into the table of addresses; `name` is what [`Net::name`] gave there. `None` if it is no
-    /// name.
-    pub(crate) fn insert(&mut self, name: &[u8]) -> Option<Node> {
+    /// Puts a node into the table of addresses; `name` is what [`Net::name`] gave there. Refused, says
+    /// why.
+    pub(crate) fn insert(&mut self, name: &[u8]) -> Result<Node, &'static str> {
         if name.len() != self.name.len() || !self.plausible(name) {
-            return None;
+            return Err("its name in the fabric makes no sense");
+        }
+        if self.apart && objects::is_local(name) {
+            return Err("libfabric 2's provider shm does not connect endpoints of one process");
         }
         let mut node = 0;
         let av = self.objects.av.as_ptr();
@@ -51,12 +54,12 @@ impl Net {
             ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, &mut node, 0, ptr::null_mut())
         };
         if count != 1 {
-            return None;
+            return Err("libfabric does not take its name");
         }
         if let Some(share) = objects::share(name, &self.objects) {
             self.shares.insert(node, share);
         }
-        Some(Node(node))
+        Ok(Node(node))
     }
 
     /// Whether a name of the right length has the form of ours: the same family, or a text that ends.

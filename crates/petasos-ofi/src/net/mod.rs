@@ -62,6 +62,8 @@ pub(crate) struct Net {
     /// For short messages, which the library copies.
     scratch: Box<[u8]>,
     library: &'static Library,
+    /// Whether endpoints of one process must not be connected: this version crashes on their long packets.
+    apart: bool,
     name: Vec<u8>,
     wait: Option<RawFd>,
     facts: Facts,

@@ -71,6 +71,11 @@ pub(super) fn announce(name: &[u8], objects: &Arc<Objects>, visitors: &Arc<Visit
     local.push(Local { name, objects, visitors });
 }
 
+/// Whether this is the name of an endpoint of this process.
+pub(super) fn is_local(name: &[u8]) -> bool {
+    lock(&LOCAL).iter().any(|known| known.name == name && known.objects.strong_count() > 0)
+}
+
 /// A share of the objects of another endpoint of this process, if the name is that of one; it gets one of ours.
 pub(super) fn share(name: &[u8], ours: &Arc<Objects>) -> Option<Arc<Objects>> {
     let mut ended = Vec::new();

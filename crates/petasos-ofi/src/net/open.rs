@@ -264,6 +264,7 @@ impl Net {
             taken: 0,
             scratch: vec![0; offer.inject_size().max(64)].into_boxed_slice(),
             library,
+            apart: offer.provider() == "shm" && library.major() >= 2,
             name,
             wait,
             facts,

@@ -87,6 +87,11 @@ impl Library {
         format!("{}.{}", self.version >> 16, self.version & 0xffff)
     }
 
+    /// The first part of it.
+    pub(crate) fn major(&self) -> u32 {
+        self.version >> 16
+    }
+
     /// The file, as it was asked for.
     pub(crate) fn path(&self) -> String {
         self.path.to_string_lossy().into_owned()

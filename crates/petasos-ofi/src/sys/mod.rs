@@ -9,6 +9,8 @@
 #![allow(non_camel_case_types, reason = "the names of libfabric")]
 #![allow(missing_docs, reason = "documented by libfabric")]
 
+#[cfg(test)]
+mod layout;
 pub(crate) mod library;
 pub(crate) mod offer;
 
