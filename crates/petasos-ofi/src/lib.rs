@@ -8,6 +8,7 @@ mod endpoint;
 mod error;
 mod exposure;
 pub mod frame;
+mod leftovers;
 mod link;
 mod meet;
 mod net;

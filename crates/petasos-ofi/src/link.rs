@@ -50,6 +50,7 @@ pub(crate) struct Link {
     pub(crate) letters: VecDeque<Control>,
     /// Where it is in the fabric, our slot there, and our ticket.
     pub(crate) node: Option<Node>,
+    pub(crate) name: Vec<u8>,
     pub(crate) slot_there: u32,
     pub(crate) ticket_there: u64,
     /// Packets sent, and how many of them it took.
@@ -100,6 +101,7 @@ impl Link {
             errand: false,
             letters: VecDeque::new(),
             node: None,
+            name: Vec::new(),
             slot_there: 0,
             ticket_there: 0,
             sent: 0,

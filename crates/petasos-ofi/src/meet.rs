@@ -8,6 +8,7 @@
 use crate::{
     Config, OpenError,
     frame::Control,
+    leftovers,
     link::{Link, State, Watch},
     net::Node,
     providers::{Meeting, Provider},
@@ -234,7 +235,7 @@ impl Ofi {
                     Err(why) => return self.wrong(index, why),
                 };
                 (link.node, link.slot_there, link.ticket_there) = (Some(node), slot, ticket);
-                link.state = State::Up;
+                (link.name, link.state) = (name, State::Up);
                 let (peer, control) = (link.peer, link.control);
                 if let Some(incarnation) =
                     self.control.peer(control).and_then(|info| info.incarnation)
@@ -372,6 +373,9 @@ impl Ofi {
         self.serials[peer.index as usize] = link.next_serial();
         self.met.remove(&link.control);
         self.control.forget(link.control);
+        if self.provider.meeting == Meeting::Shm {
+            leftovers::remove(&link.name);
+        }
         if let Some(node) = link.node {
             self.bury(node, link.running);
         }

@@ -136,6 +136,12 @@ fn with(test: &str, scheme: &str) {
     }
     client.until("the loss", |e| e.iter().any(|e| matches!(e, Event::PeerLost { .. })));
     drop(client);
+    if scheme == "ofi+shm" {
+        let of_server = format!("petasos-{}-", server.id());
+        let left = std::fs::read_dir("/dev/shm").unwrap().flatten();
+        let left: Vec<_> = left.filter(|f| f.file_name().to_string_lossy().starts_with(&of_server)).collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
     assert!(memory.region().clone().whole().len() == LEN);
 }
 

@@ -6,14 +6,14 @@ use super::{
     slots::Slots,
 };
 use crate::{
-    OpenError,
+    OpenError, leftovers,
     sys::{
         FI_AV_TABLE, FI_CQ_FORMAT_DATA, FI_ENABLE, FI_GETWAIT, FI_MR_ENDPOINT, FI_MR_PROV_KEY,
         FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_TRANSMIT, FI_WAIT_FD,
         FI_WAIT_NONE, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric, offer::Offer,
     },
 };
-use petasos_fabric::{Incarnation, Region};
+use petasos_fabric::Region;
 use std::{
     collections::HashMap,
     ffi::{c_int, c_void},
@@ -187,7 +187,7 @@ impl Net {
             check(bind(ep.fid(), cq.fid(), FI_TRANSMIT | FI_RECV), "fi_ep_bind to completions")?;
             if offer.provider() == "shm" {
                 // A name that nobody else has or had: its own are made of the number of the process.
-                let name = format!("fi_shm://petasos-{:016x}\0", Incarnation::random().get());
+                let name = leftovers::name() + "\0";
                 let set = (*(*ep.as_ptr()).cm).setname;
                 check(set(ep.fid(), name.as_ptr().cast_mut().cast(), name.len()), "fi_setname")?;
             }
