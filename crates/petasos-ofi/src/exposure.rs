@@ -9,7 +9,10 @@ use crate::{
     state::Ofi,
 };
 use petasos_fabric::{Key, LostReason, Operation, Peer, RegionId, Slice, Time};
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    time::Duration,
+};
 
 /// How long a peer may keep a grant that was asked back, before it is cut off.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -81,13 +84,13 @@ impl Ofi {
             return None;
         }
         let Ofi { exposures, net, engine, .. } = self;
-        if !exposures.list.contains_key(&region) {
+        if let Entry::Vacant(vacant) = exposures.list.entry(region) {
             let (memory, access) = engine.region(region)?;
             let opened = net.open_memory(memory, access)?;
             let memory = memory.clone();
             let exposure =
                 Exposure { opened, memory, holders: Vec::new(), torn: false, closing: None };
-            exposures.list.insert(region, exposure);
+            vacant.insert(exposure);
         }
         let exposure =
             exposures.list.get_mut(&region).filter(|exposure| exposure.closing.is_none())?;

@@ -29,7 +29,9 @@ fn parts(name: &[u8]) -> Option<(&str, u32)> {
 pub(crate) fn remove(name: &[u8]) {
     let Some((file, process)) = parts(name) else { return };
     let gone = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
-    if process != std::process::id() && fs::read_link(format!("/proc/{process}/exe")).is_err_and(gone) {
+    if process != std::process::id()
+        && fs::read_link(format!("/proc/{process}/exe")).is_err_and(gone)
+    {
         let _ = fs::remove_file(format!("/dev/shm/{file}"));
     }
 }
@@ -43,7 +45,12 @@ mod tests {
         let own = name();
         assert_eq!(parts(own.as_bytes()), Some((&own[PREFIX.len()..], std::process::id())));
         assert!(parts(format!("{own}\0").as_bytes()).is_some());
-        for other in ["fi_shm://petasos-1-../../../etc/x", "fi_shm://other-1-0123456789abcdef", "fi_shm://", "x"] {
+        for other in [
+            "fi_shm://petasos-1-../../../etc/x",
+            "fi_shm://other-1-0123456789abcdef",
+            "fi_shm://",
+            "x",
+        ] {
             assert_eq!(parts(other.as_bytes()), None, "{other}");
         }
     }

@@ -200,8 +200,7 @@ impl Ofi {
     pub(crate) fn resume(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
         let mut worked = false;
         for index in std::mem::take(&mut self.paused) {
-            loop {
-                let Some(Some(link)) = self.links.get_mut(index as usize) else { break };
+            while let Some(Some(link)) = self.links.get_mut(index as usize) {
                 let Some(Some(packet)) = link.parked.front() else {
                     link.paused = false;
                     break;

@@ -83,7 +83,8 @@ impl Ofi {
         // everything goes in packets that it takes before the call returns.
         let modest = provider.meeting == Meeting::Shm && offer.library().major() >= 2;
         if modest {
-            fragment = offer.inject_size().saturating_sub(crate::frame::HEAD + header::MAX).max(256);
+            fragment =
+                offer.inject_size().saturating_sub(crate::frame::HEAD + header::MAX).max(256);
             limits.max_message = limits.max_message.min(fragment);
             limits.max_inject = limits.max_inject.min(fragment);
             limits.max_header = limits.max_header.min(fragment);

@@ -114,7 +114,7 @@ fn with(test: &str, scheme: &str) {
     client.until("the peer is up", |e| e.iter().any(|e| matches!(e, Event::PeerUp { .. })));
     storm(&mut client);
     // There and back, by the provider.
-    let memory = Slice::from((0..LEN).map(|i| (i * 7 >> 3) as u8).collect::<Vec<u8>>());
+    let memory = Slice::from((0..LEN).map(|i| ((i * 7) >> 3) as u8).collect::<Vec<u8>>());
     client.access(1, true, &memory);
     client.done(1).unwrap();
     let back = Region::zeroed(LEN).whole();
@@ -139,7 +139,8 @@ fn with(test: &str, scheme: &str) {
     if scheme == "ofi+shm" {
         let of_server = format!("petasos-{}-", server.id());
         let left = std::fs::read_dir("/dev/shm").unwrap().flatten();
-        let left: Vec<_> = left.filter(|f| f.file_name().to_string_lossy().starts_with(&of_server)).collect();
+        let left: Vec<_> =
+            left.filter(|f| f.file_name().to_string_lossy().starts_with(&of_server)).collect();
         assert!(left.is_empty(), "left behind: {left:?}");
     }
     assert!(memory.region().clone().whole().len() == LEN);

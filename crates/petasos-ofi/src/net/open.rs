@@ -95,9 +95,9 @@ impl Net {
         }
         let info = offer.as_ptr();
         let context = ptr::null_mut();
-        // SAFETY (of all blocks of this function): the description is whole and lives beyond the call; the
-        // objects were made by the calls before, and are open; what is passed by pointer lives beyond the
-        // call, which keeps none of it but where it is said otherwise.
+        // SAFETY: here, and below where it says "as above": the description is whole and lives beyond the call; the
+        // objects were made by the calls before, and are open; what is passed by pointer lives beyond the call,
+        // which keeps none of it.
         let fabric = unsafe {
             let mut object = ptr::null_mut::<fid_fabric>();
             let code = (library.fabric)((*info).fabric_attr.cast(), &mut object, context);
