@@ -49,16 +49,17 @@ pub(crate) fn endpoint(
 
 /// Where the calling side listens, so that answers find it: no further than it must.
 fn own(url: &Address) -> String {
-    if url.scheme() != "tcp" {
-        return format!("{}://*", url.scheme());
+    let scheme = url.scheme();
+    if scheme != "tcp" && (!scheme.starts_with("ofi") || scheme == "ofi+shm") {
+        return format!("{scheme}://*");
     }
     let host = url.rest().rsplit_once(':').map_or("", |(host, _)| host);
     match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-        Ok(ip) if ip.is_loopback() && ip.is_ipv6() => "tcp://[::1]:0".to_owned(),
-        Ok(ip) if ip.is_loopback() => "tcp://127.0.0.1:0".to_owned(),
-        Ok(IpAddr::V6(_)) => "tcp://[::]:0".to_owned(),
-        Err(_) if host == "localhost" => "tcp://127.0.0.1:0".to_owned(),
-        _ => "tcp://0.0.0.0:0".to_owned(),
+        Ok(ip) if ip.is_loopback() && ip.is_ipv6() => format!("{scheme}://[::1]:0"),
+        Ok(ip) if ip.is_loopback() => format!("{scheme}://127.0.0.1:0"),
+        Ok(IpAddr::V6(_)) => format!("{scheme}://[::]:0"),
+        Err(_) if host == "localhost" => format!("{scheme}://127.0.0.1:0"),
+        _ => format!("{scheme}://0.0.0.0:0"),
     }
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Tra
     let between = |t: &&petasos::Transport| t.scheme != "self";
     let known = || petasos::transports().iter().filter(between);
     if wanted.is_empty() {
-        return Ok(known().filter(|transport| transport.missing.is_none()).collect());
+        return Ok(known().filter(|t| t.missing.is_none() && t.by_default).collect());
     }
     let mut chosen: Vec<&petasos::Transport> = Vec::new();
     for name in wanted {

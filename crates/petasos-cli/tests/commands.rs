@@ -65,7 +65,7 @@ fn what_cannot_be_is_said() {
     place.run(&["ping", "http://example"]).assert(2).says("no transport").says("shm://");
     place.run(&["ping", "nonsense"]).assert(2).says("shm://NAME");
     place.run(&["ping", "self://x"]).assert(2).says("try:");
-    place.run(&["ping", "ofi://x"]).assert(6).says("libfabric");
+    place.run(&["ping", "ucx://x"]).assert(6).says("UCX");
     place.run(&["ping", "shm://x", "--interval", "soon"]).assert(2).says("no time");
     place.run(&["ping", "shm://x", "--size", "1TiB"]).assert(2).says("at most");
     place.run(&["serve", "--listen", "shm://no spaces"]).assert(2);

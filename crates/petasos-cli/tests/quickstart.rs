@@ -188,7 +188,7 @@ fn what_cannot_be_is_said() {
     run(&["missing"]).assert(2).says("missing").says("try:");
     run(&["--size", "many"]).assert(2).says("no size");
     run(&["--transport", "pigeon"]).assert(2).says("pigeon").says("--transport shm,tcp");
-    run(&["--transport", "ofi"]).assert(6).says("not built in");
+    run(&["--transport", "ucx"]).assert(6).says("not built in");
     run(&["--size", "1000TiB"]).assert(1).says("are free").says("TMPDIR");
     fs::write(place.path("file"), "x").unwrap();
     fs::create_dir_all(place.path("full/x")).unwrap();

@@ -23,6 +23,12 @@ pub trait Fixture: Send + Sync {
     /// The time now.
     fn now(&self) -> Time;
 
+    /// Why this transport cannot be tested here, as when a library that it loads is not installed: then each
+    /// probe ends at once, and its test is the fixture's to report. `None` if it can.
+    fn missing(&self) -> Option<String> {
+        None
+    }
+
     /// Lets a little time pass, when nobody had anything to do. Virtual time: to what comes next,
     /// or by 100 microseconds.
     fn pass(&self) {
@@ -67,6 +73,10 @@ impl Fixture for FaultyFixture {
 
     fn now(&self) -> Time {
         self.inner.now()
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.inner.missing()
     }
 
     fn pass(&self) {

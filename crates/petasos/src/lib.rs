@@ -46,6 +46,8 @@ pub use petasos_channel as channel;
 pub use petasos_fabric::{Tuning, TuningError};
 #[cfg(feature = "portals")]
 pub use petasos_portals as portals;
+#[cfg(feature = "ofi")]
+pub use petasos_ofi as ofi;
 pub use petasos_rpc::*;
 #[cfg(feature = "self-transport")]
 pub use petasos_self as local;

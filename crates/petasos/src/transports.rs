@@ -1,19 +1,19 @@
 //! Which transports this build has, and which one a URL means.
 
 use petasos_fabric::{Address, AddressError, Endpoint};
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::OnceLock};
 
 /// What transports may need to know beside the URL. `Default` suits endpoints of one machine.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenOptions {
-    /// A file with the secret that both sides of a TCP connection prove to know. It must belong
-    /// to this user, and nobody else may read it.
+    /// A file with the secret that both sides of a connection over a network prove to know. It must
+    /// belong to this user, and nobody else may read it.
     pub secret_file: Option<PathBuf>,
 }
 
 impl OpenOptions {
-    /// Sets the file with the secret, for TCP.
+    /// Sets the file with the secret, for networks.
     #[must_use]
     pub fn secret_file(mut self, path: impl Into<PathBuf>) -> OpenOptions {
         self.secret_file = Some(path.into());
@@ -56,6 +56,10 @@ pub enum OpenError {
     #[cfg(feature = "tcp")]
     #[error(transparent)]
     Tcp(#[from] petasos_tcp::OpenError),
+    /// libfabric is missing, or refused.
+    #[cfg(feature = "ofi")]
+    #[error(transparent)]
+    Ofi(#[from] petasos_ofi::OpenError),
 }
 
 /// A transport that exists: built into this program, or not.
@@ -70,6 +74,9 @@ pub struct Transport {
     pub any: &'static str,
     /// Why this program does not have it; `None` if it does.
     pub missing: Option<&'static str>,
+    /// Whether programs take it when they are told to take all: not what goes the way of another one of
+    /// these.
+    pub by_default: bool,
 }
 
 const fn transport(
@@ -79,7 +86,8 @@ const fn transport(
     built: bool,
     without: &'static str,
 ) -> Transport {
-    Transport { scheme, title, any, missing: if built { None } else { Some(without) } }
+    let missing = if built { None } else { Some(without) };
+    Transport { scheme, title, any, missing, by_default: built }
 }
 
 const TRANSPORTS: [Transport; 5] = [
@@ -108,8 +116,8 @@ const TRANSPORTS: [Transport; 5] = [
         "ofi",
         "RDMA networks, by libfabric",
         "ofi://*",
-        false,
-        "not built in: this version has no libfabric transport; use tcp between nodes",
+        cfg!(feature = "ofi"),
+        "not built in: needs the feature `ofi` of the crate `petasos`",
     ),
     transport(
         "ucx",
@@ -141,6 +149,8 @@ impl Transport {
             }
             #[cfg(feature = "tcp")]
             "tcp" => vec![format!("addresses here: {}", petasos_tcp::probe().join(", "))],
+            #[cfg(feature = "ofi")]
+            "ofi" => petasos_ofi::probe(),
             _ => Vec::new(),
         }
     }
@@ -149,14 +159,26 @@ impl Transport {
 /// All transports that this version knows, also those that this program was built without.
 #[must_use]
 pub fn transports() -> &'static [Transport] {
-    &TRANSPORTS
+    static HERE: OnceLock<[Transport; 5]> = OnceLock::new();
+    HERE.get_or_init(|| {
+        let mut here = TRANSPORTS;
+        for transport in here.iter_mut().filter(|transport| transport.scheme == "ofi") {
+            transport.by_default = false;
+            #[cfg(feature = "ofi")]
+            if let Err(error) = petasos_ofi::find() {
+                transport.missing = Some(String::leak(error.to_string()));
+            }
+        }
+        here
+    })
 }
 
 /// Opens an endpoint: the scheme of `url` says over which transport.
 ///
 /// * `self://NAME` or `self://*`: within this process;
 /// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
-/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one.
+/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one;
+/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network.
 ///
 /// # Errors
 /// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
@@ -169,6 +191,15 @@ pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenE
         "shm" => Ok(Box::new(petasos_shm::Shm::open(&address)?)),
         #[cfg(feature = "tcp")]
         "tcp" => Ok(Box::new(open_tcp(&address, options)?)),
+        #[cfg(feature = "ofi")]
+        scheme if scheme == "ofi" || scheme.starts_with("ofi+") => {
+            let mut config = petasos_ofi::Config::default();
+            if let Some(path) = &options.secret_file {
+                let secret = petasos_ofi::Secret::from_file(path);
+                config.secret = Some(secret.map_err(petasos_ofi::OpenError::from)?);
+            }
+            Ok(Box::new(petasos_ofi::Ofi::open(&address, config)?))
+        }
         scheme => Err(refuse(scheme, options)),
     }
 }
@@ -210,7 +241,8 @@ mod tests {
         let options = OpenOptions::default();
         for transport in transports().iter().filter(|t| t.missing.is_none()) {
             let endpoint = open(transport.any, &options).unwrap();
-            assert_eq!(endpoint.address().scheme(), transport.scheme);
+            let family = endpoint.address().scheme().split('+').next();
+            assert_eq!(family, Some(transport.scheme));
         }
     }
 
@@ -218,7 +250,7 @@ mod tests {
     fn refusals_say_what_there_is() {
         let options = OpenOptions::default();
         let of = |url| open(url, &options).err().unwrap().to_string();
-        assert!(of("ofi+verbs://*").contains("libfabric"), "{}", of("ofi+verbs://*"));
+        assert!(of("ofi+none://*").contains("libfabric"), "{}", of("ofi+none://*"));
         assert!(of("http://x").contains("no transport"), "{}", of("http://x"));
         assert!(of("nonsense").contains("no scheme"), "{}", of("nonsense"));
     }

@@ -109,7 +109,10 @@ fn look(transport: &Transport) -> Found {
             if scheme == "shm" {
                 notes.extend(forced());
             }
-            notes.push(exposure(capabilities).to_owned());
+            // What differs from provider to provider stands with each.
+            if scheme != "ofi" {
+                notes.push(exposure(capabilities).to_owned());
+            }
             let capabilities = Some(shown(capabilities));
             Found { scheme, title, available: true, why_not: None, capabilities, notes }
         }

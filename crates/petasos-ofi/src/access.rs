@@ -1,0 +1,454 @@
+//! Put and get by the provider: the initiator's side. The owner's is in [`crate::exposure`].
+//!
+//! A key of this transport holds nothing of the provider's. Who wants to reach memory by it asks its owner, on the
+//! connection on which both proved who they are, and shows that he has the key; the answer is a *grant*, the
+//! provider's key for that memory, which is made then, at random where the provider lets us choose. Before the memory
+//! is closed the owner asks all grants back: the initiator begins nothing more, and says so when what was under way
+//! is over. So no access meets memory that is closed, which some providers answer by ending the connection, and none
+//! is still landing when closing completes.
+//!
+//! Short accesses, those with events, and whatever cannot be granted are the engine's.
+
+use crate::{
+    frame::{Control, Leave, TARGET},
+    net::{Mark, Refusal},
+    state::Ofi,
+};
+use petasos_fabric::{
+    Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer,
+    Slice, Time, Token,
+};
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+
+/// The longest piece of an access.
+const PIECE: usize = 1 << 20;
+/// Pieces of one access under way.
+const PIECES: u32 = 8;
+/// Accesses at a time; beyond, the engine has them.
+const MOST: usize = 4096;
+
+/// What names a region of a peer's: the engine's route in its key.
+type Target = [u8; TARGET];
+
+/// What is known of leave to reach a region.
+#[derive(Debug)]
+enum Grant {
+    /// The owner was asked; these wait.
+    Asked(Vec<usize>),
+    /// This, with so many pieces under way.
+    Given { leave: Leave, running: u32 },
+    /// It was asked back, and pieces are under way.
+    Revoked { running: u32 },
+    /// There is none to be had.
+    Refused,
+}
+
+/// All accesses.
+#[derive(Debug)]
+pub(crate) struct Accesses {
+    /// Whether the provider can.
+    pub(crate) native: bool,
+    list: Slab<Access>,
+    tokens: HashMap<Token, usize>,
+    grants: HashMap<(Peer, Target), Grant>,
+    /// Those with pieces to be posted.
+    ready: VecDeque<usize>,
+    /// Those whose peer is gone, and of which pieces are under way.
+    orphans: Vec<usize>,
+    running: usize,
+    serial: u32,
+}
+
+/// One access.
+#[derive(Debug)]
+struct Access {
+    serial: u32,
+    operation: Operation,
+    peer: Peer,
+    address: Address,
+    target: Target,
+    total: u64,
+    handed: u64,
+    /// How far that is: piece and offset in it, on each side.
+    ours: (usize, usize),
+    theirs: (usize, u64),
+    running: u32,
+    /// Nothing more is posted: how it ends when nothing is under way.
+    outcome: Option<OpErrorKind>,
+    /// A piece of it failed.
+    failed: bool,
+    /// When it ends in any case.
+    until: Time,
+}
+
+impl Accesses {
+    pub(crate) fn new(native: bool) -> Accesses {
+        Accesses {
+            native,
+            list: Slab::new(),
+            tokens: HashMap::new(),
+            grants: HashMap::new(),
+            ready: VecDeque::new(),
+            orphans: Vec::new(),
+            running: 0,
+            serial: 0,
+        }
+    }
+
+    /// Whether something is to be done that makes no noise.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.ready.is_empty() || !self.orphans.is_empty()
+    }
+
+    /// Whether there is anything to be served.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_waiting()
+    }
+}
+
+impl Ofi {
+    /// Takes in an access that the provider is to do. Gives the operation back if it is for the engine.
+    pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
+        let (Operation::Put { remote, event: None, .. } | Operation::Get { remote, .. }) =
+            &operation
+        else {
+            return Some(operation);
+        };
+        let peer = remote.peer;
+        let imported = self.engine.imported(*remote);
+        let route = imported.and_then(|imported| imported.parts.route(Key::ROUTE_TWO_SIDED));
+        let target = route.and_then(|bytes| Target::try_from(&bytes[..]).ok());
+        let incarnation = imported.map(|imported| imported.parts.incarnation);
+        let info = self.engine.peer_info(peer);
+        let same = info.as_ref().is_some_and(|info| info.incarnation == incarnation);
+        let up = self.link(peer).is_some_and(|link| link.is_up());
+        let (Some(target), Some(info), true) = (target, info, up && same) else {
+            return Some(operation);
+        };
+        // What is wrong with it the engine says as well.
+        let Ok(total) = self.engine.check_access(&operation) else { return Some(operation) };
+        if total < self.config.remote_access_from.max(1) || self.accesses.list.len() >= MOST {
+            return Some(operation);
+        }
+        let Accesses { list, tokens, grants, ready, serial, .. } = &mut self.accesses;
+        if let Some(Grant::Refused) = grants.get(&(peer, target)) {
+            return Some(operation);
+        }
+        *serial = serial.wrapping_add(1);
+        let token = operation.token();
+        let slot = list.insert(Access {
+            serial: *serial,
+            operation,
+            peer,
+            address: info.address,
+            target,
+            total,
+            handed: 0,
+            ours: (0, 0),
+            theirs: (0, 0),
+            running: 0,
+            outcome: None,
+            failed: false,
+            until: Time::NEVER,
+        });
+        tokens.insert(token, slot);
+        match grants.get_mut(&(peer, target)) {
+            Some(Grant::Given { leave, .. }) if list[slot].allowed(*leave) => ready.push_back(slot),
+            Some(Grant::Asked(waiting)) => waiting.push(slot),
+            Some(_) => return self.take_access(slot).map(|access| access.operation),
+            None => {
+                grants.insert((peer, target), Grant::Asked(vec![slot]));
+                self.write_letter(peer, Control::Ask(target));
+            }
+        }
+        None
+    }
+
+    fn take_access(&mut self, slot: usize) -> Option<Access> {
+        let access = self.accesses.list.try_remove(slot)?;
+        let token = access.operation.token();
+        if self.accesses.tokens.get(&token) == Some(&slot) {
+            self.accesses.tokens.remove(&token);
+        }
+        Some(access)
+    }
+
+    /// The owner has granted access to a region, or refused it.
+    pub(crate) fn granted(&mut self, index: u32, target: Target, leave: Option<Leave>) {
+        let Some(Some(link)) = self.links.get(index as usize) else { return };
+        let peer = link.peer;
+        let Some(grant) = self.accesses.grants.get_mut(&(peer, target)) else {
+            return self.wrong(index, "a grant that nobody asked for");
+        };
+        let Grant::Asked(waiting) = grant else {
+            return self.wrong(index, "a grant that nobody waits for");
+        };
+        let waiting = std::mem::take(waiting);
+        match leave {
+            Some(leave) => {
+                *grant = Grant::Given { leave, running: 0 };
+                for slot in waiting {
+                    match self.accesses.list.get(slot).is_some_and(|access| access.allowed(leave)) {
+                        true => self.accesses.ready.push_back(slot),
+                        // The owner says what is wrong with it.
+                        false => self.leave_to_engine(vec![slot]),
+                    }
+                }
+            }
+            None => {
+                *grant = Grant::Refused;
+                self.leave_to_engine(waiting);
+            }
+        }
+    }
+
+    /// What has not begun goes to the engine.
+    fn leave_to_engine(&mut self, slots: Vec<usize>) {
+        for slot in slots {
+            if let Some(access) = self.take_access(slot) {
+                self.engine.submit(access.operation);
+            }
+        }
+    }
+
+    /// The owner wants a grant back: it closes the memory.
+    pub(crate) fn revoked(&mut self, index: u32, target: Target) {
+        let Some(Some(link)) = self.links.get(index as usize) else { return };
+        let peer = link.peer;
+        let grant = self.accesses.grants.get_mut(&(peer, target));
+        let Some(Grant::Given { running, .. }) = grant else {
+            return self.wrong(index, "a grant was asked back that was not given");
+        };
+        let running = *running;
+        self.accesses.grants.insert((peer, target), Grant::Revoked { running });
+        self.give_back(peer, target);
+        let of_it = |access: &Access| access.peer == peer && access.target == target;
+        let list = &self.accesses.list;
+        let slots: Vec<usize> =
+            list.iter().filter(|(_, a)| of_it(a)).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some(access) = self.accesses.list.get_mut(slot) else { continue };
+            if access.handed == 0 && access.outcome.is_none() {
+                self.leave_to_engine(vec![slot]);
+            } else if access.handed < access.total && !access.failed {
+                access.outcome.get_or_insert(OpErrorKind::StaleKey);
+                self.settle_access(slot);
+            }
+        }
+    }
+
+    /// Gives a grant back that was asked back, once nothing is under way by it.
+    fn give_back(&mut self, peer: Peer, target: Target) {
+        if let Some(Grant::Revoked { running: 0 }) = self.accesses.grants.get(&(peer, target)) {
+            self.accesses.grants.remove(&(peer, target));
+            self.write_letter(peer, Control::Released(target));
+        }
+    }
+
+    /// Posts pieces, in turns, and ends what waited long enough. True if anything was done.
+    pub(crate) fn serve_accesses(&mut self) -> bool {
+        let mut worked = false;
+        for _ in 0..self.accesses.ready.len() {
+            let Some(slot) = self.accesses.ready.pop_front() else { break };
+            worked |= self.post_pieces(slot);
+        }
+        let now = self.now;
+        for slot in std::mem::take(&mut self.accesses.orphans) {
+            match self.accesses.list.get(slot) {
+                Some(access) if access.until > now => self.accesses.orphans.push(slot),
+                Some(_) => {
+                    self.end_access(slot);
+                    worked = true;
+                }
+                None => {}
+            }
+        }
+        worked
+    }
+
+    fn post_pieces(&mut self, slot: usize) -> bool {
+        let most = self.config.sends / 2;
+        let mut posted = false;
+        let mut failed = None;
+        let Ofi { accesses, net, links, .. } = self;
+        let Accesses { list, grants, ready, running, .. } = accesses;
+        let Some(access) = list.get_mut(slot) else { return false };
+        let Some(Grant::Given { leave, running: by_it }) =
+            grants.get_mut(&(access.peer, access.target))
+        else {
+            return false;
+        };
+        let index = access.peer.index;
+        let Some(Some(link)) = links.get_mut(index as usize) else { return false };
+        let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
+        while access.outcome.is_none()
+            && !access.failed
+            && access.handed < access.total
+            && access.running < PIECES
+        {
+            if *running >= most {
+                ready.push_back(slot);
+                break;
+            }
+            let Some((piece, offset, ours, theirs)) = access.next(net.facts().access.min(PIECE))
+            else {
+                break;
+            };
+            let len = piece.len();
+            let get = matches!(access.operation, Operation::Get { .. });
+            let mark = Mark::Access { access: slot as u32, serial: access.serial };
+            match net.access(node, get, piece, (leave.key, leave.base), offset, mark) {
+                Ok(()) => {
+                    (access.ours, access.theirs) = (ours, theirs);
+                    access.handed += len as u64;
+                    access.running += 1;
+                    link.running += 1;
+                    (*by_it, *running) = (*by_it + 1, *running + 1);
+                    self.counters.accesses += 1;
+                    posted = true;
+                }
+                Err(Refusal::Full) => {
+                    self.counters.again += 1;
+                    ready.push_back(slot);
+                    break;
+                }
+                Err(Refusal::Failed(code)) => {
+                    failed = Some(code);
+                    break;
+                }
+            }
+        }
+        if posted && link.ring && self.rings {
+            self.ring(index);
+        }
+        if let Some(code) = failed {
+            self.fail(index, code);
+        }
+        posted
+    }
+
+    /// The library is done with a piece.
+    pub(crate) fn access_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
+        let slot = slot as usize;
+        self.accesses.running -= 1;
+        let Some(access) = self.accesses.list.get_mut(slot).filter(|a| a.serial == serial) else {
+            return;
+        };
+        access.running -= 1;
+        let (peer, target) = (access.peer, access.target);
+        let known = self.link(peer).map(|link| link.running -= 1).is_some();
+        if let Some(Grant::Given { running, .. } | Grant::Revoked { running }) =
+            self.accesses.grants.get_mut(&(peer, target))
+        {
+            *running -= 1;
+        }
+        self.give_back(peer, target);
+        let Some(access) = self.accesses.list.get_mut(slot) else { return };
+        match result {
+            // Whatever it was, there is no talking to this peer; its loss, which follows, ends the access.
+            Err(code) if known => {
+                access.failed = true;
+                return self.fail(peer.index, code as isize);
+            }
+            _ => {}
+        }
+        if access.outcome.is_none() && !access.failed && access.handed < access.total {
+            self.accesses.ready.push_back(slot);
+        }
+        self.settle_access(slot);
+    }
+
+    /// Ends an access of which nothing is under way or to be posted.
+    fn settle_access(&mut self, slot: usize) {
+        if let Some(access) = self.accesses.list.get(slot)
+            && access.running == 0
+            && (access.outcome.is_some() || (access.handed == access.total && !access.failed))
+        {
+            self.end_access(slot);
+        }
+    }
+
+    fn end_access(&mut self, slot: usize) {
+        let Some(access) = self.take_access(slot) else { return };
+        let done =
+            if matches!(access.operation, Operation::Get { .. }) { Done::Got } else { Done::Put };
+        let result = match access.outcome {
+            Some(kind) => Err(OpError::with_peer(kind, &access.address)),
+            None => Ok(done),
+        };
+        self.engine.raise(Event::Done { token: access.operation.token(), result });
+    }
+
+    /// Asks that an access end soon. False if there is none with this token.
+    pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
+        let Some(&slot) = self.accesses.tokens.get(&token) else { return false };
+        if let Some(access) = self.accesses.list.get_mut(slot)
+            && access.handed < access.total
+        {
+            access.outcome.get_or_insert(OpErrorKind::Cancelled);
+            self.settle_access(slot);
+        }
+        true
+    }
+
+    /// A peer is gone: its accesses end, those with pieces under way when these are over, or after a while.
+    pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) {
+        if self.accesses.list.is_empty() && self.accesses.grants.is_empty() {
+            return;
+        }
+        self.accesses.grants.retain(|(of, _), _| *of != peer);
+        let list = &self.accesses.list;
+        let slots: Vec<usize> =
+            list.iter().filter(|(_, a)| a.peer == peer).map(|(slot, _)| slot).collect();
+        let until = self.now.after(self.config.grace);
+        for slot in slots {
+            let Some(access) = self.accesses.list.get_mut(slot) else { continue };
+            if access.failed || access.handed < access.total || access.running > 0 {
+                access.outcome.get_or_insert(OpErrorKind::PeerLost(reason.clone()));
+            }
+            if access.running > 0 {
+                access.until = until;
+                self.accesses.orphans.push(slot);
+            }
+            self.settle_access(slot);
+        }
+    }
+}
+
+impl Access {
+    fn allowed(&self, leave: Leave) -> bool {
+        leave.access.allows(match self.operation {
+            Operation::Get { .. } => Rights::READ,
+            _ => Rights::WRITE,
+        })
+    }
+
+    /// The next piece: our memory, the offset in theirs, and where both sides are after it.
+    #[expect(clippy::type_complexity, reason = "taken apart at once")]
+    fn next(&self, most: usize) -> Option<(Slice, u64, (usize, usize), (usize, u64))> {
+        let (Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. }) =
+            &self.operation
+        else {
+            return None;
+        };
+        let (mut ours, mut theirs) = (self.ours, self.theirs);
+        while local.get(ours.0).is_some_and(|piece| ours.1 == piece.len()) {
+            ours = (ours.0 + 1, 0);
+        }
+        while spans.get(theirs.0).is_some_and(|span| theirs.1 == span.len) {
+            theirs = (theirs.0 + 1, 0);
+        }
+        let (piece, span) = local.get(ours.0).zip(spans.get(theirs.0))?;
+        let rest = usize::try_from(span.len - theirs.1).unwrap_or(usize::MAX);
+        let len = (piece.len() - ours.1).min(rest).min(most);
+        let offset = span.offset + theirs.1;
+        Some((
+            piece.part(ours.1, len)?,
+            offset,
+            (ours.0, ours.1 + len),
+            (theirs.0, theirs.1 + len as u64),
+        ))
+    }
+}

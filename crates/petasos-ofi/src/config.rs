@@ -1,0 +1,92 @@
+//! What can be set for an endpoint, and what it counts.
+
+use petasos_fabric::Limits;
+use petasos_tcp::Secret;
+use std::time::Duration;
+
+/// Settings; the defaults suit most. All sizes in bytes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// What both sides must know: see [`petasos_tcp::Config::secret`]. On shared memory the kernel's word
+    /// counts instead.
+    pub secret: Option<Secret>,
+    /// How long a peer may be silent before it is given up. Not on shared memory, where the kernel tells.
+    pub silence: Duration,
+    /// The endpoint's numbers. `max_message` and `max_inject` at most [`Config::MAX_MESSAGE`], and the same
+    /// on all sides.
+    pub limits: Limits,
+    /// Memory for receiving: so many slabs.
+    pub slabs: usize,
+    /// The length of a slab: at least four times [`Config::MAX_MESSAGE`].
+    pub slab: usize,
+    /// Sends and accesses under way at a time, at most; the provider may have fewer.
+    pub sends: usize,
+    /// Whether put and get are left to the provider, where it can. Else the owner of the memory serves them,
+    /// and nothing is registered with the provider.
+    pub remote_access: bool,
+    /// Puts and gets from this length on are left to the provider.
+    pub remote_access_from: u64,
+    /// How long what is under way with a lost peer may take to come back from the library before it is
+    /// given up.
+    pub grace: Duration,
+}
+
+impl Config {
+    /// The longest message, and the longest payload of a packet.
+    pub const MAX_MESSAGE: usize = 64 << 10;
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Config { limits, slabs, slab, sends, .. } = self;
+        if limits.max_message > Self::MAX_MESSAGE || limits.max_inject > limits.max_message {
+            return Err(format!("messages of {} bytes", limits.max_message));
+        }
+        if *slabs < 2 || *slab < 4 * Self::MAX_MESSAGE || *sends < 2 {
+            return Err(format!("{slabs} slabs of {slab} bytes, {sends} sends at a time"));
+        }
+        Ok(())
+    }
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let mut limits = Limits::default();
+        limits.max_inject = Self::MAX_MESSAGE;
+        limits.max_message = Self::MAX_MESSAGE;
+        Config {
+            secret: None,
+            silence: Duration::from_secs(10),
+            limits,
+            slabs: 4,
+            slab: 1 << 20,
+            sends: 256,
+            remote_access: true,
+            remote_access_from: 16 << 10,
+            grace: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What an endpoint did, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Packets sent, without mere acknowledgements.
+    pub packets_out: u64,
+    /// Packets received, without mere acknowledgements.
+    pub packets_in: u64,
+    /// Acknowledgements that had no packet to ride on.
+    pub acknowledgements: u64,
+    /// Packets of nobody we know, thrown away.
+    pub strays: u64,
+    /// How often the provider had no room.
+    pub again: u64,
+    /// Packets that waited for room here, or for their sender's greeting.
+    pub parked: u64,
+    /// Pieces of put and get that the provider did.
+    pub accesses: u64,
+    /// Peers that were rung for, since they may sleep.
+    pub rings: u64,
+    /// Peers cut off because they broke the protocol.
+    pub violations: u64,
+}

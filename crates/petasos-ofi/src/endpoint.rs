@@ -1,0 +1,216 @@
+//! The contract, as far as it is not somebody else's.
+
+use crate::{frame::Control, link::State, providers::BEST, state::Ofi};
+use petasos_fabric::{
+    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
+    InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, RegionId,
+    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+};
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+/// How long the owner of an imported key is tried.
+const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
+/// While messages come, the control endpoint has its turn every so many passes.
+const TURN: u32 = 32;
+/// Passes without a message after which it has one in each.
+const QUIET: u32 = 128;
+/// How long what was sent may take to leave when an endpoint ends.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+impl Endpoint for Ofi {
+    fn address(&self) -> &Address {
+        self.engine.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.engine.incarnation()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        let scheme = self.provider.scheme;
+        if address.scheme() != scheme && address.scheme() != BEST {
+            return Err(ResolveError::WrongScheme { address: address.clone(), scheme });
+        }
+        let theirs = self.provider.theirs(address)?;
+        let address = self.provider.ours(&theirs);
+        if let Some(peer) = self.engine.find_peer(&address) {
+            if !self.engine.is_self(peer) {
+                if let Some(link) = self.link(peer) {
+                    link.asked = true;
+                }
+                // Extends the patience; the handle is known.
+                self.control.resolve(&theirs, patience)?;
+            }
+            return Ok(peer);
+        }
+        if address == *self.engine.address() {
+            return self.engine.add_peer(&address);
+        }
+        let control = self.control.resolve(&theirs, patience).map_err(|error| match error {
+            ResolveError::Malformed { reason, .. } => {
+                ResolveError::Malformed { address: address.clone(), reason }
+            }
+            other => other,
+        })?;
+        match self.met.get(&control).copied() {
+            // Known by another spelling of its address.
+            Some(peer) => {
+                if let Some(link) = self.link(peer) {
+                    link.asked = true;
+                }
+                Ok(peer)
+            }
+            None => self.add(&address, control, true),
+        }
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.engine.peer_info(peer)
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        self.let_go(peer, &LostReason::Forgotten);
+        self.engine.forget(peer);
+    }
+
+    #[inline]
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        match self.inject_now(peer, parts) {
+            Some(result) => result,
+            None => self.engine.inject(peer, parts),
+        }
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        if !self.accesses.native {
+            return self.engine.submit_all(operations);
+        }
+        while self.engine.has_room()
+            && let Some(operation) = operations.pop_front()
+        {
+            let rest = self.accept_access(operation).and_then(|rest| self.close_region(rest));
+            if let Some(operation) = rest {
+                self.engine.submit(operation);
+            }
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        if !self.cancel_access(token) {
+            self.engine.cancel(token);
+        }
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.now = now;
+        self.passes = self.passes.saturating_add(1);
+        let before = events.len();
+        let limit = before.saturating_add(budget);
+        events.append(&mut self.early);
+        let mut busy = self.engine.take_events(limit.saturating_sub(events.len()), events);
+        busy |= self.flush();
+        if self.accesses.has_work() {
+            busy |= self.serve_accesses();
+        }
+        if events.len() >= limit {
+            self.idle = false;
+            return true;
+        }
+        if self.armed
+            || self.quiet >= QUIET
+            || self.passes.is_multiple_of(TURN)
+            || !self.errands.is_empty()
+        {
+            self.armed = false;
+            busy |= self.attend();
+            // Peers that came up are told before their messages.
+            busy |= self.engine.take_events(limit.saturating_sub(events.len()), events);
+        }
+        if !self.paused.is_empty() {
+            busy |= self.resume(limit, events);
+        }
+        let came = self.receive(limit, events);
+        self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
+        busy |= came;
+        if !self.owing.is_empty() {
+            busy |= self.acknowledge();
+        }
+        if !self.ending.is_empty() {
+            busy |= self.finish_ended();
+        }
+        if self.exposures.has_work() {
+            self.look_after_exposures();
+        }
+        if self.accesses.has_work() {
+            busy |= self.serve_accesses();
+        }
+        if self.engine.has_output() {
+            busy |= self.flush();
+        }
+        busy |= self.engine.take_events(limit.saturating_sub(events.len()), events);
+        busy |= events.len() > before;
+        self.idle = !busy;
+        busy
+    }
+
+    #[inline]
+    fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        self.poll_short(message)
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        self.prepare(now)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.control.notifier()
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        self.engine.register(memory, access)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        self.engine.export(region)
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        self.engine.import(parts, peer)
+    }
+
+    fn release(&mut self, remote: Remote) {
+        self.engine.release(remote);
+    }
+}
+
+impl Drop for Ofi {
+    /// What was injected leaves, as far as the provider takes it, and peers are told how much that was.
+    fn drop(&mut self) {
+        self.flush();
+        let begin = Instant::now();
+        while self.net.running() > 0 && begin.elapsed() < FAREWELL {
+            self.receive(usize::MAX, &mut Vec::new());
+            std::thread::yield_now();
+        }
+        for link in self.links.iter().flatten() {
+            if matches!(link.state, State::Up) {
+                let _ = self.control.inject(link.control, &[&Control::Bye(link.sent).to_bytes()]);
+            }
+        }
+        self.control.progress(self.now, 64, &mut Vec::new());
+    }
+}

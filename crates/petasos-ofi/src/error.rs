@@ -1,0 +1,83 @@
+//! Why there is no library, and why an endpoint does not open.
+
+use petasos_fabric::Address;
+
+/// Why libfabric cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// Not here, or what it needs is not.
+    #[error(
+        "libfabric was not found ({0}): install it (on Debian and Ubuntu the package libfabric1), or name \
+         its file in PETASOS_LIBFABRIC"
+    )]
+    Missing(String),
+    /// A library without one of libfabric's functions.
+    #[error("this is not a libfabric that can be used: {0}")]
+    Symbol(String),
+    /// Older than what this transport asks for.
+    #[error("libfabric {found} is too old: 1.17 or later is needed")]
+    TooOld {
+        /// What is here.
+        found: String,
+    },
+    /// The library gave no memory.
+    #[error("libfabric has no memory")]
+    NoMemory,
+}
+
+/// Why an endpoint was not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no library.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Not an address of this transport.
+    #[error(
+        "{0} is not an address of libfabric: write it as ofi+PROVIDER://HOST:PORT, or ofi+shm://NAME"
+    )]
+    NotOfi(Address),
+    /// The provider exists, but not in this library, or not on this machine.
+    #[error(
+        "{provider}: libfabric {version} offers no reliable datagrams by it here: {offered} can be used"
+    )]
+    NoProvider {
+        /// What was asked for, in libfabric's words.
+        provider: String,
+        /// The library's version.
+        version: String,
+        /// What there is.
+        offered: String,
+    },
+    /// The secret is no good.
+    #[error(transparent)]
+    Secret(#[from] petasos_tcp::SecretError),
+    /// The connections by which endpoints find each other, over TCP.
+    #[error(transparent)]
+    Tcp(#[from] petasos_tcp::OpenError),
+    /// The same, over shared memory.
+    #[error(transparent)]
+    Shm(#[from] petasos_shm::OpenError),
+    /// Numbers that cannot be.
+    #[error("the configuration has {0}")]
+    Config(String),
+    /// The library refused.
+    #[error("{provider}: {call}: {reason}")]
+    Fabric {
+        /// By which provider.
+        provider: String,
+        /// Which call.
+        call: &'static str,
+        /// What the library said.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("{what}: {error}")]
+    System {
+        /// What was to be done.
+        what: &'static str,
+        /// What it said.
+        error: std::io::Error,
+    },
+}

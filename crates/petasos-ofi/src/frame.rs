@@ -1,0 +1,308 @@
+//! What this transport writes on its own: the head of each packet, and the messages by which two endpoints
+//! become acquainted.
+//!
+//! # Packets
+//!
+//! Whatever goes through libfabric begins with a head of [`HEAD`] bytes, little-endian; a packet of the
+//! two-sided engine follows, or nothing (then it only acknowledges):
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..4 | the sender's slot in the receiver's table |
+//! | 4..6 | how many packets of the receiver's the sender has taken so far, modulo 2^16 |
+//! | 6..8 | the packet's number, modulo 2^16 |
+//! | 8..16 | the ticket: a random number that the receiver gave to this sender alone |
+//!
+//! Who has no ticket is not heard. So nothing depends on whether a provider tells who sent a packet; nor, for
+//! the number, on whether long packets overtake short ones, as they do where a provider fetches them. A mere
+//! acknowledgement has the number that the next packet will have.
+//!
+//! # Control messages
+//!
+//! They travel on the connection by which the two found each other, behind its credentials; the first byte
+//! is the kind.
+
+use petasos_fabric::Access;
+
+/// The head of a packet, in bytes.
+pub const HEAD: usize = 16;
+/// The longest name of an endpoint in a fabric, in bytes.
+pub const MAX_NAME: usize = 512;
+/// What names a region, in bytes: the two-sided engine's route in its key.
+pub const TARGET: usize = 16;
+/// The longest name of a provider.
+const MAX_PROVIDER: usize = 64;
+/// The version of what is said here.
+const VERSION: u8 = 1;
+
+/// The head of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The sender's slot in the receiver's table.
+    pub slot: u32,
+    /// How many packets were taken so far, modulo 2^16.
+    pub taken: u16,
+    /// The packet's number.
+    pub number: u16,
+    /// What the receiver gave to this sender.
+    pub ticket: u64,
+}
+
+impl Head {
+    /// As it travels.
+    #[inline]
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; HEAD] {
+        let low = u64::from(self.number) << 48 | u64::from(self.taken) << 32 | u64::from(self.slot);
+        (u128::from(self.ticket) << 64 | u128::from(low)).to_le_bytes()
+    }
+
+    /// What these bytes say.
+    #[inline]
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; HEAD]) -> Head {
+        let word = u128::from_le_bytes(bytes);
+        Head::from_words(word as u64, (word >> 64) as u64)
+    }
+
+    /// The same, of two words in the order of this processor.
+    #[inline]
+    pub(crate) fn from_words(low: u64, ticket: u64) -> Head {
+        Head { slot: low as u32, taken: (low >> 32) as u16, number: (low >> 48) as u16, ticket }
+    }
+}
+
+/// Leave to reach a region through the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave {
+    /// The provider's key.
+    pub key: u64,
+    /// Where the region lies at its owner.
+    pub base: u64,
+    /// What may be done.
+    pub access: Access,
+}
+
+/// A message on the connection between two endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Who I am in the fabric, and what you write at the head of packets to me.
+    Hello {
+        /// Your slot in my table.
+        slot: u32,
+        /// Your ticket.
+        ticket: u64,
+        /// My provider, without layers above it.
+        provider: String,
+        /// My name in the fabric.
+        name: Vec<u8>,
+    },
+    /// I sent something: look.
+    Ring,
+    /// I look by myself: do not ring.
+    Awake,
+    /// I want to sleep: ring from now on, and tell what I have not seen.
+    Sleep,
+    /// You are rung for from now on; before, I sent so many packets.
+    Rung(u32),
+    /// I end. I sent so many packets.
+    Bye(u32),
+    /// I hold the key of this region of yours: let me reach it through the provider.
+    Ask([u8; TARGET]),
+    /// Do.
+    Grant([u8; TARGET], Leave),
+    /// No.
+    Refuse([u8; TARGET]),
+    /// I close the region: give that back.
+    Revoke([u8; TARGET]),
+    /// Nothing of mine is under way to it any more.
+    Released([u8; TARGET]),
+}
+
+/// Not a control message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a control message that is none: {0}")]
+pub struct Garbled(pub &'static str);
+
+const HELLO: u8 = 1;
+const RING: u8 = 2;
+const AWAKE: u8 = 3;
+const SLEEP: u8 = 4;
+const RUNG: u8 = 5;
+const BYE: u8 = 6;
+const ASK: u8 = 7;
+const GRANT: u8 = 8;
+const REFUSE: u8 = 9;
+const REVOKE: u8 = 10;
+const RELEASED: u8 = 11;
+
+impl Control {
+    /// As it travels.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let number = |kind: u8, number: &u32| {
+            let mut out = vec![kind];
+            out.extend_from_slice(&number.to_le_bytes());
+            out
+        };
+        let named = |kind: u8, target: &[u8; TARGET]| {
+            let mut out = vec![kind];
+            out.extend_from_slice(target);
+            out
+        };
+        match self {
+            Control::Hello { slot, ticket, provider, name } => {
+                let mut out = vec![HELLO, VERSION];
+                out.extend_from_slice(&slot.to_le_bytes());
+                out.extend_from_slice(&ticket.to_le_bytes());
+                out.push(provider.len() as u8);
+                out.extend_from_slice(provider.as_bytes());
+                out.extend_from_slice(name);
+                out
+            }
+            Control::Ring => vec![RING],
+            Control::Awake => vec![AWAKE],
+            Control::Sleep => vec![SLEEP],
+            Control::Rung(count) => number(RUNG, count),
+            Control::Bye(count) => number(BYE, count),
+            Control::Ask(target) => named(ASK, target),
+            Control::Grant(target, Leave { key, base, access }) => {
+                let mut out = named(GRANT, target);
+                out.extend_from_slice(&key.to_le_bytes());
+                out.extend_from_slice(&base.to_le_bytes());
+                out.push(access.bits());
+                out
+            }
+            Control::Refuse(target) => named(REFUSE, target),
+            Control::Revoke(target) => named(REVOKE, target),
+            Control::Released(target) => named(RELEASED, target),
+        }
+    }
+
+    /// What these bytes say.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Control, Garbled> {
+        let (&kind, rest) = bytes.split_first().ok_or(Garbled("empty"))?;
+        let number = || rest.try_into().map(u32::from_le_bytes).map_err(|_| Garbled("no number"));
+        let named = || rest.try_into().map_err(|_| Garbled("no region"));
+        let alone = |control| if rest.is_empty() { Ok(control) } else { Err(Garbled("too long")) };
+        match kind {
+            HELLO => hello(rest),
+            RING => alone(Control::Ring),
+            AWAKE => alone(Control::Awake),
+            SLEEP => alone(Control::Sleep),
+            RUNG => number().map(Control::Rung),
+            BYE => number().map(Control::Bye),
+            ASK => named().map(Control::Ask),
+            GRANT => grant(rest),
+            REFUSE => named().map(Control::Refuse),
+            REVOKE => named().map(Control::Revoke),
+            RELEASED => named().map(Control::Released),
+            _ => Err(Garbled("unknown kind")),
+        }
+    }
+}
+
+fn grant(rest: &[u8]) -> Result<Control, Garbled> {
+    const WRONG: Garbled = Garbled("a grant of a bad length");
+    let (target, rest) = rest.split_first_chunk().ok_or(WRONG)?;
+    let (key, rest) = rest.split_first_chunk().ok_or(WRONG)?;
+    let (base, access) = rest.split_first_chunk().ok_or(WRONG)?;
+    let &[access] = access else { return Err(WRONG) };
+    let access = Access::from_bits(access).ok_or(Garbled("a grant of unknown rights"))?;
+    let (key, base) = (u64::from_le_bytes(*key), u64::from_le_bytes(*base));
+    Ok(Control::Grant(*target, Leave { key, base, access }))
+}
+
+fn hello(rest: &[u8]) -> Result<Control, Garbled> {
+    const SHORT: Garbled = Garbled("a greeting cut short");
+    let (&version, rest) = rest.split_first().ok_or(SHORT)?;
+    if version != VERSION {
+        return Err(Garbled("a greeting of another version"));
+    }
+    let (slot, rest) = rest.split_first_chunk().ok_or(SHORT)?;
+    let (ticket, rest) = rest.split_first_chunk().ok_or(SHORT)?;
+    let (&len, rest) = rest.split_first().ok_or(SHORT)?;
+    let (provider, name) = rest.split_at_checked(usize::from(len)).ok_or(SHORT)?;
+    let provider = std::str::from_utf8(provider).ok().filter(|p| p.len() <= MAX_PROVIDER);
+    if name.is_empty() || name.len() > MAX_NAME {
+        return Err(Garbled("a greeting without a name that could be"));
+    }
+    Ok(Control::Hello {
+        slot: u32::from_le_bytes(*slot),
+        ticket: u64::from_le_bytes(*ticket),
+        provider: provider.ok_or(Garbled("a provider without a name"))?.to_owned(),
+        name: name.to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn controls() -> impl Strategy<Value = Control> {
+        let hello = (
+            any::<u32>(),
+            any::<u64>(),
+            "[a-z;_]{0,64}",
+            prop::collection::vec(any::<u8>(), 1..MAX_NAME),
+        );
+        let leave = (any::<u64>(), any::<u64>(), 0..8u8).prop_map(|(key, base, bits)| Leave {
+            key,
+            base,
+            access: Access::from_bits(bits).expect("three bits"),
+        });
+        prop_oneof![
+            hello.prop_map(|(slot, ticket, provider, name)| Control::Hello {
+                slot,
+                ticket,
+                provider,
+                name
+            }),
+            prop::sample::select(vec![Control::Ring, Control::Awake, Control::Sleep]),
+            any::<u32>().prop_map(Control::Rung),
+            any::<u32>().prop_map(Control::Bye),
+            any::<[u8; TARGET]>().prop_map(Control::Ask),
+            (any::<[u8; TARGET]>(), leave)
+                .prop_map(|(target, leave)| Control::Grant(target, leave)),
+            any::<[u8; TARGET]>().prop_map(Control::Refuse),
+            any::<[u8; TARGET]>().prop_map(Control::Revoke),
+            any::<[u8; TARGET]>().prop_map(Control::Released),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn heads_go_there_and_back(slot: u32, taken: u16, number: u16, ticket: u64) {
+            let head = Head { slot, taken, number, ticket };
+            prop_assert_eq!(Head::from_bytes(head.to_bytes()), head);
+        }
+
+        #[test]
+        fn control_messages_go_there_and_back(control in controls()) {
+            prop_assert_eq!(Control::from_bytes(&control.to_bytes()), Ok(control));
+        }
+
+        #[test]
+        fn cut_short_or_with_more_they_are_refused(control in controls(), at: prop::sample::Index, more: u8) {
+            let mut bytes = control.to_bytes();
+            let hello = matches!(control, Control::Hello { .. });
+            if !hello {
+                prop_assert!(Control::from_bytes(&bytes[..at.index(bytes.len())]).is_err());
+                bytes.push(more);
+                prop_assert!(Control::from_bytes(&bytes).is_err());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_taken_in(bytes: Vec<u8>, kind in 0..13u8) {
+            let _ = Control::from_bytes(&bytes);
+            let mut bytes = bytes;
+            bytes.insert(0, kind);
+            if let Ok(control) = Control::from_bytes(&bytes) {
+                // What is understood means one thing.
+                prop_assert_eq!(control.to_bytes(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What there is to a peer.
+
+use crate::{frame::Control, net::Node};
+use petasos_fabric::{LostReason, Peer, Time, two_sided::Packet};
+use std::collections::VecDeque;
+
+/// Packets to a peer that it has not taken, at most. Part of the protocol.
+pub(crate) const WINDOW: u32 = 64;
+
+/// How things stand.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// Being reached, or the greeting has not come.
+    Meeting,
+    /// Packets flow.
+    Up,
+    /// It is gone; what it sent before is still taken, until this time.
+    Ending(LostReason, Time),
+}
+
+/// How the peer knows when to ring for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// It rings with all it sends.
+    Rings,
+    /// It was told that we look by ourselves.
+    Silent,
+    /// It was told to ring again, and has not said since when.
+    Asked,
+    /// It rings, and we wait for what it sent before: so many packets in all.
+    Owed(u32),
+}
+
+/// A peer, by its slot.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: Peer,
+    /// The same at the endpoint by which we met.
+    pub(crate) control: Peer,
+    pub(crate) state: State,
+    /// Whether somebody here asked for the peer.
+    pub(crate) asked: bool,
+    /// What it writes at the head of its packets.
+    pub(crate) ticket: u64,
+    /// Its greeting has not left yet.
+    pub(crate) greeting: bool,
+    /// It is in the list of those to be told something.
+    pub(crate) errand: bool,
+    /// Control messages that did not leave yet.
+    pub(crate) letters: VecDeque<Control>,
+    /// Where it is in the fabric, our slot there, and our ticket.
+    pub(crate) node: Option<Node>,
+    pub(crate) name: Vec<u8>,
+    pub(crate) slot_there: u32,
+    pub(crate) ticket_there: u64,
+    /// Packets sent, and how many of them it took.
+    pub(crate) sent: u32,
+    pub(crate) acknowledged: u32,
+    /// Packets received, taken, and how many we told it that we took.
+    pub(crate) received: u32,
+    pub(crate) taken: u32,
+    pub(crate) told: u32,
+    /// How many it sent before it ended.
+    pub(crate) bye: Option<u32>,
+    /// Received, and it is not their turn, or there is no room for them: from the packet on whose turn is
+    /// next.
+    pub(crate) parked: VecDeque<Option<Vec<u8>>>,
+    /// Packets of the engine's that are under way: whether each is done. The first has this serial number.
+    pub(crate) under_way: VecDeque<bool>,
+    pub(crate) first: u32,
+    /// Sends and accesses that the library has.
+    pub(crate) running: u32,
+    /// A packet for which there was no room.
+    pub(crate) stuck: Option<Packet>,
+    /// The engine has packets for it, which are ours to fetch.
+    pub(crate) listed: bool,
+    /// It is in the list of those that can be sent to.
+    pub(crate) queued: bool,
+    /// It is in the list of those to be told what we took.
+    pub(crate) owing: bool,
+    /// It is in the list of those with parked packets.
+    pub(crate) paused: bool,
+    /// Whether it is to be rung for, and a ring that did not leave.
+    pub(crate) ring: bool,
+    pub(crate) ring_owed: bool,
+    /// It is to be told how much was sent before rings began.
+    pub(crate) rung_owed: bool,
+    pub(crate) watch: Watch,
+}
+
+impl Link {
+    /// One that is being reached. `first` goes on where the slot's last user was.
+    pub(crate) fn new(peer: Peer, control: Peer, asked: bool, ticket: u64, first: u32) -> Link {
+        Link {
+            peer,
+            control,
+            state: State::Meeting,
+            asked,
+            ticket,
+            greeting: false,
+            errand: false,
+            letters: VecDeque::new(),
+            node: None,
+            name: Vec::new(),
+            slot_there: 0,
+            ticket_there: 0,
+            sent: 0,
+            acknowledged: 0,
+            received: 0,
+            taken: 0,
+            told: 0,
+            bye: None,
+            parked: VecDeque::new(),
+            under_way: VecDeque::new(),
+            first,
+            running: 0,
+            stuck: None,
+            listed: false,
+            queued: false,
+            owing: false,
+            paused: false,
+            ring: true,
+            ring_owed: false,
+            rung_owed: false,
+            watch: Watch::Rings,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up)
+    }
+
+    /// Whether the peer has room for another packet.
+    #[inline]
+    pub(crate) fn has_window(&self) -> bool {
+        self.sent.wrapping_sub(self.acknowledged) < WINDOW
+    }
+
+    /// The peer says how many packets it took. False if that cannot be.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, taken: u16) -> bool {
+        let more = taken.wrapping_sub(self.acknowledged as u16) as i16;
+        if i64::from(more) > i64::from(self.sent.wrapping_sub(self.acknowledged)) {
+            return false;
+        }
+        // Else it was overtaken.
+        self.acknowledged = self.acknowledged.wrapping_add(more.max(0) as u32);
+        true
+    }
+
+    /// How far a packet with this number is from the one whose turn is next; `None` if it cannot be.
+    #[inline]
+    pub(crate) fn place(&self, number: u16) -> Option<usize> {
+        let ahead = number.wrapping_sub(self.taken as u16);
+        let free = self.parked.get(usize::from(ahead)).is_none_or(Option::is_none);
+        (u32::from(ahead) < WINDOW && free).then_some(usize::from(ahead))
+    }
+
+    /// Whether the packet whose turn is next is parked.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        matches!(self.parked.front(), Some(Some(_)))
+    }
+
+    /// A packet is under way: its serial number.
+    pub(crate) fn depart(&mut self) -> u32 {
+        self.under_way.push_back(false);
+        self.next_serial().wrapping_sub(1)
+    }
+
+    /// The serial number of the next packet.
+    pub(crate) fn next_serial(&self) -> u32 {
+        self.first.wrapping_add(self.under_way.len() as u32)
+    }
+
+    /// A packet is done. Gives how many of the oldest ones are, that were not before; `None` if it is one of
+    /// an earlier user of the slot.
+    pub(crate) fn arrive(&mut self, serial: u32) -> Option<u32> {
+        let at = serial.wrapping_sub(self.first) as usize;
+        *self.under_way.get_mut(at)? = true;
+        let mut done = 0;
+        while self.under_way.front() == Some(&true) {
+            self.under_way.pop_front();
+            self.first = self.first.wrapping_add(1);
+            done += 1;
+        }
+        Some(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        let peer = Peer { index: 0, generation: 0 };
+        Link::new(peer, peer, false, 1, u32::MAX)
+    }
+
+    #[test]
+    fn packets_are_done_in_order() {
+        let mut link = link();
+        let serials: Vec<u32> = (0..3).map(|_| link.depart()).collect();
+        assert_eq!(serials, [u32::MAX, 0, 1]);
+        assert_eq!(link.arrive(0), Some(0));
+        assert_eq!(link.arrive(1), Some(0));
+        assert_eq!(link.arrive(u32::MAX), Some(3));
+        assert_eq!(link.arrive(u32::MAX), None, "of an earlier user");
+        assert_eq!(link.arrive(2), None, "not under way");
+    }
+
+    #[test]
+    fn packets_have_their_places() {
+        let mut link = link();
+        link.taken = 0xffff;
+        assert_eq!(
+            (link.place(0xffff), link.place(1), link.place(0xfffe)),
+            (Some(0), Some(2), None)
+        );
+        assert_eq!(link.place(0xffff_u16.wrapping_add(WINDOW as u16)), None);
+        link.parked = VecDeque::from([None, Some(vec![])]);
+        assert_eq!((link.place(0xffff), link.place(0), link.is_due()), (Some(0), None, false));
+    }
+
+    #[test]
+    fn only_what_was_sent_is_acknowledged() {
+        let mut link = link();
+        link.sent = 5;
+        assert!(!link.acknowledge(6));
+        assert!(link.acknowledge(3) && link.acknowledge(3) && link.acknowledge(5));
+        assert!(link.acknowledge(4) && link.acknowledged == 5, "overtaken");
+        link.sent = link.acknowledged.wrapping_add(WINDOW);
+        assert!(!link.has_window());
+    }
+}

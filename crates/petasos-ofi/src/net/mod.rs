@@ -1,0 +1,127 @@
+//! One reliable datagram endpoint of libfabric, with what belongs to it, behind calls that are safe.
+//!
+//! What makes them so:
+//!
+//! * All memory that the library is given lies at a fixed place and is held here until the library has
+//!   let go of it: its completion came, or the endpoint is closed. That includes memory of users, of
+//!   which a holder is kept ([`slots`]).
+//! * Memory that the library writes is only copied from, never referred to ([`petasos_fabric::Region`]).
+//! * What the library says about where something came is checked against what it was given.
+//! * One thread at a time calls in (`&mut self`), which is what was agreed with the provider
+//!   (`FI_THREAD_DOMAIN`).
+
+mod memory;
+mod objects;
+mod open;
+mod poll;
+mod post;
+mod slots;
+
+pub(crate) use memory::Opened;
+pub(crate) use open::Sizes;
+pub(crate) use poll::{Happened, Packet};
+pub(crate) use post::Refusal;
+pub(crate) use slots::Mark;
+
+use crate::sys::{fi_cq_data_entry, fid_cq, fid_ep, library::Library};
+use objects::{Objects, Visitors};
+use petasos_fabric::Region;
+use slots::Slots;
+use std::{
+    collections::HashMap,
+    os::fd::{BorrowedFd, RawFd},
+    sync::Arc,
+};
+
+/// Completions read at a time.
+const BATCH: usize = 16;
+
+/// A node in the table of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Node(u64);
+
+/// The endpoint.
+pub(crate) struct Net {
+    /// Of `objects`, for those who come by often.
+    ep: *mut fid_ep,
+    cq: *mut fid_cq,
+    objects: Arc<Objects>,
+    /// Shares in endpoints of this process that are in the table of addresses.
+    shares: HashMap<u64, Arc<Objects>>,
+    /// And those that have this one in theirs.
+    #[expect(dead_code, reason = "kept for the library, and filled by others")]
+    visitors: Arc<Visitors>,
+    slots: Slots,
+    slabs: Vec<Slab>,
+    /// Slabs that are to be given to the library (again).
+    unposted: Vec<u32>,
+    batch: [fi_cq_data_entry; BATCH],
+    /// Of the batch: read, and taken.
+    filled: usize,
+    taken: usize,
+    /// For short messages, which the library copies.
+    scratch: Box<[u8]>,
+    library: &'static Library,
+    /// Whether endpoints of one process must not be connected: this version crashes on their long packets.
+    apart: bool,
+    name: Vec<u8>,
+    wait: Option<RawFd>,
+    facts: Facts,
+}
+
+/// Memory into which the library receives.
+struct Slab {
+    region: Region,
+    posted: bool,
+}
+
+/// What is fixed for the life of the endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// The longest packet that is taken before the call returns.
+    pub(crate) inject: usize,
+    /// Pieces of memory in one send.
+    pieces: usize,
+    /// Whether messages go one behind the other into a slab.
+    multi: bool,
+    /// Whether remote memory can be read and written.
+    pub(crate) rma: bool,
+    /// The longest access.
+    pub(crate) access: usize,
+    /// Whether remote memory is addressed by where it lies, and not from zero.
+    virtual_addresses: bool,
+    /// Whether the provider makes the keys.
+    provider_keys: bool,
+    /// Whether memory is bound to the endpoint before use.
+    bound_memory: bool,
+    /// Whether whoever has the provider's key of some memory can read it, whatever it was opened for.
+    all_readable: bool,
+    /// Bits of keys that can be chosen.
+    key_bits: u32,
+}
+
+// SAFETY: the library's objects have no tie to the thread that made them; they are used by one thread at a
+// time, since every call takes `&mut self` (or reads what is fixed), which is what FI_THREAD_DOMAIN asks for.
+unsafe impl Send for Net {}
+
+impl Net {
+    /// What others put into their table of addresses to reach this endpoint.
+    pub(crate) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    pub(crate) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// A descriptor that is readable when there is something to poll for, after [`Net::try_wait`].
+    pub(crate) fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the completion queue's descriptor, which is open as long as the queue is.
+        self.wait.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// What a code of the library's means.
+    pub(crate) fn error(&self, code: isize) -> String {
+        self.library.error(code)
+    }
+}

@@ -1,0 +1,298 @@
+//! Making the library's objects, and closing them.
+
+use super::{
+    Facts, Net, Slab,
+    objects::{self, Objects},
+    slots::Slots,
+};
+use crate::{
+    OpenError, leftovers,
+    sys::{
+        FI_AV_TABLE, FI_CQ_FORMAT_DATA, FI_ENABLE, FI_GETWAIT, FI_MR_ENDPOINT, FI_MR_PROV_KEY,
+        FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_TRANSMIT, FI_WAIT_FD,
+        FI_WAIT_NONE, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric, offer::Offer,
+    },
+};
+use petasos_fabric::Region;
+use std::{
+    collections::HashMap,
+    ffi::{c_int, c_void},
+    mem::{self, ManuallyDrop},
+    ptr::{self, NonNull},
+    sync::Arc,
+};
+
+/// An object of the library's: closed when dropped.
+pub(super) struct Handle<T>(NonNull<T>);
+
+impl<T> Handle<T> {
+    /// Takes what a call gave: its code, and what it wrote.
+    ///
+    /// # Safety
+    /// If `code` is 0, `object` is an object of the library's that begins with a `fid`, and is nobody
+    /// else's.
+    pub(super) unsafe fn new(code: c_int, object: *mut T) -> Result<Handle<T>, isize> {
+        match NonNull::new(object) {
+            Some(object) if code == 0 => Ok(Handle(object)),
+            _ => Err(if code == 0 { -(libc::EINVAL as isize) } else { code as isize }),
+        }
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// Its first part, which all objects have.
+    pub(super) fn fid(&self) -> *mut fid {
+        self.0.as_ptr().cast()
+    }
+}
+
+impl<T> Handle<T> {
+    /// Closes it. False if the library did not: then it may still work on what it was given.
+    pub(super) fn close(self) -> bool {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: an object of the library's (by `new`), closed once: here, or where it is dropped. What
+        // depends on it was closed before.
+        unsafe { ((*(*this.fid()).ops).close)(this.fid()) == 0 }
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // SAFETY: as in `close`: fields and locals are dropped in an order in which what depends on an
+        // object comes first.
+        let _ = unsafe { ((*(*self.fid()).ops).close)(self.fid()) };
+    }
+}
+
+/// Sizes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// The longest packet.
+    pub(crate) packet: usize,
+    /// Sends and accesses under way at a time, at most.
+    pub(crate) sends: usize,
+    /// Slabs for receiving, and the bytes of each; where messages do not share slabs, so many more.
+    pub(crate) slabs: usize,
+    /// See above.
+    pub(crate) slab: usize,
+}
+
+impl Net {
+    /// Opens what the offer describes.
+    pub(crate) fn open(offer: &Offer, sizes: Sizes) -> Result<Net, OpenError> {
+        let library = offer.library();
+        let failed = |call: &'static str| {
+            move |code: isize| OpenError::Fabric {
+                provider: offer.provider(),
+                call,
+                reason: library.error(code),
+            }
+        };
+        if offer.max_message() < sizes.packet {
+            return Err(failed("the longest message")(-(libc::EMSGSIZE as isize)));
+        }
+        let info = offer.as_ptr();
+        let context = ptr::null_mut();
+        // SAFETY: here, and below where it says "as above": the description is whole and lives beyond the call; the
+        // objects were made by the calls before, and are open; what is passed by pointer lives beyond the call,
+        // which keeps none of it.
+        let fabric = unsafe {
+            let mut object = ptr::null_mut::<fid_fabric>();
+            let code = (library.fabric)((*info).fabric_attr.cast(), &mut object, context);
+            Handle::new(code, object).map_err(failed("fi_fabric"))?
+        };
+        // SAFETY: as above.
+        let domain = unsafe {
+            let mut object = ptr::null_mut();
+            let code =
+                ((*(*fabric.as_ptr()).ops).domain)(fabric.as_ptr(), info, &mut object, context);
+            Handle::new(code, object).map_err(failed("fi_domain"))?
+        };
+        // SAFETY: as above.
+        let av = unsafe {
+            let mut attr = fi_av_attr {
+                r#type: if offer.av_type() == 0 { FI_AV_TABLE } else { offer.av_type() },
+                rx_ctx_bits: 0,
+                count: 0,
+                ep_per_node: 0,
+                name: ptr::null(),
+                map_addr: ptr::null_mut(),
+                flags: 0,
+            };
+            let mut object = ptr::null_mut();
+            let code = ((*(*domain.as_ptr()).ops).av_open)(
+                domain.as_ptr(),
+                &mut attr,
+                &mut object,
+                context,
+            );
+            Handle::new(code, object).map_err(failed("fi_av_open"))?
+        };
+        let queue = |wait_obj: c_int| {
+            let mut attr = fi_cq_attr {
+                size: sizes.sends.max(1024),
+                flags: 0,
+                format: FI_CQ_FORMAT_DATA,
+                wait_obj,
+                signaling_vector: 0,
+                wait_cond: 0,
+                wait_set: ptr::null_mut(),
+            };
+            // SAFETY: as above.
+            unsafe {
+                let mut object = ptr::null_mut();
+                let code = ((*(*domain.as_ptr()).ops).cq_open)(
+                    domain.as_ptr(),
+                    &mut attr,
+                    &mut object,
+                    context,
+                );
+                Handle::new(code, object)
+            }
+        };
+        // With something to sleep on, where the provider has it.
+        let (cq, mut wait) = match queue(FI_WAIT_FD) {
+            Ok(cq) => (cq, Some(-1)),
+            Err(_) => (queue(FI_WAIT_NONE).map_err(failed("fi_cq_open"))?, None),
+        };
+        if let Some(fd) = &mut wait {
+            // SAFETY: as above; the answer is a descriptor, which stays the queue's.
+            let code = unsafe {
+                ((*(*cq.fid()).ops).control)(
+                    cq.fid(),
+                    FI_GETWAIT,
+                    ptr::from_mut::<c_int>(fd).cast(),
+                )
+            };
+            if code != 0 || *fd < 0 {
+                wait = None;
+            }
+        }
+        // SAFETY: as above.
+        let ep = unsafe {
+            let mut object = ptr::null_mut();
+            let code =
+                ((*(*domain.as_ptr()).ops).endpoint)(domain.as_ptr(), info, &mut object, context);
+            Handle::new(code, object).map_err(failed("fi_endpoint"))?
+        };
+        let check =
+            |code: c_int, call| if code == 0 { Ok(()) } else { Err(failed(call)(code as isize)) };
+        // SAFETY: as above. The endpoint is closed before what it is bound to: locals are dropped from the
+        // last to the first, and the fields of `Net` in their order.
+        unsafe {
+            let bind = (*(*ep.fid()).ops).bind;
+            check(bind(ep.fid(), av.fid(), 0), "fi_ep_bind to addresses")?;
+            check(bind(ep.fid(), cq.fid(), FI_TRANSMIT | FI_RECV), "fi_ep_bind to completions")?;
+            if offer.provider() == "shm" {
+                // A name that nobody else has or had: its own are made of the number of the process.
+                let name = leftovers::name() + "\0";
+                let set = (*(*ep.as_ptr()).cm).setname;
+                check(set(ep.fid(), name.as_ptr().cast_mut().cast(), name.len()), "fi_setname")?;
+            }
+            check(((*(*ep.fid()).ops).control)(ep.fid(), FI_ENABLE, context), "fi_enable")?;
+        }
+        let multi = offer.has_multi_recv();
+        if multi {
+            // SAFETY: as above.
+            unsafe {
+                let least = sizes.packet;
+                let set = (*(*ep.as_ptr()).ops).setopt;
+                let at = ptr::from_ref(&least).cast::<c_void>();
+                let len = size_of_val(&least);
+                let code = set(ep.fid(), FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at, len);
+                check(code, "fi_setopt of the least room for a message")?;
+            }
+        }
+        let mut name = vec![0u8; 512];
+        let mut len = name.len();
+        // SAFETY: as above; at most `len` bytes are written, and `len` says how many there are.
+        let code =
+            unsafe { ((*(*ep.as_ptr()).cm).getname)(ep.fid(), name.as_mut_ptr().cast(), &mut len) };
+        check(code, "fi_getname")?;
+        name.truncate(len);
+        let (count, slab) = match multi {
+            true => (sizes.slabs, sizes.slab),
+            // A packet each.
+            false => ((sizes.slabs * sizes.slab / sizes.packet).min(256), sizes.packet),
+        };
+        let sends = sizes.sends.min(offer.tx_size().max(16));
+        let memory = offer.memory();
+        let facts = Facts {
+            inject: offer.inject_size(),
+            pieces: offer.iov_limit().clamp(1, 8),
+            multi,
+            rma: offer.has_rma(),
+            access: offer.max_message().min(1 << 30),
+            virtual_addresses: memory & FI_MR_VIRT_ADDR != 0,
+            provider_keys: memory & FI_MR_PROV_KEY != 0,
+            bound_memory: memory & FI_MR_ENDPOINT != 0,
+            // So that it can fetch long messages.
+            all_readable: offer.provider().ends_with("ofi_rxm"),
+            key_bits: (offer.key_size().clamp(1, 8) * 8) as u32,
+        };
+        let nothing = fi_cq_data_entry {
+            op_context: ptr::null_mut(),
+            flags: 0,
+            len: 0,
+            buf: ptr::null_mut(),
+            data: 0,
+        };
+        let slots = Slots::new(sends, count);
+        let slabs: Vec<Slab> =
+            (0..count).map(|_| Slab { region: Region::zeroed(slab), posted: false }).collect();
+        let memory = slots.memory().into_iter().chain(slabs.iter().map(|slab| slab.region.clone()));
+        let (at, queue) = (ep.as_ptr(), cq.as_ptr());
+        let ep = ManuallyDrop::new(ep);
+        let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect() });
+        let visitors = Arc::default();
+        if offer.provider() == "shm" {
+            objects::announce(&name, &objects, &visitors);
+        }
+        let mut net = Net {
+            ep: at,
+            cq: queue,
+            objects,
+            shares: HashMap::new(),
+            visitors,
+            slots,
+            slabs,
+            unposted: (0..count as u32).rev().collect(),
+            batch: [nothing; super::BATCH],
+            filled: 0,
+            taken: 0,
+            scratch: vec![0; offer.inject_size().max(64)].into_boxed_slice(),
+            library,
+            apart: offer.provider() == "shm" && library.major() >= 2,
+            name,
+            wait,
+            facts,
+        };
+        net.repost();
+        Ok(net)
+    }
+
+    /// Whether one may sleep on the descriptor: nothing is waiting to be polled.
+    pub(crate) fn try_wait(&self) -> bool {
+        let mut fids = [self.objects.cq.fid()];
+        // SAFETY: the fabric is open, and so is the one object in the list.
+        let code = unsafe {
+            ((*(*self.objects.fabric.as_ptr()).ops).trywait)(
+                self.objects.fabric.as_ptr(),
+                fids.as_mut_ptr(),
+                1,
+            )
+        };
+        code == 0
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        // What others still fetch stays: whoever does so without asking would get what is there then.
+        if self.slots.running() > 0 {
+            mem::forget(mem::replace(&mut self.slots, Slots::new(0, 0)));
+        }
+    }
+}

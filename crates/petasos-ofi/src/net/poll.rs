@@ -1,0 +1,183 @@
+//! Completions: what came, and what is done.
+
+use super::{
+    BATCH, Net,
+    slots::{Mark, Owner},
+};
+use crate::sys::{
+    FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_ETRUNC, FI_MULTI_RECV, FI_RECV, fi_cq_err_entry,
+};
+use petasos_fabric::{Region, Slice};
+use std::{ffi::c_int, mem::MaybeUninit};
+
+/// What a completion says.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    /// A packet lies in a slab, until the next call: where, and how long.
+    Packet(Packet),
+    /// Something that was posted is over: well, or with the library's code.
+    Done(Mark, Result<(), c_int>),
+    /// The provider is broken: nothing can be received any more.
+    Broken(c_int),
+}
+
+/// A packet that came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    slab: u32,
+    at: usize,
+    /// In bytes.
+    pub(crate) len: usize,
+}
+
+impl Net {
+    /// The next thing that happened, if anything did.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Happened> {
+        loop {
+            let happened = match self.taken < self.filled || self.fill()? {
+                true => self.take(),
+                false => self.take_error(),
+            };
+            if happened.is_some() {
+                return happened;
+            }
+        }
+    }
+
+    /// Reads completions: `None` if there are none, false if there is an error to be read.
+    #[inline]
+    fn fill(&mut self) -> Option<bool> {
+        if !self.unposted.is_empty() {
+            self.repost();
+        }
+        (self.filled, self.taken) = (0, 0);
+        let cq = self.cq;
+        // SAFETY: the queue is open, was made for entries of this kind, and there is room for as many.
+        let count = unsafe { ((*(*cq).ops).read)(cq, self.batch.as_mut_ptr().cast(), BATCH) };
+        self.filled = usize::try_from(count).unwrap_or(0).min(BATCH);
+        match count {
+            1.. => Some(true),
+            code if code == -FI_EAVAIL => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether completions were read that nobody has taken.
+    pub(crate) fn has_more(&self) -> bool {
+        self.taken < self.filled
+    }
+
+    /// Whether there is something to take; reads completions if there are none.
+    pub(crate) fn look(&mut self) -> bool {
+        self.has_more() || self.fill().is_some()
+    }
+
+    /// Takes the next completion of the batch.
+    #[inline]
+    fn take(&mut self) -> Option<Happened> {
+        let entry = self.batch[self.taken];
+        self.taken += 1;
+        match self.slots.owner(entry.op_context) {
+            Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?, Ok(()))),
+            Some(Owner::Receive(slab)) => {
+                if entry.flags & FI_MULTI_RECV != 0 || !self.facts.multi {
+                    // Read to its end: posted again with the next batch, when this one has been taken.
+                    self.release(slab);
+                }
+                if entry.flags & FI_RECV == 0 || entry.len == 0 {
+                    return None;
+                }
+                let region = &self.slabs[slab as usize].region;
+                let at = match self.facts.multi {
+                    true => (entry.buf as usize).wrapping_sub(region.as_ptr() as usize),
+                    false => 0,
+                };
+                let within = at.checked_add(entry.len).is_some_and(|end| end <= region.len());
+                // The library's word, which nothing is built on.
+                within.then_some(Happened::Packet(Packet { slab, at, len: entry.len }))
+            }
+            None => None,
+        }
+    }
+
+    fn release(&mut self, slab: u32) {
+        let entry = &mut self.slabs[slab as usize];
+        if entry.posted {
+            entry.posted = false;
+            self.unposted.push(slab);
+        }
+    }
+
+    #[cold]
+    fn take_error(&mut self) -> Option<Happened> {
+        let mut entry = MaybeUninit::<fi_cq_err_entry>::zeroed();
+        let cq = self.cq;
+        // SAFETY: the queue is open, and the entry has room for what versions beyond ours write. No buffer for
+        // more data is offered: its length is zero.
+        let count = unsafe { ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0) };
+        if count < 1 {
+            let nothing = count == -FI_EAGAIN || count == 0;
+            return (!nothing).then_some(Happened::Broken(count as c_int));
+        }
+        // SAFETY: all zeroes is a value of it, and so is what the library wrote.
+        let entry = unsafe { entry.assume_init() };
+        match self.slots.owner(entry.op_context)? {
+            Owner::Slot(slot) => Some(Happened::Done(self.slots.done(slot)?, Err(entry.err))),
+            Owner::Receive(slab) => {
+                let truncated = entry.err == FI_ETRUNC || entry.err == libc::EMSGSIZE;
+                if !self.facts.multi || entry.flags & FI_MULTI_RECV != 0 || !truncated {
+                    self.release(slab);
+                }
+                let ends = entry.err == FI_ECANCELED || truncated;
+                (!ends).then_some(Happened::Broken(entry.err))
+            }
+        }
+    }
+
+    /// Copies from a packet: as many bytes as there is room for.
+    ///
+    /// # Panics
+    /// If that is beyond its end.
+    #[inline]
+    pub(crate) fn read(&self, packet: Packet, at: usize, into: &mut [u8]) {
+        assert!(at + into.len() <= packet.len);
+        self.slab(packet).read(packet.at + at, into);
+    }
+
+    /// A part of a packet.
+    pub(crate) fn part(&self, packet: Packet, at: usize, len: usize) -> Option<Slice> {
+        (at + len <= packet.len).then(|| self.slab(packet).slice(packet.at + at, len))?
+    }
+
+    fn slab(&self, packet: Packet) -> &Region {
+        &self.slabs[packet.slab as usize].region
+    }
+}
+
+impl Net {
+    /// The least that it takes to see whether a message came: its length.
+    #[inline]
+    pub(crate) fn receive_plain(&mut self) -> Option<usize> {
+        let cq = self.cq;
+        // SAFETY: the queue is open, was made for entries of this kind, and there is room for one.
+        let count = unsafe { ((*(*cq).ops).read)(cq, self.batch.as_mut_ptr().cast(), 1) };
+        if count != 1 {
+            return None;
+        }
+        let entry = self.batch[0];
+        match self.slots.owner(entry.op_context)? {
+            Owner::Slot(slot) => {
+                self.slots.done(slot);
+                None
+            }
+            Owner::Receive(slab) => {
+                if entry.flags & FI_MULTI_RECV != 0 || !self.facts.multi {
+                    self.release(slab);
+                    self.repost();
+                }
+                (entry.len > 0).then_some(entry.len)
+            }
+        }
+    }
+}

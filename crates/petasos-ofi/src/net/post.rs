@@ -1,0 +1,259 @@
+//! Posting: packets, accesses, and slabs to receive into.
+
+use super::{
+    Net, Node, Slab,
+    slots::{BUFFER, Held, Mark, Owner},
+};
+use crate::sys::{
+    FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, fi_msg, fi_msg_rma, fi_rma_iov,
+};
+use petasos_fabric::{Region, Slice, two_sided::Outgoing};
+use smallvec::SmallVec;
+use std::ptr;
+
+/// Why something was not posted: nothing of it has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No room now; poll, and try again.
+    Full,
+    /// The library says no, with this code.
+    Failed(isize),
+}
+
+fn outcome(code: isize) -> Result<(), Refusal> {
+    match code {
+        0 => Ok(()),
+        code if code == -FI_EAGAIN => Err(Refusal::Full),
+        code => Err(Refusal::Failed(code)),
+    }
+}
+
+impl Net {
+    /// Sends what `fill` writes, in so many bytes that the provider takes it before the call returns: at
+    /// most [`Facts::inject`](super::Facts::inject). Nothing comes back.
+    #[inline]
+    pub(crate) fn inject(
+        &mut self,
+        to: Node,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Refusal> {
+        let room = &mut self.scratch[..len];
+        fill(room);
+        let ep = self.ep;
+        // SAFETY: the endpoint is open; the bytes are ours, and copied before the call returns.
+        let code = unsafe { ((*(*ep).msg).inject)(ep, room.as_ptr().cast(), len, to.0) };
+        outcome(code)
+    }
+
+    /// Sends a short packet, of [`Net::SHORT`] bytes at most, by way of a slot's buffer. Its mark comes back.
+    #[inline]
+    pub(crate) fn send_short(
+        &mut self,
+        to: Node,
+        heads: &[&[u8]],
+        parts: &[&[u8]],
+        mark: Mark,
+    ) -> Result<(), Refusal> {
+        let slot = self.slots.next().ok_or(Refusal::Full)?;
+        let mut len = 0;
+        for part in heads.iter().chain(parts) {
+            self.slots.write(slot, len, part);
+            len += part.len();
+        }
+        self.send_buffer(to, slot, len)?;
+        self.slots.keep(slot, mark, Held::Nothing);
+        Ok(())
+    }
+
+    /// The longest packet of [`Net::send_short`].
+    pub(crate) const SHORT: usize = BUFFER;
+
+    fn send_buffer(&mut self, to: Node, slot: u32, len: usize) -> Result<(), Refusal> {
+        debug_assert!(len <= BUFFER);
+        let ep = self.ep;
+        let (buffer, context) = (self.slots.buffer(slot), self.slots.context(Owner::Slot(slot)));
+        // SAFETY: the endpoint is open; buffer and context are this slot's, at a fixed place, and are not
+        // used for anything else before the completion, since the caller keeps the slot if this succeeds.
+        let code =
+            unsafe { ((*(*ep).msg).send)(ep, buffer.cast(), len, ptr::null_mut(), to.0, context) };
+        outcome(code)
+    }
+
+    /// Sends a packet: head, and payload from where it lies. Its mark comes back; until then the payload
+    /// is held. Refused, it is given back.
+    pub(crate) fn send(
+        &mut self,
+        to: Node,
+        head: &[u8],
+        payload: Outgoing,
+        mark: Mark,
+    ) -> Result<(), (Refusal, Outgoing)> {
+        let Some(slot) = self.slots.next() else { return Err((Refusal::Full, payload)) };
+        self.slots.write(slot, 0, head);
+        let total = head.len() + payload.len();
+        if total <= BUFFER {
+            let mut at = head.len();
+            match &payload {
+                Outgoing::Nothing => {}
+                Outgoing::Bytes(bytes) => self.slots.write(slot, at, bytes),
+                Outgoing::Memory(pieces) => {
+                    for piece in pieces {
+                        self.slots.copy(slot, at, piece);
+                        at += piece.len();
+                    }
+                }
+            }
+            if let Err(refusal) = self.send_buffer(to, slot, total) {
+                return Err((refusal, payload));
+            }
+            self.slots.keep(slot, mark, Held::Nothing);
+            return Ok(());
+        }
+        let mut pieces: SmallVec<[libc::iovec; 8]> = SmallVec::new();
+        let piece = |at: *mut u8, len| libc::iovec { iov_base: at.cast(), iov_len: len };
+        pieces.push(piece(self.slots.buffer(slot), head.len()));
+        let most = self.facts.pieces;
+        let mut copy = None;
+        match &payload {
+            Outgoing::Bytes(bytes) if most > 1 => {
+                pieces.push(piece(bytes.as_ptr().cast_mut(), bytes.len()));
+            }
+            Outgoing::Memory(memory) if memory.len() < most => {
+                pieces.extend(memory.iter().map(|part| piece(part.as_ptr(), part.len())));
+            }
+            // In more pieces than the provider takes.
+            _ => {
+                let whole = Region::zeroed(total);
+                whole.write(0, head);
+                let mut at = head.len();
+                match &payload {
+                    Outgoing::Bytes(bytes) => whole.write(at, bytes),
+                    Outgoing::Memory(memory) => {
+                        for part in memory {
+                            if let Some(room) = whole.slice(at, part.len()) {
+                                at += part.copy_to(&room);
+                            }
+                        }
+                    }
+                    Outgoing::Nothing => {}
+                }
+                pieces[0] = piece(whole.as_ptr(), total);
+                copy = Some(whole);
+            }
+        }
+        let message = fi_msg {
+            msg_iov: pieces.as_ptr(),
+            desc: ptr::null_mut(),
+            iov_count: pieces.len(),
+            addr: to.0,
+            context: self.slots.context(Owner::Slot(slot)),
+            data: 0,
+        };
+        let ep = self.ep;
+        // SAFETY: the endpoint is open; the list of pieces is copied by the call. What they name is the slot's
+        // buffer, and memory of the payload or of the copy, which is held, and stays where it is, until the
+        // completion (or the end of the endpoint) frees the slot. The library only reads it.
+        let code = unsafe { ((*(*ep).msg).sendmsg)(ep, &message, 0) };
+        if let Err(refusal) = outcome(code) {
+            return Err((refusal, payload));
+        }
+        let held = copy.map_or(Held::Payload(payload), Held::Copy);
+        self.slots.keep(slot, mark, held);
+        Ok(())
+    }
+
+    /// Reads (`get`) or writes remote memory, known by the provider's key and where it lies: `local` is held until the mark comes back. A write is
+    /// complete when it has arrived.
+    pub(crate) fn access(
+        &mut self,
+        node: Node,
+        get: bool,
+        local: Slice,
+        (key, base): (u64, u64),
+        offset: u64,
+        mark: Mark,
+    ) -> Result<(), Refusal> {
+        let slot = self.slots.next().ok_or(Refusal::Full)?;
+        let ep = self.ep;
+        let here = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
+        let base = if self.facts.virtual_addresses { base } else { 0 };
+        let there = fi_rma_iov { addr: base.wrapping_add(offset), len: local.len(), key };
+        let message = fi_msg_rma {
+            msg_iov: &here,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: node.0,
+            rma_iov: &there,
+            rma_iov_count: 1,
+            context: self.slots.context(Owner::Slot(slot)),
+            data: 0,
+        };
+        // SAFETY: the endpoint is open, and its offer has remote access, so that the table is there; both
+        // lists are copied by the call; the local memory is held, and stays where it is, until the completion
+        // (or the end of the endpoint) frees the slot. It is writable if it is written: the caller has
+        // checked the operation.
+        let code = unsafe {
+            match get {
+                true => ((*(*ep).rma).readmsg)(ep, &message, 0),
+                false => ((*(*ep).rma).writemsg)(ep, &message, FI_DELIVERY_COMPLETE),
+            }
+        };
+        outcome(code)?;
+        self.slots.keep(slot, mark, Held::Memory(local));
+        Ok(())
+    }
+
+    /// How many sends and accesses are under way.
+    pub(crate) fn running(&self) -> usize {
+        self.slots.running()
+    }
+
+    /// Gives slabs that have been read to the library. False if some must wait.
+    pub(super) fn repost(&mut self) -> bool {
+        while let Some(slab) = self.unposted.last().copied() {
+            if self.post_slab(slab).is_err() {
+                return false;
+            }
+            self.unposted.pop();
+        }
+        true
+    }
+
+    fn post_slab(&mut self, index: u32) -> Result<(), Refusal> {
+        let Slab { region, posted } = &mut self.slabs[index as usize];
+        if *posted {
+            return Ok(());
+        }
+        let room = libc::iovec { iov_base: region.as_ptr().cast(), iov_len: region.len() };
+        let message = fi_msg {
+            msg_iov: &room,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: FI_ADDR_UNSPEC,
+            context: self.slots.context(Owner::Receive(index)),
+            data: 0,
+        };
+        let ep = self.ep;
+        let flags = if self.facts.multi { FI_MULTI_RECV } else { 0 };
+        // SAFETY: the endpoint is open; the list is copied by the call. The slab stays where it is for the life
+        // of the endpoint, nobody has a reference into it, and it is posted once at a time (`posted`).
+        outcome(unsafe { ((*(*ep).msg).recvmsg)(ep, &message, flags) })?;
+        *posted = true;
+        Ok(())
+    }
+}
+
+impl Net {
+    /// The least that it takes to send a short message. False if there is no room.
+    #[inline]
+    pub(crate) fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
+        if bytes.len() > self.facts.inject {
+            let mark = Mark::Short { link: 0, serial: 0 };
+            return self.send_short(to, &[], &[bytes], mark).is_ok();
+        }
+        let ep = self.ep;
+        // SAFETY: the endpoint is open; the bytes are copied before the call returns.
+        unsafe { ((*(*ep).msg).inject)(ep, bytes.as_ptr().cast(), bytes.len(), to.0) == 0 }
+    }
+}

@@ -1,0 +1,93 @@
+//! What was found: for `petasos info`.
+
+use crate::{
+    LoadError,
+    providers::{Meeting, Provider, providers},
+    sys::{library::library, offer::Offer},
+};
+
+/// Looks for the library: its version and its file.
+pub fn find() -> Result<String, LoadError> {
+    let library = library()?;
+    Ok(format!("libfabric {} ({})", library.version_text(), library.path()))
+}
+
+/// The library, and what each provider can do here, or why it cannot be used: a line each.
+#[must_use]
+pub fn probe() -> Vec<String> {
+    let found = match find() {
+        Ok(found) => found,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut lines = vec![found];
+    let others = Offer::all().unwrap_or_default();
+    for provider in providers() {
+        lines.push(line(provider, &others));
+    }
+    lines.push(
+        "exposure: strangers are turned away before libfabric is involved; whoever can reach a provider's own \
+         port can still send it packets, which are thrown away for want of a ticket, but its parsers see them \
+         first"
+            .to_owned(),
+    );
+    lines
+}
+
+fn line(provider: &Provider, others: &[Offer]) -> String {
+    let (scheme, title) = (provider.scheme, provider.title);
+    match provider.offer(None) {
+        Ok(Some(offer)) => {
+            let rma = match offer.has_rma() {
+                true => "put and get by the provider",
+                false => "put and get served by the owner",
+            };
+            let shared = if offer.has_multi_recv() {
+                "shared receive buffers"
+            } else {
+                "single receive buffers"
+            };
+            format!(
+                "{scheme} ({title}, `{}`): {rma}, {shared}; {}",
+                offer.provider(),
+                exposure(provider, &offer)
+            )
+        }
+        Ok(None) => {
+            let like = |offer: &&Offer| {
+                offer.provider().split(';').any(|layer| provider.names.contains(&layer))
+            };
+            match others.iter().find(like) {
+                Some(other) => format!(
+                    "{scheme} ({title}): no: `{}` on {} wants a mode that is not supported here",
+                    other.provider(),
+                    other.domain()
+                ),
+                None => format!(
+                    "{scheme} ({title}): no: no such provider in this library, or no device for it"
+                ),
+            }
+        }
+        Err(error) => format!("{scheme}: no: {error}"),
+    }
+}
+
+/// What memory that was granted is exposed to.
+fn exposure(provider: &Provider, offer: &Offer) -> &'static str {
+    if !offer.has_rma() {
+        return "no memory is registered with it";
+    }
+    if provider.meeting == Meeting::Shm {
+        return "memory granted to a peer: random keys; processes of one user could reach it anyway";
+    }
+    match (offer.makes_keys(), offer.provider().ends_with("ofi_rxm")) {
+        (false, true) => {
+            "memory granted to a peer: random 64-bit keys; may be read by whoever has one, written if the region \
+             allows it"
+        }
+        (false, false) => "memory granted to a peer: random keys, rights kept by the provider",
+        (true, _) => {
+            "memory granted to a peer: keys are the provider's and may be guessed by who can send packets on its \
+             network; rights kept by the device"
+        }
+    }
+}

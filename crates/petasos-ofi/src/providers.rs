@@ -1,0 +1,138 @@
+//! Which provider an address means.
+
+use crate::sys::{
+    FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MULTI_RECV, FI_RMA,
+    library::Library,
+    offer::{Offer, Wish},
+};
+use crate::{LoadError, OpenError};
+use petasos_fabric::Address;
+use std::ffi::c_int;
+
+/// How endpoints of a provider find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// By TCP connections, at `HOST:PORT`.
+    Tcp,
+    /// By sockets of this machine, at a `NAME`.
+    Shm,
+}
+
+/// A kind of address, and what it means to libfabric.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Provider {
+    /// The scheme of its addresses.
+    pub scheme: &'static str,
+    /// Names in the library, the better first.
+    pub names: &'static [&'static str],
+    /// How its endpoints find each other.
+    pub meeting: Meeting,
+    /// What it runs on.
+    pub title: &'static str,
+    /// Whether the provider is told at which address of this machine to be.
+    placed: bool,
+    /// Modes of registering memory that suit.
+    memory: c_int,
+}
+
+const DEVICE: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+
+const fn provider(
+    scheme: &'static str,
+    names: &'static [&'static str],
+    title: &'static str,
+    placed: bool,
+    memory: c_int,
+) -> Provider {
+    Provider { scheme, names, meeting: Meeting::Tcp, title, placed, memory }
+}
+
+/// All that can be asked for; for `ofi://` the first of the networks that is there.
+const PROVIDERS: [Provider; 10] = [
+    provider("ofi+cxi", &["cxi"], "HPE Slingshot", false, FI_MR_ENDPOINT | FI_MR_ALLOCATED),
+    provider("ofi+efa", &["efa"], "AWS Elastic Fabric Adapter", false, DEVICE),
+    provider("ofi+psm3", &["psm3"], "Intel Ethernet and Omni-Path", false, DEVICE),
+    provider("ofi+opx", &["opx"], "Cornelis Omni-Path", false, DEVICE),
+    provider("ofi+verbs", &["verbs;ofi_rxm"], "InfiniBand and RoCE", true, DEVICE),
+    provider("ofi+verbs;ofi_rxm", &["verbs;ofi_rxm"], "InfiniBand and RoCE", true, DEVICE),
+    provider("ofi+tcp", &["tcp", "tcp;ofi_rxm"], "TCP sockets", true, 0),
+    provider("ofi+tcp;ofi_rxm", &["tcp;ofi_rxm"], "TCP sockets", true, 0),
+    provider("ofi+udp", &["udp;ofi_rxd"], "UDP sockets", true, 0),
+    // With virtual addresses this provider reaches into the other process without asking for the key.
+    Provider {
+        scheme: "ofi+shm",
+        names: &["shm"],
+        meeting: Meeting::Shm,
+        title: "shared memory of this node",
+        placed: false,
+        memory: 0,
+    },
+];
+
+/// The scheme that means the best network.
+pub(crate) const BEST: &str = "ofi";
+
+/// All kinds of addresses of this transport.
+#[must_use]
+pub fn providers() -> &'static [Provider] {
+    &PROVIDERS
+}
+
+impl Provider {
+    /// Whether there is no network card that accesses memory.
+    pub(crate) fn is_software(&self) -> bool {
+        self.memory == 0
+    }
+
+    /// The one that an address means; for `ofi://` the best that is here.
+    pub(crate) fn of(address: &Address) -> Result<&'static Provider, OpenError> {
+        let scheme = address.scheme();
+        if scheme == BEST {
+            let usable = |provider: &&Provider| {
+                provider.meeting == Meeting::Tcp
+                    && provider.offer(None).is_ok_and(|offer| offer.is_some())
+            };
+            crate::sys::library::library()?;
+            return PROVIDERS.iter().find(usable).ok_or_else(|| none("any", usable_names()));
+        }
+        let found = PROVIDERS.iter().find(|provider| provider.scheme == scheme);
+        found.ok_or_else(|| OpenError::NotOfi(address.clone()))
+    }
+
+    /// What the library offers by it, best first: with remote access and shared receive buffers, or without.
+    /// `source` is this machine's address that others connect to.
+    pub(crate) fn offer(&self, source: Option<&str>) -> Result<Option<Offer>, LoadError> {
+        let source = source.filter(|_| self.placed);
+        for name in self.names {
+            for caps in [FI_RMA | FI_MULTI_RECV, FI_MULTI_RECV, FI_RMA, 0] {
+                let wish = Wish { provider: Some(name), source, memory: self.memory, caps };
+                // Some versions put layers on top of what was asked for: not those.
+                let offers = Offer::find(wish)?;
+                let exact = offers.into_iter().find(|offer| offer.provider() == *name);
+                if exact.is_some() {
+                    return Ok(exact);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same, or why there is none.
+    pub(crate) fn must_offer(&self, source: Option<&str>) -> Result<Offer, OpenError> {
+        let offer = self.offer(source)?;
+        offer.ok_or_else(|| none(self.names[0], usable_names()))
+    }
+}
+
+fn none(provider: &str, offered: String) -> OpenError {
+    let version =
+        crate::sys::library::library().map_or_else(|_| String::new(), Library::version_text);
+    OpenError::NoProvider { provider: provider.to_owned(), version, offered }
+}
+
+fn usable_names() -> String {
+    let usable = |provider: &&Provider| provider.offer(None).is_ok_and(|o| o.is_some());
+    let names: Vec<&str> = PROVIDERS.iter().filter(usable).map(|p| p.scheme).collect();
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}

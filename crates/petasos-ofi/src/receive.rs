@@ -1,0 +1,336 @@
+//! Packets that come.
+
+use crate::{
+    frame::{HEAD, Head},
+    link::{State, Watch},
+    net::{Happened, Mark, Packet},
+    state::Ofi,
+};
+use petasos_fabric::{
+    Event, Lease, LostReason, Peer,
+    two_sided::{Placement, Violation, header},
+};
+use zerocopy::IntoBytes;
+
+/// What became of a packet.
+enum Taken {
+    Yes,
+    /// There is no room for it now.
+    Busy,
+    Wrong(Violation),
+}
+
+/// Bytes before a message: the head, and the header of the engine's packet.
+const BEFORE: usize = HEAD + header::PREFIX;
+
+impl Ofi {
+    /// Takes in what came, until there are so many events. True if there was anything.
+    pub(crate) fn receive(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
+        let mut worked = false;
+        while events.len() < limit
+            && let Some(happened) = self.net.next()
+        {
+            worked = true;
+            self.happened(happened, events);
+        }
+        worked
+    }
+
+    #[inline]
+    pub(crate) fn happened(&mut self, happened: Happened, events: &mut Vec<Event>) {
+        match happened {
+            Happened::Packet(packet) => {
+                if let Some((index, number)) = self.head(packet) {
+                    self.packet(index, number, packet, events);
+                }
+            }
+            Happened::Done(mark, result) => self.done(mark, result),
+            Happened::Broken(code) => self.broken(code),
+        }
+    }
+
+    /// Reads the head of a packet, and takes note of what it acknowledges. Gives whose it is, and
+    /// its number, if something comes after the head.
+    #[inline]
+    pub(crate) fn head(&mut self, packet: Packet) -> Option<(u32, u16)> {
+        if packet.len < HEAD {
+            self.counters.strays += 1;
+            return None;
+        }
+        let mut bytes = [0; HEAD];
+        self.net.read(packet, 0, &mut bytes);
+        let head = Head::from_bytes(bytes);
+        let known = self.links.get_mut(head.slot as usize).and_then(Option::as_deref_mut);
+        let Some(link) = known.filter(|link| link.ticket == head.ticket) else {
+            self.counters.strays += 1;
+            return None;
+        };
+        let had = link.has_window();
+        if !link.acknowledge(head.taken) {
+            self.wrong(head.slot, "packets were acknowledged that were not sent");
+            return None;
+        }
+        if !had && link.listed {
+            self.queue(head.slot);
+        }
+        (packet.len > HEAD).then_some((head.slot, head.number))
+    }
+
+    /// Takes a packet of this peer's, or parks it.
+    fn packet(&mut self, index: u32, number: u16, packet: Packet, events: &mut Vec<Event>) {
+        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+        self.counters.packets_in += 1;
+        link.received = link.received.wrapping_add(1);
+        if let Watch::Owed(count) = link.watch
+            && link.received.wrapping_sub(count) as i32 >= 0
+        {
+            link.watch = Watch::Rings;
+        }
+        let Some(place) = link.place(number) else {
+            return self.wrong(index, "a packet with a number that it cannot have");
+        };
+        let peer = link.peer;
+        let greeted = !matches!(link.state, State::Meeting);
+        if greeted && place == 0 {
+            match self.take(peer, packet, events) {
+                Taken::Yes => {
+                    self.took(index);
+                    return self.pause(index);
+                }
+                Taken::Busy => {}
+                Taken::Wrong(violation) => return self.wrong(index, &violation.to_string()),
+            }
+        }
+        let mut bytes = vec![0; packet.len - HEAD];
+        self.net.read(packet, HEAD, &mut bytes);
+        self.park(index, place, bytes);
+    }
+
+    fn park(&mut self, index: u32, place: usize, bytes: Vec<u8>) {
+        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+        self.counters.parked += 1;
+        if link.parked.len() <= place {
+            link.parked.resize(place + 1, None);
+        }
+        link.parked[place] = Some(bytes);
+        self.pause(index);
+    }
+
+    /// Lists a peer whose next packet is parked.
+    #[inline]
+    fn pause(&mut self, index: u32) {
+        if let Some(Some(link)) = self.links.get_mut(index as usize)
+            && link.is_due()
+            && !link.paused
+        {
+            link.paused = true;
+            self.paused.push(index);
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, peer: Peer, packet: Packet, events: &mut Vec<Event>) -> Taken {
+        let len = packet.len - HEAD;
+        if len < header::PREFIX {
+            return Taken::Wrong(Violation { what: "packet cut short", value: len as u64 });
+        }
+        let mut prefix = [0; header::PREFIX];
+        self.net.read(packet, HEAD, &mut prefix);
+        if let Some(message) = header::message_len(prefix) {
+            let message = message as usize;
+            if message != len - header::PREFIX || message > self.capabilities.limits.max_message {
+                return Taken::Wrong(Violation {
+                    what: "message of a bad length",
+                    value: message as u64,
+                });
+            }
+            let net = &self.net;
+            let Some(lease) =
+                self.engine.pool().lend(message, |room| net.read(packet, BEFORE, room))
+            else {
+                return Taken::Busy;
+            };
+            if self.engine.has_events() {
+                self.engine.take_events(usize::MAX, events);
+            }
+            events.push(Event::Message { peer, message: lease });
+            return Taken::Yes;
+        }
+        match self.land(peer, packet, prefix) {
+            Ok(true) => Taken::Yes,
+            Ok(false) => Taken::Busy,
+            Err(violation) => Taken::Wrong(violation),
+        }
+    }
+
+    /// Hands a packet to the engine, and copies its payload to where it belongs.
+    fn land(
+        &mut self,
+        peer: Peer,
+        packet: Packet,
+        prefix: [u8; header::PREFIX],
+    ) -> Result<bool, Violation> {
+        let frame = header::frame(prefix)?;
+        let len = packet.len - HEAD;
+        if frame.header + frame.payload != len {
+            return Err(Violation { what: "packet of a bad length", value: len as u64 });
+        }
+        let mut bytes = [0; header::MAX];
+        let bytes = &mut bytes[..frame.header];
+        self.net.read(packet, HEAD, bytes);
+        let mut at = HEAD + frame.header;
+        let mut placement = self.engine.accept(peer, bytes)?;
+        match &mut placement {
+            Placement::Busy => return Ok(false),
+            Placement::Discard => {}
+            Placement::Buffer(buffer) => self.net.read(packet, at, buffer),
+            Placement::Memory(pieces) => {
+                for piece in pieces {
+                    if let Some(part) = self.net.part(packet, at, piece.len()) {
+                        at += part.copy_to(piece);
+                    }
+                }
+            }
+        }
+        self.engine.landed(peer, placement)?;
+        Ok(true)
+    }
+
+    /// Goes on with packets for which there was no room.
+    pub(crate) fn resume(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
+        let mut worked = false;
+        for index in std::mem::take(&mut self.paused) {
+            while let Some(Some(link)) = self.links.get_mut(index as usize) {
+                let Some(Some(packet)) = link.parked.front() else {
+                    link.paused = false;
+                    break;
+                };
+                if matches!(link.state, State::Meeting) || events.len() >= limit {
+                    self.paused.push(index);
+                    break;
+                }
+                match self.engine.deliver(link.peer, packet) {
+                    Ok(true) => {
+                        self.took(index);
+                        worked = true;
+                    }
+                    Ok(false) => {
+                        self.paused.push(index);
+                        break;
+                    }
+                    Err(violation) => {
+                        self.wrong(index, &violation.to_string());
+                        break;
+                    }
+                }
+                // In order with what is told next.
+                let room = limit.saturating_sub(events.len());
+                self.engine.take_events(room, events);
+            }
+        }
+        worked
+    }
+
+    /// The library is done with something.
+    fn done(&mut self, mark: Mark, result: Result<(), i32>) {
+        let (index, failed) = match mark {
+            Mark::Packet { link: index, serial } => {
+                let Ofi { links, engine, .. } = self;
+                let Some(Some(link)) = links.get_mut(index as usize) else { return };
+                let Some(done) = link.arrive(serial) else { return };
+                link.running -= 1;
+                for _ in 0..done {
+                    engine.sent(link.peer);
+                }
+                (index, result.err())
+            }
+            Mark::Short { link: index, serial } => {
+                let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+                if link.peer.generation != serial {
+                    return;
+                }
+                link.running -= 1;
+                (index, result.err())
+            }
+            Mark::Access { access, serial } => return self.access_done(access, serial, result),
+        };
+        if let Some(code) = failed {
+            self.fail(index, code as isize);
+        }
+    }
+
+    /// A short message that is the next thing to be told, in the place of `message`.
+    #[inline]
+    pub(crate) fn poll_short(&mut self, message: &mut Lease) -> Option<Peer> {
+        if self.engine.has_events() || !self.paused.is_empty() || !self.early.is_empty() {
+            return None;
+        }
+        let happened = self.net.next()?;
+        if let Happened::Packet(packet) = happened
+            && let Some(peer) = self.short(packet, message)
+        {
+            return Some(peer);
+        }
+        let mut early = std::mem::take(&mut self.early);
+        self.happened(happened, &mut early);
+        self.early = early;
+        self.early_message(message)
+    }
+
+    /// Takes a short message whose turn it is, if nothing else is to be done about its packet: all of it is read
+    /// in one go. Else nothing has happened.
+    #[inline]
+    fn short(&mut self, packet: Packet, message: &mut Lease) -> Option<Peer> {
+        if packet.len < BEFORE || packet.len > BEFORE + Lease::LINES {
+            return None;
+        }
+        let mut words = [0u64; BEFORE / 8 + Lease::LINES / 8];
+        self.net.read(packet, 0, &mut words.as_mut_bytes()[..packet.len]);
+        let [low, high, prefix, rest @ ..] = words;
+        let len = packet.len - BEFORE;
+        let head = Head::from_words(u64::from_le(low), u64::from_le(high));
+        if prefix.to_ne_bytes() != header::message_header(len as u32) {
+            return None;
+        }
+        let link = self.links.get_mut(head.slot as usize)?.as_deref_mut()?;
+        let due = link.ticket == head.ticket && link.is_up() && link.taken as u16 == head.number;
+        let plain =
+            link.parked.is_empty() && link.has_window() && !matches!(link.watch, Watch::Owed(_));
+        if !due || !plain || !link.acknowledge(head.taken) {
+            return None;
+        }
+        link.received = link.received.wrapping_add(1);
+        let peer = link.peer;
+        let [first @ .., _, _, _, _, _, _, _] = rest;
+        if len <= Lease::INLINE {
+            message.put_words(len, || first);
+        } else {
+            let [_, _, _, _, _, _, _, second @ ..] = rest;
+            message.put_lines(len, || [first, second]);
+        }
+        self.counters.packets_in += 1;
+        self.quiet = 0;
+        self.took(head.slot);
+        Some(peer)
+    }
+
+    /// If a message alone was made an event: that.
+    fn early_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        if let [Event::Message { .. }] = &self.early[..]
+            && let Some(Event::Message { peer, message: lease }) = self.early.pop()
+        {
+            *message = lease;
+            return Some(peer);
+        }
+        None
+    }
+
+    /// The provider cannot receive any more: nobody can be talked to.
+    #[cold]
+    fn broken(&mut self, code: i32) {
+        let why = self.net.error(code as isize);
+        for index in 0..self.links.len() as u32 {
+            self.end(index, LostReason::System(why.clone()));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Packets that go: from the engine, around it, and acknowledgements.
+
+use crate::{
+    frame::{Control, HEAD, Head},
+    link::{Link, WINDOW},
+    net::{Mark, Net, Refusal},
+    state::Ofi,
+};
+use petasos_fabric::{InjectError, LostReason, Peer, two_sided::header::message_header};
+use std::mem;
+
+/// Packets to one peer in one go.
+const TURN: usize = 32;
+
+fn head(link: &Link) -> [u8; HEAD] {
+    let (taken, number) = (link.taken as u16, link.sent as u16);
+    Head { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
+}
+
+impl Ofi {
+    /// Sends a message around the engine. `None` if that is not possible now, and the engine is to take it.
+    #[inline]
+    pub(crate) fn inject_now(
+        &mut self,
+        peer: Peer,
+        parts: &[&[u8]],
+    ) -> Option<Result<(), InjectError>> {
+        let Ofi { links, net, engine, .. } = self;
+        let link = links.get_mut(peer.index as usize)?.as_deref_mut()?;
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let total = HEAD + 8 + len;
+        if link.peer != peer
+            || !link.is_up()
+            || !link.has_window()
+            || link.stuck.is_some()
+            || total > Net::SHORT
+            || engine.messages_queued(peer)
+        {
+            return None;
+        }
+        let node = link.node?;
+        let (head, message) = (head(link), message_header(len as u32));
+        let sent = if total <= net.facts().inject {
+            net.inject(node, total, |room| {
+                room[..HEAD].copy_from_slice(&head);
+                room[HEAD..HEAD + 8].copy_from_slice(&message);
+                let mut at = HEAD + 8;
+                for part in parts {
+                    room[at..at + part.len()].copy_from_slice(part);
+                    at += part.len();
+                }
+            })
+        } else {
+            let mark = Mark::Short { link: peer.index, serial: peer.generation };
+            let sent = net.send_short(node, &[&head, &message], parts, mark);
+            link.running += u32::from(sent.is_ok());
+            sent
+        };
+        match sent {
+            Ok(()) => {
+                link.sent = link.sent.wrapping_add(1);
+                link.told = link.taken;
+                self.counters.packets_out += 1;
+                if link.ring && self.rings {
+                    self.ring(peer.index);
+                }
+                Some(Ok(()))
+            }
+            // The engine keeps it, and the next pass tries again.
+            Err(Refusal::Full) => {
+                self.counters.again += 1;
+                None
+            }
+            Err(Refusal::Failed(code)) => {
+                self.fail(peer.index, code);
+                None
+            }
+        }
+    }
+
+    /// Sends what the engine has, to all who have room. True if anything was sent.
+    pub(crate) fn flush(&mut self) -> bool {
+        while let Some(peer) = self.engine.next_output() {
+            if let Some(link) = self.link(peer) {
+                link.listed = true;
+                self.queue(peer.index);
+            }
+        }
+        let mut sent = false;
+        for _ in 0..self.outgoing.len() {
+            let Some(index) = self.outgoing.pop_front() else { break };
+            sent |= self.write(index);
+        }
+        sent
+    }
+
+    /// It is this peer's turn soon.
+    pub(crate) fn queue(&mut self, index: u32) {
+        if let Some(Some(link)) = self.links.get_mut(index as usize)
+            && !link.queued
+        {
+            link.queued = true;
+            self.outgoing.push_back(index);
+        }
+    }
+
+    /// Sends to one peer. True if anything was sent.
+    fn write(&mut self, index: u32) -> bool {
+        let mut count = 0;
+        let mut failed = None;
+        let Ofi { links, net, engine, .. } = self;
+        let Some(Some(link)) = links.get_mut(index as usize) else { return false };
+        link.queued = false;
+        let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
+        let mut again = false;
+        // Without window it comes again when the peer has taken something.
+        while link.has_window() {
+            if count == TURN {
+                again = true;
+                break;
+            }
+            let Some(packet) = link.stuck.take().or_else(|| engine.poll_transmit(link.peer)) else {
+                link.listed = false;
+                break;
+            };
+            let total = HEAD + packet.len();
+            let mut whole = [0; HEAD + petasos_fabric::two_sided::header::MAX];
+            let header = packet.header.len();
+            whole[..HEAD].copy_from_slice(&head(link));
+            whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
+            let whole = &whole[..HEAD + header];
+            let sent = if total <= net.facts().inject {
+                let sent = net.inject(node, total, |room| {
+                    room[..whole.len()].copy_from_slice(whole);
+                    copy_payload(&packet.payload, &mut room[whole.len()..]);
+                });
+                match sent {
+                    Ok(()) => {
+                        let serial = link.depart();
+                        for _ in 0..link.arrive(serial).unwrap_or_default() {
+                            engine.sent(link.peer);
+                        }
+                        Ok(())
+                    }
+                    Err(refusal) => Err((refusal, packet)),
+                }
+            } else {
+                let mark = Mark::Packet { link: index, serial: link.next_serial() };
+                match net.send(node, whole, packet.payload, mark) {
+                    Ok(()) => {
+                        link.depart();
+                        link.running += 1;
+                        Ok(())
+                    }
+                    Err((refusal, payload)) => {
+                        let header = packet.header;
+                        Err((refusal, petasos_fabric::two_sided::Packet { header, payload }))
+                    }
+                }
+            };
+            match sent {
+                Ok(()) => {
+                    link.sent = link.sent.wrapping_add(1);
+                    link.told = link.taken;
+                    count += 1;
+                }
+                Err((refusal, packet)) => {
+                    link.stuck = Some(packet);
+                    match refusal {
+                        Refusal::Full => again = true,
+                        Refusal::Failed(code) => failed = Some(code),
+                    }
+                    self.counters.again += u64::from(again);
+                    break;
+                }
+            }
+        }
+        self.counters.packets_out += count as u64;
+        let stuck = again && count < TURN;
+        if (count > 0 || stuck) && link.ring && self.rings {
+            // Who has no room for us may have to look before there is any.
+            self.ring(index);
+        }
+        if let Some(code) = failed {
+            self.fail(index, code);
+        } else if again {
+            self.queue(index);
+        }
+        count > 0
+    }
+
+    /// Something was taken of this peer: it is told now and then, if no packet does.
+    #[inline]
+    pub(crate) fn took(&mut self, index: u32) {
+        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+        link.taken = link.taken.wrapping_add(1);
+        link.parked.pop_front();
+        if link.taken.wrapping_sub(link.told) >= WINDOW / 2 && !link.owing {
+            link.owing = true;
+            self.owing.push(index);
+        }
+    }
+
+    /// Tells peers what was taken of them.
+    pub(crate) fn acknowledge(&mut self) -> bool {
+        let owing = mem::take(&mut self.owing);
+        let mut told = false;
+        for index in owing {
+            let Ofi { links, net, .. } = self;
+            let Some(Some(link)) = links.get_mut(index as usize) else { continue };
+            link.owing = false;
+            let Some(node) = link.node.filter(|_| link.is_up()) else { continue };
+            if link.taken.wrapping_sub(link.told) < WINDOW / 2 {
+                continue;
+            }
+            let head = head(link);
+            let sent = if HEAD <= net.facts().inject {
+                net.inject(node, HEAD, |room| room.copy_from_slice(&head))
+            } else {
+                let mark = Mark::Short { link: index, serial: link.peer.generation };
+                let sent = net.send_short(node, &[&head], &[], mark);
+                link.running += u32::from(sent.is_ok());
+                sent
+            };
+            match sent {
+                Ok(()) => {
+                    link.told = link.taken;
+                    self.counters.acknowledgements += 1;
+                    told = true;
+                    if link.ring && self.rings {
+                        self.ring(index);
+                    }
+                }
+                Err(Refusal::Full) => {
+                    link.owing = true;
+                    self.owing.push(index);
+                    self.counters.again += 1;
+                }
+                Err(Refusal::Failed(code)) => self.fail(index, code),
+            }
+        }
+        told
+    }
+
+    /// Rings for a peer that may sleep.
+    #[cold]
+    pub(crate) fn ring(&mut self, index: u32) {
+        let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
+        self.counters.rings += 1;
+        link.ring_owed = self.control.inject(link.control, &[&Control::Ring.to_bytes()]).is_err();
+        if link.ring_owed {
+            self.errand(index);
+        }
+    }
+
+    /// The library cannot send to this peer.
+    #[cold]
+    pub(crate) fn fail(&mut self, index: u32, code: isize) {
+        let reason = LostReason::System(self.net.error(code));
+        self.end(index, reason);
+    }
+}
+
+fn copy_payload(payload: &petasos_fabric::two_sided::Outgoing, mut room: &mut [u8]) {
+    use petasos_fabric::two_sided::Outgoing;
+    match payload {
+        Outgoing::Nothing => {}
+        Outgoing::Bytes(bytes) => room.copy_from_slice(bytes),
+        Outgoing::Memory(pieces) => {
+            for piece in pieces {
+                let (here, rest) = room.split_at_mut(piece.len());
+                piece.read(0, here);
+                room = rest;
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The contract, kept over libfabric's providers for TCP and for shared memory.
+
+use petasos_conformance::{Fixture, RealTime};
+use petasos_fabric::{Address, Endpoint, Time};
+use petasos_ofi::{Config, Ofi, Secret};
+use std::{
+    net::TcpListener,
+    sync::atomic::{AtomicU16, Ordering},
+};
+
+struct OverOfi {
+    time: RealTime,
+    scheme: &'static str,
+    config: Config,
+}
+
+impl OverOfi {
+    fn new(scheme: &'static str, secret: bool, remote_access: bool) -> OverOfi {
+        let mut config = Config::default();
+        config.remote_access = remote_access;
+        config.remote_access_from = 1;
+        if secret {
+            config.secret = Some(Secret::new("a secret for the tests").unwrap());
+        }
+        OverOfi { time: RealTime::default(), scheme, config }
+    }
+}
+
+/// A free port below those that the system gives to connections.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let offset = (std::process::id() as u16).wrapping_mul(97).wrapping_add(nth) % 12_000;
+        let port = 20_000 + offset;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+impl Fixture for OverOfi {
+    fn fresh(&self) -> Address {
+        let place = match self.scheme {
+            "ofi+shm" => self.time.name(),
+            _ => format!("127.0.0.1:{}", port()),
+        };
+        Address::parse(&format!("{}://{place}", self.scheme)).unwrap()
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        Box::new(Ofi::open(at, self.config.clone()).unwrap())
+    }
+
+    fn missing(&self) -> Option<String> {
+        let why = match petasos_ofi::find() {
+            Err(error) => error.to_string(),
+            // The suite has both ends in one process.
+            Ok(found) if self.scheme == "ofi+shm" && !found.starts_with("libfabric 1.") => {
+                format!("{found}: its provider shm does not connect endpoints of one process")
+            }
+            Ok(_) => return None,
+        };
+        petasos_testing::skip(&why);
+        Some(why)
+    }
+
+    fn now(&self) -> Time {
+        self.time.now()
+    }
+}
+
+/// The suite for one kind of address, where the library has its provider; else a test that says so.
+macro_rules! over {
+    ($scheme:expr, $remote_access:expr) => {
+        petasos_conformance::conformance!(OverOfi::new($scheme, false, $remote_access));
+        petasos_conformance::conformance!(faulty, OverOfi::new($scheme, true, $remote_access));
+    };
+}
+
+mod tcp {
+    use super::*;
+    over!("ofi+tcp", true);
+}
+
+mod shm {
+    use super::*;
+    over!("ofi+shm", true);
+}
+
+/// Put and get served by the owner of the memory: nothing is registered with the provider.
+mod served_by_the_owner {
+    use super::*;
+    mod tcp {
+        use super::*;
+        petasos_conformance::conformance!(OverOfi::new("ofi+tcp", true, false));
+    }
+    mod shm {
+        use super::*;
+        petasos_conformance::conformance!(OverOfi::new("ofi+shm", false, false));
+    }
+}
