@@ -3,7 +3,6 @@
 use crate::{
     error::{Error, Gone},
     event::{Event, EventId, Range},
-    job::JobSpec,
     names::{Group, Missing, Node, Proc},
     value::{Card, Entry, Info, Value},
 };
@@ -244,10 +243,9 @@ pub enum Answer {
     Welcome {
         /// Who it is.
         proc: Proc,
-        /// Where.
+        /// Where. What its job is like, it has read before from what all processes of the node
+        /// share.
         node: Node,
-        /// Its job; for a command that looks on, the first one.
-        job: JobSpec,
     },
     /// The card of a process, as far as it may be seen: kept by the client.
     Card(Card),

@@ -28,19 +28,16 @@ impl Engine {
                 false => self.send(Node::HEAD, Message::Wired),
             }
         }
-        let job = self.jobs[&proc.job].map.spec().clone();
-        Ok(Answer::Welcome { proc, node: self.me, job })
+        Ok(Answer::Welcome { proc, node: self.me })
     }
 
     /// A client says that it only looks on.
     pub(super) fn connect_tool(&mut self, client: ClientId) -> Result<Answer, Error> {
-        let none = || Error::Misuse("there is no job here yet".to_owned());
-        let job = self.jobs.values().next().ok_or_else(none)?.map.spec().clone();
         let proc = Proc::new(JobId::TOOLS, self.number() as u32);
         if let Some(known) = self.clients.get_mut(&client) {
             known.proc = Some(proc);
         }
-        Ok(Answer::Welcome { proc, node: self.me, job })
+        Ok(Answer::Welcome { proc, node: self.me })
     }
 
     /// A client's connection is closed.
