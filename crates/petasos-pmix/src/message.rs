@@ -104,7 +104,7 @@ pub enum FenceStep {
     Count,
     /// To the parent: these are.
     Missing(Missing),
-    /// To the node of a process that is known to be gone: does it lack here?
+    /// To a node whose processes may be gone: does one of them lack here?
     Check,
 }
 

@@ -175,6 +175,20 @@ fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
             assert_eq!((proc, node, said), (rank(2), Node(2), why.clone()));
         }
     }
+    // So does one that is done, on a node where nobody comes to the fence.
+    for end in [Gone::Exited(0), Gone::Finalized] {
+        let mut net = jobs(&[&[1, 1]]);
+        match end {
+            Gone::Finalized => net.ask(ms(0), rank(1), Request::Finalize),
+            _ => net.end(ms(0), rank(1), end.clone()),
+        }
+        net.ask(ms(20), rank(0), fence());
+        net.run(ms(1_100));
+        match net.last(rank(0)).unwrap_err() {
+            Error::FenceBroken { proc, why, .. } => assert_eq!((proc, why), (rank(1), end)),
+            other => panic!("{other}"),
+        }
+    }
     // Finalizing is no failure, but ends a fence as well.
     let mut net = jobs(&[&[3]]);
     net.ask(ms(0), rank(0), fence());

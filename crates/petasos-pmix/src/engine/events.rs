@@ -90,7 +90,7 @@ impl Engine {
         let local = matches!(event.range, Range::Local | Range::ProcLocal);
         if event.is_environment() && !local {
             match self.me == Node::HEAD {
-                true => self.to_interested(&event, Node::HEAD),
+                true => self.tell_interested(&event, Node::HEAD),
                 false => self.send(Node::HEAD, Message::Event { event: event.clone(), all: false }),
             }
             return self.take_event(event, false);
@@ -117,7 +117,7 @@ impl Engine {
     }
 
     /// At the head: an environment event goes where it is wanted.
-    fn to_interested(&mut self, event: &Event, from: Node) {
+    fn tell_interested(&mut self, event: &Event, from: Node) {
         for node in self.interested(event.code) {
             if node != from && node != self.me {
                 self.send(node, Message::Event { event: event.clone(), all: false });
@@ -132,7 +132,7 @@ impl Engine {
         if all {
             self.spread(&Message::Event { event: event.clone(), all }, Some(from));
         } else if self.me == Node::HEAD && event.is_environment() {
-            self.to_interested(&event, from);
+            self.tell_interested(&event, from);
         }
         self.take_event(event, all);
     }

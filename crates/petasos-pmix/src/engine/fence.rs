@@ -187,6 +187,10 @@ impl Engine {
         let lost = self.members.lost().iter().find(|n| signature.hosts.binary_search(n).is_ok());
         let lost = lost.copied();
         signature.open.insert(nth, fence);
+        if !signature.children.is_empty() {
+            let probe = self.now.after(self.config.probe);
+            self.agenda.set(probe, Timer::Probe(group.clone(), nth));
+        }
         if let Some(node) = lost {
             let missing = self.procs_on(node, Some(group));
             return self.fail_fence(group, nth, Error::NodeLost { node, missing });
@@ -335,7 +339,16 @@ impl Engine {
         self.signatures.get_mut(group)?.open.get_mut(&nth)
     }
 
-    /// Somebody knows that a process here is gone: does it lack in this fence?
+    /// It takes long: a process that has ended as it should is not known to all, and where nobody
+    /// has come nobody looks. So those parts of the tree that have not come are asked to.
+    pub(super) fn probe_fence(&mut self, group: &Group, nth: u64) {
+        let children = self.fence_of(group, nth).map(|fence| fence.children.clone());
+        for child in children.into_iter().flatten() {
+            self.say(child, group, nth, FenceStep::Check);
+        }
+    }
+
+    /// Somebody knows that a process here is gone, or asks: does it lack in this fence?
     fn check_fence(&mut self, group: &Group, nth: u64) {
         self.open_fence(group, nth);
         let Some(fence) = self.fence_of(group, nth) else { return };

@@ -56,6 +56,9 @@ pub struct Config {
     pub patience: Duration,
     /// How long the others get to say who is missing, once a fence is late. Default: 2 s.
     pub census: Duration,
+    /// After how long an open fence looks for participants that are done and will not come.
+    /// Default: 1 s.
+    pub probe: Duration,
     /// How long after the first process all others must have connected. Default: 60 s.
     pub connect: Duration,
     /// How many past events are kept for handlers that come later. Default: 512.
@@ -70,6 +73,7 @@ impl Default for Config {
             fanout: 32,
             patience: Duration::from_secs(300),
             census: Duration::from_secs(2),
+            probe: Duration::from_secs(1),
             connect: Duration::from_secs(60),
             cached_events: 512,
             cached_for: Duration::from_secs(120),
@@ -137,6 +141,7 @@ enum Waiting {
 enum Timer {
     Request(ClientId, RequestId),
     Census(crate::names::Group, u64),
+    Probe(crate::names::Group, u64),
     Parked,
     Lookups,
     Gathering(u64),
@@ -257,6 +262,7 @@ impl Engine {
             match timer {
                 Timer::Request(client, id) => self.request_late(client, id),
                 Timer::Census(group, nth) => self.census_over(&group, nth),
+                Timer::Probe(group, nth) => self.probe_fence(&group, nth),
                 Timer::Parked => self.expire_parked(),
                 Timer::Lookups => self.expire_lookups(),
                 Timer::Gathering(id) => self.gathered(id),

@@ -94,7 +94,7 @@ impl Engine {
         let Some(local) = self.local_mut(proc) else { return };
         local.gone = Some(why.clone());
         let (connected, published) = (local.connected, local.published);
-        let failed = why != Gone::Finalized && (connected || !why.is_clean());
+        let failed = !why.is_clean();
         self.fences_lacking(proc, &why);
         self.settle_parked(proc);
         if published {
