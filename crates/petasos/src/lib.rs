@@ -8,6 +8,8 @@
 //!   endpoint themselves.
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
 //! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
+//! * In a program started by `petasos run`, [`job()`] knows the other ranks, and where their
+//!   endpoints are.
 //! * [`Tuning`] knows what `petasos tune` found out about this machine.
 //! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
 //!
@@ -37,11 +39,17 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "job")]
+mod job;
 mod transports;
 mod tuning;
 
+#[cfg(feature = "job")]
+pub use job::{job, open_own};
 #[cfg(feature = "channel")]
 pub use petasos_channel as channel;
+#[cfg(feature = "job")]
+pub use petasos_pmix as pmix;
 pub use petasos_rpc::*;
 #[cfg(feature = "self-transport")]
 pub use petasos_self as local;
