@@ -43,9 +43,8 @@ pub(crate) struct Setup {
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub(crate) enum Control {
     Engine(Message),
-    /// To the head: this daemon is there. Its host's name, its address, the first of its ports.
+    /// To the head: this daemon is there. Its address, its port, the first port of its processes.
     Hello {
-        name: String,
         host: String,
         port: u16,
         first_port: u16,

@@ -242,7 +242,10 @@ impl Daemon {
         let now = self.clock.now();
         let Some(head) = &mut self.head else { return };
         match what {
-            Control::Hello { name, host, port, first_port } if head.phase == Phase::Gathering => {
+            Control::Hello { host, port, first_port } if head.phase == Phase::Gathering => {
+                // By the name that the user knows it by.
+                let named = from.0.checked_sub(1).and_then(|at| head.plan.hosts.get(at as usize));
+                let name = named.cloned().unwrap_or_default();
                 let address = match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
@@ -316,9 +319,15 @@ impl Daemon {
 
     /// The job is to end, for this reason; the first one counts.
     fn fail(&mut self, code: i32, why: String) {
-        let now = self.clock.now();
         let Some(head) = &mut self.head else { return };
         head.failure.get_or_insert((code, why));
+        self.end_job(SIGTERM);
+    }
+
+    /// The processes are asked to end by this signal, and made to if they do not.
+    fn end_job(&mut self, signal: i32) {
+        let now = self.clock.now();
+        let Some(head) = &mut self.head else { return };
         let started = head.phase == Phase::Running;
         if head.phase == Phase::Ending {
             return;
@@ -328,7 +337,7 @@ impl Daemon {
         if !started {
             return self.say_bye();
         }
-        self.signal_all(SIGTERM);
+        self.signal_all(signal);
         self.check_ended();
     }
 
@@ -447,12 +456,9 @@ impl Daemon {
         if head.signals > 1 {
             return self.signal_all(SIGKILL);
         }
-        let started = head.phase == Phase::Running;
         let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
-        if started {
-            self.signal_all(signal);
-        }
-        self.fail(128 + signal, format!("interrupted by {name}"));
+        head.failure.get_or_insert((128 + signal, format!("interrupted by {name}")));
+        self.end_job(signal);
     }
 
     pub(crate) fn head_deadline(&self) -> Time {

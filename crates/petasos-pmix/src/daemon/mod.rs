@@ -506,8 +506,7 @@ pub fn run_daemon() -> Result<(), String> {
         let host = daemon.peers.own_address(None).ok_or_else(none)?;
         let (first_port, ports) = keep_ports(&host, bootstrap.ranks)?;
         daemon.ports = ports;
-        let name = host_name();
-        daemon.report(Control::Hello { name, host, port, first_port });
+        daemon.report(Control::Hello { host, port, first_port });
         Ok(daemon)
     };
     let mut daemon = begin().map_err(|error| format!("{}: {error}", host_name()))?;
