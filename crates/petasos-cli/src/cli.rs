@@ -80,6 +80,9 @@ pub(crate) struct Run {
     /// How long after the first rank has connected all others must have
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) connect_timeout: Duration,
+    /// What the program speaks to its daemon
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) wire: WireBy,
     /// Begin each line of output with its rank
     #[arg(long)]
     pub(crate) label: bool,
@@ -113,6 +116,17 @@ pub(crate) enum MapBy {
     ByCore,
     /// One on each host in turn
     ByNode,
+}
+
+/// What a program speaks.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WireBy {
+    /// PMI-1 if it is linked with MPICH, else native
+    Auto,
+    /// Petasos programs, and those that speak nothing
+    Native,
+    /// MPICH and its descendants
+    Pmi1,
 }
 
 /// What a rank keeps to.

@@ -13,6 +13,7 @@ pub mod launch;
 pub mod message;
 mod names;
 mod net;
+mod pmi1;
 pub mod status;
 mod value;
 

@@ -22,7 +22,7 @@ fn seeds() -> u64 {
 fn card(proc: Proc) -> Request {
     let entry = |(name, scope)| {
         let value = Value::Text(format!("{name} of {}", proc.rank));
-        (format!("{name}"), Entry { scope, value })
+        (name.to_string(), Entry { scope, value })
     };
     let all = [("local", Scope::Local), ("remote", Scope::Remote), ("global", Scope::Global)];
     Request::Commit(all.into_iter().map(entry).collect())

@@ -1,11 +1,11 @@
 //! `petasos run`: a job from its start to its end.
 
 use crate::{
-    cli::{Bind, MapBy, Run},
+    cli::{Bind, MapBy, Run, WireBy},
     exit::{Code, Failure, Outcome},
     output,
 };
-use petasos_pmix::launch::{Launch, LaunchError, Map, parse_hostfile, parse_hosts};
+use petasos_pmix::launch::{Launch, LaunchError, Map, Speaks, parse_hostfile, parse_hosts};
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -92,6 +92,11 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.map = match options.map {
         MapBy::ByCore => Map::ByCore,
         MapBy::ByNode => Map::ByNode,
+    };
+    launch.speaks = match options.wire {
+        WireBy::Auto => Speaks::Auto,
+        WireBy::Native => Speaks::Native,
+        WireBy::Pmi1 => Speaks::Pmi1,
     };
     launch.bind = options.bind == Bind::Core;
     launch.remote = options.remote_start.split_whitespace().map(str::to_owned).collect();

@@ -2,7 +2,7 @@
 
 use crate::{
     Error,
-    daemon::{Asked, FromDaemon, MAX_CLIENT_FRAME},
+    daemon::{Asked, FromDaemon, MAX_CLIENT_FRAME, greeting},
     event::Event,
     message::{Answer, Request},
     net::{Frames, Stream},
@@ -59,8 +59,7 @@ impl Link {
     /// Connects to the daemon at this socket, with the token of the job.
     pub(super) fn connect(socket: &Path, token: &[u8]) -> io::Result<Link> {
         let mut stream = UnixStream::connect(socket)?;
-        let len = u32::try_from(token.len()).map_err(io::Error::other)?;
-        stream.write_all(&[&len.to_le_bytes()[..], token].concat())?;
+        stream.write_all(&greeting(token, None))?;
         let reader = Frames::new(Stream::Unix(stream.try_clone()?), MAX_CLIENT_FRAME);
         let writer = Frames::new(Stream::Unix(stream), MAX_CLIENT_FRAME);
         let state = Mutex::new(State::default());

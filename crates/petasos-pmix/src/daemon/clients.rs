@@ -9,6 +9,7 @@ use crate::{
     event::Event,
     message::{Answer, Request},
     net::{Frames, Stream},
+    pmi1::{MAX_LINE, Session, Step},
 };
 use petasos_fabric::Time;
 use petasos_macros::Wire;
@@ -40,10 +41,27 @@ pub(crate) enum ToClient {
     Event { event: Event, only: Option<u64> },
 }
 
+/// What a client speaks; it says so with the token.
+#[derive(Debug)]
+enum Speaks {
+    /// It has not shown the token yet.
+    Unknown,
+    Native,
+    /// With the number of its next request.
+    Pmi1(Session, u64),
+}
+
+/// What a client sends first: the token, and, if it speaks PMI-1, which rank it is.
+pub(crate) fn greeting(token: &[u8], pmi1: Option<u32>) -> Vec<u8> {
+    let rank = pmi1.map(u32::to_le_bytes);
+    let len = (token.len() + rank.map_or(0, |rank| rank.len())) as u32;
+    [&len.to_le_bytes()[..], token, rank.as_ref().map_or(&[], |rank| &rank[..])].concat()
+}
+
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) frames: Frames,
-    known: bool,
+    speaks: Speaks,
     rank: Option<u32>,
     /// It closed its connection; the engine hears of it at this time.
     pub(crate) closing: Option<Time>,
@@ -77,7 +95,7 @@ impl Daemon {
         stream.set_nonblocking(true)?;
         self.next_client += 1;
         let frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
-        let client = Client { frames, known: false, rank: None, closing: None };
+        let client = Client { frames, speaks: Speaks::Unknown, rank: None, closing: None };
         self.clients.insert(self.next_client, client);
         Ok(())
     }
@@ -102,14 +120,32 @@ impl Daemon {
             Err(error) => Some(error),
         };
         while let Some(client) = self.clients.get_mut(&number) {
-            if !client.known {
-                let Some(token) = client.frames.take_raw()? else { break };
-                if !same(token, &self.token) {
-                    return Err(io::Error::other("it does not have the token of this job"));
+            match &mut client.speaks {
+                Speaks::Unknown => {
+                    let Some(said) = client.frames.take_raw()? else { break };
+                    let (token, rank) = said.split_at(said.len().min(self.token.len()));
+                    if !same(token, &self.token) {
+                        return Err(io::Error::other("it does not have the token of this job"));
+                    }
+                    client.speaks = match <[u8; 4]>::try_from(rank) {
+                        Ok(rank) => Speaks::Pmi1(Session::new(u32::from_le_bytes(rank)), 0),
+                        Err(_) if rank.is_empty() => Speaks::Native,
+                        Err(_) => return Err(io::Error::other("it speaks what nobody knows")),
+                    };
+                    if let Speaks::Pmi1(session, _) = &client.speaks {
+                        client.rank = Some(session.rank());
+                    }
+                    self.engine.client_opened(ClientId(number));
+                    continue;
                 }
-                client.known = true;
-                self.engine.client_opened(ClientId(number));
-                continue;
+                Speaks::Native => {}
+                Speaks::Pmi1(session, _) => {
+                    let Some(line) = client.frames.take_line(MAX_LINE)? else { break };
+                    let Some(job) = &self.job else { break };
+                    let steps = session.line(&String::from_utf8_lossy(&line), job);
+                    self.pmi1(number, steps);
+                    continue;
+                }
             }
             let Some(Asked { id, what }) = client.frames.take()? else { break };
             if let Request::Connect(proc) = &what
@@ -160,9 +196,40 @@ impl Daemon {
     }
 
     /// Something for a client.
-    pub(crate) fn to_client(&mut self, client: ClientId, what: &ToClient) {
-        if let Some(client) = self.clients.get_mut(&client.0).filter(|c| c.closing.is_none()) {
-            client.frames.push(what);
+    pub(crate) fn tell_client(&mut self, id: ClientId, what: &ToClient) {
+        let open = self.clients.get_mut(&id.0).filter(|client| client.closing.is_none());
+        let Some(client) = open else { return };
+        match (&mut client.speaks, what) {
+            (Speaks::Pmi1(session, _), ToClient::Answer { result, .. }) => {
+                let steps = session.answered(result);
+                if let Err(error) = result {
+                    self.log(&error.to_string());
+                }
+                self.pmi1(id.0, steps);
+            }
+            (Speaks::Pmi1(..), ToClient::Event { .. }) => {}
+            _ => client.frames.push(what),
+        }
+    }
+
+    /// Does what a line of PMI-1, or its answer, leads to.
+    fn pmi1(&mut self, number: u64, steps: Vec<Step>) {
+        for step in steps {
+            let Some(client) = self.clients.get_mut(&number) else { return };
+            let Speaks::Pmi1(session, next) = &mut client.speaks else { return };
+            match step {
+                Step::Say(line) => client.frames.push_raw(format!("{line}\n").into_bytes()),
+                Step::Find(key) => {
+                    let found = session.found(self.engine.find(JobId(0), &key));
+                    self.pmi1(number, found);
+                }
+                Step::Ask(what) => {
+                    *next += 1;
+                    let id = *next;
+                    self.engine.request(self.clock.now(), ClientId(number), id, what);
+                    self.pump();
+                }
+            }
         }
     }
 

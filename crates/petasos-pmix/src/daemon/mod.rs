@@ -49,7 +49,7 @@ use wake::{Wake, Waker, Wakes};
 pub use guard::{GUARD, run as run_guard};
 pub use rank::{RANK, run as run_rank};
 
-pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon};
+pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
 pub(crate) use head::{Plan, run as run_head};
 pub(crate) use place::base;
@@ -248,10 +248,10 @@ impl Daemon {
             match output {
                 Output::Send { to, message } => self.send(to, Control::Engine(message)),
                 Output::Answer { client, id, result } => {
-                    self.to_client(client, &ToClient::Answer { id, result });
+                    self.tell_client(client, &ToClient::Answer { id, result });
                 }
                 Output::Deliver { client, event, only } => {
-                    self.to_client(client, &ToClient::Event { event, only });
+                    self.tell_client(client, &ToClient::Event { event, only });
                 }
                 Output::Orphaned(why) if self.over.is_none() => self.over = Some(Err(why)),
                 other => self.head_output(other),

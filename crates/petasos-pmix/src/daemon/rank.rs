@@ -3,13 +3,18 @@
 
 use nix::sys::signal::SigSet;
 use rustix::{
+    io::FdFlags,
     process::{Pid, Signal, getppid, set_parent_process_death_signal, setpgid},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 use std::{
-    ffi::OsString,
-    io,
-    os::unix::process::CommandExt,
+    ffi::{OsStr, OsString},
+    io::{self, Write},
+    os::{
+        fd::IntoRawFd,
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
 
@@ -19,11 +24,13 @@ pub const RANK: &str = "pmix-rank";
 pub(crate) const NOT_STARTED: i32 = 127;
 
 /// Becomes the program: arguments are the daemon's process number, the place among the cores of
-/// this machine (`-`: any), the program, and its arguments.
+/// this machine (`-`: any), what the program speaks (`native`, `pmi1`, or `auto`: look at it), the program, and
+/// its arguments.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let number = |word: Option<OsString>| word?.to_str()?.parse::<i32>().ok();
     let daemon = number(arguments.next()).and_then(Pid::from_raw);
     let core = number(arguments.next());
+    let wire = arguments.next().unwrap_or_default();
     let Some(program) = arguments.next() else { return ExitCode::from(2) };
     // With the daemon ends the rank, even if nobody can tell it.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
@@ -35,7 +42,17 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
         bind(core as usize);
     }
     let _ = SigSet::empty().thread_set_mask();
-    let error = Command::new(&program).args(arguments).exec();
+    let mut command = Command::new(&program);
+    let pmi1 = match wire.to_str() {
+        Some("pmi1") => true,
+        Some("auto") => speaks_pmi1(&program),
+        _ => false,
+    };
+    if pmi1 && let Err(error) = speak_pmi1(&mut command) {
+        eprintln!("petasos: PMI-1 for {}: {error}", program.to_string_lossy());
+        return ExitCode::from(NOT_STARTED as u8);
+    }
+    let error = command.args(arguments).exec();
     let why = match error.kind() {
         io::ErrorKind::NotFound => "there is no such program".to_owned(),
         _ => error.to_string(),
@@ -53,4 +70,35 @@ fn bind(nth: usize) {
         own.set(*core);
         let _ = sched_setaffinity(None, &own);
     }
+}
+
+/// Whether a program is one of MPICH or its kin: by the library that it asks the loader for.
+fn speaks_pmi1(program: &OsStr) -> bool {
+    let named = Path::new(program);
+    let path = match named.components().count() {
+        1 => std::env::var_os("PATH").and_then(|path| {
+            std::env::split_paths(&path).map(|at| at.join(named)).find(|at| at.is_file())
+        }),
+        _ => Some(named.to_owned()),
+    };
+    let bytes = path.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+    let has = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
+    // The second is the name of the common interface of MPICH's descendants.
+    bytes.starts_with(b"\x7fELF") && (has(b"libmpich.so") || has(b"libmpi.so.12\0"))
+}
+
+/// Connects to the daemon on the program's behalf, which inherits the connection.
+fn speak_pmi1(command: &mut Command) -> io::Result<()> {
+    let variable = |name: &str| std::env::var(name).map_err(io::Error::other);
+    let directory = PathBuf::from(variable(crate::JOB_DIR)?);
+    let rank = variable(crate::RANK_VARIABLE)?;
+    let number = rank.parse().map_err(io::Error::other)?;
+    let mut stream = UnixStream::connect(directory.join("server"))?;
+    let token = std::fs::read(directory.join("token"))?;
+    stream.write_all(&super::greeting(&token, Some(number)))?;
+    rustix::io::fcntl_setfd(&stream, FdFlags::empty())?;
+    let fd = stream.into_raw_fd();
+    command.env("PMI_FD", fd.to_string()).env("PMI_RANK", rank);
+    command.env("PMI_SIZE", variable("PETASOS_SIZE")?);
+    Ok(())
 }

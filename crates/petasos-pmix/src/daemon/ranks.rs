@@ -70,7 +70,7 @@ impl Daemon {
         let mut command = Command::new(&self.own);
         command.arg(rank::RANK).arg(std::process::id().to_string());
         command.arg(if program.bind { local.to_string() } else { "-".to_owned() });
-        command.args(&program.arguments).current_dir(&program.directory);
+        command.arg(&program.wire).args(&program.arguments).current_dir(&program.directory);
         command.envs(program.environment.iter().map(|(name, value)| (name, value)));
         command.env("PETASOS_JOB_DIR", place.path());
         command.env("PETASOS_RANK", number.to_string());

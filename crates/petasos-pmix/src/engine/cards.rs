@@ -293,6 +293,14 @@ impl Engine {
         (card.version > 0).then(|| card.seen_from(self.me, elsewhere))
     }
 
+    /// A value that any process of a job has put under a key, of all cards that are here.
+    #[must_use]
+    pub fn find(&self, job: crate::JobId, key: &str) -> Option<&crate::Value> {
+        let job = self.jobs.get(&job)?;
+        let own = job.locals.values().map(|local| &local.card);
+        own.chain(job.cards.values()).find_map(|card| Some(&card.entries.get(key)?.value))
+    }
+
     /// Drops what a closed connection has waited for.
     pub(super) fn forget_asks(&mut self, client: ClientId) {
         for ask in self.asks.by_key.values_mut() {

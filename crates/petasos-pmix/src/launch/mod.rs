@@ -21,6 +21,19 @@ pub enum Map {
     ByNode,
 }
 
+/// What the program speaks to its daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Speaks {
+    /// PMI-1 if it is linked with MPICH or a descendant, else native.
+    #[default]
+    Auto,
+    /// This project's own: programs that use [`Job`](crate::Job), and those that use nothing.
+    Native,
+    /// PMI-1.
+    Pmi1,
+}
+
 /// A job to be run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -33,6 +46,8 @@ pub struct Launch {
     pub map: Map,
     /// Whether each rank keeps to a core of its own.
     pub bind: bool,
+    /// What the program speaks to its daemon.
+    pub speaks: Speaks,
     /// The program and its arguments.
     pub arguments: Vec<String>,
     /// The command that starts a program on another host: `{host}` stands for its name, which
@@ -103,6 +118,7 @@ impl Launch {
             hosts: Vec::new(),
             map: Map::default(),
             bind: false,
+            speaks: Speaks::default(),
             arguments,
             remote: ["ssh", "-x", "-o", "BatchMode=yes"].map(str::to_owned).to_vec(),
             labels: false,
@@ -189,6 +205,12 @@ impl Launch {
                 directory,
                 environment,
                 bind: self.bind,
+                wire: match self.speaks {
+                    Speaks::Auto => "auto",
+                    Speaks::Native => "native",
+                    Speaks::Pmi1 => "pmi1",
+                }
+                .to_owned(),
             },
             remote: self.remote,
             remote_program: std::env::current_exe()?.to_string_lossy().into_owned(),

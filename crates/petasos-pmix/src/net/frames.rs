@@ -152,6 +152,27 @@ impl Frames {
         Ok(Some(&self.come[start..start + len]))
     }
 
+    /// The next line that has come whole, without its end.
+    pub(crate) fn take_line(&mut self, limit: usize) -> io::Result<Option<Vec<u8>>> {
+        let rest = &self.come[self.taken..];
+        let end = rest.iter().take(limit + 1).position(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            return match rest.len() > limit {
+                true => Err(io::Error::new(ErrorKind::InvalidData, "a line without an end")),
+                false => Ok(None),
+            };
+        };
+        let line = rest[..end].to_vec();
+        self.taken += end + 1;
+        Ok(Some(line))
+    }
+
+    /// Puts bytes in line as they are.
+    pub(crate) fn push_raw(&mut self, bytes: Vec<u8>) {
+        self.backlog += bytes.len();
+        self.going.push_back(bytes);
+    }
+
     pub(crate) fn take<T: Wire>(&mut self) -> io::Result<Option<T>> {
         let Some(bytes) = self.take_raw()? else { return Ok(None) };
         let value = from_bytes(Encoding::Native, bytes);
