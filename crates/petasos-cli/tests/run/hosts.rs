@@ -13,10 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-const START: [&str; 2] = ["--remote-start", "ip netns exec {host}"];
+pub(crate) const START: [&str; 2] = ["--remote-start", "ip netns exec {host}"];
 
 /// The same command on the host `a`.
-fn on_a(hosts: &Hosts, command: &Command) -> Command {
+pub(crate) fn on_a(hosts: &Hosts, command: &Command) -> Command {
     let mut there = in_host(&hosts.name('a'), command.get_program().as_ref());
     there.args(command.get_args());
     for (name, value) in command.get_envs() {
@@ -30,7 +30,7 @@ fn on_a(hosts: &Hosts, command: &Command) -> Command {
 }
 
 /// Three hosts with these numbers of ranks each.
-fn three(hosts: &Hosts, slots: [u32; 3]) -> String {
+pub(crate) fn three(hosts: &Hosts, slots: [u32; 3]) -> String {
     let host = |(letter, slots)| format!("{}:{slots}", hosts.name(letter));
     // The host that the launcher is on goes by its own name, and that is all namespaces'.
     let [a, b, c] = slots;
