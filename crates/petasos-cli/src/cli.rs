@@ -121,12 +121,14 @@ pub(crate) enum MapBy {
 /// What a program speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum WireBy {
-    /// PMI-1 if it is linked with MPICH, else native
+    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI, else native
     Auto,
     /// Petasos programs, and those that speak nothing
     Native,
     /// MPICH and its descendants
     Pmi1,
+    /// Open MPI, and other clients of OpenPMIx 4 and later
+    Pmix,
 }
 
 /// What a rank keeps to.

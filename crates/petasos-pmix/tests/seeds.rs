@@ -20,7 +20,7 @@ fn seeds() -> u64 {
 
 /// What a process puts under a key: who sees it is in the name.
 fn card(proc: Proc) -> Request {
-    let entry = |(name, scope)| {
+    let entry = |(name, scope): (&str, Scope)| {
         let value = Value::Text(format!("{name} of {}", proc.rank));
         (name.to_string(), Entry { scope, value })
     };

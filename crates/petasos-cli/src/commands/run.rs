@@ -97,6 +97,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
         WireBy::Auto => Speaks::Auto,
         WireBy::Native => Speaks::Native,
         WireBy::Pmi1 => Speaks::Pmi1,
+        WireBy::Pmix => Speaks::Pmix,
     };
     launch.bind = options.bind == Bind::Core;
     launch.remote = options.remote_start.split_whitespace().map(str::to_owned).collect();

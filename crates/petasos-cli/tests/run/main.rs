@@ -5,7 +5,7 @@ mod common;
 mod ends;
 mod hosts;
 mod jobs;
-mod mpich;
+mod mpi;
 mod private;
 mod ranks;
 

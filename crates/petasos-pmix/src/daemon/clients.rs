@@ -10,6 +10,7 @@ use crate::{
     message::{Answer, Request},
     net::{Frames, Stream},
     pmi1::{MAX_LINE, Session, Step},
+    pmix41,
 };
 use petasos_fabric::Time;
 use petasos_macros::Wire;
@@ -49,6 +50,8 @@ enum Speaks {
     Native,
     /// With the number of its next request.
     Pmi1(Session, u64),
+    /// OpenPMIx 4.1, over loopback; its job's name is its token.
+    Pmix41(pmix41::Session),
 }
 
 /// What a client sends first: the token, and, if it speaks PMI-1, which rank it is.
@@ -100,6 +103,33 @@ impl Daemon {
         Ok(())
     }
 
+    /// A client of the PMIx library came in, over loopback: the kernel says whose it is.
+    pub(crate) fn accept_pmix41(&mut self) {
+        while let Some(Ok((stream, from))) = self.pmix41.as_ref().map(|l| l.accept()) {
+            let accept = || -> io::Result<()> {
+                let own = stream.local_addr()?.port();
+                if pmix41::owner_of(from.port(), own) != Some(geteuid().as_raw()) {
+                    return Err(io::Error::other("it is another user's"));
+                }
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)
+            };
+            if let Err(error) = accept() {
+                self.log(&format!("refused a client: {error}"));
+                continue;
+            }
+            if self.clients.len() >= MAX_CLIENTS {
+                continue;
+            }
+            self.next_client += 1;
+            let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
+            let speaks = Speaks::Pmix41(pmix41::Session::new(self.me));
+            let client = Client { frames, speaks, rank: None, closing: None };
+            self.clients.insert(self.next_client, client);
+            self.engine.client_opened(ClientId(self.next_client));
+        }
+    }
+
     /// A client wrote something, or is gone.
     pub(crate) fn read_client(&mut self, number: u64) {
         if let Err(error) = self.try_read(number) {
@@ -144,6 +174,15 @@ impl Daemon {
                     let Some(job) = &self.job else { break };
                     let steps = session.line(&String::from_utf8_lossy(&line), job);
                     self.pmi1(number, steps);
+                    continue;
+                }
+                Speaks::Pmix41(session) => {
+                    let Some(job) = self.job.clone() else { break };
+                    let taken = session.take(client.frames.come(), &job)?;
+                    let Some((len, steps)) = taken else { break };
+                    client.frames.skip(len);
+                    client.rank = session.rank();
+                    self.pmix41(number, steps);
                     continue;
                 }
             }
@@ -207,8 +246,30 @@ impl Daemon {
                 }
                 self.pmi1(id.0, steps);
             }
-            (Speaks::Pmi1(..), ToClient::Event { .. }) => {}
+            (Speaks::Pmix41(session), ToClient::Answer { id: request, result }) => {
+                let Some(job) = self.job.clone() else { return };
+                let steps = session.answered(*request, result, &job);
+                self.pmix41(id.0, steps);
+            }
+            (Speaks::Pmi1(..) | Speaks::Pmix41(_), ToClient::Event { .. }) => {}
             _ => client.frames.push(what),
+        }
+    }
+
+    /// Does what a message of the PMIx library, or its answer, leads to.
+    fn pmix41(&mut self, number: u64, steps: Vec<pmix41::Step>) {
+        for step in steps {
+            match step {
+                pmix41::Step::Say(bytes) => {
+                    if let Some(client) = self.clients.get_mut(&number) {
+                        client.frames.push_raw(bytes);
+                    }
+                }
+                pmix41::Step::Ask(id, what) => {
+                    self.engine.request(self.clock.now(), ClientId(number), id, what);
+                    self.pump();
+                }
+            }
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Program {
     pub(crate) environment: Vec<(String, String)>,
     /// Whether each gets a core of its own.
     pub(crate) bind: bool,
-    /// What they speak to the daemon: `native`, `pmi1`, or `auto`.
+    /// What they speak to the daemon: `native`, `pmi1`, `pmix`, or `auto`.
     pub(crate) wire: String,
 }
 

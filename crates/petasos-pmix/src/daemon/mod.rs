@@ -39,7 +39,7 @@ use rustix::{
 use std::{
     collections::BTreeMap,
     io::{self, Read},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     os::{fd::OwnedFd, unix::net::UnixListener},
     path::PathBuf,
     sync::Arc,
@@ -72,6 +72,8 @@ struct Daemon {
     place: Option<Place>,
     guard: Option<Guard>,
     listener: Option<UnixListener>,
+    /// Where clients of the PMIx library connect.
+    pmix41: Option<TcpListener>,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
     ranks: BTreeMap<u32, Rank>,
@@ -98,6 +100,7 @@ enum Source {
     Wakes,
     Clients,
     Strangers,
+    Pmix41,
     Client(u64),
     Peer(u64),
     Rank(u32),
@@ -111,6 +114,7 @@ enum Source {
 
 impl Daemon {
     fn new(me: Node, nodes: u32, secret: Secret, config: Config) -> io::Result<Daemon> {
+        raise_file_limit();
         let (waker, wakes) = Wakes::make()?;
         let clock = Clock::start();
         Ok(Daemon {
@@ -125,6 +129,7 @@ impl Daemon {
             place: None,
             guard: None,
             listener: None,
+            pmix41: None,
             clients: BTreeMap::new(),
             next_client: 0,
             ranks: BTreeMap::new(),
@@ -151,7 +156,7 @@ impl Daemon {
     fn prepare(&mut self, setup: Setup) -> Result<(), String> {
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
         let job = Arc::new(job);
-        let make = || -> io::Result<(Place, UnixListener, Guard)> {
+        let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
             let place = Place::make(&format!("{}.{}", setup.job.name, self.me.0))?;
             let guard = Guard::start(&self.own, place.path())?;
             let hex: String = setup.secret.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -160,9 +165,15 @@ impl Daemon {
             place.write("job", &to_vec(Encoding::Native, &setup.job))?;
             let listener = UnixListener::bind(place.socket())?;
             listener.set_nonblocking(true)?;
-            Ok((place, listener, guard))
+            let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            pmix41.set_nonblocking(true)?;
+            let port = pmix41.local_addr()?.port();
+            let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", std::process::id());
+            place.write("pmix41", uri.as_bytes())?;
+            Ok((place, listener, pmix41, guard))
         };
-        let (place, listener, guard) = make().map_err(|error| error.to_string())?;
+        let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
+        self.pmix41 = Some(pmix41);
         (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
         for (node, address) in &setup.daemons {
             self.peers.found_at(*node, vec![address.clone()]);
@@ -274,6 +285,7 @@ impl Daemon {
     fn end(&mut self) {
         let until = self.clock.now().after(std::time::Duration::from_secs(1));
         self.listener = None;
+        self.pmix41 = None;
         self.peers.listener = None;
         self.kill_ranks();
         self.pump();
@@ -323,6 +335,9 @@ impl Daemon {
         }
         if let Some(listener) = &self.peers.listener {
             all.push((Source::Strangers, PollFd::new(listener, read)));
+        }
+        if let Some(listener) = &self.pmix41 {
+            all.push((Source::Pmix41, PollFd::new(listener, read)));
         }
         for (number, client) in &self.clients {
             let flags = if client.is_read() { read } else { PollFlags::empty() };
@@ -388,6 +403,7 @@ impl Daemon {
             }
             Source::Clients => self.accept_clients(),
             Source::Strangers => self.peers.accept(&self.waker),
+            Source::Pmix41 => self.accept_pmix41(),
             Source::Client(number) => self.read_client(number),
             Source::Peer(number) => self.read_peer(number),
             Source::Rank(number) => self.rank_ended(number),
@@ -443,6 +459,15 @@ impl Daemon {
             self.lost(node, &why);
         }
     }
+}
+
+/// Three descriptors for each rank, and one for its connection, are soon more than the usual limit.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not be raised, starting a rank fails, and says why.
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// This host's name.

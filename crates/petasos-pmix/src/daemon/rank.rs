@@ -24,7 +24,7 @@ pub const RANK: &str = "pmix-rank";
 pub(crate) const NOT_STARTED: i32 = 127;
 
 /// Becomes the program: arguments are the daemon's process number, the place among the cores of
-/// this machine (`-`: any), what the program speaks (`native`, `pmi1`, or `auto`: look at it), the program, and
+/// this machine (`-`: any), what the program speaks (`native`, `pmi1`, `pmix`, or `auto`: look at it), the program, and
 /// its arguments.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let number = |word: Option<OsString>| word?.to_str()?.parse::<i32>().ok();
@@ -43,13 +43,13 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let _ = SigSet::empty().thread_set_mask();
     let mut command = Command::new(&program);
-    let pmi1 = match wire.to_str() {
-        Some("pmi1") => true,
-        Some("auto") => speaks_pmi1(&program),
-        _ => false,
+    let ready = match (wire.to_str(), linked_with(&program)) {
+        (Some("pmi1"), _) | (Some("auto"), Library::Mpich) => speak_pmi1(&mut command),
+        (Some("pmix"), _) | (Some("auto"), Library::OpenMpi) => speak_pmix41(&mut command),
+        _ => Ok(()),
     };
-    if pmi1 && let Err(error) = speak_pmi1(&mut command) {
-        eprintln!("petasos: PMI-1 for {}: {error}", program.to_string_lossy());
+    if let Err(error) = ready {
+        eprintln!("petasos: preparing {}: {error}", program.to_string_lossy());
         return ExitCode::from(NOT_STARTED as u8);
     }
     let error = command.args(arguments).exec();
@@ -72,8 +72,16 @@ fn bind(nth: usize) {
     }
 }
 
-/// Whether a program is one of MPICH or its kin: by the library that it asks the loader for.
-fn speaks_pmi1(program: &OsStr) -> bool {
+/// The MPI library of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Library {
+    Mpich,
+    OpenMpi,
+    None,
+}
+
+/// Which library a program asks the loader for.
+fn linked_with(program: &OsStr) -> Library {
     let named = Path::new(program);
     let path = match named.components().count() {
         1 => std::env::var_os("PATH").and_then(|path| {
@@ -82,9 +90,43 @@ fn speaks_pmi1(program: &OsStr) -> bool {
         _ => Some(named.to_owned()),
     };
     let bytes = path.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
+    if !bytes.starts_with(b"\x7fELF") {
+        return Library::None;
+    }
     let has = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
     // The second is the name of the common interface of MPICH's descendants.
-    bytes.starts_with(b"\x7fELF") && (has(b"libmpich.so") || has(b"libmpi.so.12\0"))
+    if has(b"libmpich.so") || has(b"libmpi.so.12\0") {
+        Library::Mpich
+    } else if has(b"libmpi.so.40\0") {
+        Library::OpenMpi
+    } else {
+        Library::None
+    }
+}
+
+/// What the PMIx library finds its daemon by, and Open MPI that it was launched at all.
+fn speak_pmix41(command: &mut Command) -> io::Result<()> {
+    let variable = |name: &str| std::env::var(name).map_err(io::Error::other);
+    let directory = variable(crate::JOB_DIR)?;
+    let uri = std::fs::read_to_string(Path::new(&directory).join("pmix41"))?;
+    for name in ["PMIX_SERVER_URI41", "PMIX_SERVER_URI4"] {
+        command.env(name, &uri);
+    }
+    for name in ["PMIX_SERVER_TMPDIR", "PMIX_SYSTEM_TMPDIR", "OMPI_MCA_btl_vader_backing_directory"]
+    {
+        // Its own for each node, also where several are emulated on one machine.
+        command.env(name, &directory);
+    }
+    command.env("PMIX_NAMESPACE", variable("PETASOS_JOB_NAME")?);
+    command.env("PMIX_RANK", variable(crate::RANK_VARIABLE)?);
+    command.env("PMIX_HOSTNAME", variable("PETASOS_NODE_NAME")?);
+    command.env("PMIX_SECURITY_MODE", "native");
+    command.env("PMIX_BFROP_BUFFER_TYPE", "PMIX_BFROP_BUFFER_NON_DESC");
+    command.env("PMIX_GDS_MODULE", "hash");
+    command.env("PMIX_VERSION", crate::pmix41::VERSION);
+    // Open MPI 4.1 runs as many single processes under a launcher that it does not know.
+    command.env("JSM_JSRUN_PORT", "1");
+    Ok(())
 }
 
 /// Connects to the daemon on the program's behalf, which inherits the connection.

@@ -75,6 +75,8 @@ impl Daemon {
         command.env("PETASOS_JOB_DIR", place.path());
         command.env("PETASOS_RANK", number.to_string());
         command.env("PETASOS_SIZE", job.size().to_string());
+        command.env("PETASOS_JOB_NAME", &job.spec().name);
+        command.env("PETASOS_NODE_NAME", job.node(self.me).map_or("", |node| &node.name));
         command.env("PETASOS_LOCAL_RANK", local.to_string());
         command.env("PETASOS_LOCAL_SIZE", job.ranks_on(self.me).len().to_string());
         command.stdin(if number == 0 { Stdio::piped() } else { Stdio::null() });

@@ -14,6 +14,9 @@ use std::{collections::BTreeMap, time::Duration};
 /// How much longer than the asking client a question is kept by the other daemon.
 const SLACK: Duration = Duration::from_secs(1);
 
+/// Bytes of all that a process may have committed.
+const MAX_CARD: usize = 64 << 20;
+
 /// What a client wants.
 pub(super) struct Wanted {
     pub(super) of: Proc,
@@ -63,6 +66,14 @@ impl Engine {
         entries: Vec<(String, Entry)>,
     ) -> Result<(), Error> {
         let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
+        let size = |entries: &mut dyn Iterator<Item = (&String, &Entry)>| -> usize {
+            entries.map(|(key, entry)| key.len() + entry.value.size() + 64).sum()
+        };
+        let new = size(&mut entries.iter().map(|(key, entry)| (key, entry)));
+        let all = new + size(&mut local.card.entries.iter());
+        if all > MAX_CARD {
+            return Err(super::requests::limit("bytes of a card", all, MAX_CARD));
+        }
         local.card.commit(entries);
         self.settle_parked(proc);
         Ok(())

@@ -18,6 +18,9 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the nodes may take to say what they know of their processes.
 const GATHER: Duration = Duration::from_secs(3);
 
+/// Keys that are published at a time.
+const MAX_PUBLISHED: usize = 1 << 16;
+
 /// The state of the head; empty elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Head {
@@ -153,6 +156,10 @@ impl Engine {
     fn publish(&mut self, asked: Asked, what: Published) -> Result<Answer, Error> {
         if self.head.published.contains_key(&what.key) {
             return Err(Error::Published(what.key));
+        }
+        if self.head.published.len() >= MAX_PUBLISHED {
+            let asked = MAX_PUBLISHED + 1;
+            return Err(super::requests::limit("published keys", asked, MAX_PUBLISHED));
         }
         let owned = Owned { owner: asked.by, node: asked.node, what };
         self.head.published.insert(owned.what.key.clone(), owned);

@@ -13,6 +13,8 @@ use std::{collections::BTreeMap, time::Duration};
 const MAX_PENDING: usize = 4096;
 /// Keys in one request, and handlers of one client.
 const MAX_KEYS: usize = 4096;
+/// Bytes of what is said about an event: many are kept.
+const MAX_EVENT: usize = 64 << 10;
 /// Nobody waits longer than a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -110,6 +112,10 @@ impl Engine {
             }
             Request::Deregister(handler) => self.deregister(client, handler).map(Some),
             Request::Notify { code, range, non_default, info } => {
+                let size = info.iter().map(|(key, value)| key.len() + value.size()).sum();
+                if size > MAX_EVENT {
+                    return Err(limit("bytes of an event", size, MAX_EVENT));
+                }
                 Ok(Some(self.notify(proc, code, range, non_default, info)))
             }
             Request::Abort { status, message } => {

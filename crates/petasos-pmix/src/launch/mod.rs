@@ -25,13 +25,15 @@ pub enum Map {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
-    /// PMI-1 if it is linked with MPICH or a descendant, else native.
+    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI, else native.
     #[default]
     Auto,
     /// This project's own: programs that use [`Job`](crate::Job), and those that use nothing.
     Native,
     /// PMI-1.
     Pmi1,
+    /// The wire of OpenPMIx 4.1.
+    Pmix,
 }
 
 /// A job to be run.
@@ -209,6 +211,7 @@ impl Launch {
                     Speaks::Auto => "auto",
                     Speaks::Native => "native",
                     Speaks::Pmi1 => "pmi1",
+                    Speaks::Pmix => "pmix",
                 }
                 .to_owned(),
             },

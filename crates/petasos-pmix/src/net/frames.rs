@@ -167,6 +167,16 @@ impl Frames {
         Ok(Some(line))
     }
 
+    /// All that has come and was not taken.
+    pub(crate) fn come(&self) -> &[u8] {
+        &self.come[self.taken..]
+    }
+
+    /// So many bytes of it are taken.
+    pub(crate) fn skip(&mut self, len: usize) {
+        self.taken = (self.taken + len).min(self.come.len());
+    }
+
     /// Puts bytes in line as they are.
     pub(crate) fn push_raw(&mut self, bytes: Vec<u8>) {
         self.backlog += bytes.len();
