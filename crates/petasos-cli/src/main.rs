@@ -32,7 +32,7 @@ mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use commands::bench::forward;
+use commands::bench::{forward, launch};
 use exit::Outcome;
 use std::{env, process::ExitCode};
 
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         Some(petasos_pmix::RANK) => return petasos_pmix::run_rank(env::args_os().skip(2)),
+        Some(launch::RANK) => launch::run_rank(),
         Some(petasos_pmix::GUARD) => {
             petasos_pmix::run_guard(env::args_os().nth(2).map(Into::into));
             Ok(())

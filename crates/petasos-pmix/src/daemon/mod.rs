@@ -7,6 +7,7 @@
 
 mod clients;
 mod control;
+mod elf;
 mod guard;
 mod head;
 mod peers;

@@ -89,15 +89,12 @@ fn linked_with(program: &OsStr) -> Library {
         }),
         _ => Some(named.to_owned()),
     };
-    let bytes = path.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
-    if !bytes.starts_with(b"\x7fELF") {
-        return Library::None;
-    }
-    let has = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
+    let needed = path.map_or_else(Vec::new, |path| super::elf::needed(&path));
+    let has = |wanted: &str| needed.iter().any(|name| name.starts_with(wanted));
     // The second is the name of the common interface of MPICH's descendants.
-    if has(b"libmpich.so") || has(b"libmpi.so.12\0") {
+    if has("libmpich.so") || has("libmpi.so.12") {
         Library::Mpich
-    } else if has(b"libmpi.so.40\0") {
+    } else if has("libmpi.so.40") {
         Library::OpenMpi
     } else {
         Library::None

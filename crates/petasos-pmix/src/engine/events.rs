@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     event::{Event, EventId, Range, takes},
     message::{Answer, Message},
-    names::{JobId, Node, Proc},
+    names::{Group, JobId, Node, Proc},
     status,
     value::{Info, Value},
 };
@@ -101,8 +101,7 @@ impl Engine {
             Range::Rm if self.me == Node::HEAD => self.out.push_back(Output::Heard(event)),
             Range::Rm => self.send(Node::HEAD, Message::Event { event, all: false }),
             Range::Custom(group) => {
-                let nodes: BTreeSet<Node> =
-                    group.iter().filter_map(|proc| self.node_of(proc)).collect();
+                let nodes = self.nodes_of(group);
                 let me = self.me;
                 for node in nodes.into_iter().filter(|node| *node != me) {
                     self.send(node, Message::Event { event: event.clone(), all: false });
@@ -114,6 +113,17 @@ impl Engine {
                 self.take_event(event, true);
             }
         }
+    }
+
+    /// Where the processes of a group are, as far as they exist: a client may name any.
+    fn nodes_of(&self, group: &Group) -> BTreeSet<Node> {
+        let mut nodes = BTreeSet::new();
+        for span in group.spans() {
+            let Some(job) = self.jobs.get(&span.job) else { continue };
+            let end = span.last.saturating_add(1).min(job.map.size());
+            nodes.extend((span.first..end).filter_map(|rank| job.map.node_of(rank)));
+        }
+        nodes
     }
 
     /// At the head: an environment event goes where it is wanted.

@@ -44,7 +44,7 @@ impl AsFd for Stream {
 }
 
 /// Bytes read in one go.
-const BLOCK: usize = 64 << 10;
+const BLOCK: usize = 16 << 10;
 
 /// A stream of frames, in both directions. Works on blocking streams as on those that do not.
 #[derive(Debug)]
@@ -120,10 +120,9 @@ impl Frames {
             self.come.drain(..self.taken);
             self.taken = 0;
         }
-        let before = self.come.len();
-        self.come.resize(before + BLOCK, 0);
-        let read = self.stream.read(&mut self.come[before..]);
-        self.come.truncate(before + *read.as_ref().unwrap_or(&0));
+        let mut block = [0; BLOCK];
+        let read = self.stream.read(&mut block);
+        self.come.extend_from_slice(&block[..*read.as_ref().unwrap_or(&0)]);
         match read {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => Ok(true),
