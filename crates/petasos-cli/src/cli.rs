@@ -39,11 +39,154 @@ pub(crate) enum Command {
     /// Finds out which settings are best for this machine, and writes them to a file that this
     /// command and other programs read
     Tune(Tune),
+    /// Runs a program as a job of many ranks, here or on several hosts
+    Run(Run),
+    /// Lists this user's running jobs and their ranks
+    Ps(Json),
+    /// Shows the events of a running job as they come
+    Events(Events),
+    /// Asks a running job for what it knows
+    Query(Query),
+    /// Sends an event to the ranks of a running job
+    Notify(Notify),
     /// Prints completions for a shell
     Completions {
         /// The shell
         shell: Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// How many ranks
+    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 1)]
+    pub(crate) ranks: u32,
+    /// Hosts, between commas, each with the number of ranks it takes if that is not its number of
+    /// cores: a,b:4 [default: this host, for any number]
+    #[arg(long, value_name = "HOSTS", conflicts_with = "hostfile")]
+    pub(crate) hosts: Option<String>,
+    /// A file with a host on each line, as NAME or NAME slots=N
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hostfile: Option<PathBuf>,
+    /// How ranks are spread over hosts
+    #[arg(long, value_enum, default_value = "by-core")]
+    pub(crate) map: MapBy,
+    /// What each rank keeps to
+    #[arg(long, value_enum, default_value = "none")]
+    pub(crate) bind: Bind,
+    /// How long the job may take
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long after the first rank has connected all others must have
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) connect_timeout: Duration,
+    /// What the program speaks to its daemon
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) wire: WireBy,
+    /// Begin each line of output with its rank
+    #[arg(long)]
+    pub(crate) label: bool,
+    /// Let the other ranks go on when one fails
+    #[arg(long)]
+    pub(crate) keep_going: bool,
+    /// The command that starts a program on another host; {host} stands for its name
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        env = "PETASOS_REMOTE_START",
+        default_value = "ssh -x -o BatchMode=yes"
+    )]
+    pub(crate) remote_start: String,
+    /// Show which rank would go where, and run nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// In the end, print what became of each rank as JSON on standard error (with --dry-run, the
+    /// placement on standard output)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) program: Vec<String>,
+}
+
+/// How ranks are spread.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum MapBy {
+    /// Host by host
+    ByCore,
+    /// One on each host in turn
+    ByNode,
+}
+
+/// What a program speaks.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WireBy {
+    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI, else native
+    Auto,
+    /// Petasos programs, and those that speak nothing
+    Native,
+    /// MPICH and its descendants
+    Pmi1,
+    /// Open MPI, and other clients of OpenPMIx 4 and later
+    Pmix,
+}
+
+/// What a rank keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bind {
+    /// Nothing
+    None,
+    /// A core, one after the other
+    Core,
+}
+
+/// Which job.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The job, by its name in `petasos ps` [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) job: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Only events with these codes
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
+    pub(crate) code: Vec<i32>,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Query {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// What: keys of job data such as pmix.job.size, or petasos.nodes, petasos.processes,
+    /// petasos.published
+    #[arg(required = true)]
+    pub(crate) keys: Vec<String>,
+    #[command(flatten)]
+    pub(crate) json: Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Notify {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// The code of the event
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) code: i32,
+    /// More about it, as NAME=TEXT
+    #[arg(value_name = "NAME=TEXT")]
+    pub(crate) info: Vec<String>,
+    /// Only for these ranks, between commas
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) ranks: Vec<u32>,
 }
 
 /// What all have in common.
@@ -164,6 +307,21 @@ pub(crate) enum BenchCommand {
     Paper(Paper),
     /// Files through petasos forward, beside sshfs, rclone, rsync and the local disk
     Forward(BenchForward),
+    /// Jobs: how long they take to start and end, beside mpirun and mpiexec, and what fences, cards
+    /// and events take in them
+    Launch(BenchLaunch),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchLaunch {
+    /// Numbers of ranks, one after the other
+    #[arg(short = 'n', long, value_delimiter = ',', default_value = "1,4,16,64")]
+    pub(crate) ranks: Vec<u32>,
+    /// How often each is measured, in turn with the others
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=101))]
+    pub(crate) rounds: u8,
+    #[command(flatten)]
+    pub(crate) json: Json,
 }
 
 #[derive(Debug, Args)]

@@ -32,7 +32,7 @@ mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use commands::bench::forward;
+use commands::bench::{forward, launch};
 use exit::Outcome;
 use std::{env, process::ExitCode};
 
@@ -47,7 +47,20 @@ fn main() -> ExitCode {
         Some(forward::TIED) => forward::run_tied(env::args_os().skip(2)),
         Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
-        _ => run(Cli::parse().command),
+        Some(petasos_pmix::RANK) => return petasos_pmix::run_rank(env::args_os().skip(2)),
+        Some(launch::RANK) => launch::run_rank(),
+        Some(petasos_pmix::GUARD) => {
+            petasos_pmix::run_guard(env::args_os().nth(2).map(Into::into));
+            Ok(())
+        }
+        Some(petasos_pmix::DAEMON) => {
+            petasos_pmix::run_daemon().map_err(|why| exit::Failure::new(exit::Code::Failed, why))
+        }
+        _ => match Cli::parse().command {
+            // It takes the signals itself, for the job.
+            Command::Run(options) => return commands::run::run(&options),
+            command => run(command),
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -73,5 +86,10 @@ fn run(command: Command) -> Outcome {
         Command::Limits(options) => commands::limits::run(&options),
         Command::Tune(options) => commands::tune::run(&options),
         Command::Completions { shell } => commands::completions::run(shell),
+        Command::Run(_) => unreachable!("it was taken before"),
+        Command::Ps(options) => commands::jobs::ps(&options),
+        Command::Events(options) => commands::jobs::events(&options),
+        Command::Query(options) => commands::jobs::query(&options),
+        Command::Notify(options) => commands::jobs::notify(&options),
     }
 }

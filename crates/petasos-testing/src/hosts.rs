@@ -1,21 +1,28 @@
-//! Two emulated hosts on one machine: network namespaces joined by a switch that can go dark.
+//! Emulated hosts on one machine: network namespaces joined by a switch that can go dark.
 
 use std::{
     process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Two network namespaces, `a` at 10.77.0.1 and `b` at 10.77.0.2, joined by a switch in a third.
+/// Network namespaces, `a` at 10.77.0.1, `b` at 10.77.0.2 and so on, joined by a switch in one more.
 /// All are gone when this is dropped.
 #[derive(Debug)]
 pub struct Hosts {
     id: String,
+    count: u8,
 }
 
 impl Hosts {
-    /// Makes them; `None`, with a word, where this process may not or has no `ip` command.
+    /// Makes two; `None`, with a word, where this process may not or has no `ip` command.
     #[must_use]
     pub fn make() -> Option<Hosts> {
+        Hosts::several(2)
+    }
+
+    /// Makes so many, at most 26; `None` as in [`Hosts::make`].
+    #[must_use]
+    pub fn several(count: u8) -> Option<Hosts> {
         if !crate::is_root() {
             crate::skip("only root can make network namespaces");
             return None;
@@ -26,7 +33,7 @@ impl Hosts {
         }
         static MADE: AtomicU32 = AtomicU32::new(0);
         let nth = MADE.fetch_add(1, Ordering::Relaxed);
-        let hosts = Hosts { id: format!("{}-{nth}", std::process::id()) };
+        let hosts = Hosts { id: format!("{}-{nth}", std::process::id()), count: count.min(26) };
         match hosts.wire() {
             Ok(()) => Some(hosts),
             Err(why) => {
@@ -37,35 +44,44 @@ impl Hosts {
     }
 
     fn wire(&self) -> Result<(), String> {
-        let switch = self.name('s');
+        let switch = self.switch();
         ip(&["netns", "add", &switch])?;
         ip(&["-n", &switch, "link", "add", "switch", "type", "bridge"])?;
         ip(&["-n", &switch, "link", "set", "switch", "up"])?;
-        for (host, address) in [('a', "10.77.0.1/24"), ('b', "10.77.0.2/24")] {
+        for (at, host) in self.letters().enumerate() {
             let (ns, port) = (self.name(host), format!("port-{host}"));
+            let address = format!("10.77.0.{}/24", at + 1);
             ip(&["netns", "add", &ns])?;
             let ends = ["eth0", "netns", &ns, "type", "veth", "peer", "name", &port];
             ip(&[&["link", "add"], &ends[..], &["netns", &switch]].concat())?;
             ip(&["-n", &switch, "link", "set", &port, "master", "switch", "up"])?;
-            ip(&["-n", &ns, "addr", "add", address, "dev", "eth0"])?;
+            ip(&["-n", &ns, "addr", "add", &address, "dev", "eth0"])?;
             ip(&["-n", &ns, "link", "set", "eth0", "up"])?;
             ip(&["-n", &ns, "link", "set", "lo", "up"])?;
         }
         Ok(())
     }
 
-    /// The namespace of host `a` or `b`, for [`in_host`].
+    fn letters(&self) -> impl Iterator<Item = char> + use<> {
+        ('a'..='z').take(usize::from(self.count))
+    }
+
+    /// The namespace of a host by its letter, for [`in_host`].
     #[must_use]
     pub fn name(&self, host: char) -> String {
         format!("petasos-{}-{host}", self.id)
     }
 
-    /// Cuts the two off from each other: packets vanish, and nobody is told.
+    fn switch(&self) -> String {
+        format!("petasos-{}-switch", self.id)
+    }
+
+    /// Cuts all off from each other: packets vanish, and nobody is told.
     ///
     /// # Panics
     /// If the system refuses.
     pub fn cut(&self) {
-        ip(&["-n", &self.name('s'), "link", "set", "switch", "down"]).expect("a switch goes down");
+        ip(&["-n", &self.switch(), "link", "set", "switch", "down"]).expect("a switch goes down");
     }
 
     /// Joins them again.
@@ -73,7 +89,7 @@ impl Hosts {
     /// # Panics
     /// If the system refuses.
     pub fn heal(&self) {
-        ip(&["-n", &self.name('s'), "link", "set", "switch", "up"]).expect("a switch comes up");
+        ip(&["-n", &self.switch(), "link", "set", "switch", "up"]).expect("a switch comes up");
     }
 }
 
@@ -100,9 +116,10 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        for host in ['a', 'b', 's'] {
+        for host in self.letters() {
             let _ = ip(&["netns", "del", &self.name(host)]);
         }
+        let _ = ip(&["netns", "del", &self.switch()]);
     }
 }
 

@@ -9,6 +9,8 @@
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
 //! * With the feature `portals`, `portals` has matching one-sided messages.
 //! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
+//! * In a program started by `petasos run`, [`job()`] knows the other ranks, and where their
+//!   endpoints are.
 //! * [`Tuning`] knows what `petasos tune` found out about this machine; engines and channels go by it
 //!   where they are told nothing else.
 //! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
@@ -39,15 +41,21 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "job")]
+mod job;
 mod transports;
 
+#[cfg(feature = "job")]
+pub use job::{job, open_own};
 #[cfg(feature = "channel")]
 pub use petasos_channel as channel;
 pub use petasos_fabric::{Tuning, TuningError};
-#[cfg(feature = "portals")]
-pub use petasos_portals as portals;
 #[cfg(feature = "ofi")]
 pub use petasos_ofi as ofi;
+#[cfg(feature = "job")]
+pub use petasos_pmix as pmix;
+#[cfg(feature = "portals")]
+pub use petasos_portals as portals;
 pub use petasos_rpc::*;
 #[cfg(feature = "self-transport")]
 pub use petasos_self as local;

@@ -44,6 +44,10 @@ pub enum OpenError {
         /// What to do about that.
         reason: &'static str,
     },
+    /// The job does not say where this rank's endpoint is.
+    #[cfg(feature = "job")]
+    #[error(transparent)]
+    Job(Box<petasos_pmix::JobError>),
     /// The endpoint within the process was refused.
     #[cfg(feature = "self-transport")]
     #[error(transparent)]

@@ -33,6 +33,8 @@ impl Place {
         command.args(arguments).env("TMPDIR", self.path("tmp")).env_remove("RUST_BACKTRACE");
         // What the user who runs the tests has found out of this machine is of no concern.
         command.env("PETASOS_TUNING", self.path("no-tuning"));
+        // Jobs have their directories in TMPDIR then.
+        command.env_remove("XDG_RUNTIME_DIR");
         command.current_dir(self.directory.path()).stdin(Stdio::null());
         command
     }

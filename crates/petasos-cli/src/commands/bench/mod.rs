@@ -10,6 +10,7 @@ mod connect;
 mod echo;
 mod engines;
 pub(crate) mod forward;
+pub(crate) mod launch;
 mod null;
 mod paper;
 #[cfg(feature = "peers")]
@@ -128,6 +129,7 @@ pub(crate) fn run(options: &cli::Bench) -> Outcome {
     match &options.command {
         Some(cli::BenchCommand::Paper(paper)) => return paper::run(paper),
         Some(cli::BenchCommand::Forward(forward)) => return forward::run(forward),
+        Some(cli::BenchCommand::Launch(options)) => return launch::run(options),
         None => {}
     }
     let has = |topic: Topic| match options.what.as_slice() {

@@ -1,0 +1,207 @@
+//! `petasos ps`, `events`, `query`, `notify`: looking into running jobs.
+
+use crate::{
+    cli::{Events, Json, Notify, Query, Which},
+    exit::{Code, Failure, Outcome},
+    interrupt, output,
+};
+use petasos_pmix::{
+    Group, Info, Job, JobError, Reply, Value, chain::Registration, event::Event, event::Range,
+    running,
+};
+use serde::Serialize;
+use std::{
+    path::PathBuf,
+    sync::mpsc::{RecvTimeoutError, channel},
+    time::Duration,
+};
+
+fn failure(error: JobError) -> Failure {
+    let code = match &error {
+        JobError::Refused(_) => Code::Failed,
+        _ => Code::Unreachable,
+    };
+    Failure::new(code, error)
+}
+
+fn name_of(path: &std::path::Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The job that is meant.
+fn find(which: &Which) -> Outcome<Job> {
+    let mut found: Vec<PathBuf> = running();
+    if let Some(name) = &which.job {
+        found.retain(|path| name_of(path) == *name);
+    }
+    match &found[..] {
+        [] => Err(Failure::new(Code::Unreachable, "no such job runs from this host")
+            .advise("petasos ps shows those that do")),
+        [path] => Job::attach(path).map_err(failure),
+        several => {
+            let names: Vec<String> = several.iter().map(|path| name_of(path)).collect();
+            let text = format!("several jobs run: {}", names.join(", "));
+            Err(Failure::new(Code::Usage, text).advise("name one with --job"))
+        }
+    }
+}
+
+/// A running job.
+#[derive(Debug, Serialize)]
+struct Shown {
+    job: String,
+    command: String,
+    ranks: Vec<ShownRank>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownRank {
+    rank: u64,
+    host: String,
+    pid: u64,
+    state: String,
+}
+
+fn look(path: PathBuf) -> Result<Shown, JobError> {
+    let job = Job::attach(path)?;
+    let info = job.query(&["petasos.processes"])?;
+    let command = job.map().value(petasos_pmix::Proc::JOB, "petasos.command");
+    let mut ranks = Vec::new();
+    if let Some((_, Value::List(lines))) = info.first() {
+        for line in lines {
+            let Value::List(line) = line else { continue };
+            if let [_, rank, node, pid, state] = &line[..] {
+                let node = petasos_pmix::Node(node.as_u64().unwrap_or_default() as u32);
+                ranks.push(ShownRank {
+                    rank: rank.as_u64().unwrap_or_default(),
+                    host: job.map().node(node).map_or_else(String::new, |node| node.name.clone()),
+                    pid: pid.as_u64().unwrap_or_default(),
+                    state: state.to_string(),
+                });
+            }
+        }
+    }
+    ranks.sort_by_key(|rank| rank.rank);
+    let command = command.map_or_else(String::new, |value| value.to_string());
+    Ok(Shown { job: job.map().spec().name.clone(), command, ranks })
+}
+
+pub(crate) fn ps(options: &Json) -> Outcome {
+    // A job may end while it is looked at.
+    let jobs: Vec<Shown> = running().into_iter().filter_map(|path| look(path).ok()).collect();
+    if options.json {
+        return output::print_json(&jobs);
+    }
+    let mut table = output::table(&["job", "rank", "host", "process", "state", "command"]);
+    for job in &jobs {
+        for rank in &job.ranks {
+            table.add_row([
+                job.job.clone(),
+                rank.rank.to_string(),
+                rank.host.clone(),
+                rank.pid.to_string(),
+                rank.state.clone(),
+                job.command.clone(),
+            ]);
+        }
+    }
+    output::print(&if jobs.is_empty() { "no job runs".to_owned() } else { table.to_string() })
+}
+
+fn json_of(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Bool(value) => (*value).into(),
+        Value::Int(value) => (*value).into(),
+        Value::Uint(value) => (*value).into(),
+        Value::Real(value) => (*value).into(),
+        Value::Text(value) => value.clone().into(),
+        Value::Bytes(value) => value.clone().into(),
+        Value::List(values) => values.iter().map(json_of).collect(),
+    }
+}
+
+fn json_of_info(info: &Info) -> serde_json::Value {
+    info.iter().map(|(key, value)| (key.clone(), json_of(value))).collect()
+}
+
+pub(crate) fn query(options: &Query) -> Outcome {
+    let job = find(&options.which)?;
+    let keys: Vec<&str> = options.keys.iter().map(String::as_str).collect();
+    let info = job.query(&keys).map_err(failure)?;
+    if options.json.json {
+        return output::print_json(&json_of_info(&info));
+    }
+    let mut table = output::table(&["key", "value"]);
+    for (key, value) in &info {
+        match value {
+            Value::List(values) => values.iter().for_each(|value| {
+                table.add_row([key.clone(), value.to_string()]);
+            }),
+            value => {
+                table.add_row([key.clone(), value.to_string()]);
+            }
+        }
+    }
+    output::print(&table.to_string())
+}
+
+fn show(event: &Event, json: bool) -> Outcome {
+    if json {
+        let value = serde_json::json!({
+            "code": event.code,
+            "source": event.source.to_string(),
+            "node": event.node.0,
+            "info": json_of_info(&event.info),
+        });
+        return output::print(&value.to_string());
+    }
+    let info = event.info.iter().map(|(key, value)| format!(" {key}={value}"));
+    let info: String = info.collect();
+    output::print(&format!("{} from {}:{info}", event.code, event.source))
+}
+
+pub(crate) fn events(options: &Events) -> Outcome {
+    let job = find(&options.which)?;
+    interrupt::be_polite();
+    let (sender, receiver) = channel();
+    let with = Registration { codes: options.code.clone(), ..Registration::default() };
+    let tell = move |event: &Event, _: &[_]| {
+        let _ = sender.send(event.clone());
+        Reply::seen()
+    };
+    job.on_event(with, tell).map_err(failure)?;
+    let mut shown = 0;
+    while options.count.is_none_or(|count| shown < count) {
+        match receiver.recv_timeout(Duration::from_millis(100)) {
+            Ok(event) => {
+                show(&event, options.json.json)?;
+                shown += 1;
+            }
+            Err(RecvTimeoutError::Timeout) if interrupt::wait(Some(Duration::ZERO)) => break,
+            // The job has ended.
+            Err(RecvTimeoutError::Timeout) if job.query(&["pmix.job.size"]).is_err() => break,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn notify(options: &Notify) -> Outcome {
+    let info: Outcome<Info> = options
+        .info
+        .iter()
+        .map(|word| {
+            let wrong = || Failure::new(Code::Usage, format!("`{word}` is not NAME=TEXT"));
+            let (name, text) = word.split_once('=').ok_or_else(wrong)?;
+            Ok((name.to_owned(), Value::from(text)))
+        })
+        .collect();
+    let job = find(&options.which)?;
+    let ranks = options.ranks.iter().map(|rank| job.map().proc(*rank));
+    let range = match options.ranks.is_empty() {
+        true => Range::Session,
+        false => Range::Custom(Group::of(ranks)),
+    };
+    job.notify(options.code, range, info?).map_err(failure)
+}

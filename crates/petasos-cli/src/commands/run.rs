@@ -1,0 +1,123 @@
+//! `petasos run`: a job from its start to its end.
+
+use crate::{
+    cli::{Bind, MapBy, Run, WireBy},
+    exit::{Code, Failure, Outcome},
+    output,
+};
+use petasos_pmix::launch::{Launch, LaunchError, Map, Speaks, parse_hostfile, parse_hosts};
+use serde::Serialize;
+use std::{collections::BTreeMap, process::ExitCode};
+
+/// Which rank goes where.
+#[derive(Debug, Serialize)]
+struct Placed {
+    hosts: Vec<String>,
+    /// By rank.
+    ranks: Vec<String>,
+}
+
+/// How a job ended.
+#[derive(Debug, Serialize)]
+struct Ended {
+    code: i32,
+    why: Option<String>,
+    ranks: BTreeMap<u32, EndedRank>,
+}
+
+#[derive(Debug, Serialize)]
+struct EndedRank {
+    host: String,
+    end: String,
+}
+
+/// The job's exit code is this command's.
+pub(crate) fn run(options: &Run) -> ExitCode {
+    let launch = match launch(options) {
+        Ok(launch) => launch,
+        Err(failure) => return failed(&failure),
+    };
+    if options.dry_run {
+        return match show(&launch, options.json) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => failed(&failure),
+        };
+    }
+    match launch.run() {
+        Err(error) => failed(&refused(error)),
+        Ok(outcome) => {
+            if options.json {
+                let ranks = outcome
+                    .ranks
+                    .into_iter()
+                    .map(|(rank, (host, how))| (rank, EndedRank { host, end: how.to_string() }));
+                let ended = Ended { code: outcome.code, why: outcome.why, ranks: ranks.collect() };
+                if let Ok(text) = serde_json::to_string(&ended) {
+                    eprintln!("{text}");
+                }
+            } else if let Some(why) = outcome.why {
+                eprintln!("petasos: {why}");
+            }
+            ExitCode::from(u8::try_from(outcome.code).unwrap_or(1))
+        }
+    }
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    eprintln!("petasos: {failure}");
+    failure.exit_code()
+}
+
+fn refused(error: LaunchError) -> Failure {
+    let code = match error {
+        LaunchError::Io(_) => Code::Failed,
+        _ => Code::Usage,
+    };
+    Failure::new(code, error)
+}
+
+fn launch(options: &Run) -> Outcome<Launch> {
+    let usage = |error| Failure::new(Code::Usage, error);
+    let hosts = match (&options.hosts, &options.hostfile) {
+        (Some(text), _) => parse_hosts(text).map_err(usage)?,
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|error| Failure::file("reading", path, &error))?;
+            parse_hostfile(&text).map_err(usage)?
+        }
+        (None, None) => Vec::new(),
+    };
+    let mut launch = Launch::new(options.ranks, options.program.clone());
+    launch.hosts = hosts;
+    launch.map = match options.map {
+        MapBy::ByCore => Map::ByCore,
+        MapBy::ByNode => Map::ByNode,
+    };
+    launch.speaks = match options.wire {
+        WireBy::Auto => Speaks::Auto,
+        WireBy::Native => Speaks::Native,
+        WireBy::Pmi1 => Speaks::Pmi1,
+        WireBy::Pmix => Speaks::Pmix,
+    };
+    launch.bind = options.bind == Bind::Core;
+    launch.remote = options.remote_start.split_whitespace().map(str::to_owned).collect();
+    launch.labels = options.label;
+    launch.keep_going = options.keep_going;
+    launch.timeout = options.timeout;
+    launch.connect = options.connect_timeout;
+    Ok(launch)
+}
+
+fn show(launch: &Launch, json: bool) -> Outcome {
+    let placed = launch.place().map_err(refused)?;
+    let ranks = placed.node_of.iter().map(|node| placed.hosts[node.0 as usize].clone());
+    let placed = Placed { hosts: placed.hosts.clone(), ranks: ranks.collect() };
+    if json {
+        return output::print_json(&placed);
+    }
+    let mut table = output::table(&["rank", "host"]);
+    for (rank, host) in placed.ranks.iter().enumerate() {
+        table.add_row([rank.to_string(), host.clone()]);
+    }
+    output::print(&table.to_string())
+}

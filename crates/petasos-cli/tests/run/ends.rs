@@ -1,0 +1,125 @@
+//! Output, input, exit codes, and that nothing is left behind.
+
+use crate::{
+    common::{Place, signal, until, wait},
+    exists, shell,
+};
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::Stdio,
+    time::Duration,
+};
+
+#[test]
+fn output_is_forwarded_with_labels_if_wanted() {
+    let place = Place::new();
+    let script = "echo out $PETASOS_RANK of $PETASOS_SIZE; printf 'no end' >&2";
+    let ran = shell(&place, &["-n", "3", "--label"], script).assert(0);
+    let mut lines: Vec<&str> = ran.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] out 0 of 3", "[1] out 1 of 3", "[2] out 2 of 3"]);
+    let mut lines: Vec<&str> = ran.err.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] no end", "[1] no end", "[2] no end"]);
+    let ran = shell(&place, &["-n", "1"], "printf 'as it is'").assert(0);
+    assert_eq!(ran.out, "as it is");
+    place.assert_clean();
+}
+
+#[test]
+fn input_goes_to_rank_0_however_long_it_is() {
+    let place = Place::new();
+    let arguments = ["run", "-n", "2", "sh", "-c", "[ $PETASOS_RANK = 1 ] || exec cat"];
+    let mut command = place.command(&arguments);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let data: Vec<u8> = (0..5_000_000u32).map(|at| (at * 31 + (at >> 9)) as u8).collect();
+    let (mut input, given) = (child.stdin.take().unwrap(), data.clone());
+    let writer = std::thread::spawn(move || input.write_all(&given).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success() && output.stdout == data, "{}", output.stdout.len());
+    place.assert_clean();
+}
+
+#[test]
+fn the_first_failure_is_the_jobs_and_ends_the_others() {
+    let place = Place::new();
+    let marker = "7341.25";
+    let script = format!("[ $PETASOS_RANK = 1 ] && exit 7; sleep {marker} & sleep {marker}");
+    let ran = shell(&place, &["-n", "3"], &script).assert(7);
+    let ran = ran.says("rank 1 on ").says("it exited with code 7");
+    assert!(!exists(marker), "{ran:?}");
+    shell(&place, &["-n", "2"], "[ $PETASOS_RANK = 0 ] && kill -SEGV $$; sleep 100")
+        .assert(139)
+        .says("rank 0 on ")
+        .says("signal 11");
+    place.run(&["run", "nothing-of-this-name"]).assert(127).says("no such program");
+    // Some do not end when they are asked to.
+    let stubborn = "trap '' TERM; [ $PETASOS_RANK = 1 ] && exit 3; while :; do sleep 1; done";
+    shell(&place, &["-n", "2"], stubborn).assert(3);
+    // Told to go on, the others do.
+    let script = "[ $PETASOS_RANK = 1 ] && exit 5; sleep 0.2; echo done";
+    let ran = shell(&place, &["-n", "3", "--keep-going"], script).assert(5).says("rank 1");
+    assert_eq!(ran.out, "done\ndone\n");
+    place.assert_clean();
+}
+
+#[test]
+fn a_time_limit_is_kept_and_says_who_was_running() {
+    let place = Place::new();
+    let script = "[ $PETASOS_RANK = 1 ] && exit 0; sleep 100";
+    let ran = shell(&place, &["-n", "3", "--timeout", "300ms"], script);
+    ran.assert(124).says("300ms").says("rank 0, 2");
+    place.assert_clean();
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let place = Place::new();
+    place.run(&["run", "-n", "0", "true"]).assert(2).says("at least one");
+    place.run(&["run", "-n", "5", "--hosts", "a:2,b:2", "true"]).assert(2).says("4 slots");
+    place.run(&["run", "--hosts", "-oProxyCommand=x", "true"]).assert(2).says("no host");
+    place.run(&["run"]).assert(2);
+    let ran = place.run(&["run", "-n", "3", "--hosts", "a:2,b:1", "--dry-run", "--json", "x"]);
+    let placed = ran.assert(0).json();
+    assert_eq!(placed["ranks"], serde_json::json!(["a", "a", "b"]));
+    // The start command fails, or is none.
+    let remote = ["run", "--hosts", "a:1", "--remote-start", "false", "x"];
+    place.run(&remote).assert(1).says("a: no daemon was started there");
+    let remote = ["run", "--hosts", "a:1", "--remote-start", "nothing-of-this-name", "x"];
+    place.run(&remote).assert(1).says("starting a");
+    place.assert_clean();
+}
+
+#[test]
+fn signals_reach_the_ranks() {
+    let place = Place::new();
+    let script = "trap 'echo got it; exit 0' INT; echo ready; while :; do sleep 0.05; done";
+    let mut command = place.command(&["run", "-n", "2", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!([lines.next().unwrap(), lines.next().unwrap()], ["ready", "ready"]);
+    signal(child.id(), "INT");
+    assert_eq!([lines.next().unwrap(), lines.next().unwrap()], ["got it", "got it"]);
+    assert_eq!(wait(&mut child, Duration::from_secs(10)).code(), Some(130));
+    place.assert_clean();
+}
+
+#[test]
+fn nothing_outlives_a_launcher_that_is_killed() {
+    let place = Place::new();
+    let marker = "7341.75";
+    // The grandchild is in the background, and does not know the launcher.
+    let script = format!("sleep {marker} & echo ready; sleep {marker}");
+    let mut command = place.command(&["run", "-n", "2", "sh", "-c", &script]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().is_some() && lines.next().is_some());
+    assert!(exists(marker));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the end of the ranks", || (!exists(marker)).then_some(()));
+    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", empty);
+    place.assert_clean();
+}

@@ -1,0 +1,128 @@
+//! Several hosts: network namespaces, reached by a start command in the place of ssh.
+
+use crate::{
+    common::{Place, until, wait},
+    example, exists, ranks, text,
+};
+use petasos_pmix::{Error, Job, JobError, Reply, chain::Registration, status};
+use petasos_testing::{Hosts, in_host, role};
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    sync::mpsc::channel,
+    time::{Duration, Instant},
+};
+
+pub(crate) const START: [&str; 2] = ["--remote-start", "ip netns exec {host}"];
+
+/// The same command on the host `a`.
+pub(crate) fn on_a(hosts: &Hosts, command: &Command) -> Command {
+    let mut there = in_host(&hosts.name('a'), command.get_program().as_ref());
+    there.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => there.env(name, value),
+            None => there.env_remove(name),
+        };
+    }
+    there.current_dir(command.get_current_dir().unwrap()).stdin(Stdio::null());
+    there
+}
+
+/// Three hosts with these numbers of ranks each.
+pub(crate) fn three(hosts: &Hosts, slots: [u32; 3]) -> String {
+    let host = |(letter, slots)| format!("{}:{slots}", hosts.name(letter));
+    // The host that the launcher is on goes by its own name, and that is all namespaces'.
+    let [a, b, c] = slots;
+    let others = [('b', b), ('c', c)].map(host).join(",");
+    if a > 0 { format!("localhost:{a},{others}") } else { others }
+}
+
+#[test]
+fn ranks_on_three_hosts_call_each_other() {
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let program = example("all_to_all");
+    for (slots, map) in [([2, 1, 2], "by-core"), ([0, 2, 1], "by-node")] {
+        let count = slots.iter().sum::<u32>().to_string();
+        let list = three(&hosts, slots);
+        let options = ["run", "-n", &count, "--hosts", &list, "--map", map, START[0], START[1]];
+        let arguments = [&options[..], &[program.to_str().unwrap(), "64"]].concat();
+        let output = on_a(&hosts, &place.command(&arguments)).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        assert_eq!(text(&output).matches("peers in").count().to_string(), count);
+        place.assert_clean();
+    }
+}
+
+#[test]
+fn a_host_that_dies_in_a_fence_is_named_to_all() {
+    let name = "hosts::a_host_that_dies_in_a_fence_is_named_to_all";
+    if role().is_some() {
+        return dies_in_a_fence();
+    }
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let list = three(&hosts, [1, 1, 1]);
+    let options = ["-n", "3", "--hosts", &list, "--keep-going", START[0], START[1]];
+    let output = on_a(&hosts, &ranks(&place, &options, name)).output().unwrap();
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("told in time").count(), 2, "{said}");
+    assert!(said.contains(&format!("{} is lost", hosts.name('c'))), "{said}");
+    // The guard of the daemon that was killed cleans up a moment later.
+    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", empty);
+    place.assert_clean();
+}
+
+fn dies_in_a_fence() {
+    let job = Job::init().unwrap();
+    let (sender, receiver) = channel();
+    let with = Registration { codes: vec![status::PROC_ABORTED], ..Registration::default() };
+    job.on_event(with, move |event, _| {
+        sender.send(event.node).unwrap();
+        Reply::seen()
+    })
+    .unwrap();
+    job.fence().unwrap();
+    let start = Instant::now();
+    if job.rank() == 2 {
+        // Its daemon, and so the whole node as far as the others can see.
+        let daemon = rustix::process::getppid().unwrap();
+        rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+        std::thread::sleep(Duration::from_secs(100));
+    }
+    match job.fence().unwrap_err() {
+        JobError::Refused(Error::NodeLost { node, missing }) => {
+            assert_eq!(node, job.map().node_of(2).unwrap());
+            assert_eq!(missing.procs, [job.map().proc(2)]);
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(20)).ok(), job.map().node_of(2));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    println!("\ntold in time");
+    job.finalize().unwrap();
+}
+
+#[test]
+fn nothing_is_left_on_any_host_when_the_launcher_is_killed() {
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let marker = "7342.5";
+    let script = format!("echo ready; sleep {marker} & sleep {marker}");
+    let list = three(&hosts, [1, 1, 1]);
+    let options = ["run", "-n", "3", "--hosts", &list, START[0], START[1], "sh", "-c", &script];
+    let mut command = on_a(&hosts, &place.command(&options));
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.take(3).filter(|line| line.as_ref().unwrap() == "ready").count(), 3);
+    // `ip netns exec` becomes the launcher.
+    child.kill().unwrap();
+    wait(&mut child, Duration::from_secs(10));
+    until("the end of the ranks", || (!exists(marker)).then_some(()));
+    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", empty);
+    place.assert_clean();
+}

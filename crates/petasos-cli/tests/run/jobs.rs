@@ -1,0 +1,73 @@
+//! Looking into running jobs.
+
+use crate::{
+    common::{Place, until, wait},
+    ranks,
+};
+use petasos_pmix::{Job, Reply, chain::Registration};
+use petasos_testing::role;
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+    sync::mpsc::channel,
+    time::Duration,
+};
+
+#[test]
+fn a_job_is_seen_and_told() {
+    let name = "jobs::a_job_is_seen_and_told";
+    if role().is_some() {
+        let job = Job::init().unwrap();
+        let (sender, receiver) = channel();
+        let with = Registration { codes: vec![77], ..Registration::default() };
+        job.on_event(with, move |event, _| {
+            sender.send(event.info[0].1.to_string()).unwrap();
+            Reply::seen()
+        })
+        .unwrap();
+        job.fence().unwrap();
+        println!("\nready");
+        let said = receiver.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(said, "to the boats");
+        job.fence().unwrap();
+        return job.finalize().unwrap();
+    }
+    let place = Place::new();
+    place.run(&["ps"]).assert(0);
+    place.run(&["query", "pmix.job.size"]).assert(3).says("no such job");
+    let mut child = ranks(&place, &["-n", "2"], name).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    // The others get here, too: the fence is behind them.
+    assert!(lines.any(|line| line == "ready"));
+    let seen = place.run(&["ps", "--json"]).assert(0).json();
+    let ranks = seen[0]["ranks"].as_array().unwrap();
+    assert_eq!(ranks.len(), 2);
+    assert!(ranks.iter().all(|rank| rank["state"] == "connected"), "{seen}");
+    let info = place.run(&["query", "pmix.job.size", "petasos.nodes", "--json"]).assert(0).json();
+    assert_eq!(info["pmix.job.size"], 2);
+    place.run(&["query", "weather"]).assert(1).says("weather");
+    // Somebody listens, and somebody tells.
+    let mut listening = place.command(&["events", "--json", "--count", "1"]);
+    let mut listening = listening.stdout(Stdio::piped()).spawn().unwrap();
+    let mut heard = BufReader::new(listening.stdout.take().unwrap()).lines();
+    place.run(&["notify", "77", "what=to the boats"]).assert(0);
+    let heard = heard.next().unwrap().unwrap();
+    assert!(heard.contains("to the boats") && heard.contains("77"), "{heard}");
+    assert!(wait(&mut listening, Duration::from_secs(10)).success());
+    assert!(wait(&mut child, Duration::from_secs(20)).success());
+    until("no job", || place.run(&["ps"]).out.contains("no job").then_some(()));
+    place.assert_clean();
+}
+
+#[test]
+fn the_bench_measures_jobs() {
+    let place = Place::new();
+    let found = place.run(&["bench", "launch", "-n", "2", "--rounds", "1", "--json"]);
+    let found = found.assert(0).json();
+    let ours = &found["launched"][1];
+    assert!(ours["launcher"] == "petasos run" && ours["wall_ns"].as_f64() > Some(0.0), "{found}");
+    for figure in ["init", "fence", "full_fence", "first_get", "job_get", "event"] {
+        assert!(found["inside"][0][figure].as_f64() > Some(0.0), "{figure}: {found}");
+    }
+    place.assert_clean();
+}

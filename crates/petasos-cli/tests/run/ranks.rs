@@ -1,0 +1,195 @@
+//! What the ranks of a job do with each other.
+
+use crate::{common::Place, example, ranks, succeeds, text};
+use petasos_pmix::{
+    Error, FenceOptions, GetOptions, Group, Job, JobError, Proc, Reply, Scope, Value,
+    chain::Registration, event::Range, message::Persistence, status,
+};
+use petasos_testing::role;
+use std::{sync::mpsc::channel, time::Duration};
+
+const SOON: Option<Duration> = Some(Duration::from_secs(20));
+
+#[test]
+fn every_rank_calls_every_other_with_bulk_data() {
+    let place = Place::new();
+    let program = example("all_to_all");
+    let ran = place.run(&["run", "-n", "4", program.to_str().unwrap(), "256"]).assert(0);
+    let mut lines: Vec<&str> = ran.out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 4, "{ran:?}");
+    for (rank, line) in lines.iter().enumerate() {
+        let expected = format!("rank {rank} of 4: 786432 bytes to 3 peers");
+        assert!(line.starts_with(&expected), "{line}");
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn cards_are_exchanged_fully_and_directly() {
+    let name = "ranks::cards_are_exchanged_fully_and_directly";
+    if role().is_none() {
+        let place = Place::new();
+        succeeds(ranks(&place, &["-n", "5"], name));
+        return place.assert_clean();
+    }
+    let job = Job::init().unwrap();
+    let (rank, size) = (job.rank(), job.size());
+    let next = (rank + 1) % size;
+    // Directly: the get waits for the commit.
+    job.put(Scope::Global, "direct", u64::from(rank));
+    job.put(Scope::Internal, "mine", true);
+    assert_eq!(job.get(rank, "direct").unwrap(), Value::Uint(u64::from(rank)));
+    job.commit().unwrap();
+    assert_eq!(job.get(next, "direct").unwrap(), Value::Uint(u64::from(next)));
+    assert_eq!(job.get(rank, "mine").unwrap(), Value::Bool(true));
+    // Fully.
+    job.put(Scope::Global, "full", vec![rank as u8; 100_000]);
+    job.commit().unwrap();
+    job.fence().unwrap();
+    for other in 0..size {
+        assert_eq!(job.get(other, "full").unwrap(), Value::from(vec![other as u8; 100_000]));
+        let internal = job.get(other, "mine");
+        assert_eq!(internal.is_ok(), other == rank, "{internal:?}");
+    }
+    assert_eq!(job.get(Proc::JOB, "pmix.job.size").unwrap(), Value::Uint(5));
+    let GetOptions { timeout, .. } = GetOptions::default();
+    let how = GetOptions { immediate: true, timeout, ..GetOptions::default() };
+    assert!(matches!(
+        job.get_with(next, "never", how),
+        Err(JobError::Refused(Error::NotFound { .. }))
+    ));
+    // A group of two, many times.
+    if rank < 2 {
+        let group = Some(Group::of([job.map().proc(0), job.map().proc(1)]));
+        for _ in 0..50 {
+            let group = group.clone();
+            let how = FenceOptions { group, without_cards: true, timeout: SOON };
+            job.fence_with(how).unwrap();
+        }
+    }
+    // Published and looked up.
+    if rank == 3 {
+        job.publish("where", "here", Range::Session, Persistence::Session).unwrap();
+    }
+    let (value, owner) = job.lookup("where", SOON).unwrap();
+    assert_eq!((value, owner.rank), (Value::from("here"), 3));
+    job.fence().unwrap();
+    job.finalize().unwrap();
+    assert!(matches!(job.fence(), Err(JobError::Lost(_))));
+}
+
+#[test]
+fn events_are_heard() {
+    let name = "ranks::events_are_heard";
+    if role().is_none() {
+        let place = Place::new();
+        succeeds(ranks(&place, &["-n", "3"], name));
+        return place.assert_clean();
+    }
+    let job = Job::init().unwrap();
+    // One comes before anybody has a handler: it is kept.
+    if job.rank() == 0 {
+        job.notify(5, Range::Session, vec![("which".into(), "early".into())]).unwrap();
+    }
+    job.fence().unwrap();
+    let (sender, receiver) = channel();
+    let tell = sender.clone();
+    let with = Registration { codes: vec![5], ..Registration::default() };
+    job.on_event(with, move |event, _| {
+        tell.send((event.source.rank, event.info[0].1.to_string())).unwrap();
+        Reply::seen()
+    })
+    .unwrap();
+    let next = || receiver.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(next(), (0, "early".to_owned()));
+    job.fence().unwrap();
+    // A handler may use the job. Who makes an event handles it as well, once.
+    if job.rank() == 1 {
+        job.notify(5, Range::Session, vec![("which".into(), "late".into())]).unwrap();
+    }
+    assert_eq!(next(), (1, "late".to_owned()));
+    job.fence().unwrap();
+    assert!(receiver.try_recv().is_err());
+    job.finalize().unwrap();
+}
+
+#[test]
+fn the_others_hear_of_a_death_and_a_fence_ends() {
+    let name = "ranks::the_others_hear_of_a_death_and_a_fence_ends";
+    if role().is_none() {
+        let place = Place::new();
+        let output = ranks(&place, &["-n", "3", "--keep-going"], name).output().unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(128 + 9), "{said}");
+        assert_eq!(said.matches("heard of 2").count(), 2, "{said}");
+        return place.assert_clean();
+    }
+    let job = Job::init().unwrap();
+    job.fence().unwrap();
+    if job.rank() == 2 {
+        let own = rustix::process::getpid();
+        rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+    }
+    let (sender, receiver) = channel();
+    let with = Registration { codes: vec![status::PROC_ABORTED], ..Registration::default() };
+    job.on_event(with, move |event, _| {
+        sender.send(event.source.rank).unwrap();
+        Reply::complete()
+    })
+    .unwrap();
+    match job.fence().unwrap_err() {
+        JobError::Refused(Error::FenceBroken { proc, why, .. }) => {
+            assert_eq!((proc.rank, why), (2, petasos_pmix::Gone::Signalled(9)));
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(20)).unwrap(), 2);
+    println!("\nheard of 2");
+    job.finalize().unwrap();
+}
+
+#[test]
+fn a_rank_that_never_connects_ends_the_job_loudly() {
+    let name = "ranks::a_rank_that_never_connects_ends_the_job_loudly";
+    if role().is_none() {
+        let place = Place::new();
+        let output =
+            ranks(&place, &["-n", "2", "--connect-timeout", "300ms"], name).output().unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("petasos: rank 1 on ") && said.contains("never connected"), "{said}");
+        return place.assert_clean();
+    }
+    if std::env::var("PETASOS_RANK").unwrap() == "0" {
+        let job = Job::init().unwrap();
+        let _ = job.fence();
+    }
+    std::thread::sleep(Duration::from_secs(100));
+}
+
+#[test]
+fn abort_ends_all() {
+    let name = "ranks::abort_ends_all";
+    if role().is_none() {
+        let place = Place::new();
+        let output = ranks(&place, &["-n", "3"], name).output().unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(9), "{said}");
+        assert!(said.contains("rank 1 on ") && said.contains("aborted the job: enough"), "{said}");
+        return place.assert_clean();
+    }
+    let job = Job::init().unwrap();
+    if job.rank() == 1 {
+        job.abort(9, "enough").unwrap();
+    }
+    std::thread::sleep(Duration::from_secs(100));
+}
+
+#[test]
+fn without_a_job_there_is_a_word_about_it() {
+    if role().is_none() {
+        let error = Job::init().unwrap_err();
+        assert!(error.to_string().contains("petasos run"), "{error}");
+    }
+}

@@ -1,0 +1,284 @@
+//! The event handlers of a process, and the chain that an event runs through.
+//!
+//! An event gathers the handlers whose codes (and sources) match, and runs them one after the
+//! other: the one *first* handler; those with a single code; those with several; the default
+//! ones, unless the event is for others only; the one *last* handler. Within a category the newest
+//! comes first, unless a handler says otherwise. Each sees what those before it returned, and may
+//! end the chain; then the last one is not run either.
+//!
+//! A state machine: [`Handlers::gather`] makes a [`Run`], [`Handlers::next`] says whom to call,
+//! [`Run::completed`] takes what he said.
+
+use crate::{
+    error::Error,
+    event::{Event, Range, takes},
+    names::{Node, Proc},
+    status,
+    value::Info,
+};
+use petasos_fabric::Time;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+/// Where in its category a handler comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place {
+    /// Before those that are there already.
+    #[default]
+    Prepend,
+    /// Behind those that are there already.
+    Append,
+    /// Before this one, where both are in the chain.
+    Before(Which),
+    /// After this one, where both are in the chain.
+    After(Which),
+    /// Before all others of all categories; there can be one such.
+    First,
+    /// After all others of all categories; there can be one such.
+    Last,
+}
+
+/// Another handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// By its name.
+    Name(String),
+    /// By the number that registering it gave.
+    Id(u64),
+}
+
+/// What a handler is registered with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registration {
+    /// Its name, for those that want to come before or after it, and in what it returns.
+    pub name: Option<String>,
+    /// For which events; none: a default handler.
+    pub codes: Vec<i32>,
+    /// Where in the chain.
+    pub place: Place,
+    /// Whether it is called once, and then no more.
+    pub once: bool,
+    /// Whose events it wants: the processes that an event of this range from here would concern
+    /// ([`Range::Rm`]: what the daemons say); `None`: everybody's.
+    pub sources: Option<Range>,
+}
+
+/// What a handler returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Returned {
+    /// Which handler.
+    pub id: u64,
+    /// Its name.
+    pub name: Option<String>,
+    /// What it says: [`status::ACTION_COMPLETE`] ends the chain.
+    pub status: i32,
+    /// Results.
+    pub info: Info,
+}
+
+/// An event on its way through the chain.
+#[derive(Debug)]
+pub struct Run {
+    /// The event.
+    pub event: Event,
+    /// What the handlers before returned, in order.
+    pub returned: Vec<Returned>,
+    queue: VecDeque<u64>,
+}
+
+impl Run {
+    /// The handler that was called last is done.
+    pub fn completed(&mut self, returned: Returned) {
+        if returned.status == status::ACTION_COMPLETE {
+            self.queue.clear();
+        }
+        self.returned.push(returned);
+    }
+}
+
+#[derive(Debug)]
+struct Handler {
+    with: Registration,
+    /// Its registration has completed.
+    active: bool,
+}
+
+/// The handlers of a process.
+#[derive(Debug)]
+pub struct Handlers {
+    me: Proc,
+    node: Node,
+    next: u64,
+    handlers: BTreeMap<u64, Handler>,
+    /// Events of this process itself, which its daemon does not send back: for later handlers.
+    own: VecDeque<(Time, Event)>,
+}
+
+/// How many of its own events a process keeps for handlers that come later, and for how long.
+const KEPT: usize = 512;
+const KEPT_FOR: Duration = Duration::from_secs(120);
+
+impl Handlers {
+    /// None yet, of this process.
+    #[must_use]
+    pub fn new(me: Proc, node: Node) -> Handlers {
+        let (handlers, own) = (BTreeMap::new(), VecDeque::new());
+        Handlers { me, node, next: 1, handlers, own }
+    }
+
+    /// Begins to register a handler: gives its number. It is called once [`Handlers::activate`]
+    /// says that it is registered.
+    pub fn add(&mut self, with: Registration) -> Result<u64, Error> {
+        let taken = |place: &Place| self.handlers.values().any(|h| h.with.place == *place);
+        for (place, word) in [(Place::First, "first"), (Place::Last, "last")] {
+            if with.place == place && taken(&place) {
+                return Err(Error::Registration(format!("there is a {word} handler already")));
+            }
+        }
+        let id = self.next;
+        self.next += 1;
+        self.handlers.insert(id, Handler { with, active: false });
+        Ok(id)
+    }
+
+    /// The registration is complete: gives the events of this process itself that it has missed.
+    pub fn activate(&mut self, id: u64, now: Time) -> Vec<Event> {
+        let Some(handler) = self.handlers.get_mut(&id) else { return Vec::new() };
+        handler.active = true;
+        self.expire(now);
+        let matching = |event: &&Event| self.matches(id, event);
+        self.own.iter().map(|(_, event)| event).filter(matching).cloned().collect()
+    }
+
+    /// There is no such handler any more.
+    pub fn remove(&mut self, id: u64) -> Result<(), Error> {
+        self.handlers.remove(&id).map(|_| ()).ok_or(Error::UnknownHandler(id))
+    }
+
+    /// This process itself made an event: kept for handlers that come later.
+    pub fn keep(&mut self, event: &Event, now: Time) {
+        self.own.push_back((now, event.clone()));
+        self.expire(now);
+    }
+
+    fn expire(&mut self, now: Time) {
+        while self.own.len() > KEPT
+            || self.own.front().is_some_and(|(made, _)| now.since(*made) > KEPT_FOR)
+        {
+            self.own.pop_front();
+        }
+    }
+
+    fn matches(&self, id: u64, event: &Event) -> bool {
+        let Some(handler) = self.handlers.get(&id).filter(|handler| handler.active) else {
+            return false;
+        };
+        let from = match &handler.with.sources {
+            None => true,
+            Some(Range::Rm) => event.source.rank == Proc::JOB,
+            Some(range) => range.covers(self.me, self.node, event.source, event.node),
+        };
+        from && takes(&handler.with.codes, event)
+    }
+
+    /// The chain of an event; `only` for one that came before this handler did.
+    #[must_use]
+    pub fn gather(&self, event: Event, only: Option<u64>) -> Run {
+        let matching = self
+            .handlers
+            .keys()
+            .copied()
+            .filter(|id| only.is_none_or(|only| only == *id) && self.matches(*id, &event));
+        let (mut single, mut multi, mut default) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut first, mut last) = (None, None);
+        for id in matching {
+            let with = &self.handlers[&id].with;
+            match (&with.place, with.codes.len()) {
+                (Place::First, _) => first = Some(id),
+                (Place::Last, _) => last = Some(id),
+                (_, 0) => default.push(id),
+                (_, 1) => single.push(id),
+                _ => multi.push(id),
+            }
+        }
+        let mut queue: VecDeque<u64> = first.into_iter().collect();
+        for category in [single, multi, default] {
+            queue.extend(self.order(category));
+        }
+        queue.extend(last);
+        Run { event, returned: Vec::new(), queue }
+    }
+
+    /// The order within a category, whose handlers come in the order of their registration.
+    fn order(&self, ids: Vec<u64>) -> VecDeque<u64> {
+        let mut order = VecDeque::new();
+        let mut relative: Vec<u64> = Vec::new();
+        for id in &ids {
+            match self.handlers[id].with.place {
+                Place::Before(_) | Place::After(_) => relative.push(*id),
+                Place::Append => order.push_back(*id),
+                _ => order.push_front(*id),
+            }
+        }
+        while !relative.is_empty() {
+            let before = relative.len();
+            relative.retain(|id| {
+                let (Place::Before(which) | Place::After(which)) = &self.handlers[id].with.place
+                else {
+                    return false;
+                };
+                let Some(at) = order.iter().position(|other| self.is(*other, which)) else {
+                    return true;
+                };
+                let after = matches!(self.handlers[id].with.place, Place::After(_));
+                order.insert(at + usize::from(after), *id);
+                false
+            });
+            if relative.len() == before {
+                // What it refers to is not in this chain, or refers back to it: the oldest such
+                // goes where it would go without.
+                let wanted = |id: &u64| {
+                    let (Place::Before(which) | Place::After(which)) =
+                        &self.handlers[id].with.place
+                    else {
+                        return false;
+                    };
+                    relative.iter().any(|other| other != id && self.is(*other, which))
+                };
+                let at = relative.iter().position(|id| !wanted(id)).unwrap_or(0);
+                order.push_front(relative.remove(at));
+            }
+        }
+        order
+    }
+
+    fn is(&self, id: u64, which: &Which) -> bool {
+        match which {
+            Which::Id(wanted) => *wanted == id,
+            Which::Name(name) => self.handlers[&id].with.name.as_ref() == Some(name),
+        }
+    }
+
+    /// Whom to call next, with the name of the handler. One that is called once is gone by now,
+    /// and one that was removed meanwhile is passed over.
+    pub fn next(&mut self, run: &mut Run) -> Option<(u64, Option<String>)> {
+        while let Some(id) = run.queue.pop_front() {
+            let Some(handler) = self.handlers.get(&id) else { continue };
+            let (name, once) = (handler.with.name.clone(), handler.with.once);
+            if once {
+                self.handlers.remove(&id);
+            }
+            return Some((id, name));
+        }
+        None
+    }
+
+    /// Whether this handler is still there.
+    #[must_use]
+    pub fn has(&self, id: u64) -> bool {
+        self.handlers.contains_key(&id)
+    }
+}

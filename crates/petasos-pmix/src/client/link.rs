@@ -1,0 +1,194 @@
+//! A client's connection to its daemon, for any number of threads: whoever waits reads for all.
+
+use crate::{
+    Error,
+    daemon::{Asked, FromDaemon, MAX_CLIENT_FRAME, greeting},
+    event::Event,
+    message::{Answer, Request},
+    net::{Frames, Stream},
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    collections::{HashMap, VecDeque},
+    io::{self, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::JobError;
+
+/// What the thread that runs event handlers gets, in order.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// The registration of this handler is complete.
+    Active(u64),
+    /// An event came.
+    Event { event: Event, only: Option<u64> },
+    /// This process made an event.
+    Own(Event),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    answers: HashMap<u64, Result<Answer, Error>>,
+    /// Requests that register a handler.
+    registering: HashMap<u64, u64>,
+    items: VecDeque<Item>,
+    /// Somebody reads.
+    reading: bool,
+    /// There is no connection any more.
+    closed: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    state: Mutex<State>,
+    changed: Condvar,
+    reader: Mutex<Frames>,
+    writer: Mutex<Frames>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Link {
+    /// Connects to the daemon at this socket, with the token of the job.
+    pub(super) fn connect(socket: &Path, token: &[u8]) -> io::Result<Link> {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.write_all(&greeting(token, None))?;
+        let reader = Frames::new(Stream::Unix(stream.try_clone()?), MAX_CLIENT_FRAME);
+        let writer = Frames::new(Stream::Unix(stream), MAX_CLIENT_FRAME);
+        let state = Mutex::new(State::default());
+        let (reader, writer) = (Mutex::new(reader), Mutex::new(writer));
+        Ok(Link { state, changed: Condvar::new(), reader, writer })
+    }
+
+    /// Asks, and waits for the answer; the daemon gives one, or is held for lost after `patience`.
+    pub(super) fn call(&self, what: Request, patience: Duration) -> Result<Answer, JobError> {
+        let id = {
+            let mut state = lock(&self.state);
+            state.next += 1;
+            let id = state.next;
+            if let Request::Register { handler, .. } = &what {
+                state.registering.insert(id, *handler);
+            }
+            id
+        };
+        let sent = {
+            let mut writer = lock(&self.writer);
+            writer.push(&Asked { id, what });
+            writer.flush()
+        };
+        if let Err(error) = sent {
+            return Err(self.lost(&error));
+        }
+        let until = Instant::now() + patience;
+        let answer = self.wait(Some(until), |state| state.answers.remove(&id));
+        answer?.ok_or(JobError::Silent(patience))?.map_err(JobError::Refused)
+    }
+
+    /// The next thing for the thread that runs handlers; `None`: there is no connection any more.
+    pub(super) fn next_item(&self) -> Option<Item> {
+        self.wait(None, |state| state.items.pop_front()).ok().flatten()
+    }
+
+    /// Puts something in line for that thread.
+    pub(super) fn put_item(&self, item: Item) {
+        lock(&self.state).items.push_back(item);
+        self.changed.notify_all();
+    }
+
+    /// Ends: who waits is told.
+    pub(super) fn close(&self) {
+        lock(&self.state).closed.get_or_insert_with(|| "this process has finalized".to_owned());
+        self.changed.notify_all();
+    }
+
+    fn lost(&self, error: &io::Error) -> JobError {
+        let why = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
+            _ => error.to_string(),
+        };
+        lock(&self.state).closed.get_or_insert(why.clone());
+        self.changed.notify_all();
+        JobError::Lost(why)
+    }
+
+    /// Waits for something in the state; one of those who wait reads.
+    fn wait<T>(
+        &self,
+        until: Option<Instant>,
+        mut found: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, JobError> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(found) = found(&mut state) {
+                return Ok(Some(found));
+            }
+            if let Some(why) = &state.closed {
+                return Err(JobError::Lost(why.clone()));
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            // Closing does not wake who reads: it looks now and then.
+            let left = left.unwrap_or(Duration::MAX).min(Duration::from_millis(200));
+            if state.reading {
+                let waited = self.changed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            state.reading = true;
+            drop(state);
+            let read = self.read(left);
+            state = lock(&self.state);
+            state.reading = false;
+            match read {
+                Ok(messages) => messages.into_iter().for_each(|message| state.take(message)),
+                Err(error) => {
+                    drop(state);
+                    let _ = self.lost(&error);
+                    state = lock(&self.state);
+                }
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {
+        let mut reader = lock(&self.reader);
+        let wait = Timespec {
+            tv_sec: patience.as_secs() as i64,
+            tv_nsec: i64::from(patience.subsec_nanos()),
+        };
+        if poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait)).unwrap_or(0) == 0 {
+            return Ok(Vec::new());
+        }
+        reader.fill()?;
+        let mut messages = Vec::new();
+        while let Some(message) = reader.take()? {
+            messages.push(message);
+        }
+        Ok(messages)
+    }
+}
+
+impl State {
+    fn take(&mut self, message: FromDaemon) {
+        match message {
+            FromDaemon::Answer { id, result } => {
+                // In line with the events that follow it.
+                if let (Some(handler), Ok(_)) = (self.registering.remove(&id), &result) {
+                    self.items.push_back(Item::Active(handler));
+                }
+                self.answers.insert(id, result);
+            }
+            FromDaemon::Event { event, only } => self.items.push_back(Item::Event { event, only }),
+        }
+    }
+}

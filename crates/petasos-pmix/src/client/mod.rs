@@ -1,0 +1,439 @@
+//! The life of a process in its job: who it is, who the others are, what they have to say.
+
+mod handlers;
+mod link;
+
+use crate::{
+    Card, Entry, Error, Group, Info, Node, Proc, Scope, Value,
+    chain::{Registration, Returned},
+    event::{Event, Range},
+    job::{JobError as BadJob, JobMap},
+    message::{Answer, Persistence, Published, Request},
+};
+pub use handlers::Reply;
+use handlers::Running;
+use link::Link;
+use petasos_fabric::Address;
+use petasos_wire::{Encoding, from_bytes};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt, fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The variable that names the private directory of the job on this node.
+pub const JOB_DIR: &str = "PETASOS_JOB_DIR";
+/// The variable with the rank.
+pub const RANK_VARIABLE: &str = "PETASOS_RANK";
+/// How much longer than the daemon allows for a request its answer is waited for.
+const SLACK: Duration = Duration::from_secs(10);
+/// How long the daemon takes for a request that names no time, at most.
+const PATIENCE: Duration = Duration::from_secs(360);
+
+/// Why a process could not do something in its job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// This process was not started by `petasos run`.
+    #[error("this process is not part of a job ({JOB_DIR} is not set): start it by `petasos run`")]
+    NoJob,
+    /// A file or the socket of the daemon could not be used.
+    #[error("{0}: {1}")]
+    Io(String, io::Error),
+    /// What the daemon left for its processes makes no sense.
+    #[error("{0}: {1}")]
+    BadJobFile(String, String),
+    /// The daemon refused, or could not.
+    #[error(transparent)]
+    Refused(#[from] Error),
+    /// The daemon is not there any more.
+    #[error("the daemon of this node is lost: {0}")]
+    Lost(String),
+    /// The daemon does not answer.
+    #[error("the daemon of this node did not answer within {0:?}")]
+    Silent(Duration),
+}
+
+/// How to look for a key; `Default` waits as long as the daemon allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GetOptions {
+    /// How long to wait for the other process to commit.
+    pub timeout: Option<Duration>,
+    /// What is not known on this node at once is not found.
+    pub immediate: bool,
+    /// Wait for the key, even if the process has committed without it.
+    pub wait: bool,
+}
+
+/// How to come together; `Default` is all of the job, with their cards, for as long as the daemon
+/// allows.
+#[derive(Clone, Debug, Default)]
+pub struct FenceOptions {
+    /// Who; `None`: all of the job.
+    pub group: Option<Group>,
+    /// Whether cards stay where they are: nothing is exchanged, they are fetched when needed.
+    pub without_cards: bool,
+    /// How long to wait for the others.
+    pub timeout: Option<Duration>,
+}
+
+/// A process's place in its job. May be used from any thread.
+///
+/// Dropping it finalizes, unless the thread panics: then the others learn that this process is gone.
+pub struct Job {
+    proc: Proc,
+    node: Node,
+    map: Arc<JobMap>,
+    directory: PathBuf,
+    link: Arc<Link>,
+    events: Running,
+    own: Mutex<Own>,
+    cards: Mutex<HashMap<Proc, Card>>,
+}
+
+#[derive(Debug, Default)]
+struct Own {
+    all: BTreeMap<String, Entry>,
+    /// What has not been committed.
+    new: BTreeMap<String, Entry>,
+    finalized: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, JobError> {
+    fs::read(path).map_err(|error| JobError::Io(path.display().to_string(), error))
+}
+
+impl Job {
+    /// Joins the job as the rank that this process was started as.
+    ///
+    /// # Errors
+    /// If it was not started by `petasos run`, or its daemon is gone or refuses.
+    pub fn init() -> Result<Job, JobError> {
+        let directory = std::env::var_os(JOB_DIR).ok_or(JobError::NoJob)?;
+        let rank = std::env::var(RANK_VARIABLE).ok().and_then(|text| text.parse().ok());
+        let rank = rank.ok_or(JobError::NoJob)?;
+        Job::connect(PathBuf::from(directory), Some(rank))
+    }
+
+    /// Looks into a job from outside, by its private directory; see [`running`].
+    ///
+    /// # Errors
+    /// If there is no such job any more, or it refuses.
+    pub fn attach(directory: impl Into<PathBuf>) -> Result<Job, JobError> {
+        Job::connect(directory.into(), None)
+    }
+
+    fn connect(directory: PathBuf, rank: Option<u32>) -> Result<Job, JobError> {
+        let file = directory.join("job");
+        let bad = |why: String| JobError::BadJobFile(file.display().to_string(), why);
+        let spec = from_bytes(Encoding::Native, &read(&file)?);
+        let spec = spec.map_err(|error| bad(error.to_string()))?;
+        let map = JobMap::new(spec).map_err(|error: BadJob| bad(error.to_string()))?;
+        let map = Arc::new(map);
+        let socket = directory.join("server");
+        let link = Link::connect(&socket, &read(&directory.join("token"))?);
+        let link = link.map_err(|error| JobError::Io(socket.display().to_string(), error))?;
+        let request = match rank {
+            Some(rank) => Request::Connect(map.proc(rank)),
+            None => Request::ConnectTool,
+        };
+        let Answer::Welcome { proc, node } = link.call(request, SLACK)? else {
+            return Err(bad("the daemon answers with something else".to_owned()));
+        };
+        Ok(Job {
+            proc,
+            node,
+            map,
+            directory,
+            link: Arc::new(link),
+            events: Running::new(proc, node),
+            own: Mutex::default(),
+            cards: Mutex::default(),
+        })
+    }
+
+    /// Who this process is.
+    #[must_use]
+    pub fn proc(&self) -> Proc {
+        self.proc
+    }
+
+    /// The rank of this process: 0 to [`Job::size`].
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.proc.rank
+    }
+
+    /// How many ranks the job has.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.map.size()
+    }
+
+    /// The node that this process is on.
+    #[must_use]
+    pub fn node(&self) -> Node {
+        self.node
+    }
+
+    /// What is known of the job.
+    #[must_use]
+    pub fn map(&self) -> &JobMap {
+        &self.map
+    }
+
+    /// The file with the secret by which the ranks know each other over TCP.
+    #[must_use]
+    pub fn secret_file(&self) -> PathBuf {
+        self.directory.join("secret")
+    }
+
+    /// Where a rank's endpoint is: assigned before the job was started, so that nothing needs to
+    /// be exchanged. A rank that opens its own endpoint at its own address is reached by all.
+    ///
+    /// # Errors
+    /// If the job has no such rank.
+    pub fn peer(&self, rank: u32) -> Result<Address, JobError> {
+        let none = || JobError::Refused(Error::NoSuchProc(self.map.proc(rank)));
+        let text = self.map.address(rank).ok_or_else(none)?;
+        Address::parse(&text).map_err(|error| JobError::BadJobFile(text, error.to_string()))
+    }
+
+    /// Puts a value on this process's card. The others see it after [`Job::commit`].
+    pub fn put(&self, scope: Scope, key: &str, value: impl Into<Value>) {
+        let entry = Entry { scope, value: value.into() };
+        let mut own = lock(&self.own);
+        own.all.insert(key.to_owned(), entry.clone());
+        if scope != Scope::Internal {
+            own.new.insert(key.to_owned(), entry);
+        }
+    }
+
+    /// Lets the others see what was put.
+    ///
+    /// # Errors
+    /// If a key or value is too long or a key is reserved, or the daemon is lost.
+    pub fn commit(&self) -> Result<(), JobError> {
+        let new = std::mem::take(&mut lock(&self.own).new);
+        self.done(Request::Commit(new.into_iter().collect()), SLACK)
+    }
+
+    /// The value that a rank put under a key, or (with [`Proc::JOB`]) a value of the job. Asks for
+    /// it if it is not here; waits until the rank has committed.
+    ///
+    /// # Errors
+    /// That names the rank and the key, if the rank committed without it, is gone, or did not
+    /// commit in time.
+    pub fn get(&self, rank: u32, key: &str) -> Result<Value, JobError> {
+        self.get_with(rank, key, GetOptions::default())
+    }
+
+    /// [`Job::get`], in other ways.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_with(&self, rank: u32, key: &str, how: GetOptions) -> Result<Value, JobError> {
+        let proc = self.map.proc(rank);
+        if let Some(value) = self.map.value(rank, key) {
+            return Ok(value);
+        }
+        if proc == self.proc
+            && let Some(entry) = lock(&self.own).all.get(key)
+        {
+            return Ok(entry.value.clone());
+        }
+        let of = |card: &Card| card.entries.get(key).map(|entry| entry.value.clone());
+        if let Some(value) = lock(&self.cards).get(&proc).and_then(of) {
+            return Ok(value);
+        }
+        let GetOptions { timeout, immediate, wait } = how;
+        let request = Request::Get { proc, key: key.to_owned(), timeout, immediate, wait };
+        match self.link.call(request, timeout.unwrap_or(PATIENCE) + SLACK)? {
+            Answer::Value(value) => Ok(value),
+            Answer::Card(card) => {
+                let value = of(&card);
+                lock(&self.cards).insert(proc, card);
+                value.ok_or_else(|| Error::NotFound { proc, key: key.to_owned() }.into())
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Waits until all ranks have come here, and have everybody's card.
+    ///
+    /// # Errors
+    /// That names who did not come, if not all came in time or one of them is gone.
+    pub fn fence(&self) -> Result<(), JobError> {
+        self.fence_with(FenceOptions::default())
+    }
+
+    /// [`Job::fence`], in other ways.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn fence_with(&self, how: FenceOptions) -> Result<(), JobError> {
+        let FenceOptions { group, without_cards, timeout } = how;
+        let request = Request::Fence { group, collect: !without_cards, timeout };
+        self.done(request, timeout.unwrap_or(PATIENCE) + SLACK)
+    }
+
+    /// Publishes a value for all whom `range` covers to look up.
+    ///
+    /// # Errors
+    /// If somebody has published that key, or the head does not answer.
+    pub fn publish(
+        &self,
+        key: &str,
+        value: impl Into<Value>,
+        range: Range,
+        persistence: Persistence,
+    ) -> Result<(), JobError> {
+        let (key, value) = (key.to_owned(), value.into());
+        self.done(Request::Publish(Published { key, value, range, persistence }), PATIENCE)
+    }
+
+    /// Looks up what somebody published, and waits for it if so told.
+    ///
+    /// # Errors
+    /// If it is not there, or not in time.
+    pub fn lookup(&self, key: &str, wait: Option<Duration>) -> Result<(Value, Proc), JobError> {
+        let request = Request::Lookup { keys: vec![key.to_owned()], wait };
+        match self.link.call(request, wait.unwrap_or_default() + PATIENCE)? {
+            Answer::Found(found) => {
+                let first = found.into_iter().next();
+                first.map(|(_, value, owner)| (value, owner)).ok_or_else(unexpected)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Takes back what this process published.
+    ///
+    /// # Errors
+    /// If the head does not answer.
+    pub fn unpublish(&self, key: &str) -> Result<(), JobError> {
+        self.done(Request::Unpublish(vec![key.to_owned()]), PATIENCE)
+    }
+
+    /// Asks about the running job: keys of job data, `petasos.processes`, `petasos.nodes`,
+    /// `petasos.published`, `petasos.jobs`.
+    ///
+    /// # Errors
+    /// If a key is unknown, or the head does not answer.
+    pub fn query(&self, keys: &[&str]) -> Result<Info, JobError> {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        match self.link.call(Request::Query(keys), PATIENCE)? {
+            Answer::Info(info) => Ok(info),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Has a function called on events, in its place in the chain, by a thread that runs handlers
+    /// one after the other. Events of the last two minutes that it takes, it gets as well.
+    ///
+    /// # Errors
+    /// If there is a first (or last) handler already, or the daemon is lost.
+    pub fn on_event(
+        &self,
+        with: Registration,
+        call: impl FnMut(&Event, &[Returned]) -> Reply + Send + 'static,
+    ) -> Result<u64, JobError> {
+        let codes = with.codes.clone();
+        let handler = self.events.add(with, call, &self.link)?;
+        match self.done(Request::Register { handler, codes }, SLACK) {
+            Ok(()) => Ok(handler),
+            Err(error) => {
+                let _ = self.events.remove(handler);
+                Err(error)
+            }
+        }
+    }
+
+    /// Has it called no more.
+    ///
+    /// # Errors
+    /// If there is no such handler.
+    pub fn remove_handler(&self, handler: u64) -> Result<(), JobError> {
+        self.events.remove(handler)?;
+        self.done(Request::Deregister(handler), SLACK)
+    }
+
+    /// Tells of an event. Handlers of this process are called as well; the others are told as far
+    /// as `range` goes.
+    ///
+    /// # Errors
+    /// If the daemon is lost.
+    pub fn notify(&self, code: i32, range: Range, info: Info) -> Result<(), JobError> {
+        let request =
+            Request::Notify { code, range: range.clone(), non_default: false, info: info.clone() };
+        let Answer::Notified(id) = self.link.call(request, SLACK)? else {
+            return Err(unexpected());
+        };
+        let (source, node, non_default) = (self.proc, self.node, false);
+        self.events.own(Event { id, code, source, node, range, non_default, info }, &self.link);
+        Ok(())
+    }
+
+    /// Ends the whole job with this code; this process is ended as well, soon.
+    ///
+    /// # Errors
+    /// If the daemon is lost.
+    pub fn abort(&self, status: i32, message: &str) -> Result<(), JobError> {
+        self.done(Request::Abort { status, message: message.to_owned() }, PATIENCE)
+    }
+
+    /// This process is done. The others can no longer wait for it.
+    ///
+    /// # Errors
+    /// If the daemon is lost.
+    pub fn finalize(&self) -> Result<(), JobError> {
+        if std::mem::replace(&mut lock(&self.own).finalized, true) {
+            return Ok(());
+        }
+        let done = self.done(Request::Finalize, SLACK);
+        self.link.close();
+        self.events.join();
+        done
+    }
+
+    fn done(&self, what: Request, patience: Duration) -> Result<(), JobError> {
+        match self.link.call(what, patience)? {
+            Answer::Done => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn unexpected() -> JobError {
+    JobError::Refused(Error::Misuse("the daemon's answer is to something else".to_owned()))
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.link.close();
+        } else {
+            let _ = self.finalize();
+        }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({} of {})", self.proc, self.size())
+    }
+}
+
+/// The private directories of this user's jobs that run from this host, in no particular order.
+#[must_use]
+pub fn running() -> Vec<PathBuf> {
+    let entries = fs::read_dir(crate::daemon::base()).into_iter().flatten().flatten();
+    let head = |path: &PathBuf| path.extension().is_some_and(|node| node == "0");
+    entries.map(|entry| entry.path()).filter(head).collect()
+}

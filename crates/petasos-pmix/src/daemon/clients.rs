@@ -1,0 +1,315 @@
+//! The clients of this node: programs of the job, and commands that look on, over a Unix socket in
+//! the private directory. The kernel says whose process it is, and the token that it is of this
+//! job; before both are checked nothing else of it is looked at.
+
+use super::Daemon;
+use crate::{
+    Error, JobId,
+    engine::ClientId,
+    event::Event,
+    message::{Answer, Request},
+    net::{Frames, Stream},
+    pmi1::{MAX_LINE, Session, Step},
+    pmix41,
+};
+use petasos_fabric::Time;
+use petasos_macros::Wire;
+use rustix::{net::sockopt::socket_peercred, process::geteuid};
+use std::{io, os::unix::net::UnixStream, time::Duration};
+
+/// The longest frame of a client.
+pub(crate) const MAX_FRAME: usize = 64 << 20;
+/// Clients at a time.
+const MAX_CLIENTS: usize = 4096;
+/// A client that reads so much less than it is sent is let go.
+const MAX_BACKLOG: usize = 256 << 20;
+/// From a client with so much unread, no more requests are taken.
+const ENOUGH: usize = 1 << 20;
+/// A process that dies closes its connection a moment before the system says how it ended.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// From a client, after the token.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) id: u64,
+    pub(crate) what: Request,
+}
+
+/// To a client.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub(crate) enum ToClient {
+    Answer { id: u64, result: Result<Answer, Error> },
+    Event { event: Event, only: Option<u64> },
+}
+
+/// What a client speaks; it says so with the token.
+#[derive(Debug)]
+enum Speaks {
+    /// It has not shown the token yet.
+    Unknown,
+    Native,
+    /// With the number of its next request.
+    Pmi1(Session, u64),
+    /// OpenPMIx 4.1, over loopback; its job's name is its token.
+    Pmix41(pmix41::Session),
+}
+
+/// What a client sends first: the token, and, if it speaks PMI-1, which rank it is.
+pub(crate) fn greeting(token: &[u8], pmi1: Option<u32>) -> Vec<u8> {
+    let rank = pmi1.map(u32::to_le_bytes);
+    let len = (token.len() + rank.map_or(0, |rank| rank.len())) as u32;
+    [&len.to_le_bytes()[..], token, rank.as_ref().map_or(&[], |rank| &rank[..])].concat()
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) frames: Frames,
+    speaks: Speaks,
+    rank: Option<u32>,
+    /// It closed its connection; the engine hears of it at this time.
+    pub(crate) closing: Option<Time>,
+}
+
+impl Client {
+    /// Whether more is read of it.
+    pub(crate) fn is_read(&self) -> bool {
+        self.closing.is_none() && self.frames.backlog() < ENOUGH
+    }
+}
+
+impl Daemon {
+    /// A connection came in.
+    pub(crate) fn accept_clients(&mut self) {
+        while let Some(Ok((stream, _))) = self.listener.as_ref().map(|l| l.accept()) {
+            if let Err(error) = self.accept_client(stream) {
+                self.log(&format!("refused a client: {error}"));
+            }
+        }
+    }
+
+    fn accept_client(&mut self, stream: UnixStream) -> io::Result<()> {
+        let peer = socket_peercred(&stream)?;
+        if peer.uid != geteuid() {
+            return Err(io::Error::other(format!("it is user {}'s", peer.uid.as_raw())));
+        }
+        if self.clients.len() >= MAX_CLIENTS {
+            return Err(io::Error::other(format!("there are {MAX_CLIENTS} already")));
+        }
+        stream.set_nonblocking(true)?;
+        self.next_client += 1;
+        let frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
+        let client = Client { frames, speaks: Speaks::Unknown, rank: None, closing: None };
+        self.clients.insert(self.next_client, client);
+        Ok(())
+    }
+
+    /// A client of the PMIx library came in, over loopback: the kernel says whose it is.
+    pub(crate) fn accept_pmix41(&mut self) {
+        while let Some(Ok((stream, from))) = self.pmix41.as_ref().map(|l| l.accept()) {
+            let accept = || -> io::Result<()> {
+                let own = stream.local_addr()?.port();
+                if pmix41::owner_of(from.port(), own) != Some(geteuid().as_raw()) {
+                    return Err(io::Error::other("it is another user's"));
+                }
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)
+            };
+            if let Err(error) = accept() {
+                self.log(&format!("refused a client: {error}"));
+                continue;
+            }
+            if self.clients.len() >= MAX_CLIENTS {
+                continue;
+            }
+            self.next_client += 1;
+            let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
+            let speaks = Speaks::Pmix41(pmix41::Session::new(self.me));
+            let client = Client { frames, speaks, rank: None, closing: None };
+            self.clients.insert(self.next_client, client);
+            self.engine.client_opened(ClientId(self.next_client));
+        }
+    }
+
+    /// A client wrote something, or is gone.
+    pub(crate) fn read_client(&mut self, number: u64) {
+        if let Err(error) = self.try_read(number) {
+            if error.kind() != io::ErrorKind::UnexpectedEof
+                && error.kind() != io::ErrorKind::ConnectionReset
+            {
+                self.log(&format!("a client is cut off: {error}"));
+            }
+            self.client_gone(number);
+        }
+    }
+
+    fn try_read(&mut self, number: u64) -> io::Result<()> {
+        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+        let ended = match client.frames.fill() {
+            Ok(false) => return Ok(()),
+            Ok(true) => None,
+            Err(error) => Some(error),
+        };
+        while let Some(client) = self.clients.get_mut(&number) {
+            match &mut client.speaks {
+                Speaks::Unknown => {
+                    let Some(said) = client.frames.take_raw()? else { break };
+                    let (token, rank) = said.split_at(said.len().min(self.token.len()));
+                    if !same(token, &self.token) {
+                        return Err(io::Error::other("it does not have the token of this job"));
+                    }
+                    client.speaks = match <[u8; 4]>::try_from(rank) {
+                        Ok(rank) => Speaks::Pmi1(Session::new(u32::from_le_bytes(rank)), 0),
+                        Err(_) if rank.is_empty() => Speaks::Native,
+                        Err(_) => return Err(io::Error::other("it speaks what nobody knows")),
+                    };
+                    if let Speaks::Pmi1(session, _) = &client.speaks {
+                        client.rank = Some(session.rank());
+                    }
+                    self.engine.client_opened(ClientId(number));
+                    continue;
+                }
+                Speaks::Native => {}
+                Speaks::Pmi1(session, _) => {
+                    let Some(line) = client.frames.take_line(MAX_LINE)? else { break };
+                    let Some(job) = &self.job else { break };
+                    let steps = session.line(&String::from_utf8_lossy(&line), job);
+                    self.pmi1(number, steps);
+                    continue;
+                }
+                Speaks::Pmix41(session) => {
+                    let Some(job) = self.job.clone() else { break };
+                    let taken = session.take(client.frames.come(), &job)?;
+                    let Some((len, steps)) = taken else { break };
+                    client.frames.skip(len);
+                    client.rank = session.rank();
+                    self.pmix41(number, steps);
+                    continue;
+                }
+            }
+            let Some(Asked { id, what }) = client.frames.take()? else { break };
+            if let Request::Connect(proc) = &what
+                && proc.job != JobId::TOOLS
+            {
+                client.rank.get_or_insert(proc.rank);
+            }
+            self.engine.request(self.clock.now(), ClientId(number), id, what);
+            self.pump();
+        }
+        ended.map_or(Ok(()), Err)
+    }
+
+    /// Its connection is closed: the engine hears of it when it is known how the process ended.
+    pub(crate) fn client_gone(&mut self, number: u64) {
+        let now = self.clock.now();
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let waits =
+            client.rank.is_some_and(|r| self.ranks.get(&r).is_some_and(|r| r.ended.is_none()));
+        client.closing = Some(if waits { now.after(MOMENT) } else { now });
+        self.settle_clients(now);
+    }
+
+    /// A process ended, and its connections with it.
+    pub(crate) fn close_clients_of(&mut self, rank: u32) {
+        let now = self.clock.now();
+        for client in self.clients.values_mut() {
+            if client.rank == Some(rank) && client.closing.is_some() {
+                client.closing = Some(now);
+            }
+        }
+        self.settle_clients(now);
+    }
+
+    pub(crate) fn settle_clients(&mut self, now: Time) {
+        let over = |client: &Client| client.closing.is_some_and(|at| at <= now);
+        let gone: Vec<u64> =
+            self.clients.iter().filter(|(_, c)| over(c)).map(|(number, _)| *number).collect();
+        for number in gone {
+            self.clients.remove(&number);
+            self.engine.client_closed(now, ClientId(number));
+        }
+    }
+
+    /// When [`Daemon::settle_clients`] is wanted.
+    pub(crate) fn clients_deadline(&self) -> Time {
+        self.clients.values().filter_map(|client| client.closing).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Something for a client.
+    pub(crate) fn tell_client(&mut self, id: ClientId, what: &ToClient) {
+        let open = self.clients.get_mut(&id.0).filter(|client| client.closing.is_none());
+        let Some(client) = open else { return };
+        match (&mut client.speaks, what) {
+            (Speaks::Pmi1(session, _), ToClient::Answer { result, .. }) => {
+                let steps = session.answered(result);
+                if let Err(error) = result {
+                    self.log(&error.to_string());
+                }
+                self.pmi1(id.0, steps);
+            }
+            (Speaks::Pmix41(session), ToClient::Answer { id: request, result }) => {
+                let Some(job) = self.job.clone() else { return };
+                let steps = session.answered(*request, result, &job);
+                self.pmix41(id.0, steps);
+            }
+            (Speaks::Pmi1(..) | Speaks::Pmix41(_), ToClient::Event { .. }) => {}
+            _ => client.frames.push(what),
+        }
+    }
+
+    /// Does what a message of the PMIx library, or its answer, leads to.
+    fn pmix41(&mut self, number: u64, steps: Vec<pmix41::Step>) {
+        for step in steps {
+            match step {
+                pmix41::Step::Say(bytes) => {
+                    if let Some(client) = self.clients.get_mut(&number) {
+                        client.frames.push_raw(bytes);
+                    }
+                }
+                pmix41::Step::Ask(id, what) => {
+                    self.engine.request(self.clock.now(), ClientId(number), id, what);
+                    self.pump();
+                }
+            }
+        }
+    }
+
+    /// Does what a line of PMI-1, or its answer, leads to.
+    fn pmi1(&mut self, number: u64, steps: Vec<Step>) {
+        for step in steps {
+            let Some(client) = self.clients.get_mut(&number) else { return };
+            let Speaks::Pmi1(session, next) = &mut client.speaks else { return };
+            match step {
+                Step::Say(line) => client.frames.push_raw(format!("{line}\n").into_bytes()),
+                Step::Find(key) => {
+                    let found = session.found(self.engine.find(JobId(0), &key));
+                    self.pmi1(number, found);
+                }
+                Step::Ask(what) => {
+                    *next += 1;
+                    let id = *next;
+                    self.engine.request(self.clock.now(), ClientId(number), id, what);
+                    self.pump();
+                }
+            }
+        }
+    }
+
+    /// Sends what waits for clients.
+    pub(crate) fn flush_clients(&mut self) {
+        let mut gone = Vec::new();
+        for (number, client) in &mut self.clients {
+            if client.closing.is_some() || client.frames.backlog() == 0 {
+                continue;
+            }
+            if client.frames.flush().is_err() || client.frames.backlog() > MAX_BACKLOG {
+                gone.push(*number);
+            }
+        }
+        gone.into_iter().for_each(|number| self.client_gone(number));
+    }
+}
+
+/// Whether two are the same, in a time that does not tell where they differ.
+fn same(a: &[u8], b: &[u8; 32]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}

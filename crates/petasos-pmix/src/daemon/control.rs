@@ -1,0 +1,79 @@
+//! What the head and the other daemons say to each other beside what engines do.
+
+use crate::{Gone, Node, job::JobSpec, message::Message};
+use petasos_macros::Wire;
+use std::time::Duration;
+
+/// What a started daemon reads first, from its standard input: nobody else sees it.
+#[derive(Wire, Clone, Debug)]
+pub(crate) struct Bootstrap {
+    pub(crate) version: String,
+    pub(crate) secret: [u8; 32],
+    pub(crate) node: Node,
+    pub(crate) nodes: u32,
+    /// How many processes it will have.
+    pub(crate) ranks: u32,
+    /// Where the head may be reached: `IP:PORT`, to be tried in turn.
+    pub(crate) head: Vec<String>,
+    pub(crate) connect: Duration,
+}
+
+/// How the processes of a node are to run.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub(crate) struct Program {
+    pub(crate) arguments: Vec<String>,
+    pub(crate) directory: String,
+    pub(crate) environment: Vec<(String, String)>,
+    /// Whether each gets a core of its own.
+    pub(crate) bind: bool,
+    /// What they speak to the daemon: `native`, `pmi1`, `pmix`, or `auto`.
+    pub(crate) wire: String,
+}
+
+/// All that a daemon needs to know.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub(crate) struct Setup {
+    pub(crate) job: JobSpec,
+    pub(crate) program: Program,
+    /// Where the daemons are reached.
+    pub(crate) daemons: Vec<(Node, String)>,
+    /// The secret by which the processes know each other over TCP.
+    pub(crate) secret: [u8; 32],
+}
+
+/// From daemon to daemon.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub(crate) enum Control {
+    Engine(Message),
+    /// To the head: this daemon is there. Its address, its port, the first port of its processes.
+    Hello {
+        host: String,
+        port: u16,
+        first_port: u16,
+    },
+    Setup(Box<Setup>),
+    /// To the head: processes can be started, or not, and why.
+    Prepared(Result<(), String>),
+    Start,
+    /// To the head: a process wrote something.
+    Output {
+        rank: u32,
+        error: bool,
+        bytes: Vec<u8>,
+    },
+    /// From the head: so many bytes of output were taken.
+    OutputTaken(u64),
+    /// From the head, for rank 0; empty: the end.
+    Input(Vec<u8>),
+    /// To the head: so many bytes were taken.
+    InputTaken(u64),
+    /// To the head: a process ended, and all that it wrote was sent.
+    Ended {
+        rank: u32,
+        why: Gone,
+    },
+    /// From the head, to all processes.
+    Signal(i32),
+    /// From the head: it is over.
+    Bye,
+}

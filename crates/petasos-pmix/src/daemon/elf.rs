@@ -1,0 +1,121 @@
+//! Which shared libraries a program asks the loader for: what the dynamic section of an ELF file
+//! says, read in a few pieces however large the file is.
+
+use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+
+/// More than any program has.
+const MAX_HEADERS: u16 = 256;
+const MAX_DYNAMIC: u64 = 64 << 10;
+const MAX_NAME: usize = 256;
+
+const LOAD: u32 = 1;
+const DYNAMIC: u32 = 2;
+const NEEDED: u64 = 1;
+const STRINGS: u64 = 5;
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    number(bytes, at).map(u64::from_le_bytes)
+}
+
+/// A part of a file, as much of it as there is.
+fn part(file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    let read = file.read_at(&mut bytes, at)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// The names of the libraries; none for what is not a 64-bit little-endian ELF file with a dynamic
+/// section.
+pub(crate) fn needed(path: &Path) -> Vec<String> {
+    read(path).ok().flatten().unwrap_or_default()
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<String>>> {
+    let file = File::open(path)?;
+    let header = part(&file, 0, 64)?;
+    // Its class, and the order of its bytes.
+    if !header.starts_with(b"\x7fELF\x02\x01") {
+        return Ok(None);
+    }
+    let layout = || {
+        let table = word(&header, 32)?;
+        let size = u16::from_le_bytes(number(&header, 54)?);
+        let count = u16::from_le_bytes(number(&header, 56)?).min(MAX_HEADERS);
+        Some((table, usize::from(size), usize::from(count)))
+    };
+    let Some((table, size, count)) = layout().filter(|(_, size, _)| *size >= 56) else {
+        return Ok(None);
+    };
+    let headers = part(&file, table, size * count)?;
+    let mut loads = Vec::new();
+    let mut dynamic = None;
+    for entry in headers.chunks_exact(size) {
+        let kind = number(entry, 0).map(u32::from_le_bytes);
+        let (Some(offset), Some(address), Some(len)) =
+            (word(entry, 8), word(entry, 16), word(entry, 32))
+        else {
+            continue;
+        };
+        match kind {
+            Some(LOAD) => loads.push((address, offset, len)),
+            Some(DYNAMIC) => dynamic = Some((offset, len.min(MAX_DYNAMIC))),
+            _ => {}
+        }
+    }
+    let Some((at, len)) = dynamic else { return Ok(None) };
+    let entries = part(&file, at, len as usize)?;
+    let entries = entries.chunks_exact(16).filter_map(|e| Some((word(e, 0)?, word(e, 8)?)));
+    let entries: Vec<(u64, u64)> = entries.take_while(|(tag, _)| *tag != 0).collect();
+    let strings = entries.iter().find(|(tag, _)| *tag == STRINGS).and_then(|(_, address)| {
+        loads.iter().find_map(|(start, offset, len)| {
+            let within = address.checked_sub(*start).filter(|within| within < len)?;
+            offset.checked_add(within)
+        })
+    });
+    let Some(strings) = strings else { return Ok(None) };
+    let mut names = Vec::new();
+    for (_, at) in entries.iter().filter(|(tag, _)| *tag == NEEDED) {
+        let name = part(&file, strings.saturating_add(*at), MAX_NAME)?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        names.push(String::from_utf8_lossy(name).into_owned());
+    }
+    Ok(Some(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_needs_the_c_library() {
+        let own = std::env::current_exe().unwrap();
+        assert!(needed(&own).iter().any(|name| name.starts_with("libc.so")), "{:?}", needed(&own));
+    }
+
+    #[test]
+    fn whatever_is_no_such_file_needs_nothing() {
+        assert!(needed(Path::new("/nothing/of/this/name")).is_empty());
+        assert!(needed(Path::new("/")).is_empty());
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let mut random = petasos_sim::Random::new(11);
+        for nth in 0..400 {
+            // Cut off, and with the first bytes spoiled.
+            let mut bytes = own[..random.below(4096) as usize].to_vec();
+            for _ in 0..8 {
+                let at = random.below(bytes.len().clamp(1, 800) as u64) as usize;
+                if let Some(byte) = bytes.get_mut(at).filter(|_| at > 5) {
+                    *byte = random.number() as u8;
+                }
+            }
+            let path = place.path().join(nth.to_string());
+            std::fs::write(&path, bytes).unwrap();
+            needed(&path);
+        }
+    }
+}

@@ -1,0 +1,589 @@
+//! What only the daemon at the head does: it starts the others, has the job started when all are
+//! ready, prints what it writes, and decides how it ends.
+
+use super::{
+    Daemon,
+    control::{Bootstrap, Control, Program, Setup},
+    print::Printer,
+    wake::{Wake, Waker},
+};
+use crate::{
+    Gone, Node, Proc, Value,
+    engine::{Config, Output},
+    job::{JobSpec, NodeInfo, Run},
+    net::handshake::random,
+};
+use nix::sys::signal::{SigSet, Signal};
+use petasos_fabric::Time;
+use petasos_wire::{Encoding, to_vec};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// How long processes get to end by themselves once the job is to end.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long the other daemons may take to be there.
+const START: Duration = Duration::from_secs(60);
+/// How long they get to go.
+const LEAVE: Duration = Duration::from_secs(3);
+/// Standard input that has not been taken, in bytes.
+const WINDOW: u64 = 256 << 10;
+const SIGTERM: i32 = Signal::SIGTERM as i32;
+const SIGKILL: i32 = Signal::SIGKILL as i32;
+
+/// A job to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The hosts beside this one, by the names that the start command takes, from node 1 on.
+    pub(crate) hosts: Vec<String>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) program: Program,
+    /// The command that starts a daemon on another host; `{host}` stands for its name.
+    pub(crate) remote: Vec<String>,
+    /// The program on the other hosts.
+    pub(crate) remote_program: String,
+    pub(crate) labels: bool,
+    pub(crate) keep_going: bool,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) connect: Duration,
+    /// Whether standard input goes to rank 0.
+    pub(crate) input: bool,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// As an exit code.
+    pub(crate) code: i32,
+    /// Why, if not well.
+    pub(crate) why: Option<String>,
+    /// What became of each rank that ended: on which host, and how.
+    pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
+}
+
+#[derive(Debug)]
+struct Remote {
+    host: String,
+    child: Child,
+    pidfd: OwnedFd,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Gathering,
+    Preparing,
+    Running,
+    /// The processes are being ended.
+    Ending,
+}
+
+#[derive(Debug)]
+pub(crate) struct Head {
+    plan: Plan,
+    phase: Phase,
+    name: String,
+    remotes: BTreeMap<Node, Remote>,
+    hello: BTreeMap<Node, (NodeInfo, String)>,
+    prepared: BTreeSet<Node>,
+    size: u32,
+    ended: BTreeMap<u32, Gone>,
+    failure: Option<(i32, String)>,
+    pub(crate) printer: Printer,
+    /// Until when what is under way may take: coming up, the job, ending by itself.
+    until: Time,
+    signals: u32,
+    input_open: bool,
+    input_untaken: u64,
+}
+
+impl Head {
+    /// The start commands that run.
+    pub(crate) fn remotes(&self) -> impl Iterator<Item = (Node, &OwnedFd)> {
+        let running = self.remotes.iter().filter(|(_, remote)| !remote.ended);
+        running.map(|(node, remote)| (*node, &remote.pidfd))
+    }
+
+    fn all(&self) -> Vec<Node> {
+        (0..=self.plan.hosts.len() as u32).map(Node).collect()
+    }
+}
+
+/// Runs a job from here, to its end.
+pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
+    let nodes = plan.hosts.len() as u32 + 1;
+    let config = Config { connect: plan.connect, ..Config::default() };
+    let mut daemon = Daemon::new(Node::HEAD, nodes, random(), config)?;
+    take_signals(daemon.waker.another()?)?;
+    let printer = Printer::start(plan.labels, daemon.waker.another()?)?;
+    let size = plan.runs.iter().map(|run| run.count).sum();
+    let name: String = random()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    daemon.head = Some(Box::new(Head {
+        until: daemon.clock.now().after(START),
+        input_open: plan.input,
+        plan,
+        phase: Phase::Gathering,
+        name,
+        remotes: BTreeMap::new(),
+        hello: BTreeMap::new(),
+        prepared: BTreeSet::new(),
+        size,
+        ended: BTreeMap::new(),
+        failure: None,
+        printer,
+        signals: 0,
+        input_untaken: 0,
+    }));
+    if nodes > 1 {
+        daemon.start_remotes()?;
+    } else {
+        daemon.all_here();
+    }
+    daemon.live();
+    daemon.end();
+    daemon.head_ends()
+}
+
+fn take_signals(waker: Waker) -> io::Result<()> {
+    let mut set = SigSet::empty();
+    let wanted =
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+    wanted.into_iter().for_each(|signal| set.add(signal));
+    set.thread_block()?;
+    let take = move || {
+        while let Ok(signal) = set.wait() {
+            waker.tell(Wake::Signal(signal as i32));
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(take)?;
+    Ok(())
+}
+
+impl Daemon {
+    fn start_remotes(&mut self) -> io::Result<()> {
+        let port = self.peers.listen()?;
+        let Some(head) = &mut self.head else { return Ok(()) };
+        let mut addresses: Vec<String> = own_addresses();
+        addresses.iter_mut().for_each(|address| {
+            *address = match address.contains(':') {
+                true => format!("[{address}]:{port}"),
+                false => format!("{address}:{port}"),
+            }
+        });
+        for (at, host) in head.plan.hosts.clone().into_iter().enumerate() {
+            let node = Node(at as u32 + 1);
+            let on_it = head.plan.runs.iter().filter(|run| run.node == node);
+            let bootstrap = Bootstrap {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                secret: self.secret,
+                node,
+                nodes: head.plan.hosts.len() as u32 + 1,
+                ranks: on_it.map(|run| run.count).sum(),
+                head: addresses.clone(),
+                connect: head.plan.connect,
+            };
+            let remote = start_remote(&head.plan, &host, &bootstrap);
+            let remote = remote.map_err(|error| {
+                let command = head.plan.remote.first().cloned().unwrap_or_default();
+                io::Error::new(error.kind(), format!("starting {host} by `{command}`: {error}"))
+            })?;
+            head.remotes.insert(node, remote);
+        }
+        Ok(())
+    }
+
+    /// All daemons are there: they are told of the job.
+    fn all_here(&mut self) {
+        let Some(head) = &self.head else { return };
+        let hosts: BTreeSet<Node> =
+            head.plan.runs.iter().filter(|run| run.count > 0).map(|run| run.node).collect();
+        let mut own = NodeInfo { name: super::host_name(), host: String::new(), first_port: 0 };
+        if hosts.len() > 1 && hosts.contains(&Node::HEAD) {
+            let host = self.peers.own_address(None).unwrap_or_default();
+            let Some(head) = &self.head else { return };
+            let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
+            match super::keep_ports(&host, here.map(|run| run.count).sum()) {
+                Ok((first, ports)) => {
+                    self.ports = ports;
+                    (own.host, own.first_port) = (host, first);
+                }
+                Err(error) => return self.fail(1, format!("{}: {error}", own.name)),
+            }
+        }
+        let Some(head) = &mut self.head else { return };
+        head.hello.insert(Node::HEAD, (own, String::new()));
+        let job = JobSpec {
+            id: crate::JobId(0),
+            name: head.name.clone(),
+            nodes: head.hello.values().map(|(node, _)| node.clone()).collect(),
+            runs: head.plan.runs.clone(),
+            info: vec![(
+                "petasos.command".to_owned(),
+                Value::from(head.plan.program.arguments.join(" ")),
+            )],
+        };
+        let daemons = head.hello.iter().filter(|(node, _)| **node != Node::HEAD);
+        let daemons = daemons.map(|(node, (_, address))| (*node, address.clone())).collect();
+        let program = head.plan.program.clone();
+        let setup = Setup { job, program, daemons, secret: random() };
+        head.phase = Phase::Preparing;
+        for node in head.all() {
+            self.order(node, Control::Setup(Box::new(setup.clone())));
+        }
+    }
+
+    /// What a daemon says to the head.
+    pub(crate) fn head_control(&mut self, from: Node, what: Control) {
+        let now = self.clock.now();
+        let Some(head) = &mut self.head else { return };
+        match what {
+            Control::Hello { host, port, first_port } if head.phase == Phase::Gathering => {
+                // By the name that the user knows it by.
+                let named = from.0.checked_sub(1).and_then(|at| head.plan.hosts.get(at as usize));
+                let name = named.cloned().unwrap_or_default();
+                let address = match host.contains(':') {
+                    true => format!("[{host}]:{port}"),
+                    false => format!("{host}:{port}"),
+                };
+                head.hello.insert(from, (NodeInfo { name, host, first_port }, address));
+                if head.hello.len() == head.plan.hosts.len() {
+                    self.all_here();
+                }
+            }
+            Control::Prepared(Ok(())) if head.phase == Phase::Preparing => {
+                head.prepared.insert(from);
+                if head.prepared.len() <= head.plan.hosts.len() {
+                    return;
+                }
+                head.phase = Phase::Running;
+                head.until = head.plan.timeout.map_or(Time::NEVER, |time| now.after(time));
+                for node in head.all() {
+                    self.order(node, Control::Start);
+                }
+                self.check_ended();
+            }
+            Control::Prepared(Err(why)) => {
+                let name = head.hello.get(&from).map_or_else(String::new, |(n, _)| n.name.clone());
+                self.fail(1, format!("{name}: {why}"));
+            }
+            Control::Output { rank, error, bytes } => {
+                let len = bytes.len() as u64;
+                head.printer.print(rank, error, bytes);
+                if from != self.me {
+                    self.send(from, Control::OutputTaken(len));
+                }
+            }
+            Control::InputTaken(bytes) => {
+                head.input_untaken = head.input_untaken.saturating_sub(bytes);
+            }
+            Control::Ended { rank, why } => self.rank_is_over(rank, why),
+            _ => {}
+        }
+    }
+
+    /// The host of a rank, by name.
+    fn host_of(&self, rank: u32) -> String {
+        let node = self.node_of_rank(rank);
+        let info = node.and_then(|node| self.job.as_ref()?.node(node));
+        info.map_or_else(|| "an unknown host".to_owned(), |node| node.name.clone())
+    }
+
+    fn rank_is_over(&mut self, rank: u32, why: Gone) {
+        let host = self.host_of(rank);
+        let Some(head) = &mut self.head else { return };
+        head.printer.ended(rank);
+        if head.ended.contains_key(&rank) {
+            return;
+        }
+        head.ended.insert(rank, why.clone());
+        let code = match &why {
+            Gone::Exited(code) => *code,
+            Gone::Signalled(signal) => 128 + signal,
+            _ => 1,
+        };
+        if code != 0 && head.failure.is_none() {
+            let keep_going = head.plan.keep_going;
+            let message = format!("rank {rank} on {host}: {why}");
+            match keep_going {
+                true => head.failure = Some((code, message)),
+                false => self.fail(code, message),
+            }
+        }
+        self.check_ended();
+    }
+
+    /// The job is to end, for this reason; the first one counts.
+    fn fail(&mut self, code: i32, why: String) {
+        let Some(head) = &mut self.head else { return };
+        head.failure.get_or_insert((code, why));
+        self.end_job(SIGTERM);
+    }
+
+    /// The processes are asked to end by this signal, and made to if they do not.
+    fn end_job(&mut self, signal: i32) {
+        let now = self.clock.now();
+        let Some(head) = &mut self.head else { return };
+        let started = head.phase == Phase::Running;
+        if head.phase == Phase::Ending {
+            return;
+        }
+        head.phase = Phase::Ending;
+        head.until = now.after(GRACE);
+        if !started {
+            return self.say_bye();
+        }
+        self.signal_all(signal);
+        self.check_ended();
+    }
+
+    fn signal_all(&mut self, signal: i32) {
+        let nodes = self.head.as_ref().map_or_else(Vec::new, |head| head.all());
+        let lost = self.engine.lost().clone();
+        for node in nodes.into_iter().filter(|node| !lost.contains(node)) {
+            self.order(node, Control::Signal(signal));
+        }
+    }
+
+    /// When the last rank has ended, everybody may go.
+    fn check_ended(&mut self) {
+        let Some(head) = &self.head else { return };
+        let over = head.ended.len() as u64 >= u64::from(head.size);
+        if over && matches!(head.phase, Phase::Running | Phase::Ending) {
+            self.say_bye();
+        }
+    }
+
+    fn say_bye(&mut self) {
+        if self.over.is_some() {
+            return;
+        }
+        let nodes = self.head.as_ref().map_or_else(Vec::new, |head| head.all());
+        for node in nodes.into_iter().filter(|node| *node != Node::HEAD) {
+            if !self.engine.lost().contains(&node) {
+                self.peers.send(node, Control::Bye, &self.waker);
+            }
+        }
+        self.over = Some(Ok(()));
+    }
+
+    /// What the engine tells the head.
+    pub(crate) fn head_output(&mut self, output: Output) {
+        match output {
+            Output::Abort { by, status: code, message } => {
+                let by = match by.rank {
+                    rank if by.job == crate::JobId(0) => {
+                        format!("rank {rank} on {}", self.host_of(rank))
+                    }
+                    _ => by.to_string(),
+                };
+                let code = if code & 0xff == 0 { 1 } else { code & 0xff };
+                self.fail(code, format!("{by} aborted the job: {message}"));
+            }
+            Output::NeverConnected(missing) => {
+                let ranks: Vec<String> = missing
+                    .procs
+                    .iter()
+                    .map(|proc| {
+                        let Proc { rank, .. } = *proc;
+                        format!("rank {rank} on {}", self.host_of(rank))
+                    })
+                    .collect();
+                let more = match missing.more {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                let text =
+                    format!("{}{more} never connected, though others have", ranks.join(", "));
+                self.fail(1, text);
+            }
+            _ => {}
+        }
+    }
+
+    /// A daemon is lost, and its ranks with it.
+    pub(crate) fn head_lost_node(&mut self, node: Node, why: &str) {
+        let Some(head) = &mut self.head else { return };
+        let name = head.hello.get(&node).map(|(node, _)| node.name.clone());
+        let name = name.or_else(|| Some(head.remotes.get(&node)?.host.clone()));
+        let name = name.unwrap_or_else(|| node.to_string());
+        if matches!(head.phase, Phase::Gathering | Phase::Preparing) {
+            return self.fail(1, format!("{name}: the daemon there is lost: {why}"));
+        }
+        let ranks: Vec<u32> =
+            self.job.as_ref().map_or_else(Vec::new, |job| job.ranks_on(node).to_vec());
+        let lost: Vec<u32> =
+            ranks.into_iter().filter(|rank| !head.ended.contains_key(rank)).collect();
+        lost.iter().for_each(|rank| {
+            head.ended.insert(*rank, Gone::NodeLost);
+        });
+        if !lost.is_empty() {
+            let names: Vec<String> = lost.iter().map(u32::to_string).collect();
+            let text = format!("{name} is lost ({why}), and with it rank {}", names.join(", "));
+            match head.plan.keep_going {
+                true => {
+                    head.failure.get_or_insert((1, text));
+                }
+                false => self.fail(1, text),
+            }
+        }
+        self.check_ended();
+    }
+
+    /// The start command of a host ended.
+    pub(crate) fn head_remote_ended(&mut self, node: Node) {
+        let Some(head) = &mut self.head else { return };
+        let Some(remote) = head.remotes.get_mut(&node) else { return };
+        remote.ended = true;
+        let status = remote.child.wait();
+        let text = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let host = remote.host.clone();
+        if head.phase == Phase::Gathering {
+            self.fail(1, format!("{host}: no daemon was started there: {text}"));
+        }
+    }
+
+    pub(crate) fn head_signal(&mut self, signal: i32) {
+        let Some(head) = &mut self.head else { return };
+        if [Signal::SIGUSR1 as i32, Signal::SIGUSR2 as i32].contains(&signal) {
+            return self.signal_all(signal);
+        }
+        head.signals += 1;
+        if head.signals > 1 {
+            return self.signal_all(SIGKILL);
+        }
+        let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
+        head.failure.get_or_insert((128 + signal, format!("interrupted by {name}")));
+        self.end_job(signal);
+    }
+
+    pub(crate) fn head_deadline(&self) -> Time {
+        self.head.as_ref().map_or(Time::NEVER, |head| head.until)
+    }
+
+    pub(crate) fn head_time(&mut self, now: Time) {
+        let Some(head) = &mut self.head else { return };
+        if now < head.until || self.over.is_some() {
+            return;
+        }
+        let missing = |here: &dyn Fn(&Node) -> bool| -> String {
+            let hosts = head.plan.hosts.iter().enumerate();
+            let late = hosts.filter(|(at, _)| !here(&Node(*at as u32 + 1)));
+            late.map(|(_, host)| host.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        match head.phase {
+            Phase::Gathering => {
+                let text = missing(&|node| head.hello.contains_key(node));
+                self.fail(1, format!("{text}: no daemon came up within {START:?}"));
+            }
+            Phase::Preparing => {
+                let text = missing(&|node| head.prepared.contains(node));
+                self.fail(1, format!("{text}: not ready within {START:?}"));
+            }
+            Phase::Running => {
+                let time = head.plan.timeout.unwrap_or_default();
+                let left: Vec<String> = (0..head.size)
+                    .filter(|rank| !head.ended.contains_key(rank))
+                    .take(16)
+                    .map(|rank| rank.to_string())
+                    .collect();
+                let left = left.join(", ");
+                self.fail(124, format!("the time of {time:?} is over; running: rank {left}"));
+            }
+            Phase::Ending => {
+                head.until = now.after(GRACE);
+                self.signal_all(SIGKILL);
+            }
+        }
+    }
+
+    /// Whether standard input is read now.
+    pub(crate) fn head_takes_input(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| {
+            let room = head.input_untaken < WINDOW;
+            head.input_open && head.phase == Phase::Running && room && !head.ended.contains_key(&0)
+        })
+    }
+
+    pub(crate) fn head_read_input(&mut self) {
+        let mut bytes = vec![0; 32 << 10];
+        let read = match rustix::io::read(rustix::stdio::stdin(), &mut bytes) {
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return,
+            read => read.unwrap_or(0),
+        };
+        bytes.truncate(read);
+        let node = self.node_of_rank(0).unwrap_or_default();
+        let Some(head) = &mut self.head else { return };
+        head.input_untaken += read as u64;
+        head.input_open = read > 0;
+        self.order(node, Control::Input(bytes));
+    }
+
+    /// After the end: the others go, or are made to.
+    fn head_ends(mut self) -> io::Result<Verdict> {
+        let Some(mut head) = self.head.take() else {
+            return Err(io::Error::other("this is not the head"));
+        };
+        head.printer.finish();
+        let until = self.clock.now().after(LEAVE);
+        for remote in head.remotes.values_mut().filter(|remote| !remote.ended) {
+            while remote.child.try_wait()?.is_none() {
+                if self.clock.now() >= until {
+                    remote.child.kill()?;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        let ranks = std::mem::take(&mut head.ended);
+        let ranks = ranks.into_iter().map(|(rank, why)| (rank, (self.host_of(rank), why)));
+        let ranks = ranks.collect();
+        let (code, why) = head.failure.map_or((0, None), |(code, why)| (code, Some(why)));
+        Ok(Verdict { code, why, ranks })
+    }
+}
+
+fn start_remote(plan: &Plan, host: &str, bootstrap: &Bootstrap) -> io::Result<Remote> {
+    let mut words: Vec<String> =
+        plan.remote.iter().map(|word| word.replace("{host}", host)).collect();
+    if !plan.remote.iter().any(|word| word.contains("{host}")) {
+        words.push(host.to_owned());
+    }
+    words.push(plan.remote_program.clone());
+    words.push(super::DAEMON.to_owned());
+    let mut command = Command::new(&words[0]);
+    // The terminal's signals are for this process.
+    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+    let mut child = command.spawn()?;
+    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let bytes = to_vec(Encoding::Native, bootstrap);
+    if let Some(input) = &mut child.stdin {
+        // If it cannot be told, it ends, and that is noticed.
+        let _ = input.write_all(&(bytes.len() as u32).to_le_bytes());
+        let _ = input.write_all(&bytes).and_then(|()| input.flush());
+    }
+    // `child` keeps its standard input: it ends with this process.
+    Ok(Remote { host: host.to_owned(), child, pidfd, ended: false })
+}
+
+/// The addresses of this machine that others may reach.
+fn own_addresses() -> Vec<String> {
+    let interfaces = nix::ifaddrs::getifaddrs();
+    let mut found = Vec::new();
+    for interface in interfaces.into_iter().flatten() {
+        let Some(address) = interface.address else { continue };
+        if let Some(v4) = address.as_sockaddr_in() {
+            found.push(v4.ip().to_string());
+        } else if let Some(v6) = address.as_sockaddr_in6()
+            && v6.ip().segments()[0] & 0xffc0 != 0xfe80
+        {
+            found.push(v6.ip().to_string());
+        }
+    }
+    // This machine's own last: other hosts find others there.
+    found.sort_by_key(|address| address.starts_with("127.") || address == "::1");
+    found
+}

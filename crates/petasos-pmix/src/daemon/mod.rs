@@ -1,0 +1,556 @@
+//! The daemon of a node: an [`Engine`](crate::engine::Engine) with its sockets, and the processes
+//! of the node. One thread, asleep in `poll` when there is nothing to do.
+//!
+//! The head's daemon runs within the command that launches the job, the others are started on
+//! their hosts and end with it. Each has a private directory, and a guard that removes it and ends
+//! the processes if the daemon itself is killed.
+
+mod clients;
+mod control;
+mod elf;
+mod guard;
+mod head;
+mod peers;
+mod place;
+mod print;
+mod rank;
+mod ranks;
+mod wake;
+
+use crate::{
+    Node,
+    engine::{Config, Engine, Output},
+    job::JobMap,
+    net::handshake::{Secret, random},
+};
+use clients::{Client, ToClient};
+use control::{Bootstrap, Control, Setup};
+use guard::Guard;
+use head::Head;
+use peers::Peers;
+use petasos_fabric::{Clock, Time};
+use petasos_wire::{Encoding, from_bytes, to_vec};
+use place::Place;
+use ranks::Rank;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
+};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    path::PathBuf,
+    sync::Arc,
+};
+use wake::{Wake, Waker, Wakes};
+
+pub use guard::{GUARD, run as run_guard};
+pub use rank::{RANK, run as run_rank};
+
+pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
+pub(crate) use control::Program as Launched;
+pub(crate) use head::{Plan, run as run_head};
+pub(crate) use place::base;
+
+/// The word on the command line that makes a process the daemon of another host.
+pub const DAEMON: &str = "pmix-daemon";
+/// Lines about those who were turned away, at most.
+const MAX_LOGGED: u32 = 100;
+
+#[derive(Debug)]
+struct Daemon {
+    me: Node,
+    clock: Clock,
+    engine: Engine,
+    secret: Secret,
+    token: [u8; 32],
+    peers: Peers,
+    job: Option<Arc<JobMap>>,
+    setup: Option<Setup>,
+    place: Option<Place>,
+    guard: Option<Guard>,
+    listener: Option<UnixListener>,
+    /// Where clients of the PMIx library connect.
+    pmix41: Option<TcpListener>,
+    clients: BTreeMap<u64, Client>,
+    next_client: u64,
+    ranks: BTreeMap<u32, Rank>,
+    /// Bytes of output that the head has not taken.
+    untaken: u64,
+    /// Ports kept for the processes until they listen there.
+    ports: Vec<OwnedFd>,
+    waker: Waker,
+    wakes: Wakes,
+    /// The program that this is, to start others of.
+    own: PathBuf,
+    /// What only the head's daemon has.
+    head: Option<Box<Head>>,
+    /// Standard input of a daemon that is not the head's: its end is the end of the head.
+    leash: bool,
+    logged: u32,
+    /// It is over, and why if it is so before its time.
+    over: Option<Result<(), String>>,
+}
+
+/// What can be waited for.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Wakes,
+    Clients,
+    Strangers,
+    Pmix41,
+    Client(u64),
+    Peer(u64),
+    Rank(u32),
+    Out(u32),
+    Err(u32),
+    Feed,
+    Input,
+    Leash,
+    Remote(Node),
+}
+
+impl Daemon {
+    fn new(me: Node, nodes: u32, secret: Secret, config: Config) -> io::Result<Daemon> {
+        raise_file_limit();
+        let (waker, wakes) = Wakes::make()?;
+        let clock = Clock::start();
+        Ok(Daemon {
+            me,
+            clock,
+            engine: Engine::new(me, nodes, config, clock.now()),
+            secret,
+            token: random(),
+            peers: Peers::new(me, secret),
+            job: None,
+            setup: None,
+            place: None,
+            guard: None,
+            listener: None,
+            pmix41: None,
+            clients: BTreeMap::new(),
+            next_client: 0,
+            ranks: BTreeMap::new(),
+            untaken: 0,
+            ports: Vec::new(),
+            waker,
+            wakes,
+            own: std::env::current_exe()?,
+            head: None,
+            leash: false,
+            logged: 0,
+            over: None,
+        })
+    }
+
+    fn log(&mut self, what: &str) {
+        self.logged += 1;
+        if self.logged <= MAX_LOGGED {
+            eprintln!("petasos: {}: {what}", host_name());
+        }
+    }
+
+    /// Makes everything ready that processes need, but them.
+    fn prepare(&mut self, setup: Setup) -> Result<(), String> {
+        let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
+        let job = Arc::new(job);
+        let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
+            let place = Place::make(&format!("{}.{}", setup.job.name, self.me.0))?;
+            let guard = Guard::start(&self.own, place.path())?;
+            let hex: String = setup.secret.iter().map(|byte| format!("{byte:02x}")).collect();
+            place.write("secret", hex.as_bytes())?;
+            place.write("token", &self.token)?;
+            place.write("job", &to_vec(Encoding::Native, &setup.job))?;
+            let listener = UnixListener::bind(place.socket())?;
+            listener.set_nonblocking(true)?;
+            let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            pmix41.set_nonblocking(true)?;
+            let port = pmix41.local_addr()?.port();
+            let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", std::process::id());
+            place.write("pmix41", uri.as_bytes())?;
+            Ok((place, listener, pmix41, guard))
+        };
+        let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
+        self.pmix41 = Some(pmix41);
+        (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
+        for (node, address) in &setup.daemons {
+            self.peers.found_at(*node, vec![address.clone()]);
+        }
+        self.engine.add_job(job.clone());
+        (self.job, self.setup) = (Some(job), Some(setup));
+        Ok(())
+    }
+
+    /// To the head.
+    fn report(&mut self, what: Control) {
+        match self.head {
+            Some(_) => self.head_control(self.me, what),
+            None => self.send(Node::HEAD, what),
+        }
+    }
+
+    /// From the head to a node.
+    fn order(&mut self, to: Node, what: Control) {
+        match to == self.me {
+            true => self.obey(what),
+            false => self.send(to, what),
+        }
+    }
+
+    fn send(&mut self, to: Node, what: Control) {
+        if !self.peers.send(to, what, &self.waker) {
+            self.lost(to, "it cannot be reached");
+        }
+    }
+
+    /// A daemon cannot be reached any more.
+    fn lost(&mut self, node: Node, why: &str) {
+        if self.over.is_some() {
+            return;
+        }
+        self.peers.down(node);
+        self.head_lost_node(node, why);
+        self.engine.peer_lost(self.clock.now(), node);
+    }
+
+    /// What the head says.
+    fn obey(&mut self, what: Control) {
+        match what {
+            Control::Setup(setup) => {
+                let prepared = self.prepare(*setup);
+                self.report(Control::Prepared(prepared));
+            }
+            Control::Start => {
+                // So that its loss is noticed even if nothing is said.
+                for node in self.engine.neighbours() {
+                    self.order_nothing(node);
+                }
+                self.start_ranks();
+            }
+            Control::OutputTaken(bytes) => self.untaken = self.untaken.saturating_sub(bytes),
+            Control::Input(bytes) => self.feed(&bytes),
+            Control::Signal(number) => self.signal_ranks(number),
+            Control::Bye => self.over = Some(Ok(())),
+            _ => {}
+        }
+    }
+
+    /// Makes a connection without saying anything of consequence.
+    fn order_nothing(&mut self, node: Node) {
+        self.send(node, Control::OutputTaken(0));
+    }
+
+    fn control(&mut self, from: Node, what: Control) {
+        match what {
+            Control::Engine(message) => self.engine.message(self.clock.now(), from, message),
+            Control::OutputTaken(0) => {}
+            what if self.head.is_some() => self.head_control(from, what),
+            what if from == Node::HEAD => self.obey(what),
+            // Only the head gives orders.
+            _ => self.log(&format!("{from} gives an order that is not its to give")),
+        }
+    }
+
+    /// Does what the engine wants done.
+    fn pump(&mut self) {
+        while let Some(output) = self.engine.poll() {
+            match output {
+                Output::Send { to, message } => self.send(to, Control::Engine(message)),
+                Output::Answer { client, id, result } => {
+                    self.tell_client(client, &ToClient::Answer { id, result });
+                }
+                Output::Deliver { client, event, only } => {
+                    self.tell_client(client, &ToClient::Event { event, only });
+                }
+                Output::Orphaned(why) if self.over.is_none() => self.over = Some(Err(why)),
+                other => self.head_output(other),
+            }
+        }
+    }
+
+    /// Lives until it is over.
+    fn live(&mut self) {
+        while self.over.is_none() {
+            self.pump();
+            self.flush();
+            if self.over.is_none() {
+                self.turn(Time::NEVER);
+            }
+        }
+    }
+
+    /// Sends what is left, for a moment, and ends everything.
+    fn end(&mut self) {
+        let until = self.clock.now().after(std::time::Duration::from_secs(1));
+        self.listener = None;
+        self.pmix41 = None;
+        self.peers.listener = None;
+        self.kill_ranks();
+        self.pump();
+        self.flush();
+        let waits = |daemon: &Daemon| daemon.peers.total_backlog() > 0;
+        while waits(self) && self.clock.now() < until {
+            self.turn(until);
+            self.flush();
+        }
+        self.clients.clear();
+        self.place = None;
+        self.guard = None;
+    }
+
+    fn flush(&mut self) {
+        self.flush_clients();
+        let failed: Vec<(Node, String)> = self
+            .peers
+            .links
+            .values_mut()
+            .filter_map(|link| Some((link.node, link.frames.flush().err()?.to_string())))
+            .collect();
+        for (node, why) in failed {
+            self.lost(node, &why);
+        }
+    }
+
+    /// Waits until something happens, and sees to it.
+    fn turn(&mut self, until: Time) {
+        let ready = self.wait(until);
+        let now = self.clock.now();
+        self.engine.advance(now);
+        for source in ready {
+            self.see_to(source);
+        }
+        self.settle_clients(now);
+        self.settle_ranks(now);
+        self.head_time(now);
+    }
+
+    fn wait(&self, until: Time) -> Vec<Source> {
+        let mut all: Vec<(Source, PollFd<'_>)> = Vec::new();
+        let (read, write) = (PollFlags::IN, PollFlags::OUT);
+        all.push((Source::Wakes, PollFd::new(&self.wakes, read)));
+        if let Some(listener) = &self.listener {
+            all.push((Source::Clients, PollFd::new(listener, read)));
+        }
+        if let Some(listener) = &self.peers.listener {
+            all.push((Source::Strangers, PollFd::new(listener, read)));
+        }
+        if let Some(listener) = &self.pmix41 {
+            all.push((Source::Pmix41, PollFd::new(listener, read)));
+        }
+        for (number, client) in &self.clients {
+            let flags = if client.is_read() { read } else { PollFlags::empty() };
+            let flags = if client.frames.backlog() > 0 { flags | write } else { flags };
+            if client.closing.is_none() {
+                all.push((Source::Client(*number), PollFd::new(&client.frames, flags)));
+            }
+        }
+        for (number, link) in &self.peers.links {
+            let flags = if link.frames.backlog() > 0 { read | write } else { read };
+            all.push((Source::Peer(*number), PollFd::new(&link.frames, flags)));
+        }
+        let takes_output = self.takes_output();
+        for (number, rank) in &self.ranks {
+            if rank.ended.is_none() {
+                all.push((Source::Rank(*number), PollFd::new(&rank.pidfd, read)));
+            }
+            if let (Some(out), true) = (&rank.out, takes_output) {
+                all.push((Source::Out(*number), PollFd::new(out, read)));
+            }
+            if let (Some(err), true) = (&rank.err, takes_output) {
+                all.push((Source::Err(*number), PollFd::new(err, read)));
+            }
+            if let (Some(input), false) = (&rank.input, rank.feed.is_empty()) {
+                all.push((Source::Feed, PollFd::new(input, write)));
+            }
+        }
+        let stdin = rustix::stdio::stdin();
+        if self.leash {
+            all.push((Source::Leash, PollFd::from_borrowed_fd(stdin, read)));
+        } else if self.head_takes_input() {
+            all.push((Source::Input, PollFd::from_borrowed_fd(stdin, read)));
+        }
+        if let Some(head) = &self.head {
+            for (node, pidfd) in head.remotes() {
+                all.push((Source::Remote(node), PollFd::new(pidfd, read)));
+            }
+        }
+        let deadline = self.engine.deadline().min(self.clients_deadline()).min(until);
+        let deadline = deadline.min(self.ranks_deadline()).min(self.head_deadline());
+        let wait = deadline.since(self.clock.now());
+        // A little longer, so that it is not a little too early.
+        let wait = Timespec {
+            tv_sec: wait.as_secs().min(3600) as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        let (sources, mut fds): (Vec<Source>, Vec<PollFd<'_>>) = all.into_iter().unzip();
+        match poll(&mut fds, Some(&wait)) {
+            Ok(_) => {
+                let ready = |(_, fd): &(Source, &PollFd<'_>)| !fd.revents().is_empty();
+                sources.into_iter().zip(&fds).filter(ready).map(|(source, _)| source).collect()
+            }
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn see_to(&mut self, source: Source) {
+        match source {
+            Source::Wakes => {
+                for wake in self.wakes.take() {
+                    self.woken(wake);
+                }
+            }
+            Source::Clients => self.accept_clients(),
+            Source::Strangers => self.peers.accept(&self.waker),
+            Source::Pmix41 => self.accept_pmix41(),
+            Source::Client(number) => self.read_client(number),
+            Source::Peer(number) => self.read_peer(number),
+            Source::Rank(number) => self.rank_ended(number),
+            Source::Out(number) => self.read_output(number, false),
+            Source::Err(number) => self.read_output(number, true),
+            Source::Feed => self.write_input(),
+            Source::Input => self.head_read_input(),
+            Source::Leash => {
+                let mut byte = [0; 64];
+                match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
+                    Ok(len) if len > 0 => {}
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    _ => self.over = Some(Err("the head is gone".to_owned())),
+                }
+            }
+            Source::Remote(node) => self.head_remote_ended(node),
+        }
+    }
+
+    fn woken(&mut self, wake: Wake) {
+        match wake {
+            Wake::Accepted(node, stream) | Wake::Dialled(node, Ok(stream)) => {
+                if let Err(error) = self.peers.up(node, stream) {
+                    self.lost(node, &error.to_string());
+                }
+            }
+            Wake::Dialled(node, Err(why)) => self.lost(node, &why),
+            Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
+            Wake::Signal(number) => self.head_signal(number),
+            Wake::Printed => {}
+        }
+    }
+
+    fn read_peer(&mut self, number: u64) {
+        let Some(link) = self.peers.links.get_mut(&number) else { return };
+        let node = link.node;
+        let failed = match link.frames.fill() {
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        loop {
+            let Some(link) = self.peers.links.get_mut(&number) else { return };
+            match link.frames.take::<Control>() {
+                Ok(Some(what)) => self.control(node, what),
+                Ok(None) => break,
+                Err(error) => {
+                    self.log(&format!("{node} is cut off: {error}"));
+                    return self.lost(node, &error.to_string());
+                }
+            }
+        }
+        if let Some(why) = failed {
+            self.lost(node, &why);
+        }
+    }
+}
+
+/// Three descriptors for each rank, and one for its connection, are soon more than the usual limit.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where it may not be raised, starting a rank fails, and says why.
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let _ = setrlimit(Resource::Nofile, raised);
+}
+
+/// This host's name.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Keeps ports that follow each other for processes of this node: nobody gets them by chance, and
+/// who asks for one of them by number does.
+fn keep_ports(host: &str, count: u32) -> io::Result<(u16, Vec<OwnedFd>)> {
+    let host: IpAddr = host.parse().map_err(io::Error::other)?;
+    let take = |port: u16| -> io::Result<OwnedFd> {
+        let address = SocketAddr::from((host, port));
+        let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &address)?;
+        Ok(socket)
+    };
+    for _ in 0..100 {
+        let mut kept = vec![take(0)?];
+        let first = SocketAddr::try_from(getsockname(&kept[0])?)?.port();
+        for next in 1..count {
+            match u16::try_from(u32::from(first) + next).map(take) {
+                Ok(Ok(socket)) => kept.push(socket),
+                _ => break,
+            }
+        }
+        if kept.len() == count.max(1) as usize {
+            return Ok((first, kept));
+        }
+    }
+    Err(io::Error::other(format!("there are no {count} free ports in a row at {host}")))
+}
+
+/// The daemon of another host: it is told what it needs over standard input, and ends with that.
+///
+/// # Errors
+/// If it cannot begin, or ends before its time; then it has ended its processes.
+pub fn run_daemon() -> Result<(), String> {
+    let bootstrap = read_bootstrap().map_err(|error| format!("the daemon's input: {error}"))?;
+    if bootstrap.version != env!("CARGO_PKG_VERSION") {
+        let (own, theirs) = (env!("CARGO_PKG_VERSION"), bootstrap.version);
+        return Err(format!("{}: version {own} here, {theirs} at the head", host_name()));
+    }
+    let config = Config { connect: bootstrap.connect, ..Config::default() };
+    let begin = || -> io::Result<Daemon> {
+        let mut daemon = Daemon::new(bootstrap.node, bootstrap.nodes, bootstrap.secret, config)?;
+        daemon.leash = true;
+        let port = daemon.peers.listen()?;
+        daemon.peers.found_at(Node::HEAD, bootstrap.head.clone());
+        daemon.order_nothing(Node::HEAD);
+        while daemon.peers.links.is_empty() && daemon.over.is_none() {
+            daemon.pump();
+            daemon.turn(Time::NEVER);
+        }
+        if let Some(Err(why)) = &daemon.over {
+            return Err(io::Error::other(why.clone()));
+        }
+        let none = || io::Error::other("the way to the head has no address");
+        let host = daemon.peers.own_address(None).ok_or_else(none)?;
+        let (first_port, ports) = keep_ports(&host, bootstrap.ranks)?;
+        daemon.ports = ports;
+        daemon.report(Control::Hello { host, port, first_port });
+        Ok(daemon)
+    };
+    let mut daemon = begin().map_err(|error| format!("{}: {error}", host_name()))?;
+    daemon.live();
+    let over = daemon.over.clone().unwrap_or(Ok(()));
+    daemon.end();
+    over.map_err(|why| format!("{}: {why}", host_name()))
+}
+
+fn read_bootstrap() -> io::Result<Bootstrap> {
+    let mut input = io::stdin().lock();
+    let mut len = [0; 4];
+    input.read_exact(&mut len)?;
+    let len = u32::from_le_bytes(len) as usize;
+    if len > 1 << 20 {
+        return Err(io::Error::other("this is no word of the head"));
+    }
+    let mut bytes = vec![0; len];
+    input.read_exact(&mut bytes)?;
+    from_bytes(Encoding::Native, &bytes).map_err(io::Error::other)
+}

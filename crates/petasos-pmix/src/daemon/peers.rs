@@ -1,0 +1,215 @@
+//! The connections between daemons: made when there is something to say, over TCP, by daemons that
+//! have proved to know the job's secret.
+
+use super::{
+    control::Control,
+    wake::{Wake, Waker},
+};
+use crate::{
+    Node,
+    net::{
+        Frames, Stream,
+        handshake::{self, Secret},
+    },
+};
+use rustix::net::sockopt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::AsFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// The longest frame between daemons: a whole job's cards.
+const MAX_FRAME: usize = 256 << 20;
+/// Handshakes under way at a time.
+const MAX_STRANGERS: usize = 64;
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a peer's machine may be silent, in milliseconds, before it is held for lost.
+const SILENCE: u32 = 5_000;
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) node: Node,
+    pub(crate) frames: Frames,
+}
+
+/// All connections to other daemons.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    me: Node,
+    secret: Secret,
+    pub(crate) listener: Option<TcpListener>,
+    addresses: BTreeMap<Node, Vec<String>>,
+    pub(crate) links: BTreeMap<u64, Link>,
+    /// By which link a node is reached.
+    via: BTreeMap<Node, u64>,
+    /// What waits for a link.
+    waiting: BTreeMap<Node, Vec<Control>>,
+    lost: BTreeSet<Node>,
+    next: u64,
+    strangers: Arc<AtomicUsize>,
+}
+
+impl Peers {
+    pub(crate) fn new(me: Node, secret: Secret) -> Peers {
+        Peers {
+            me,
+            secret,
+            listener: None,
+            addresses: BTreeMap::new(),
+            links: BTreeMap::new(),
+            via: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            next: 0,
+            strangers: Arc::default(),
+        }
+    }
+
+    /// Listens on all addresses of this machine; gives the port.
+    pub(crate) fn listen(&mut self) -> io::Result<u16> {
+        let any: [SocketAddr; 2] = ["[::]:0".parse().unwrap(), "0.0.0.0:0".parse().unwrap()];
+        let listener = TcpListener::bind(&any[..])?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        self.listener = Some(listener);
+        Ok(port)
+    }
+
+    /// A node is found at one of these addresses.
+    pub(crate) fn found_at(&mut self, node: Node, addresses: Vec<String>) {
+        self.addresses.insert(node, addresses);
+    }
+
+    /// Takes connections; each proves who it is on a thread of its own.
+    pub(crate) fn accept(&self, waker: &Waker) {
+        let Some(listener) = &self.listener else { return };
+        while let Ok((mut stream, from)) = listener.accept() {
+            if self.strangers.fetch_add(1, Ordering::Relaxed) >= MAX_STRANGERS {
+                self.strangers.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let Ok(waker) = waker.another() else { return };
+            let (secret, me, strangers) = (self.secret, self.me, self.strangers.clone());
+            let shake = move || {
+                let shaken = stream.set_nonblocking(false);
+                match shaken.and_then(|()| handshake::listen(&mut stream, &secret, me)) {
+                    Ok(node) => waker.tell(Wake::Accepted(node, stream)),
+                    Err(error) => waker.tell(Wake::Refused(format!("{from}: {error}"))),
+                }
+                strangers.fetch_sub(1, Ordering::Relaxed);
+            };
+            // Without a thread the connection is closed, and the other side fails.
+            let _ = thread::Builder::new().name("handshake".to_owned()).spawn(shake);
+        }
+    }
+
+    /// Sends, once there is a connection. False: the node is lost.
+    pub(crate) fn send(&mut self, to: Node, what: Control, waker: &Waker) -> bool {
+        if let Some(link) = self.via.get(&to).and_then(|id| self.links.get_mut(id)) {
+            link.frames.push(&what);
+            return true;
+        }
+        if self.lost.contains(&to) {
+            return false;
+        }
+        if let Some(waiting) = self.waiting.get_mut(&to) {
+            waiting.push(what);
+            return true;
+        }
+        let Some(addresses) = self.addresses.get(&to).cloned() else { return false };
+        let Ok(waker) = waker.another() else { return false };
+        self.waiting.insert(to, vec![what]);
+        let (secret, me) = (self.secret, self.me);
+        let dial = move || waker.tell(Wake::Dialled(to, dial(&addresses, &secret, me, to)));
+        thread::Builder::new().name("dial".to_owned()).spawn(dial).is_ok()
+    }
+
+    /// A connection was made.
+    pub(crate) fn up(&mut self, node: Node, stream: TcpStream) -> io::Result<()> {
+        if self.lost.contains(&node) || node == self.me {
+            return Ok(());
+        }
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(None)?;
+        stream.set_write_timeout(None)?;
+        stream.set_nonblocking(true)?;
+        watch(&stream)?;
+        self.next += 1;
+        let mut frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
+        if !self.via.contains_key(&node) {
+            self.via.insert(node, self.next);
+            for what in self.waiting.remove(&node).unwrap_or_default() {
+                frames.push(&what);
+            }
+        }
+        self.links.insert(self.next, Link { node, frames });
+        Ok(())
+    }
+
+    /// A node cannot be reached any more.
+    pub(crate) fn down(&mut self, node: Node) {
+        self.lost.insert(node);
+        self.links.retain(|_, link| link.node != node);
+        self.via.remove(&node);
+        self.waiting.remove(&node);
+    }
+
+    /// The address of this machine on the way to a node.
+    pub(crate) fn own_address(&self, towards: Option<Node>) -> Option<String> {
+        let mut links = self.links.values();
+        let link = links.find(|link| towards.is_none_or(|node| link.node == node))?;
+        let address = rustix::net::getsockname(link.frames.as_fd()).ok()?;
+        let address = SocketAddr::try_from(address).ok()?;
+        Some(address.ip().to_canonical().to_string())
+    }
+
+    /// Bytes that wait to be sent at all.
+    pub(crate) fn total_backlog(&self) -> usize {
+        self.links.values().map(|link| link.frames.backlog()).sum()
+    }
+}
+
+/// Has the kernel notice a machine that falls silent.
+fn watch(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(stream, SILENCE / 1000)?;
+    sockopt::set_tcp_user_timeout(stream, SILENCE)?;
+    Ok(())
+}
+
+fn dial(
+    addresses: &[String],
+    secret: &Secret,
+    me: Node,
+    expected: Node,
+) -> Result<TcpStream, String> {
+    let mut why = "it has no address".to_owned();
+    for address in addresses {
+        let connect = || -> io::Result<TcpStream> {
+            let socket: SocketAddr = address.parse().map_err(io::Error::other)?;
+            let mut stream = TcpStream::connect_timeout(&socket, CONNECT)?;
+            let who = handshake::dial(&mut stream, secret, me)?;
+            if who != expected {
+                return Err(io::Error::other(format!("{who} answers in place of {expected}")));
+            }
+            Ok(stream)
+        };
+        match connect() {
+            Ok(stream) => return Ok(stream),
+            Err(error) => why = format!("{address}: {error}"),
+        }
+    }
+    Err(why)
+}

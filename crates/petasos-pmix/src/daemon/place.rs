@@ -1,0 +1,101 @@
+//! The private directory of a job on a node: the socket, the token, and what all processes share.
+
+use rustix::process::geteuid;
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// The longest path of a socket that the system takes.
+const MAX_SOCKET: usize = 107;
+
+/// A directory that only this user can enter; it goes with the value.
+#[derive(Debug)]
+pub(crate) struct Place {
+    path: PathBuf,
+}
+
+/// Where the jobs of this user are: in `XDG_RUNTIME_DIR`, else in a directory of our own for
+/// temporary files.
+pub(crate) fn base() -> PathBuf {
+    let uid = geteuid().as_raw();
+    let ours = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == uid);
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(ours) {
+        Some(runtime) => runtime.join("petasos"),
+        None => std::env::temp_dir().join(format!("petasos-{uid}")),
+    }
+}
+
+/// Whether a directory is this user's and closed to all others, and no link.
+fn is_private(path: &Path) -> io::Result<()> {
+    let found = fs::symlink_metadata(path)?;
+    if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    let why = format!("{} is not a directory of this user alone (mode 700)", path.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
+impl Place {
+    pub(crate) fn make(name: &str) -> io::Result<Place> {
+        let base = base();
+        let path = base.join(name);
+        let socket = path.join("server");
+        if socket.as_os_str().len() > MAX_SOCKET {
+            let why = format!(
+                "{} is too long for the path of a socket: set TMPDIR to a shorter one",
+                socket.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        // The last job to end takes the base away, perhaps just now.
+        for _ in 0..100 {
+            match fs::DirBuilder::new().mode(0o700).create(&base) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => is_private(&base).or_else(|e| match e.kind() {
+                    io::ErrorKind::NotFound => Ok(()),
+                    _ => Err(e),
+                })?,
+            }
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                made => {
+                    return made.map(|()| Place { path });
+                }
+            }
+        }
+        Err(io::Error::other(format!("{} goes away again and again", base.display())))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path.join("server")
+    }
+
+    /// Writes a file that only this user reads.
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file =
+            options.write(true).create_new(true).mode(0o600).open(self.path.join(name))?;
+        file.write_all(bytes)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+/// Removes the directory of a job, and the base if it was the last.
+pub(crate) fn remove(path: &Path) {
+    let _ = fs::remove_dir_all(path);
+    if let Some(base) = path.parent() {
+        let _ = fs::remove_dir(base);
+    }
+}

@@ -1,0 +1,77 @@
+//! What threads tell the daemon's loop, which sleeps in `poll`.
+
+use crate::Node;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+/// What happened elsewhere.
+#[derive(Debug)]
+pub(crate) enum Wake {
+    /// Another daemon has proved who it is.
+    Accepted(Node, TcpStream),
+    /// We have proved who we are.
+    Dialled(Node, Result<TcpStream, String>),
+    /// Somebody was turned away.
+    Refused(String),
+    /// A signal came.
+    Signal(i32),
+    /// Output was written.
+    Printed,
+}
+
+/// A thread's end.
+#[derive(Debug)]
+pub(crate) struct Waker {
+    sender: Sender<Wake>,
+    bell: UnixStream,
+}
+
+impl Waker {
+    pub(crate) fn tell(&self, what: Wake) {
+        if self.sender.send(what).is_ok() {
+            // A full pipe rings as well.
+            let _ = (&self.bell).write(&[1]);
+        }
+    }
+
+    pub(crate) fn another(&self) -> std::io::Result<Waker> {
+        Ok(Waker { sender: self.sender.clone(), bell: self.bell.try_clone()? })
+    }
+}
+
+/// The loop's end.
+#[derive(Debug)]
+pub(crate) struct Wakes {
+    receiver: Receiver<Wake>,
+    bell: UnixStream,
+}
+
+impl Wakes {
+    pub(crate) fn make() -> std::io::Result<(Waker, Wakes)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        theirs.set_nonblocking(true)?;
+        let (sender, receiver) = channel();
+        Ok((Waker { sender, bell: theirs }, Wakes { receiver, bell: ours }))
+    }
+
+    /// All that was told.
+    pub(crate) fn take(&mut self) -> Vec<Wake> {
+        let mut rings = [0; 256];
+        while self.bell.read(&mut rings).is_ok_and(|read| read == rings.len()) {}
+        self.receiver.try_iter().collect()
+    }
+}
+
+impl AsFd for Wakes {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}

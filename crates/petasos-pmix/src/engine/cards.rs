@@ -1,0 +1,322 @@
+//! Direct exchange: a card is asked for when it is first needed, from the daemon that hosts the
+//! process, and is then kept here.
+
+use super::{ClientId, Engine, RequestId, Timer, Waiting};
+use crate::{
+    error::Error,
+    message::{Answer, Message},
+    names::{Node, Proc},
+    value::{Card, Entry, RESERVED},
+};
+use petasos_fabric::Time;
+use std::{collections::BTreeMap, time::Duration};
+
+/// How much longer than the asking client a question is kept by the other daemon.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Bytes of all that a process may have committed.
+const MAX_CARD: usize = 64 << 20;
+
+/// What a client wants.
+pub(super) struct Wanted {
+    pub(super) of: Proc,
+    pub(super) key: String,
+    pub(super) timeout: Option<Duration>,
+    pub(super) immediate: bool,
+    pub(super) wait: bool,
+}
+
+/// A question to another daemon: one for all clients that wait for the same.
+#[derive(Debug)]
+struct Ask {
+    id: u64,
+    /// Until when the other daemon keeps it.
+    until: Time,
+    waiters: Vec<(ClientId, RequestId)>,
+}
+
+/// The questions under way.
+#[derive(Debug, Default)]
+pub(super) struct Asks {
+    by_key: BTreeMap<(Proc, String, bool), Ask>,
+    by_id: BTreeMap<u64, (Proc, String, bool)>,
+}
+
+/// Who waits for a card of this node.
+#[derive(Clone, Copy, Debug)]
+enum Asker {
+    Client(ClientId, RequestId),
+    Daemon(Node, u64),
+}
+
+/// A question about a process of this node that has not committed what is wanted.
+#[derive(Debug)]
+pub(super) struct Parked {
+    asker: Asker,
+    key: String,
+    wait: bool,
+    until: Time,
+}
+
+impl Engine {
+    /// A process makes visible what it has put.
+    pub(super) fn commit(
+        &mut self,
+        proc: Proc,
+        entries: Vec<(String, Entry)>,
+    ) -> Result<(), Error> {
+        let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
+        let size = |entries: &mut dyn Iterator<Item = (&String, &Entry)>| -> usize {
+            entries.map(|(key, entry)| key.len() + entry.value.size() + 64).sum()
+        };
+        let new = size(&mut entries.iter().map(|(key, entry)| (key, entry)));
+        let all = new + size(&mut local.card.entries.iter());
+        if all > MAX_CARD {
+            return Err(super::requests::limit("bytes of a card", all, MAX_CARD));
+        }
+        local.card.commit(entries);
+        self.settle_parked(proc);
+        Ok(())
+    }
+
+    pub(super) fn get(
+        &mut self,
+        client: ClientId,
+        id: RequestId,
+        asker: Proc,
+        wanted: Wanted,
+    ) -> Result<Option<Answer>, Error> {
+        let Wanted { of, key, timeout, immediate, wait } = wanted;
+        self.check_may(asker, of.job)?;
+        let job = self.jobs.get(&of.job).ok_or(Error::NoSuchProc(of))?;
+        let not_found = || Error::NotFound { proc: of, key: key.clone() };
+        if let Some(value) = job.map.value(of.rank, &key) {
+            return Ok(Some(Answer::Value(value)));
+        }
+        if key.starts_with(RESERVED) || of.rank == Proc::JOB {
+            return Err(not_found());
+        }
+        let host = job.map.node_of(of.rank).ok_or(Error::NoSuchProc(of))?;
+        if let Some(known) = job.cards.get(&of.rank)
+            && known.entries.contains_key(&key)
+        {
+            return Ok(Some(Answer::Card(known.clone())));
+        }
+        if host == self.me {
+            match self.look(of, &key, wait, host) {
+                Some(result) => return result.map(|card| Some(Answer::Card(card))),
+                None if immediate => return Err(not_found()),
+                None => {}
+            }
+            self.wait(client, id, timeout, Waiting::Card { proc: of, key: key.clone() });
+            let asker = Asker::Client(client, id);
+            // Its end is that of the request.
+            let parked = Parked { asker, key, wait, until: Time::NEVER };
+            self.parked.entry(of).or_default().push(parked);
+            return Ok(None);
+        }
+        if immediate {
+            return Err(not_found());
+        }
+        if self.members.is_lost(host) {
+            let missing = self.procs_on(host, None);
+            return Err(Error::NodeLost { node: host, missing });
+        }
+        self.wait(client, id, timeout, Waiting::Card { proc: of, key: key.clone() });
+        let patience = timeout.unwrap_or(self.config.patience).saturating_add(SLACK);
+        self.ask_card(host, (of, key, wait), patience, (client, id));
+        Ok(None)
+    }
+
+    fn ask_card(
+        &mut self,
+        host: Node,
+        what: (Proc, String, bool),
+        patience: Duration,
+        waiter: (ClientId, RequestId),
+    ) {
+        let until = self.now.after(patience);
+        if let Some(ask) = self.asks.by_key.get_mut(&what) {
+            ask.waiters.push(waiter);
+            if ask.until >= until {
+                return;
+            }
+            // The other daemon forgets the older question sooner, and this one answers both.
+        }
+        let id = self.number();
+        let (proc, key, wait) = what.clone();
+        self.send(host, Message::CardAsk { id, proc, key, wait, patience });
+        self.asks.by_id.insert(id, what.clone());
+        let ask = self.asks.by_key.entry(what).or_insert(Ask { id, until, waiters: vec![waiter] });
+        let older = std::mem::replace(&mut ask.id, id);
+        ask.until = until;
+        if older != id {
+            self.asks.by_id.remove(&older);
+        }
+    }
+
+    /// What a process on `viewer` gets of one of this node; `None`: not yet.
+    fn look(&self, proc: Proc, key: &str, wait: bool, viewer: Node) -> Option<Result<Card, Error>> {
+        let Some(local) = self.local(proc) else { return Some(Err(Error::NoSuchProc(proc))) };
+        let shown = local.card.entries.get(key).is_some_and(|e| e.scope.shows(self.me, viewer));
+        if shown {
+            return Some(Ok(local.card.seen_from(self.me, viewer)));
+        }
+        // A miss tells all there is, too; what is not there is found out by who asked.
+        if local.card.version > 0 && (!wait || local.gone.is_some()) {
+            return Some(match viewer == self.me {
+                true => Err(Error::NotFound { proc, key: key.to_owned() }),
+                false => Ok(local.card.seen_from(self.me, viewer)),
+            });
+        }
+        let why = local.gone.clone()?;
+        Some(Err(Error::ProcGone { proc, node: self.me, why }))
+    }
+
+    /// Answers those who wait for a card of this node, as far as that is possible by now.
+    pub(super) fn settle_parked(&mut self, proc: Proc) {
+        let Some(parked) = self.parked.remove(&proc) else { return };
+        let mut still = Vec::new();
+        for one in parked {
+            let viewer = match one.asker {
+                Asker::Client(..) => self.me,
+                Asker::Daemon(node, _) => node,
+            };
+            match self.look(proc, &one.key, one.wait, viewer) {
+                None => still.push(one),
+                Some(result) => self.tell_card(one.asker, result),
+            }
+        }
+        if !still.is_empty() {
+            self.parked.insert(proc, still);
+        }
+    }
+
+    fn tell_card(&mut self, asker: Asker, result: Result<Card, Error>) {
+        match asker {
+            Asker::Client(client, id) => self.answer(client, id, result.map(Answer::Card)),
+            Asker::Daemon(node, id) => self.send(node, Message::CardAnswer { id, result }),
+        }
+    }
+
+    pub(super) fn card_asked(
+        &mut self,
+        from: Node,
+        id: u64,
+        proc: Proc,
+        key: String,
+        wait: bool,
+        patience: Duration,
+    ) {
+        let asker = Asker::Daemon(from, id);
+        match self.look(proc, &key, wait, from) {
+            Some(result) => self.tell_card(asker, result),
+            None => {
+                let until = self.now.after(patience);
+                self.agenda.set(until, Timer::Parked);
+                self.parked.entry(proc).or_default().push(Parked { asker, key, wait, until });
+            }
+        }
+    }
+
+    /// Drops questions of daemons whose clients have given up, and of clients that are gone.
+    pub(super) fn expire_parked(&mut self) {
+        let (now, clients) = (self.now, &self.clients);
+        self.parked.retain(|_, parked| {
+            parked.retain(|one| match one.asker {
+                Asker::Client(client, id) => {
+                    clients.get(&client).is_some_and(|known| known.pending.contains_key(&id))
+                }
+                Asker::Daemon(..) => one.until > now,
+            });
+            !parked.is_empty()
+        });
+    }
+
+    pub(super) fn card_answered(&mut self, id: u64, result: Result<Card, Error>) {
+        let Some(what) = self.asks.by_id.remove(&id) else { return };
+        let Some(ask) = self.asks.by_key.remove(&what) else { return };
+        let (proc, key, _) = what;
+        let result = result.and_then(|card| {
+            self.keep_card(proc, card);
+            let kept = self.jobs.get(&proc.job).and_then(|job| job.cards.get(&proc.rank));
+            let found = kept.filter(|card| card.entries.contains_key(&key)).cloned();
+            found.ok_or(Error::NotFound { proc, key })
+        });
+        for (client, id) in ask.waiters {
+            self.answer(client, id, result.clone().map(Answer::Card));
+        }
+    }
+
+    /// Keeps a card of a process of another node, unless a newer one is here.
+    pub(super) fn keep_card(&mut self, proc: Proc, card: Card) {
+        let Some(job) = self.jobs.get_mut(&proc.job) else { return };
+        if job.map.node_of(proc.rank).is_none_or(|node| node == self.me) {
+            return;
+        }
+        let kept = job.cards.entry(proc.rank).or_default();
+        if card.version >= kept.version {
+            *kept = card;
+        }
+    }
+
+    /// A node is lost: what was asked of it is not answered.
+    pub(super) fn cards_without(&mut self, node: Node) {
+        let asked: Vec<_> = self
+            .asks
+            .by_key
+            .keys()
+            .filter(|(proc, ..)| self.node_of(*proc) == Some(node))
+            .cloned()
+            .collect();
+        let missing = self.procs_on(node, None);
+        for what in asked {
+            self.end_ask(&what, &Error::NodeLost { node, missing: missing.clone() });
+        }
+    }
+
+    fn end_ask(&mut self, what: &(Proc, String, bool), error: &Error) {
+        let Some(ask) = self.asks.by_key.remove(what) else { return };
+        self.asks.by_id.remove(&ask.id);
+        for (client, id) in ask.waiters {
+            self.answer(client, id, Err(error.clone()));
+        }
+    }
+
+    /// What to say of a key that did not come in time.
+    pub(super) fn card_late(&mut self, proc: Proc, key: String) -> Error {
+        let node = self.node_of(proc).unwrap_or(self.me);
+        let state = match self.local(proc) {
+            None => format!("{node} has not answered that it committed"),
+            Some(local) if local.card.version > 0 => "it committed without it".to_owned(),
+            Some(local) if local.connected => "it has not committed anything".to_owned(),
+            Some(_) => "it has not connected".to_owned(),
+        };
+        // Others may wait on; this one is dropped with its answer.
+        self.agenda.set(self.now, Timer::Parked);
+        Error::GetTimeout { proc, node, key, state }
+    }
+
+    /// The card of a process of this node, as others see it.
+    pub(super) fn card_for_others(&self, proc: Proc) -> Option<Card> {
+        let card = &self.local(proc)?.card;
+        let elsewhere = Node(u32::MAX);
+        (card.version > 0).then(|| card.seen_from(self.me, elsewhere))
+    }
+
+    /// A value that any process of a job has put under a key, of all cards that are here.
+    #[must_use]
+    pub fn find(&self, job: crate::JobId, key: &str) -> Option<&crate::Value> {
+        let job = self.jobs.get(&job)?;
+        let own = job.locals.values().map(|local| &local.card);
+        own.chain(job.cards.values()).find_map(|card| Some(&card.entries.get(key)?.value))
+    }
+
+    /// Drops what a closed connection has waited for.
+    pub(super) fn forget_asks(&mut self, client: ClientId) {
+        for ask in self.asks.by_key.values_mut() {
+            ask.waiters.retain(|(waiter, _)| *waiter != client);
+        }
+        self.expire_parked();
+    }
+}

@@ -1,0 +1,357 @@
+//! What the head does for all: what is published, queries, and who wants which environment events.
+
+use super::{ClientId, Engine, Output, RequestId, Timer, Waiting};
+use crate::{
+    error::Error,
+    message::{Answer, HeadRequest, Message, Persistence, Published},
+    names::{Missing, Node, Proc},
+    value::{Info, Value},
+};
+use petasos_fabric::Time;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// How long the head may take to answer what it need not wait for.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the nodes may take to say what they know of their processes.
+const GATHER: Duration = Duration::from_secs(3);
+
+/// Keys that are published at a time.
+const MAX_PUBLISHED: usize = 1 << 16;
+
+/// The state of the head; empty elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    published: BTreeMap<String, Owned>,
+    lookups: Vec<Lookup>,
+    interest: BTreeMap<i32, BTreeSet<Node>>,
+    gatherings: BTreeMap<u64, Gathering>,
+}
+
+#[derive(Debug)]
+struct Owned {
+    what: Published,
+    owner: Proc,
+    node: Node,
+}
+
+/// A question, and where the answer goes.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    by: Proc,
+    node: Node,
+    id: u64,
+}
+
+#[derive(Debug)]
+struct Lookup {
+    asked: Asked,
+    keys: Vec<String>,
+    until: Time,
+}
+
+/// A query that needs an answer of each node.
+#[derive(Debug)]
+struct Gathering {
+    asked: Asked,
+    found: Info,
+    procs: Vec<Value>,
+    silent: BTreeSet<Node>,
+}
+
+impl Engine {
+    /// Asks the head on behalf of a client.
+    pub(super) fn ask_head(
+        &mut self,
+        client: ClientId,
+        id: RequestId,
+        asker: Proc,
+        what: HeadRequest,
+        longer: Option<Duration>,
+    ) -> Result<Option<Answer>, Error> {
+        let ask = self.number();
+        let name = match &what {
+            HeadRequest::Publish(_) => "to publish",
+            HeadRequest::Lookup { .. } => "to look up",
+            HeadRequest::Unpublish(_) => "to unpublish",
+            HeadRequest::Abort { .. } => "to abort",
+            HeadRequest::Query(_) | HeadRequest::Processes => "a query",
+        };
+        let patience = HEAD_PATIENCE.saturating_add(longer.unwrap_or_default());
+        self.wait(client, id, Some(patience), Waiting::Head { ask, what: name });
+        self.head_asks.insert(ask, (client, id));
+        match self.me == Node::HEAD {
+            true => self.head_asked(Node::HEAD, ask, asker, what),
+            false => self.send(Node::HEAD, Message::Ask { id: ask, asker, what }),
+        }
+        Ok(None)
+    }
+
+    /// A question came: at the head, or one that any node answers.
+    pub(super) fn head_asked(&mut self, from: Node, id: u64, asker: Proc, what: HeadRequest) {
+        let asked = Asked { by: asker, node: from, id };
+        let result = match what {
+            HeadRequest::Processes => Ok(Some(Answer::Info(self.own_processes()))),
+            _ if self.me != Node::HEAD => return,
+            HeadRequest::Publish(what) => self.publish(asked, what).map(Some),
+            HeadRequest::Unpublish(keys) => {
+                let owned = |_: &String, entry: &mut Owned| {
+                    !(keys.contains(&entry.what.key) && entry.owner == asker)
+                };
+                self.head.published.retain(owned);
+                Ok(Some(Answer::Done))
+            }
+            HeadRequest::Lookup { keys, wait } => {
+                let found = self.found(asked, &keys);
+                match (found.is_empty(), wait) {
+                    (true, None) => Err(Error::NotPublished(keys.join("`, `"))),
+                    (_, None) => Ok(Some(Answer::Found(found))),
+                    (_, Some(_)) if found.len() == keys.len() => Ok(Some(Answer::Found(found))),
+                    (_, Some(wait)) => {
+                        let until = self.now.after(wait);
+                        self.agenda.set(until, Timer::Lookups);
+                        self.head.lookups.push(Lookup { asked, keys, until });
+                        Ok(None)
+                    }
+                }
+            }
+            HeadRequest::Query(keys) => self.query(asked, &keys),
+            HeadRequest::Abort { status, message } => {
+                self.out.push_back(Output::Abort { by: asker, status, message });
+                Ok(Some(Answer::Done))
+            }
+        };
+        match result {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.head_says(asked, Ok(answer)),
+            Err(error) => self.head_says(asked, Err(error)),
+        }
+    }
+
+    fn head_says(&mut self, asked: Asked, result: Result<Answer, Error>) {
+        match asked.node == self.me {
+            true => self.head_answered(self.me, asked.id, result),
+            false => self.send(asked.node, Message::Answer { id: asked.id, result }),
+        }
+    }
+
+    /// The head, or (at the head) a node, answers.
+    pub(super) fn head_answered(&mut self, from: Node, id: u64, result: Result<Answer, Error>) {
+        if let Some(gathering) = self.head.gatherings.get_mut(&id) {
+            if gathering.silent.remove(&from)
+                && let Ok(Answer::Info(info)) = result
+            {
+                gathering.procs.extend(info.into_iter().map(|(_, value)| value));
+            }
+            if gathering.silent.is_empty() {
+                self.gathered(id);
+            }
+        } else if let Some((client, request)) = self.head_asks.remove(&id) {
+            self.answer(client, request, result);
+        }
+    }
+
+    fn publish(&mut self, asked: Asked, what: Published) -> Result<Answer, Error> {
+        if self.head.published.contains_key(&what.key) {
+            return Err(Error::Published(what.key));
+        }
+        if self.head.published.len() >= MAX_PUBLISHED {
+            let asked = MAX_PUBLISHED + 1;
+            return Err(super::requests::limit("published keys", asked, MAX_PUBLISHED));
+        }
+        let owned = Owned { owner: asked.by, node: asked.node, what };
+        self.head.published.insert(owned.what.key.clone(), owned);
+        let waiting = std::mem::take(&mut self.head.lookups);
+        for lookup in waiting {
+            let found = self.found(lookup.asked, &lookup.keys);
+            match found.len() == lookup.keys.len() {
+                true => self.head_says(lookup.asked, Ok(Answer::Found(found))),
+                false => self.head.lookups.push(lookup),
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    /// What of these keys is there for somebody. What may be read once goes with it, if all is.
+    fn found(&mut self, asked: Asked, keys: &[String]) -> Vec<(String, Value, Proc)> {
+        let seen = |entry: &&Owned| {
+            entry.owner == asked.by
+                || entry.what.range.covers(entry.owner, entry.node, asked.by, asked.node)
+        };
+        let entries = keys.iter().filter_map(|key| self.head.published.get(key).filter(seen));
+        let found: Vec<_> = entries
+            .map(|entry| (entry.what.key.clone(), entry.what.value.clone(), entry.owner))
+            .collect();
+        if found.len() == keys.len() {
+            for key in keys {
+                if let Some(entry) = self.head.published.get(key)
+                    && entry.what.persistence == Persistence::FirstRead
+                {
+                    self.head.published.remove(key);
+                }
+            }
+        }
+        found
+    }
+
+    pub(super) fn expire_lookups(&mut self) {
+        let now = self.now;
+        let (over, on): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.head.lookups).into_iter().partition(|l| l.until <= now);
+        self.head.lookups = on;
+        for lookup in over {
+            let missing = lookup.keys.iter().filter(|key| !self.head.published.contains_key(*key));
+            let missing = missing.map(String::as_str).collect::<Vec<_>>().join("`, `");
+            self.head_says(lookup.asked, Err(Error::LookupTimeout(missing)));
+        }
+    }
+
+    /// A process is gone, and what it published for its own life.
+    pub(super) fn release(&mut self, proc: Proc) {
+        self.head.published.retain(|_, entry| {
+            entry.owner != proc || entry.what.persistence == Persistence::Session
+        });
+        self.head.lookups.retain(|lookup| lookup.asked.by != proc);
+    }
+
+    fn query(&mut self, asked: Asked, keys: &[String]) -> Result<Option<Answer>, Error> {
+        let mut found = Info::new();
+        let mut gather = false;
+        for key in keys {
+            let value = match key.as_str() {
+                "petasos.processes" => {
+                    gather = true;
+                    continue;
+                }
+                "petasos.jobs" => {
+                    let names = self.jobs.values().map(|job| job.map.spec().name.as_str().into());
+                    Value::List(names.collect())
+                }
+                "petasos.nodes" => self.node_list(),
+                "petasos.published" => {
+                    let keys = self.head.published.keys().map(|key| key.as_str().into());
+                    Value::List(keys.collect())
+                }
+                "petasos.events.cached" => (self.events.count() as u64).into(),
+                _ => {
+                    let job = self.jobs.values().next();
+                    let value = job.and_then(|job| job.map.value(Proc::JOB, key));
+                    value.ok_or_else(|| Error::UnknownQuery(key.clone()))?
+                }
+            };
+            found.push((key.clone(), value));
+        }
+        if !gather {
+            return Ok(Some(Answer::Info(found)));
+        }
+        let id = self.number();
+        let mut hosts: BTreeSet<Node> = self.members.alive().collect();
+        hosts.retain(|node| self.jobs.values().any(|job| !job.map.ranks_on(*node).is_empty()));
+        let mut procs = Vec::new();
+        if hosts.remove(&self.me) {
+            procs.extend(self.own_processes().into_iter().map(|(_, value)| value));
+        }
+        for node in &hosts {
+            let what = HeadRequest::Processes;
+            self.out.push_back(Output::Send {
+                to: *node,
+                message: Message::Ask { id, asker: asked.by, what },
+            });
+        }
+        let none = hosts.is_empty();
+        self.head.gatherings.insert(id, Gathering { asked, found, procs, silent: hosts });
+        self.agenda.set(self.now.after(GATHER), Timer::Gathering(id));
+        if none {
+            self.gathered(id);
+        }
+        Ok(None)
+    }
+
+    fn node_list(&self) -> Value {
+        let Some(job) = self.jobs.values().next() else { return Value::List(Vec::new()) };
+        let line = |(at, node): (usize, &crate::job::NodeInfo)| {
+            let at = Node(at as u32);
+            let state = if self.members.is_lost(at) { "lost" } else { "up" };
+            let ranks = job.map.ranks_on(at).len() as u64;
+            Value::List(vec![at.0.into(), node.name.as_str().into(), ranks.into(), state.into()])
+        };
+        Value::List(job.map.spec().nodes.iter().enumerate().map(line).collect())
+    }
+
+    /// All nodes have answered, or have had their time.
+    pub(super) fn gathered(&mut self, id: u64) {
+        let Some(mut gathering) = self.head.gatherings.remove(&id) else { return };
+        gathering.found.push(("petasos.processes".to_owned(), Value::List(gathering.procs)));
+        if !gathering.silent.is_empty() {
+            let silent = gathering.silent.iter().map(|node| node.0.into()).collect();
+            gathering.found.push(("petasos.silent".to_owned(), Value::List(silent)));
+        }
+        self.head_says(gathering.asked, Ok(Answer::Info(gathering.found)));
+    }
+
+    /// The processes of this node: job, rank, node, id in the system, and what they do.
+    fn own_processes(&self) -> Info {
+        let mut all = Info::new();
+        for (id, job) in &self.jobs {
+            for (rank, local) in &job.locals {
+                let state = match (&local.gone, local.connected) {
+                    (Some(why), _) => why.to_string(),
+                    (None, true) => "connected".to_owned(),
+                    (None, false) if local.pid != 0 => "running".to_owned(),
+                    (None, false) => "not started".to_owned(),
+                };
+                let line: Vec<Value> = vec![
+                    id.0.into(),
+                    (*rank).into(),
+                    self.me.0.into(),
+                    local.pid.into(),
+                    state.into(),
+                ];
+                all.push((String::new(), Value::List(line)));
+            }
+        }
+        all
+    }
+
+    /// Processes that should have connected have not.
+    pub(super) fn never_connected(&mut self, missing: Missing) {
+        match self.me == Node::HEAD {
+            true => self.out.push_back(Output::NeverConnected(missing)),
+            false => self.send(Node::HEAD, Message::NeverConnected(missing)),
+        }
+    }
+
+    /// A node wants an environment event from now on, or no longer.
+    pub(super) fn interest(&mut self, from: Node, code: i32, wanted: bool) {
+        let nodes = self.head.interest.entry(code).or_default();
+        if !wanted {
+            nodes.remove(&from);
+        } else if nodes.insert(from) && from != self.me {
+            for event in self.events.cached_of(code) {
+                self.send(from, Message::Event { event, all: false });
+            }
+        }
+    }
+
+    /// Who wants an environment event.
+    pub(super) fn interested(&self, code: i32) -> Vec<Node> {
+        self.head.interest.get(&code).into_iter().flatten().copied().collect()
+    }
+
+    /// A node is lost: it is not waited for, and what its processes published goes.
+    pub(super) fn head_without(&mut self, node: Node) {
+        self.head.interest.values_mut().for_each(|nodes| {
+            nodes.remove(&node);
+        });
+        self.head.lookups.retain(|lookup| lookup.asked.node != node);
+        self.head.published.retain(|_, entry| {
+            entry.node != node || entry.what.persistence == Persistence::Session
+        });
+        let waiting: Vec<u64> = self.head.gatherings.keys().copied().collect();
+        for id in waiting {
+            self.head_answered(node, id, Ok(Answer::Done));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Processes and connections: they come, and they go.
+
+use super::{ClientId, Engine, Timer};
+use crate::{
+    error::{Error, Gone},
+    message::{Answer, Message},
+    names::{JobId, Missing, Node, Proc},
+};
+
+impl Engine {
+    /// A client says which process it is. That it may, the daemon has checked.
+    pub(super) fn connect(&mut self, client: ClientId, proc: Proc) -> Result<Answer, Error> {
+        let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
+        if let Some(why) = local.gone.clone() {
+            return Err(Error::ProcGone { proc, node: self.me, why });
+        }
+        if local.client.is_some() {
+            return Err(Error::Misuse(format!("{proc} is connected already")));
+        }
+        local.client = Some(client);
+        local.connected = true;
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.proc = Some(proc);
+        }
+        if !self.wired {
+            match self.me == Node::HEAD {
+                true => self.wired_somewhere(None),
+                false => self.send(Node::HEAD, Message::Wired),
+            }
+        }
+        Ok(Answer::Welcome { proc, node: self.me })
+    }
+
+    /// A client says that it only looks on.
+    pub(super) fn connect_tool(&mut self, client: ClientId) -> Result<Answer, Error> {
+        let proc = Proc::new(JobId::TOOLS, self.number() as u32);
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.proc = Some(proc);
+        }
+        Ok(Answer::Welcome { proc, node: self.me })
+    }
+
+    /// A client's connection is closed.
+    pub fn client_closed(&mut self, now: petasos_fabric::Time, client: ClientId) {
+        self.advance(now);
+        let Some(known) = self.clients.remove(&client) else { return };
+        for codes in known.handlers.into_values() {
+            self.want(&codes, false);
+        }
+        self.head_asks.retain(|_, (waiting, _)| *waiting != client);
+        self.forget_asks(client);
+        let Some(proc) = known.proc else { return };
+        if let Some(local) = self.local_mut(proc) {
+            local.client = None;
+            if local.gone.is_none() {
+                self.proc_gone(proc, Gone::Disconnected);
+            }
+        } else if proc.job == JobId::TOOLS {
+            self.let_go(proc);
+        }
+    }
+
+    /// A process of this node was started.
+    pub fn proc_started(&mut self, proc: Proc, pid: u32) {
+        if let Some(local) = self.local_mut(proc) {
+            local.pid = pid;
+        }
+    }
+
+    /// A process of this node ended, or could not be started.
+    pub fn proc_ended(&mut self, now: petasos_fabric::Time, proc: Proc, why: Gone) {
+        self.advance(now);
+        let Some(local) = self.local(proc) else { return };
+        match &local.gone {
+            None => self.proc_gone(proc, why),
+            // It was done, and then failed.
+            Some(Gone::Finalized) if !why.is_clean() => self.announce_gone(proc, &why),
+            Some(_) => {}
+        }
+    }
+
+    /// It is done; whoever waits for it is told.
+    pub(super) fn finalize(&mut self, client: ClientId, proc: Proc) {
+        match self.local(proc) {
+            Some(local) if local.gone.is_none() => self.proc_gone(proc, Gone::Finalized),
+            _ => {}
+        }
+        let error = Error::Misuse(format!("{proc} has finalized"));
+        self.refuse_all(client, &error);
+    }
+
+    fn proc_gone(&mut self, proc: Proc, why: Gone) {
+        let wired = self.wired;
+        let Some(local) = self.local_mut(proc) else { return };
+        local.gone = Some(why.clone());
+        let (connected, published) = (local.connected, local.published);
+        let failed = !why.is_clean();
+        self.fences_lacking(proc, &why);
+        self.settle_parked(proc);
+        if published {
+            self.let_go(proc);
+        }
+        if failed {
+            self.spread(&Message::Gone { proc, why: why.clone() }, None);
+            self.announce_gone(proc, &why);
+        } else if wired && !connected {
+            self.ended_unconnected(proc);
+        }
+    }
+
+    /// What it published for its own life goes.
+    fn let_go(&mut self, proc: Proc) {
+        match self.me == Node::HEAD {
+            true => self.release(proc),
+            false => self.send(Node::HEAD, Message::Release(proc)),
+        }
+    }
+
+    /// A process of another node is gone, not as it should be.
+    pub(super) fn proc_known_gone(&mut self, proc: Proc, why: Gone, from: Option<Node>) {
+        let Some(job) = self.jobs.get_mut(&proc.job) else { return };
+        let Some(node) = job.map.node_of(proc.rank).filter(|node| *node != self.me) else { return };
+        if job.gone.insert(proc.rank, why.clone()).is_some() {
+            return;
+        }
+        self.spread(&Message::Gone { proc, why }, from);
+        self.check_fences(proc, node);
+    }
+
+    /// A process has connected somewhere: so it is a program that does, and all of it must.
+    pub(super) fn wired_somewhere(&mut self, from: Option<Node>) {
+        if std::mem::replace(&mut self.wired, true) {
+            return;
+        }
+        let from = from.filter(|_| self.me != Node::HEAD);
+        self.spread(&Message::Wired, from);
+        self.agenda.set(self.now.after(self.config.connect), Timer::Connect);
+        let ended: Vec<Proc> = self.unconnected(|local| local.gone.is_some());
+        ended.into_iter().for_each(|proc| self.ended_unconnected(proc));
+    }
+
+    fn unconnected(&self, which: impl Fn(&super::Local) -> bool) -> Vec<Proc> {
+        let mut found = Vec::new();
+        for job in self.jobs.values() {
+            let fits = job.locals.iter().filter(|(_, local)| !local.connected && which(local));
+            found.extend(fits.map(|(rank, _)| job.map.proc(*rank)));
+        }
+        found
+    }
+
+    fn ended_unconnected(&mut self, proc: Proc) {
+        let mut missing = Missing::default();
+        missing.add(proc);
+        self.never_connected(missing);
+    }
+
+    /// By now everybody must have connected.
+    pub(super) fn check_connected(&mut self) {
+        let mut missing = Missing::default();
+        let late = self.unconnected(|local| local.gone.is_none());
+        late.into_iter().for_each(|proc| missing.add(proc));
+        if !missing.is_empty() {
+            self.never_connected(missing);
+        }
+    }
+}

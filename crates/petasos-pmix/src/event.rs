@@ -1,0 +1,96 @@
+//! Events: what happened, who is told.
+
+use crate::{
+    names::{Group, JobId, Node, Proc},
+    status,
+    value::Info,
+};
+use petasos_macros::Wire;
+
+/// The name of an event among all: where it entered, and the how manieth there.
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId {
+    /// The node.
+    pub node: Node,
+    /// Counted there; see [`EventId::LOSS`].
+    pub number: u64,
+}
+
+impl EventId {
+    /// In place of a number: the event that a node is lost, which everybody makes for himself.
+    pub const LOSS: u64 = u64::MAX;
+}
+
+/// Who is told of an event (PMIx Standard 4.1, section 3.4.20).
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// The resource manager alone: the head.
+    Rm,
+    /// This node.
+    Local,
+    /// The job of the source.
+    Namespace,
+    /// All jobs that run together.
+    Session,
+    /// All, the commands that look on included.
+    Global,
+    /// These.
+    Custom(Group),
+    /// The source itself.
+    ProcLocal,
+}
+
+impl Range {
+    /// Whether an event of `source`, which is on `source_node`, concerns `proc` on `node`.
+    #[must_use]
+    pub fn covers(&self, source: Proc, source_node: Node, proc: Proc, node: Node) -> bool {
+        match self {
+            Range::Rm => false,
+            Range::Local => source_node == node,
+            Range::Namespace => source.job == proc.job,
+            Range::Session => proc.job != JobId::TOOLS,
+            Range::Global => true,
+            Range::Custom(group) => group.contains(proc),
+            Range::ProcLocal => source == proc,
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Its name.
+    pub id: EventId,
+    /// What: a status code; negative ones are the Standard's.
+    pub code: i32,
+    /// Who said so; [`Proc::JOB`] of a job when the daemons did.
+    pub source: Proc,
+    /// Where the source is.
+    pub node: Node,
+    /// Who is told.
+    pub range: Range,
+    /// Whether default handlers are left out.
+    pub non_default: bool,
+    /// More about it.
+    pub info: Info,
+}
+
+impl Event {
+    /// Whether this event concerns a process.
+    #[must_use]
+    pub fn concerns(&self, proc: Proc, node: Node) -> bool {
+        self.range.covers(self.source, self.node, proc, node)
+    }
+
+    /// Whether it is an event of the environment.
+    #[must_use]
+    pub fn is_environment(&self) -> bool {
+        status::is_environment(self.code)
+    }
+}
+
+/// Whether codes that a handler registered (none: it is a default handler) take an event.
+#[must_use]
+pub fn takes(codes: &[i32], event: &Event) -> bool {
+    if codes.is_empty() { !event.non_default } else { codes.contains(&event.code) }
+}

@@ -1,0 +1,180 @@
+//! What everybody knows of a job before it starts: its nodes, which rank is where, and what
+//! follows from that. Keys of it are answered where they are asked, and never travel.
+
+use crate::{
+    names::{JobId, Node, Proc},
+    value::Value,
+};
+use petasos_macros::Wire;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The most ranks that a job may have.
+pub const MAX_RANKS: u32 = 1 << 24;
+
+/// A node of the job.
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// The host's name.
+    pub name: String,
+    /// Where others reach the processes on it: an IP address; empty where there is one node only.
+    pub host: String,
+    /// The port of its first process; the next ones follow. 0 where there is one node only.
+    pub first_port: u16,
+}
+
+/// Ranks that follow each other on one node.
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The node.
+    pub node: Node,
+    /// How many ranks.
+    pub count: u32,
+}
+
+/// A job as it travels.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub struct JobSpec {
+    /// Its number.
+    pub id: JobId,
+    /// Its name: unlike that of any other job.
+    pub name: String,
+    /// All nodes, in order; also those without ranks.
+    pub nodes: Vec<NodeInfo>,
+    /// Where the ranks are, from 0 on.
+    pub runs: Vec<Run>,
+    /// More that its processes may ask for.
+    pub info: Vec<(String, Value)>,
+}
+
+/// What is wrong with a job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// Too many ranks.
+    #[error("a job of {0} ranks is too large: at most {MAX_RANKS} are allowed")]
+    TooLarge(u64),
+    /// Ranks on a node that is not there.
+    #[error("ranks are placed on {0}, which is not in the list of nodes")]
+    NoSuchNode(Node),
+}
+
+/// A job, checked, with what is looked up often.
+#[derive(Debug)]
+pub struct JobMap {
+    spec: JobSpec,
+    node_of: Vec<Node>,
+    on: BTreeMap<Node, Vec<u32>>,
+    hosts: Arc<[Node]>,
+}
+
+impl JobMap {
+    /// Checks a job.
+    pub fn new(spec: JobSpec) -> Result<JobMap, JobError> {
+        let size: u64 = spec.runs.iter().map(|run| u64::from(run.count)).sum();
+        if size > u64::from(MAX_RANKS) {
+            return Err(JobError::TooLarge(size));
+        }
+        let (mut node_of, mut on) = (Vec::new(), BTreeMap::<Node, Vec<u32>>::new());
+        for run in spec.runs.iter().filter(|run| run.count > 0) {
+            if run.node.0 as usize >= spec.nodes.len() {
+                return Err(JobError::NoSuchNode(run.node));
+            }
+            let first = node_of.len() as u32;
+            on.entry(run.node).or_default().extend(first..first + run.count);
+            node_of.resize(node_of.len() + run.count as usize, run.node);
+        }
+        let hosts = on.keys().copied().collect();
+        Ok(JobMap { spec, node_of, on, hosts })
+    }
+
+    /// The job as it travels.
+    #[must_use]
+    pub fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.spec.id
+    }
+
+    /// How many ranks it has.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.node_of.len() as u32
+    }
+
+    /// The nodes that have ranks, in order.
+    #[must_use]
+    pub fn hosts(&self) -> &Arc<[Node]> {
+        &self.hosts
+    }
+
+    /// Where a rank is.
+    #[must_use]
+    pub fn node_of(&self, rank: u32) -> Option<Node> {
+        self.node_of.get(rank as usize).copied()
+    }
+
+    /// The ranks on a node, in order.
+    #[must_use]
+    pub fn ranks_on(&self, node: Node) -> &[u32] {
+        self.on.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The how manieth of its node a rank is.
+    #[must_use]
+    pub fn local_rank(&self, rank: u32) -> Option<u32> {
+        let ranks = self.ranks_on(self.node_of(rank)?);
+        ranks.binary_search(&rank).ok().map(|at| at as u32)
+    }
+
+    /// What is known of a node.
+    #[must_use]
+    pub fn node(&self, node: Node) -> Option<&NodeInfo> {
+        self.spec.nodes.get(node.0 as usize)
+    }
+
+    /// The URL of a rank's endpoint, as it was assigned before the start: over shared memory where
+    /// the job has one node, over TCP where it has more.
+    #[must_use]
+    pub fn address(&self, rank: u32) -> Option<String> {
+        let node = self.node(self.node_of(rank)?)?;
+        if self.hosts.len() == 1 {
+            return Some(format!("shm://petasos-{}-{rank}", self.spec.name));
+        }
+        let port = u32::from(node.first_port) + self.local_rank(rank)?;
+        let host = &node.host;
+        Some(match host.contains(':') {
+            true => format!("tcp://[{host}]:{port}"),
+            false => format!("tcp://{host}:{port}"),
+        })
+    }
+
+    /// A key of job data, of one rank or (with [`Proc::JOB`]) of the job.
+    #[must_use]
+    pub fn value(&self, rank: u32, key: &str) -> Option<Value> {
+        if let Some((_, value)) = self.spec.info.iter().find(|(name, _)| name == key) {
+            return Some(value.clone());
+        }
+        Some(match key {
+            "pmix.nspace" => self.spec.name.as_str().into(),
+            "pmix.job.size" | "pmix.univ.size" | "pmix.max.size" => self.size().into(),
+            "pmix.num.nodes" => (self.hosts.len() as u64).into(),
+            "pmix.rank" if rank < self.size() => rank.into(),
+            "pmix.lrank" | "pmix.nrank" => self.local_rank(rank)?.into(),
+            "pmix.local.size" => (self.ranks_on(self.node_of(rank)?).len() as u64).into(),
+            "pmix.nodeid" => self.node_of(rank)?.0.into(),
+            "pmix.hname" => self.node(self.node_of(rank)?)?.name.as_str().into(),
+            "pmix.petasos.address" => self.address(rank)?.into(),
+            _ => return None,
+        })
+    }
+
+    /// The process of a rank.
+    #[must_use]
+    pub fn proc(&self, rank: u32) -> Proc {
+        Proc::new(self.spec.id, rank)
+    }
+}

@@ -1,0 +1,259 @@
+//! Running a job: which rank goes where, and what came of it.
+
+mod hosts;
+
+use crate::{
+    Gone, Node,
+    daemon::{self, Launched, Plan},
+    job::Run,
+};
+pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
+use std::{collections::BTreeMap, io, time::Duration};
+
+/// How ranks are spread over hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Map {
+    /// Host by host: each is filled before the next is begun.
+    #[default]
+    ByCore,
+    /// One on each host in turn.
+    ByNode,
+}
+
+/// What the program speaks to its daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Speaks {
+    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI, else native.
+    #[default]
+    Auto,
+    /// This project's own: programs that use [`Job`](crate::Job), and those that use nothing.
+    Native,
+    /// PMI-1.
+    Pmi1,
+    /// The wire of OpenPMIx 4.1.
+    Pmix,
+}
+
+/// A job to be run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Launch {
+    /// How many ranks.
+    pub ranks: u32,
+    /// The hosts; none: this one.
+    pub hosts: Vec<Host>,
+    /// How ranks are spread.
+    pub map: Map,
+    /// Whether each rank keeps to a core of its own.
+    pub bind: bool,
+    /// What the program speaks to its daemon.
+    pub speaks: Speaks,
+    /// The program and its arguments.
+    pub arguments: Vec<String>,
+    /// The command that starts a program on another host: `{host}` stands for its name, which
+    /// comes last if it does not stand anywhere. Default: `ssh -x -o BatchMode=yes`.
+    pub remote: Vec<String>,
+    /// Whether each line of output begins with its rank.
+    pub labels: bool,
+    /// Whether the others go on when a rank fails.
+    pub keep_going: bool,
+    /// How long the job may take.
+    pub timeout: Option<Duration>,
+    /// How long after the first rank all others must have connected. Default: 60 s.
+    pub connect: Duration,
+    /// Whether standard input goes to rank 0.
+    pub input: bool,
+}
+
+/// Why a job could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// No ranks.
+    #[error("a job has at least one rank")]
+    NoRanks,
+    /// No program.
+    #[error("there is no program to run")]
+    NoProgram,
+    /// More ranks than the hosts take.
+    #[error("{ranks} ranks are more than the {slots} slots of the hosts")]
+    TooFewSlots {
+        /// How many ranks.
+        ranks: u32,
+        /// How many there may be.
+        slots: u64,
+    },
+    /// The system refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// As an exit code: that of the first rank that failed; 0 if none did.
+    pub code: i32,
+    /// Why, if not well: who on which host, and what became of it.
+    pub why: Option<String>,
+    /// What became of each rank: on which host, and how it ended.
+    pub ranks: BTreeMap<u32, (String, Gone)>,
+}
+
+/// Which ranks go to which host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The hosts, by node: the first is this one.
+    pub hosts: Vec<String>,
+    /// By rank.
+    pub node_of: Vec<Node>,
+}
+
+impl Launch {
+    /// So many ranks of a program on this host.
+    #[must_use]
+    pub fn new(ranks: u32, arguments: Vec<String>) -> Launch {
+        Launch {
+            ranks,
+            hosts: Vec::new(),
+            map: Map::default(),
+            bind: false,
+            speaks: Speaks::default(),
+            arguments,
+            remote: ["ssh", "-x", "-o", "BatchMode=yes"].map(str::to_owned).to_vec(),
+            labels: false,
+            keep_going: false,
+            timeout: None,
+            connect: Duration::from_secs(60),
+            input: true,
+        }
+    }
+
+    /// Which rank would go where.
+    ///
+    /// # Errors
+    /// If there are no ranks, or more than the hosts take.
+    pub fn place(&self) -> Result<Placement, LaunchError> {
+        if self.ranks == 0 {
+            return Err(LaunchError::NoRanks);
+        }
+        let mut hosts = vec![daemon::host_name()];
+        let mut slots: Vec<(Node, u32)> = Vec::new();
+        if self.hosts.is_empty() {
+            // On one's own host one may ask for more processes than there are cores.
+            slots.push((Node::HEAD, self.ranks));
+        }
+        for host in &self.hosts {
+            let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            let count = host.slots.unwrap_or(cores);
+            if host.name == "localhost" || host.name == hosts[0] {
+                slots.push((Node::HEAD, count));
+                continue;
+            }
+            let at = hosts.iter().position(|name| *name == host.name).unwrap_or_else(|| {
+                hosts.push(host.name.clone());
+                hosts.len() - 1
+            });
+            slots.push((Node(at as u32), count));
+        }
+        let total: u64 = slots.iter().map(|(_, count)| u64::from(*count)).sum();
+        if total < u64::from(self.ranks) {
+            return Err(LaunchError::TooFewSlots { ranks: self.ranks, slots: total });
+        }
+        let mut node_of = Vec::with_capacity(self.ranks as usize);
+        while node_of.len() < self.ranks as usize {
+            for (node, left) in &mut slots {
+                let wanted = self.ranks as usize - node_of.len();
+                let here = match self.map {
+                    Map::ByCore => *left as usize,
+                    Map::ByNode => 1.min(*left as usize),
+                }
+                .min(wanted);
+                *left -= here as u32;
+                node_of.extend(std::iter::repeat_n(*node, here));
+            }
+        }
+        Ok(Placement { hosts, node_of })
+    }
+
+    /// Runs the job to its end. Takes this process's signals, standard input and output; to be
+    /// called before other threads are started. The program that calls it also has to give the
+    /// processes that begin with [`RANK`](crate::RANK), [`GUARD`](crate::GUARD) or
+    /// [`DAEMON`](crate::DAEMON) to this crate.
+    ///
+    /// # Errors
+    /// If it could not be begun; what happens to it then is in the [`Outcome`].
+    pub fn run(self) -> Result<Outcome, LaunchError> {
+        if self.arguments.is_empty() {
+            return Err(LaunchError::NoProgram);
+        }
+        let placement = self.place()?;
+        let mut runs: Vec<Run> = Vec::new();
+        for node in placement.node_of {
+            match runs.last_mut() {
+                Some(run) if run.node == node => run.count += 1,
+                _ => runs.push(Run { node, count: 1 }),
+            }
+        }
+        let directory = std::env::current_dir()?.to_string_lossy().into_owned();
+        let environment = std::env::vars().filter(|(name, _)| travels(name)).collect();
+        let verdict = daemon::run_head(Plan {
+            hosts: placement.hosts[1..].to_vec(),
+            runs,
+            program: Launched {
+                arguments: self.arguments,
+                directory,
+                environment,
+                bind: self.bind,
+                wire: match self.speaks {
+                    Speaks::Auto => "auto",
+                    Speaks::Native => "native",
+                    Speaks::Pmi1 => "pmi1",
+                    Speaks::Pmix => "pmix",
+                }
+                .to_owned(),
+            },
+            remote: self.remote,
+            remote_program: std::env::current_exe()?.to_string_lossy().into_owned(),
+            labels: self.labels,
+            keep_going: self.keep_going,
+            timeout: self.timeout,
+            connect: self.connect,
+            input: self.input,
+        })?;
+        Ok(Outcome { code: verdict.code, why: verdict.why, ranks: verdict.ranks })
+    }
+}
+
+/// Whether a variable of the environment goes to other hosts: what belongs to this one does not.
+fn travels(name: &str) -> bool {
+    !["HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "DISPLAY"].contains(&name)
+        && !name.starts_with("SSH_")
+        && !name.starts_with("PETASOS_JOB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(ranks: u32, hosts: &str, map: Map) -> Result<Vec<u32>, String> {
+        let hosts = parse_hosts(hosts).unwrap();
+        let launch = Launch { hosts, map, ..Launch::new(ranks, vec!["x".into()]) };
+        let placed = launch.place().map_err(|error| error.to_string())?;
+        Ok(placed.node_of.into_iter().map(|node| node.0).collect())
+    }
+
+    #[test]
+    fn ranks_are_placed() {
+        assert_eq!(nodes(5, "a:2,b:3", Map::ByCore).unwrap(), [1, 1, 2, 2, 2]);
+        assert_eq!(nodes(5, "a:2,b:3", Map::ByNode).unwrap(), [1, 2, 1, 2, 2]);
+        assert_eq!(nodes(3, "localhost:1,b:2", Map::ByCore).unwrap(), [0, 1, 1]);
+        assert_eq!(nodes(3, "a:1,b:1,a:1", Map::ByCore).unwrap(), [1, 2, 1]);
+        assert!(nodes(6, "a:2,b:3", Map::ByNode).unwrap_err().contains("6 ranks"));
+        let here = Launch::new(700, vec!["x".into()]).place().unwrap();
+        assert_eq!((here.hosts.len(), here.node_of.len()), (1, 700));
+        assert!(matches!(Launch::new(0, vec![]).place(), Err(LaunchError::NoRanks)));
+    }
+}

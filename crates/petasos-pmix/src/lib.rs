@@ -1,0 +1,40 @@
+//! Launch, wire-up and events of parallel jobs: starts processes on many nodes, lets them find each
+//! other without a global exchange or barrier, and tells them of faults. The model is that of the
+//! PMIx Standard (version 4.1), in its terms.
+//!
+//! * [`launch`] runs a job, as the command `petasos run` does.
+//! * [`Job`] is a process's place in it: rank, size, the addresses of the others; cards (put, commit,
+//!   get), fences, publishing, queries, events. The face crate's `job()` gives the process's own.
+//! * [`engine`] is what each node's daemon is about, a state machine without I/O; [`chain`] the same
+//!   for the event handlers of a process. [`message`], [`event`] and [`job`] are what they talk about.
+//!
+//! A program that runs jobs also has to lend itself to the processes that begin a rank ([`RANK`]),
+//! guard a daemon ([`GUARD`]), or are the daemon of another host ([`DAEMON`]): the first word of the
+//! command line says so.
+//!
+//! Everything that waits has an end, with success or with an [`Error`] that names who and what is
+//! missing.
+
+#![forbid(unsafe_code)]
+
+pub mod chain;
+mod client;
+mod daemon;
+pub mod engine;
+mod error;
+pub mod event;
+pub mod job;
+pub mod launch;
+pub mod message;
+mod names;
+mod net;
+mod pmi1;
+mod pmix41;
+pub mod status;
+mod value;
+
+pub use client::{FenceOptions, GetOptions, JOB_DIR, Job, JobError, RANK_VARIABLE, Reply, running};
+pub use daemon::{DAEMON, GUARD, RANK, run_daemon, run_guard, run_rank};
+pub use error::{Error, Gone};
+pub use names::{Group, JobId, Missing, Node, Proc, Span};
+pub use value::{Card, Entry, Info, MAX_KEY, MAX_VALUE, RESERVED, Scope, Value};

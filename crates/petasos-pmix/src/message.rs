@@ -1,0 +1,260 @@
+//! What daemons say to each other, and what clients ask of theirs.
+
+use crate::{
+    error::{Error, Gone},
+    event::{Event, EventId, Range},
+    names::{Group, Missing, Node, Proc},
+    value::{Card, Entry, Info, Value},
+};
+use petasos_macros::Wire;
+use std::time::Duration;
+
+/// From daemon to daemon.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub enum Message {
+    /// About a fence: the `nth` of this group.
+    Fence {
+        /// Who takes part.
+        group: Group,
+        /// The how manieth of the group.
+        nth: u64,
+        /// What.
+        step: FenceStep,
+    },
+    /// Asks the daemon of a process for its card.
+    CardAsk {
+        /// Comes back in the answer.
+        id: u64,
+        /// Whose.
+        proc: Proc,
+        /// The key that is wanted of it.
+        key: String,
+        /// Whether to wait for the key beyond the first commit.
+        wait: bool,
+        /// How long to keep the question.
+        patience: Duration,
+    },
+    /// The answer.
+    CardAnswer {
+        /// Of the question.
+        id: u64,
+        /// All that may be seen, whatever key was asked for.
+        result: Result<Card, Error>,
+    },
+    /// Asks the head, or (queries) a node.
+    Ask {
+        /// Comes back in the answer.
+        id: u64,
+        /// On behalf of whom.
+        asker: Proc,
+        /// What.
+        what: HeadRequest,
+    },
+    /// The answer.
+    Answer {
+        /// Of the question.
+        id: u64,
+        /// What came of it.
+        result: Result<Answer, Error>,
+    },
+    /// An event; handed on if it is for all nodes.
+    Event {
+        /// The event.
+        event: Event,
+        /// Whether it is for all nodes.
+        all: bool,
+    },
+    /// To the head: somebody on this node wants an environment event, or nobody does any more.
+    Interest {
+        /// Which.
+        code: i32,
+        /// Whether it is wanted.
+        wanted: bool,
+    },
+    /// These nodes are lost; handed on.
+    Lost(Vec<Node>),
+    /// This process is gone, not as it should be; handed on.
+    Gone {
+        /// Who.
+        proc: Proc,
+        /// What became of it.
+        why: Gone,
+    },
+    /// To the head: a process of this node has connected. From the head, handed on: somewhere one
+    /// has, so that all must.
+    Wired,
+    /// To the head: these never connected.
+    NeverConnected(Missing),
+    /// To the head: this process is gone, and what it published goes with it.
+    Release(Proc),
+}
+
+/// A step of a fence. The nodes that take part form a tree.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub enum FenceStep {
+    /// To the parent: everybody of this part of the tree has come, with these cards.
+    Up(Vec<(Proc, Card)>),
+    /// To the children: it is over.
+    Down(Result<Vec<(Proc, Card)>, Error>),
+    /// To the root: it cannot succeed.
+    Fail(Error),
+    /// To the root: somebody's time is over.
+    Late,
+    /// To the children: who is missing?
+    Count,
+    /// To the parent: these are.
+    Missing(Missing),
+    /// To a node whose processes may be gone: does one of them lack here?
+    Check,
+}
+
+/// What the head does for all.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub enum HeadRequest {
+    /// See [`Request::Publish`].
+    Publish(Published),
+    /// See [`Request::Lookup`].
+    Lookup {
+        /// Which.
+        keys: Vec<String>,
+        /// How long to wait for those that are not there.
+        wait: Option<Duration>,
+    },
+    /// See [`Request::Unpublish`].
+    Unpublish(Vec<String>),
+    /// See [`Request::Query`].
+    Query(Vec<String>),
+    /// What a node knows of its processes.
+    Processes,
+    /// See [`Request::Abort`].
+    Abort {
+        /// The code that the job ends with.
+        status: i32,
+        /// Why.
+        message: String,
+    },
+}
+
+/// How long something stays published (PMIx Standard 4.1, section 3.4.24).
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// Until it was looked up once.
+    FirstRead,
+    /// Until the process that published it ends.
+    Process,
+    /// As long as anything runs.
+    Session,
+}
+
+/// What somebody publishes.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub struct Published {
+    /// Under which key.
+    pub key: String,
+    /// What.
+    pub value: Value,
+    /// Who may look it up, in terms of events' ranges.
+    pub range: Range,
+    /// For how long.
+    pub persistence: Persistence,
+}
+
+/// From a client to its daemon.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub enum Request {
+    /// It is this process.
+    Connect(Proc),
+    /// It is a command that looks on.
+    ConnectTool,
+    /// What it has put is to be seen.
+    Commit(Vec<(String, Entry)>),
+    /// It waits for all of a group to come.
+    Fence {
+        /// Who; `None`: all of its job.
+        group: Option<Group>,
+        /// Whether everybody's cards are to be spread.
+        collect: bool,
+        /// How long it waits; `None`: as long as the daemon allows.
+        timeout: Option<Duration>,
+    },
+    /// It wants a key of somebody's.
+    Get {
+        /// Whose; [`Proc::JOB`] for keys of the job.
+        proc: Proc,
+        /// Which.
+        key: String,
+        /// How long it waits; `None`: as long as the daemon allows.
+        timeout: Option<Duration>,
+        /// What is not known here at once is not found.
+        immediate: bool,
+        /// It waits for the key, even if the process has committed without it.
+        wait: bool,
+    },
+    /// Publishes a value for others to look up.
+    Publish(Published),
+    /// Looks up what was published.
+    Lookup {
+        /// Which.
+        keys: Vec<String>,
+        /// How long to wait for those that are not there; `None`: not at all.
+        wait: Option<Duration>,
+    },
+    /// Takes back what it published.
+    Unpublish(Vec<String>),
+    /// Asks about the running jobs.
+    Query(Vec<String>),
+    /// It has an event handler, for these codes (none: a default handler).
+    Register {
+        /// Its name for the handler.
+        handler: u64,
+        /// For which events.
+        codes: Vec<i32>,
+    },
+    /// It has no longer.
+    Deregister(u64),
+    /// Something happened.
+    Notify {
+        /// What.
+        code: i32,
+        /// Who is told.
+        range: Range,
+        /// Whether default handlers are left out.
+        non_default: bool,
+        /// More about it.
+        info: Info,
+    },
+    /// The job is to end.
+    Abort {
+        /// With which code.
+        status: i32,
+        /// Why.
+        message: String,
+    },
+    /// It is done.
+    Finalize,
+}
+
+/// From the daemon to its client.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The client is known, as this process on this node.
+    Welcome {
+        /// Who it is.
+        proc: Proc,
+        /// Where. What its job is like, it has read before from what all processes of the node
+        /// share.
+        node: Node,
+    },
+    /// The card of a process, as far as it may be seen: kept by the client.
+    Card(Card),
+    /// A value of job data.
+    Value(Value),
+    /// What was looked up, with who published it.
+    Found(Vec<(String, Value, Proc)>),
+    /// What was queried.
+    Info(Info),
+    /// The event has this name.
+    Notified(EventId),
+}

@@ -1,0 +1,241 @@
+//! Values over a stream: each in a frame, its length (32 bits, little-endian) before it.
+
+use petasos_wire::{Encoding, Wire, encode_into, from_bytes};
+use std::{
+    collections::VecDeque,
+    io::{self, ErrorKind, IoSlice, Read, Write},
+    net::TcpStream,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+};
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(into),
+            Stream::Tcp(stream) => stream.read(into),
+        }
+    }
+
+    fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write_vectored(parts),
+            Stream::Tcp(stream) => stream.write_vectored(parts),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
+/// Bytes read in one go.
+const BLOCK: usize = 16 << 10;
+
+/// A stream of frames, in both directions. Works on blocking streams as on those that do not.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    stream: Stream,
+    /// The longest frame that is taken.
+    limit: usize,
+    come: Vec<u8>,
+    /// What of that was taken already.
+    taken: usize,
+    going: VecDeque<Vec<u8>>,
+    /// What of the first one is gone already.
+    gone: usize,
+    backlog: usize,
+}
+
+impl Frames {
+    pub(crate) fn new(stream: Stream, limit: usize) -> Frames {
+        let (come, going) = (Vec::new(), VecDeque::new());
+        Frames { stream, limit, come, taken: 0, going, gone: 0, backlog: 0 }
+    }
+
+    /// Puts a value in line. [`Frames::flush`] sends.
+    pub(crate) fn push<T: Wire>(&mut self, value: &T) {
+        let mut frame = vec![0; 4];
+        encode_into(Encoding::Native, value, &mut frame);
+        let len = u32::try_from(frame.len() - 4).expect("a value is shorter than 4 GiB");
+        frame[..4].copy_from_slice(&len.to_le_bytes());
+        self.backlog += frame.len();
+        self.going.push_back(frame);
+    }
+
+    /// Sends what it can; says whether all is gone.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        while let Some(first) = self.going.front() {
+            let parts: Vec<IoSlice<'_>> = std::iter::once(&first[self.gone..])
+                .chain(self.going.iter().skip(1).take(15).map(Vec::as_slice))
+                .map(IoSlice::new)
+                .collect();
+            match self.stream.write(&parts) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => self.sent(sent),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn sent(&mut self, mut bytes: usize) {
+        self.backlog -= bytes;
+        while let Some(first) = self.going.front() {
+            let rest = first.len() - self.gone;
+            if bytes < rest {
+                self.gone += bytes;
+                return;
+            }
+            bytes -= rest;
+            self.gone = 0;
+            self.going.pop_front();
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog
+    }
+
+    /// Reads once; false if there is nothing now. The end of the stream is an error.
+    pub(crate) fn fill(&mut self) -> io::Result<bool> {
+        if self.taken > 0 {
+            self.come.drain(..self.taken);
+            self.taken = 0;
+        }
+        let mut block = [0; BLOCK];
+        let read = self.stream.read(&mut block);
+        self.come.extend_from_slice(&block[..*read.as_ref().unwrap_or(&0)]);
+        match read {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next frame that has come whole, as bytes. One that is too long is an error, and so is,
+    /// in [`Frames::take`], one that does not mean anything.
+    pub(crate) fn take_raw(&mut self) -> io::Result<Option<&[u8]>> {
+        let rest = &self.come[self.taken..];
+        let Some((len, rest)) = rest.split_first_chunk() else { return Ok(None) };
+        let len = u32::from_le_bytes(*len) as usize;
+        if len > self.limit {
+            let why = format!("a frame of {len} bytes: at most {} are allowed", self.limit);
+            return Err(io::Error::new(ErrorKind::InvalidData, why));
+        }
+        if rest.len() < len {
+            return Ok(None);
+        }
+        let start = self.taken + 4;
+        self.taken = start + len;
+        Ok(Some(&self.come[start..start + len]))
+    }
+
+    /// The next line that has come whole, without its end.
+    pub(crate) fn take_line(&mut self, limit: usize) -> io::Result<Option<Vec<u8>>> {
+        let rest = &self.come[self.taken..];
+        let end = rest.iter().take(limit + 1).position(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            return match rest.len() > limit {
+                true => Err(io::Error::new(ErrorKind::InvalidData, "a line without an end")),
+                false => Ok(None),
+            };
+        };
+        let line = rest[..end].to_vec();
+        self.taken += end + 1;
+        Ok(Some(line))
+    }
+
+    /// All that has come and was not taken.
+    pub(crate) fn come(&self) -> &[u8] {
+        &self.come[self.taken..]
+    }
+
+    /// So many bytes of it are taken.
+    pub(crate) fn skip(&mut self, len: usize) {
+        self.taken = (self.taken + len).min(self.come.len());
+    }
+
+    /// Puts bytes in line as they are.
+    pub(crate) fn push_raw(&mut self, bytes: Vec<u8>) {
+        self.backlog += bytes.len();
+        self.going.push_back(bytes);
+    }
+
+    pub(crate) fn take<T: Wire>(&mut self) -> io::Result<Option<T>> {
+        let Some(bytes) = self.take_raw()? else { return Ok(None) };
+        let value = from_bytes(Encoding::Native, bytes);
+        value.map(Some).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+}
+
+impl AsFd for Frames {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(limit: usize) -> (Frames, Frames, UnixStream) {
+        let (a, b) = UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        b.set_nonblocking(true).unwrap();
+        let raw = a.try_clone().unwrap();
+        (Frames::new(Stream::Unix(a), limit), Frames::new(Stream::Unix(b), limit), raw)
+    }
+
+    #[test]
+    fn values_of_all_sizes_arrive_in_order() {
+        let (mut a, mut b, _) = pair(10 << 20);
+        let values: Vec<Vec<u8>> =
+            (0..40u32).map(|n| vec![n as u8; (n * n * n * 40) as usize]).collect();
+        values.iter().for_each(|value| a.push(value));
+        let mut come = Vec::new();
+        while come.len() < values.len() {
+            a.flush().unwrap();
+            b.fill().unwrap();
+            while let Some(value) = b.take::<Vec<u8>>().unwrap() {
+                come.push(value);
+            }
+        }
+        assert!(come == values && a.backlog() == 0);
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        let (_a, mut b, mut raw) = pair(100);
+        raw.write_all(&[101, 0, 0, 0]).unwrap();
+        b.fill().unwrap();
+        assert!(b.take_raw().unwrap_err().to_string().contains("101 bytes"));
+        let (_a, mut b, mut raw) = pair(100);
+        raw.write_all(&[3, 0, 0, 0, 9, 9, 9]).unwrap();
+        b.fill().unwrap();
+        assert!(b.take::<String>().is_err());
+        let (a, mut b, raw) = pair(100);
+        drop((a, raw));
+        assert_eq!(b.fill().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+}

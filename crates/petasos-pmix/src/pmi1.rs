@@ -1,0 +1,257 @@
+//! PMI-1, as MPICH speaks it: lines of `name=value` words over a descriptor that the process
+//! inherits. A front end on the engine, as a state machine: lines in, requests of the engine and
+//! lines out.
+//!
+//! A key of PMI-1 belongs to the job, not to a process. A process puts it on its card, a barrier is
+//! a fence with cards, and a get looks through all cards that are here.
+
+use crate::{
+    Entry, Error, JobId, Proc, Scope, Value,
+    event::Range,
+    job::JobMap,
+    message::{Answer, Persistence, Published, Request},
+};
+
+/// The longest line.
+pub(crate) const MAX_LINE: usize = 64 << 10;
+/// The longest value, as it is told to the client.
+const MAX_VALUE: usize = 1024;
+/// What the keys begin with on a card, so that they are nobody else's.
+const PREFIX: &str = "pmi1.";
+
+/// What a line, or an answer, leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// A line to the client.
+    Say(String),
+    /// A request of the engine; its answer goes to [`Session::answered`].
+    Ask(Request),
+    /// The value of a key is wanted: it goes to [`Session::found`].
+    Find(String),
+}
+
+/// What the client waits for; the engine answers in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Init,
+    Commit,
+    Barrier,
+    Finalize,
+    Name(&'static str),
+    Lookup,
+    Abort,
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    proc: Proc,
+    put: Vec<(String, Entry)>,
+    waits: Vec<Waits>,
+}
+
+/// The value of a word of a line.
+fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// The value of the last word, which may have spaces in it.
+fn rest<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let at = line.find(&format!(" {name}="))?;
+    Some(&line[at + name.len() + 2..])
+}
+
+/// Where the ranks are, as MPICH wants it: blocks of (first node, how many, ranks on each).
+fn mapping(job: &JobMap) -> String {
+    let hosts = job.hosts();
+    let mut blocks: Vec<(usize, usize, u32)> = Vec::new();
+    for run in job.spec().runs.iter().filter(|run| run.count > 0) {
+        let node = hosts.binary_search(&run.node).unwrap_or_default();
+        match blocks.last_mut() {
+            Some((first, count, each)) if *first + *count == node && *each == run.count => {
+                *count += 1;
+            }
+            _ => blocks.push((node, 1, run.count)),
+        }
+    }
+    let blocks: Vec<String> =
+        blocks.iter().map(|(first, count, each)| format!("({first},{count},{each})")).collect();
+    format!("(vector,{})", blocks.join(","))
+}
+
+impl Session {
+    pub(crate) fn new(rank: u32) -> Session {
+        Session { proc: Proc::new(JobId(0), rank), put: Vec::new(), waits: Vec::new() }
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.proc.rank
+    }
+
+    fn ask(&mut self, waits: Waits, what: Request) -> Step {
+        self.waits.push(waits);
+        Step::Ask(what)
+    }
+
+    /// A line of the client.
+    pub(crate) fn line(&mut self, line: &str, job: &JobMap) -> Vec<Step> {
+        let say = |text: String| vec![Step::Say(text)];
+        match word(line, "cmd").unwrap_or_default() {
+            "init" => vec![self.ask(Waits::Init, Request::Connect(self.proc))],
+            "get_maxes" => {
+                say(format!("cmd=maxes rc=0 kvsname_max=256 keylen_max=256 vallen_max={MAX_VALUE}"))
+            }
+            "get_appnum" => say("cmd=appnum rc=0 appnum=0".to_owned()),
+            "get_my_kvsname" => {
+                say(format!("cmd=my_kvsname rc=0 kvsname=petasos_{}", job.spec().name))
+            }
+            "get_universe_size" => say(format!("cmd=universe_size rc=0 size={}", job.size())),
+            "put" => {
+                let (Some(key), Some(value)) = (word(line, "key"), rest(line, "value")) else {
+                    return say("cmd=put_result rc=-1 msg=no_key_or_value".to_owned());
+                };
+                let entry = Entry { scope: Scope::Global, value: value.into() };
+                self.put.push((format!("{PREFIX}{key}"), entry));
+                say("cmd=put_result rc=0 msg=success".to_owned())
+            }
+            "get" => {
+                let key = word(line, "key").unwrap_or_default();
+                let mapping = mapping(job);
+                match key {
+                    "PMI_process_mapping" if mapping.len() <= MAX_VALUE => {
+                        say(format!("cmd=get_result rc=0 msg=success value={mapping}"))
+                    }
+                    key => {
+                        let own = format!("{PREFIX}{key}");
+                        match self.put.iter().rev().find(|(put, _)| *put == own) {
+                            Some((_, entry)) => self.found(Some(&entry.value)),
+                            None => vec![Step::Find(own)],
+                        }
+                    }
+                }
+            }
+            "barrier_in" => {
+                let commit = Request::Commit(std::mem::take(&mut self.put));
+                let fence = Request::Fence { group: None, collect: true, timeout: None };
+                vec![self.ask(Waits::Commit, commit), self.ask(Waits::Barrier, fence)]
+            }
+            "finalize" => vec![self.ask(Waits::Finalize, Request::Finalize)],
+            "abort" => {
+                let status = word(line, "exitcode").and_then(|code| code.parse().ok()).unwrap_or(1);
+                let message = rest(line, "error_msg").unwrap_or("it called abort").to_owned();
+                vec![self.ask(Waits::Abort, Request::Abort { status, message })]
+            }
+            "publish_name" => {
+                let (Some(key), Some(port)) = (word(line, "service"), word(line, "port")) else {
+                    return say("cmd=publish_result rc=-1 msg=no_service_or_port".to_owned());
+                };
+                let what = Published {
+                    key: format!("{PREFIX}{key}"),
+                    value: port.into(),
+                    range: Range::Session,
+                    persistence: Persistence::Process,
+                };
+                vec![self.ask(Waits::Name("publish"), Request::Publish(what))]
+            }
+            "unpublish_name" => {
+                let key = format!("{PREFIX}{}", word(line, "service").unwrap_or_default());
+                vec![self.ask(Waits::Name("unpublish"), Request::Unpublish(vec![key]))]
+            }
+            "lookup_name" => {
+                let key = format!("{PREFIX}{}", word(line, "service").unwrap_or_default());
+                vec![self.ask(Waits::Lookup, Request::Lookup { keys: vec![key], wait: None })]
+            }
+            "spawn" => say("cmd=spawn_result rc=-1 msg=not_supported".to_owned()),
+            // The lines that follow a spawn, and what nobody knows.
+            _ => Vec::new(),
+        }
+    }
+
+    /// The engine answers the oldest request.
+    pub(crate) fn answered(&mut self, result: &Result<Answer, Error>) -> Vec<Step> {
+        if self.waits.is_empty() {
+            return Vec::new();
+        }
+        let waits = self.waits.remove(0);
+        let rc = if result.is_ok() { "rc=0" } else { "rc=-1" };
+        let say = |text: String| vec![Step::Say(text)];
+        match (waits, result) {
+            (Waits::Init, _) => {
+                say(format!("cmd=response_to_init {rc} pmi_version=1 pmi_subversion=1"))
+            }
+            (Waits::Barrier, _) => say(format!("cmd=barrier_out {rc}")),
+            (Waits::Finalize, _) => say(format!("cmd=finalize_ack {rc}")),
+            (Waits::Name(verb), Ok(_)) => {
+                say(format!("cmd={verb}_result rc=0 info=ok msg=success"))
+            }
+            (Waits::Name(verb), Err(_)) => say(format!("cmd={verb}_result rc=-1 msg=refused")),
+            (Waits::Lookup, Ok(Answer::Found(found))) => {
+                let port =
+                    found.first().map_or_else(String::new, |(_, value, _)| value.to_string());
+                say(format!("cmd=lookup_result rc=0 info=ok port={port}"))
+            }
+            (Waits::Lookup, _) => say("cmd=lookup_result rc=-1 msg=not_found".to_owned()),
+            (Waits::Commit | Waits::Abort, _) => Vec::new(),
+        }
+    }
+
+    /// The value of a key, if any card that is here has it.
+    pub(crate) fn found(&self, value: Option<&Value>) -> Vec<Step> {
+        vec![Step::Say(match value.and_then(Value::as_str) {
+            Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
+            None => "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_owned(),
+        })]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Node,
+        job::{JobSpec, NodeInfo, Run},
+    };
+
+    fn job(runs: &[(u32, u32)]) -> JobMap {
+        let node = NodeInfo { name: "n".into(), host: String::new(), first_port: 0 };
+        let run = |(node, count): &(u32, u32)| Run { node: Node(*node), count: *count };
+        let (id, name, nodes) = (JobId(0), "j".into(), vec![node; 4]);
+        let runs = runs.iter().map(run).collect();
+        JobMap::new(JobSpec { id, name, nodes, runs, info: Vec::new() }).unwrap()
+    }
+
+    #[test]
+    fn the_mapping_of_ranks_is_in_blocks() {
+        assert_eq!(mapping(&job(&[(0, 4)])), "(vector,(0,1,4))");
+        assert_eq!(mapping(&job(&[(1, 2), (2, 2), (3, 1)])), "(vector,(0,2,2),(2,1,1))");
+        assert_eq!(mapping(&job(&[(0, 1), (1, 1), (0, 1)])), "(vector,(0,2,1),(0,1,1))");
+    }
+
+    #[test]
+    fn a_conversation() {
+        let (job, mut session) = (job(&[(0, 2)]), Session::new(1));
+        let say = |text: &str| vec![Step::Say(text.to_owned())];
+        let proc = Proc::new(JobId(0), 1);
+        let init = session.line("cmd=init pmi_version=1 pmi_subversion=1", &job);
+        assert_eq!(init, [Step::Ask(Request::Connect(proc))]);
+        let welcome = Ok(Answer::Welcome { proc, node: Node(0) });
+        let expected = say("cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
+        assert_eq!(session.answered(&welcome), expected);
+        let put = session.line("cmd=put kvsname=x key=a value=b c=d e", &job);
+        assert_eq!(put, say("cmd=put_result rc=0 msg=success"));
+        // Its own it sees at once.
+        let got = session.line("cmd=get kvsname=x key=a", &job);
+        assert_eq!(got, say("cmd=get_result rc=0 msg=success value=b c=d e"));
+        let barrier = session.line("cmd=barrier_in", &job);
+        assert!(matches!(&barrier[0], Step::Ask(Request::Commit(put)) if put.len() == 1));
+        assert!(matches!(barrier[1], Step::Ask(Request::Fence { collect: true, .. })));
+        assert_eq!(session.answered(&Ok(Answer::Done)), []);
+        assert_eq!(session.answered(&Ok(Answer::Done)), say("cmd=barrier_out rc=0"));
+        assert_eq!(session.line("cmd=get key=z", &job), [Step::Find("pmi1.z".to_owned())]);
+        assert!(matches!(&session.found(None)[0], Step::Say(text) if text.contains("rc=-1")));
+        // Nonsense is passed over.
+        for line in ["", "cmd", "cmd=", "=", "cmd=put", "cmd=nothing of that"] {
+            session.line(line, &job);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Status and event codes of the PMIx Standard that are used here.
+
+/// Not found.
+pub const NOT_FOUND: i32 = -46;
+/// Not in time.
+pub const TIMEOUT: i32 = -24;
+/// Not allowed.
+pub const NO_PERMISSIONS: i32 = -23;
+/// Cannot be reached.
+pub const UNREACH: i32 = -25;
+/// A wrong argument.
+pub const BAD_PARAM: i32 = -27;
+/// Not supported.
+pub const NOT_SUPPORTED: i32 = -47;
+/// A key that is there already.
+pub const DUPLICATE_KEY: i32 = -53;
+/// A connection to a process was lost.
+pub const LOST_CONNECTION: i32 = -61;
+/// A handler could not be registered.
+pub const EVENT_REGISTRATION: i32 = -144;
+/// A process ended abnormally; also an event.
+pub const PROC_ABORTED: i32 = -7;
+/// A process asked for the job to be aborted; an event.
+pub const PROC_REQUESTED_ABORT: i32 = -8;
+/// A process ended; an event.
+pub const PROC_TERMINATED: i32 = -201;
+/// A node went down; an environment event.
+pub const NODE_DOWN: i32 = -231;
+/// A handler ends its chain.
+pub const ACTION_COMPLETE: i32 = -334;
+/// A handler did nothing.
+pub const NO_ACTION_TAKEN: i32 = -331;
+/// All is well.
+pub const SUCCESS: i32 = 0;
+
+/// Whether a code is an event of the environment (node, memory, network), which reaches a node only
+/// when somebody there asked for it.
+#[must_use]
+pub fn is_environment(code: i32) -> bool {
+    (-330..=-230).contains(&code)
+}

@@ -1,0 +1,39 @@
+//! The job that this process is a rank of, and the endpoints of its peers.
+
+use crate::{OpenError, OpenOptions, open};
+use petasos_fabric::Endpoint;
+use petasos_pmix::{Job, JobError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+static JOB: OnceLock<Job> = OnceLock::new();
+
+/// The job that this process was started in by `petasos run`; joined when it is first asked for.
+///
+/// [`Job::peer`] says where each rank's endpoint is, and [`open_own`] opens this rank's: all can
+/// call each other at once, without having exchanged anything. Call [`Job::finalize`] in the end:
+/// whoever still waits for this rank then learns at once that it will not come.
+///
+/// # Errors
+/// If it was not, or its daemon is gone.
+pub fn job() -> Result<&'static Job, JobError> {
+    static JOINING: Mutex<()> = Mutex::new(());
+    if let Some(job) = JOB.get() {
+        return Ok(job);
+    }
+    // A rank joins once; who comes second waits for that.
+    let _joining = JOINING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(job) = JOB.get() {
+        return Ok(job);
+    }
+    let joined = Job::init()?;
+    Ok(JOB.get_or_init(|| joined))
+}
+
+/// Opens the endpoint at which the other ranks of a job expect this one.
+///
+/// # Errors
+/// See [`OpenError`]; one of those is that it is open already.
+pub fn open_own(job: &Job) -> Result<Box<dyn Endpoint>, OpenError> {
+    let own = job.peer(job.rank()).map_err(|error| OpenError::Job(Box::new(error)))?;
+    open(own.as_str(), &OpenOptions::default().secret_file(job.secret_file()))
+}
