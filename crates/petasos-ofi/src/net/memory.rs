@@ -62,13 +62,13 @@ impl Net {
         Ok(Node(node))
     }
 
-    /// Whether a name of the right length has the form of ours: the same family, or a text that ends.
+    /// Whether a name of the right length has the form of ours: a text that ends, a socket address of the same
+    /// family, or whatever the provider's own names are made of.
     fn plausible(&self, name: &[u8]) -> bool {
-        match (self.name.first(), name.first()) {
-            (Some(b'f'), Some(b'f')) => name.last() == Some(&0) && name.starts_with(b"fi_"),
-            (Some(ours), Some(theirs)) => ours == theirs,
-            _ => false,
+        if self.name.starts_with(b"fi_") {
+            return name.starts_with(b"fi_") && name.last() == Some(&0);
         }
+        !self.facts.socket_names || name.get(..2) == self.name.get(..2)
     }
 
     /// Takes a node out of the table.

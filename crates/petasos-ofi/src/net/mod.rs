@@ -96,6 +96,8 @@ pub(crate) struct Facts {
     bound_memory: bool,
     /// Whether whoever has the provider's key of some memory can read it, whatever it was opened for.
     all_readable: bool,
+    /// Whether names are socket addresses, which begin with their family.
+    socket_names: bool,
     /// Bits of keys that can be chosen.
     key_bits: u32,
 }

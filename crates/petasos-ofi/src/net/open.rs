@@ -230,6 +230,7 @@ impl Net {
             bound_memory: memory & FI_MR_ENDPOINT != 0,
             // So that it can fetch long messages.
             all_readable: offer.provider().ends_with("ofi_rxm"),
+            socket_names: (1..=4).contains(&offer.address_format()),
             key_bits: (offer.key_size().clamp(1, 8) * 8) as u32,
         };
         let nothing = fi_cq_data_entry {

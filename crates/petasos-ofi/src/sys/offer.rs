@@ -179,6 +179,11 @@ impl Offer {
         unsafe { (*self.info().domain_attr).mr_key_size }
     }
 
+    /// The form of addresses: from 1 to 4 those of sockets.
+    pub(crate) fn address_format(&self) -> u32 {
+        self.info().addr_format
+    }
+
     /// How tables of addresses are to be.
     pub(crate) fn av_type(&self) -> c_int {
         // SAFETY: a description from the library has this part.
