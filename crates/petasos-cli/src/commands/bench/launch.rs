@@ -9,10 +9,15 @@ use crate::{
 use petasos_pmix::{
     FenceOptions, GetOptions, Group, Job, JobError, Reply, Scope, chain::Registration, event::Range,
 };
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+};
 use serde::{Deserialize, Serialize};
 use std::{
+    os::unix::process::CommandExt,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::mpsc::channel,
     time::{Duration, Instant},
 };
@@ -21,6 +26,8 @@ use std::{
 pub(crate) const RANK: &str = "bench-launch-rank";
 /// What a launched process does: nothing.
 const PROGRAM: &str = "true";
+/// A launcher that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 const FENCES: usize = 200;
 const HOPS: usize = 200;
 const EVENT: i32 = 7001;
@@ -68,19 +75,27 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// The launchers that are here: name, program, options before the number of ranks.
-fn launchers() -> Outcome<(Vec<(&'static str, PathBuf, Vec<&'static str>)>, Vec<&'static str>)> {
+/// What starts jobs.
+struct Launcher {
+    name: &'static str,
+    program: PathBuf,
+    /// Before the number of ranks.
+    options: &'static [&'static str],
+}
+
+/// The launchers that are here, and the names of those that are not.
+fn launchers() -> Outcome<(Vec<Launcher>, Vec<&'static str>)> {
     let own = std::env::current_exe().map_err(Failure::system("finding this program"))?;
-    let mut found = vec![("petasos run", own, vec!["run"])];
+    let mut found = vec![Launcher { name: "petasos run", program: own, options: &["run"] }];
     let mut missing = Vec::new();
-    let others: [(&str, &str, &[&str]); 2] = [
+    let others: [(_, _, &[_]); 2] = [
         ("mpirun (Open MPI)", "mpirun.openmpi", &["--oversubscribe", "--allow-run-as-root"]),
         ("mpiexec (MPICH)", "mpiexec.hydra", &[]),
     ];
     for (name, program, options) in others {
         let path = std::env::var_os("PATH").unwrap_or_default();
         match std::env::split_paths(&path).map(|at| at.join(program)).find(|at| at.is_file()) {
-            Some(path) => found.push((name, path, options.to_vec())),
+            Some(program) => found.push(Launcher { name, program, options }),
             None => missing.push(name),
         }
     }
@@ -103,12 +118,27 @@ fn bare(ranks: u32) -> Option<f64> {
     (started == ranks as usize).then(|| start.elapsed().as_nanos() as f64)
 }
 
-fn launched(program: &PathBuf, options: &[&str], ranks: u32) -> Option<f64> {
-    let mut command = Command::new(program);
-    command.args(options).args(["-n", &ranks.to_string(), PROGRAM]);
+/// A job of so many ranks, from its start to its end; nothing if it failed, or hung.
+fn launched(launcher: &Launcher, ranks: u32) -> Option<f64> {
+    let mut command = Command::new(&launcher.program);
+    command.args(launcher.options).args(["-n", &ranks.to_string(), PROGRAM]);
+    // A group of its own, to end all of one that hangs.
+    command.process_group(0);
     let start = Instant::now();
-    let status = quiet(&mut command).status().ok()?;
-    status.success().then(|| start.elapsed().as_nanos() as f64)
+    let mut child = quiet(&mut command).spawn().ok()?;
+    let ended = ends_within(&child, PATIENCE);
+    let took = start.elapsed();
+    if !ended {
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    }
+    let status = child.wait().ok()?;
+    (ended && status.success()).then_some(took.as_nanos() as f64)
+}
+
+fn ends_within(child: &Child, patience: Duration) -> bool {
+    let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return false };
+    let timeout = Timespec::try_from(patience).ok();
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ended| ended > 0)
 }
 
 pub(crate) fn run(options: &BenchLaunch) -> Outcome {
@@ -118,11 +148,11 @@ pub(crate) fn run(options: &BenchLaunch) -> Outcome {
         let mut walls: Vec<Vec<Option<f64>>> = vec![Vec::new(); launchers.len() + 1];
         for _ in 0..options.rounds {
             walls[0].push(bare(*ranks));
-            for (at, (_, program, before)) in launchers.iter().enumerate() {
-                walls[at + 1].push(launched(program, before, *ranks));
+            for (at, launcher) in launchers.iter().enumerate() {
+                walls[at + 1].push(launched(launcher, *ranks));
             }
         }
-        let names = std::iter::once("bare processes").chain(launchers.iter().map(|l| l.0));
+        let names = std::iter::once("bare processes").chain(launchers.iter().map(|l| l.name));
         for (launcher, walls) in names.zip(walls) {
             let all: Option<Vec<f64>> = walls.into_iter().collect();
             results.launched.push(Launched { launcher, ranks: *ranks, wall_ns: all.map(median) });
