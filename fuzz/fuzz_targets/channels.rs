@@ -48,7 +48,7 @@ fn config() -> Config {
     (limits.max_inject, limits.max_message, limits.max_header) = (128, 1000, 100);
     (limits.max_regions, limits.max_peers, limits.max_leases) = (16, 4, 8);
     config.fragment = 1000;
-    config.thresholds = Thresholds::new(300, 600, 60).expect("in order");
+    config.thresholds = Some(Thresholds::new(300, 600, 60).expect("in order"));
     (config.window, config.parked, config.lent, config.gets, config.ahead) = (4, 6, 4, 2, 3);
     (config.bounces, config.bounce, config.accesses) = (4, 300, 2);
     config.exclusive.cells = 16;
