@@ -10,6 +10,7 @@ use petasos_tcp::{
 };
 use petasos_wire::{
     Encoding,
+    portals::{self, Atomic, Kind},
     rpc::{self, CallId, Remote, Request, Response, Status, Trace},
     to_vec,
 };
@@ -26,7 +27,8 @@ fn main() -> io::Result<()> {
     write("notes", petasos_shm::fuzzing::notes())?;
     write("pair", pairs())?;
     write("channels", channels())?;
-    write("over", overs())
+    write("over", overs())?;
+    write("portals", one_sided())
 }
 
 fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
@@ -317,4 +319,35 @@ fn overs() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+/// Each kind of request, short and with all that it can have, and responses.
+fn one_sided() -> Vec<Vec<u8>> {
+    let request = |kind, full: bool| {
+        let atomic = Atomic { operator: 3, datatype: 7, operand: [9; portals::OPERAND] };
+        let request = portals::Request {
+            kind,
+            operation: full.then_some(5 << 32 | 3),
+            portal: 4,
+            user: 1000,
+            bits: u64::MAX / 5,
+            offset: if full { 1 << 40 } else { 0 },
+            header_data: if full { 77 } else { 0 },
+            length: if kind == Kind::Get { 4096 } else { 0 },
+            job: if full { (6, 2) } else { (0, 0) },
+            atomic: matches!(kind, Kind::Atomic | Kind::FetchAtomic).then_some(atomic),
+        };
+        let mut seed = Vec::new();
+        request.encode(&mut seed);
+        seed.extend([8; 16]);
+        seed
+    };
+    let response = |moved| {
+        let mut seed = Vec::new();
+        portals::Response { operation: 5 << 32 | 3, status: 0, moved }.encode(&mut seed);
+        seed
+    };
+    let kinds = [Kind::Put, Kind::Get, Kind::GetPut, Kind::Atomic, Kind::FetchAtomic];
+    let requests = kinds.into_iter().flat_map(|kind| [request(kind, false), request(kind, true)]);
+    requests.chain([response(None), response(Some((64, 1 << 33)))]).collect()
 }
