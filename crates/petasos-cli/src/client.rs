@@ -66,16 +66,12 @@ fn own(url: &Address) -> String {
 /// Reads a URL from the command line.
 pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
     let address = Address::parse(text).map_err(|error| error.to_string())?;
-    let known = petasos::transports();
-    let family = address.scheme().split('+').next().unwrap_or_default();
-    match known.iter().find(|transport| transport.scheme == family) {
-        Some(_) => Ok(address),
-        None => {
-            let built = known.iter().filter(|transport| transport.missing.is_none());
-            let schemes: Vec<_> = built.map(|t| format!("{}://", t.scheme)).collect();
-            Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
-        }
+    if petasos::is_known(address.scheme()) {
+        return Ok(address);
     }
+    let built = petasos::transports().iter().filter(|transport| transport.missing.is_none());
+    let schemes: Vec<_> = built.map(|t| format!("{}://", t.scheme)).collect();
+    Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
 }
 
 /// The transports asked for, or else all that go between processes and are built in.

@@ -160,7 +160,15 @@ impl Transport {
     }
 }
 
-/// All transports that this version knows, also those that this program was built without.
+/// Whether this version knows transports with this scheme, whether or not they are here. Loads no library.
+#[must_use]
+pub fn is_known(scheme: &str) -> bool {
+    let family = scheme.split('+').next();
+    TRANSPORTS.iter().any(|transport| Some(transport.scheme) == family)
+}
+
+/// All transports that this version knows, also those that this program was built without. To find out
+/// what is here, libraries of networks are loaded, which takes a moment.
 #[must_use]
 pub fn transports() -> &'static [Transport] {
     static HERE: OnceLock<[Transport; 5]> = OnceLock::new();
