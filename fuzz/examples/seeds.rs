@@ -64,7 +64,12 @@ fn keys() -> Vec<Vec<u8>> {
     };
     let two_sided = (Key::ROUTE_TWO_SIDED, Bytes::from_static(&[7; 16]));
     let by_address = (Key::ROUTE_ADDRESS, Bytes::from_static(&[8; 12]));
-    vec![key(vec![]), key(vec![two_sided.clone()]), key(vec![two_sided, by_address])]
+    // An owner that cannot be printed.
+    let mut unprintable = vec![1, 7, 0, 197];
+    unprintable.extend([7u64.to_le_bytes(), 12u64.to_le_bytes()].concat());
+    unprintable.extend([0x10; 197]);
+    let whole = key(vec![two_sided.clone(), by_address]);
+    vec![key(vec![]), key(vec![two_sided]), whole, unprintable]
 }
 
 /// The first byte is the target's choice: encoding, limits, type.

@@ -21,7 +21,7 @@ pub enum AddressError {
     #[error("an address of {0} bytes is too long: at most {max} are allowed", max = Address::MAX)]
     TooLong(usize),
     /// A byte that is not printable ASCII, or a scheme with characters other than `a-z0-9+-;_`.
-    #[error("`{0}` has a character that an address may not have")]
+    #[error("`{}` has a character that an address may not have", .0.escape_debug())]
     BadCharacter(String),
 }
 
@@ -35,7 +35,7 @@ impl Address {
             return Err(AddressError::TooLong(text.len()));
         }
         if !text.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(AddressError::BadCharacter(text.escape_debug().to_string()));
+            return Err(AddressError::BadCharacter(text.to_owned()));
         }
         let scheme = match text.split_once("://") {
             Some((scheme, _)) if !scheme.is_empty() => scheme,
@@ -103,5 +103,15 @@ mod tests {
             assert!(Address::parse(bad).is_err(), "{bad:?} was taken");
         }
         assert!(Address::parse(&format!("tcp://{}", "x".repeat(200))).is_err());
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_printed_is_escaped_only_when_it_is_shown() {
+        let AddressError::BadCharacter(text) = Address::parse("tcp://\u{10}").unwrap_err() else {
+            panic!("of another kind");
+        };
+        // An escape is longer than what it stands for: who sends such a text has us keep no more.
+        assert_eq!(text, "tcp://\u{10}");
+        assert!(AddressError::BadCharacter(text).to_string().contains(r"tcp://\u{10}"));
     }
 }
