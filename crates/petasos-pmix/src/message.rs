@@ -181,7 +181,7 @@ pub enum Request {
     Get {
         /// Whose; [`Proc::JOB`] for keys of the job.
         proc: Proc,
-        /// Which.
+        /// Which; the empty one: all that it has put.
         key: String,
         /// How long it waits; `None`: as long as the daemon allows.
         timeout: Option<Duration>,

@@ -10,6 +10,8 @@ pub const NO_PERMISSIONS: i32 = -23;
 pub const UNREACH: i32 = -25;
 /// A wrong argument.
 pub const BAD_PARAM: i32 = -27;
+/// It is not packed as it should be.
+pub const UNPACK_FAILURE: i32 = -20;
 /// Not supported.
 pub const NOT_SUPPORTED: i32 = -47;
 /// A key that is there already.

@@ -28,6 +28,13 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// Several.
     List(#[wire(recursive)] Vec<Value>),
+    /// Of another type of PMIx: comes from, and goes to, programs that use OpenPMIx.
+    Typed {
+        /// The number of the type.
+        kind: u16,
+        /// The value, as OpenPMIx 4.1 packs it.
+        packed: Vec<u8>,
+    },
 }
 
 impl Value {
@@ -36,7 +43,7 @@ impl Value {
     pub fn size(&self) -> usize {
         match self {
             Value::Text(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
+            Value::Bytes(bytes) | Value::Typed { packed: bytes, .. } => bytes.len(),
             Value::List(list) => list.iter().map(|value| 8 + value.size()).sum(),
             _ => 8,
         }
@@ -48,6 +55,9 @@ impl Value {
         match self {
             Value::Uint(number) => Some(*number),
             Value::Int(number) => u64::try_from(*number).ok(),
+            Value::Typed { kind, packed } => {
+                u64::try_from(crate::pmix41::number(*kind, packed)?).ok()
+            }
             _ => None,
         }
     }
@@ -78,6 +88,10 @@ impl fmt::Display for Value {
                 let shown: Vec<String> = values.iter().map(Value::to_string).collect();
                 f.write_str(&shown.join(" "))
             }
+            Value::Typed { kind, packed } => match crate::pmix41::number(*kind, packed) {
+                Some(number) => write!(f, "{number}"),
+                None => write!(f, "{} bytes of PMIx type {kind}", packed.len()),
+            },
         }
     }
 }

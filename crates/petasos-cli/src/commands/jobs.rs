@@ -117,6 +117,10 @@ fn json_of(value: &Value) -> serde_json::Value {
         Value::Text(value) => value.clone().into(),
         Value::Bytes(value) => value.clone().into(),
         Value::List(values) => values.iter().map(json_of).collect(),
+        Value::Typed { .. } => match value.as_u64() {
+            Some(number) => number.into(),
+            None => value.to_string().into(),
+        },
     }
 }
 

@@ -6,6 +6,7 @@ mod ends;
 mod hosts;
 mod jobs;
 mod mpi;
+mod pmix;
 mod private;
 mod ranks;
 

@@ -251,7 +251,12 @@ impl Daemon {
                 let steps = session.answered(*request, result, &job);
                 self.pmix41(id.0, steps);
             }
-            (Speaks::Pmi1(..) | Speaks::Pmix41(_), ToClient::Event { .. }) => {}
+            (Speaks::Pmix41(session), ToClient::Event { event, only }) => {
+                let Some(job) = self.job.clone() else { return };
+                let step = session.event(event, *only, &job);
+                self.pmix41(id.0, step.into_iter().collect());
+            }
+            (Speaks::Pmi1(..), ToClient::Event { .. }) => {}
             _ => client.frames.push(what),
         }
     }
@@ -268,6 +273,14 @@ impl Daemon {
                 pmix41::Step::Ask(id, what) => {
                     self.engine.request(self.clock.now(), ClientId(number), id, what);
                     self.pump();
+                }
+                pmix41::Step::Find(tag, key) => {
+                    let Some(job) = self.job.clone() else { return };
+                    let Some(client) = self.clients.get(&number) else { return };
+                    let Speaks::Pmix41(session) = &client.speaks else { return };
+                    let found = self.engine.find(job.id(), &key);
+                    let answer = session.found(tag, &key, found, &job);
+                    self.pmix41(number, vec![answer]);
                 }
             }
         }

@@ -45,7 +45,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut command = Command::new(&program);
     let ready = match (wire.to_str(), linked_with(&program)) {
         (Some("pmi1"), _) | (Some("auto"), Library::Mpich) => speak_pmi1(&mut command),
-        (Some("pmix"), _) | (Some("auto"), Library::OpenMpi) => speak_pmix41(&mut command),
+        (Some("pmix"), _) | (Some("auto"), Library::Pmix) => speak_pmix41(&mut command),
         _ => Ok(()),
     };
     if let Err(error) = ready {
@@ -72,11 +72,12 @@ fn bind(nth: usize) {
     }
 }
 
-/// The MPI library of a program.
+/// The library by which a program finds its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Library {
     Mpich,
-    OpenMpi,
+    /// OpenPMIx, or Open MPI, which is built on it.
+    Pmix,
     None,
 }
 
@@ -94,8 +95,8 @@ fn linked_with(program: &OsStr) -> Library {
     // The second is the name of the common interface of MPICH's descendants.
     if has("libmpich.so") || has("libmpi.so.12") {
         Library::Mpich
-    } else if has("libmpi.so.40") {
-        Library::OpenMpi
+    } else if has("libmpi.so.40") || has("libpmix.so.2") {
+        Library::Pmix
     } else {
         Library::None
     }

@@ -58,6 +58,11 @@ pub(super) struct Parked {
     until: Time,
 }
 
+/// Whether a card that is here answers a question; the empty key stands for all there is.
+fn has(card: &Card, key: &str) -> bool {
+    if key.is_empty() { card.version > 0 } else { card.entries.contains_key(key) }
+}
+
 impl Engine {
     /// A process makes visible what it has put.
     pub(super) fn commit(
@@ -66,11 +71,14 @@ impl Engine {
         entries: Vec<(String, Entry)>,
     ) -> Result<(), Error> {
         let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
-        let size = |entries: &mut dyn Iterator<Item = (&String, &Entry)>| -> usize {
-            entries.map(|(key, entry)| key.len() + entry.value.size() + 64).sum()
+        let size = |key: &String, entry: &Entry| key.len() + entry.value.size() + 64;
+        let kept = &local.card.entries;
+        let new = |(key, entry): &(String, Entry)| {
+            let before = kept.get(key).map_or(0, |before| size(key, before));
+            size(key, entry) as isize - before as isize
         };
-        let new = size(&mut entries.iter().map(|(key, entry)| (key, entry)));
-        let all = new + size(&mut local.card.entries.iter());
+        let all: usize = kept.iter().map(|(key, entry)| size(key, entry)).sum();
+        let all = all.saturating_add_signed(entries.iter().map(new).sum());
         if all > MAX_CARD {
             return Err(super::requests::limit("bytes of a card", all, MAX_CARD));
         }
@@ -98,7 +106,7 @@ impl Engine {
         }
         let host = job.map.node_of(of.rank).ok_or(Error::NoSuchProc(of))?;
         if let Some(known) = job.cards.get(&of.rank)
-            && known.entries.contains_key(&key)
+            && has(known, &key)
         {
             return Ok(Some(Answer::Card(known.clone())));
         }
@@ -159,7 +167,7 @@ impl Engine {
     fn look(&self, proc: Proc, key: &str, wait: bool, viewer: Node) -> Option<Result<Card, Error>> {
         let Some(local) = self.local(proc) else { return Some(Err(Error::NoSuchProc(proc))) };
         let shown = local.card.entries.get(key).is_some_and(|e| e.scope.shows(self.me, viewer));
-        if shown {
+        if shown || key.is_empty() && local.card.version > 0 {
             return Some(Ok(local.card.seen_from(self.me, viewer)));
         }
         // A miss tells all there is, too; what is not there is found out by who asked.
@@ -240,7 +248,7 @@ impl Engine {
         let result = result.and_then(|card| {
             self.keep_card(proc, card);
             let kept = self.jobs.get(&proc.job).and_then(|job| job.cards.get(&proc.rank));
-            let found = kept.filter(|card| card.entries.contains_key(&key)).cloned();
+            let found = kept.filter(|card| has(card, &key)).cloned();
             found.ok_or(Error::NotFound { proc, key })
         });
         for (client, id) in ask.waiters {

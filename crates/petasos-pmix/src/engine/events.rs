@@ -19,6 +19,8 @@ use std::{
 const MAX_HANDLERS: usize = 1024;
 /// How many names of events are remembered, to know them again.
 const REMEMBERED: usize = 8192;
+/// An event about which this is said is not kept for those who come later.
+const NO_CACHE: &str = "pmix.evnocache";
 /// Ranks named in the event that a node is lost.
 const NAMED: usize = 1024;
 
@@ -164,6 +166,9 @@ impl Engine {
         for client in told {
             self.out.push_back(Output::Deliver { client, event: event.clone(), only: None });
         }
+        if event.info.iter().any(|(key, value)| key == NO_CACHE && *value == Value::Bool(true)) {
+            return;
+        }
         let (count, age) = (self.config.cached_events, self.config.cached_for);
         self.events.cache.push_back((self.now, event, all));
         self.events.expire(self.now, count, age);
@@ -235,11 +240,14 @@ impl Engine {
     /// A process of this node is gone, not as it should be.
     pub(super) fn announce_gone(&mut self, proc: Proc, why: &crate::Gone) {
         let id = self.event_id();
-        let info = vec![
+        let mut info: Info = vec![
             ("pmix.rank".to_owned(), proc.rank.into()),
             ("pmix.nodeid".to_owned(), self.me.0.into()),
             ("petasos.why".to_owned(), why.to_string().into()),
         ];
+        if let crate::Gone::Exited(code) = why {
+            info.push(("pmix.exit.code".to_owned(), (*code).into()));
+        }
         let (code, source, range) = (status::PROC_ABORTED, proc, Range::Namespace);
         self.raise(Event { id, code, source, node: self.me, range, non_default: false, info });
     }

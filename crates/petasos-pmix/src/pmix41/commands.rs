@@ -1,0 +1,546 @@
+//! What a client asks, one command after the other, and what is said to it.
+
+use super::{
+    Decoded, ELSEWHERE, Reader, Session, Step, Waits,
+    job::job_data,
+    values::{Attributes, group_of, name_of, put_info, put_value, take_group, take_value},
+    wire::{
+        ANYBODY, BAD, Refusal, UNSUPPORTED, WILDCARD, kind, put_proc, put_size, put_status,
+        put_text, put_unsigned,
+    },
+};
+use crate::{
+    Entry, Error, Gone, Node, Proc, Scope, Value,
+    event::Range,
+    job::JobMap,
+    message::{Answer, Persistence, Published, Request},
+    status,
+};
+use std::{
+    collections::{BTreeMap, btree_map},
+    time::Duration,
+};
+
+/// The command that tells of an event, in both directions.
+pub(super) const EVENT: u8 = 12;
+/// An event that is not for default handlers, and whom it is for.
+pub(super) const NON_DEFAULT: &str = "pmix.evnondef";
+pub(super) const IN_RANGE: &str = "pmix.evrange";
+/// Keys in one message.
+const MAX_KEYS: usize = 4096;
+/// Keys that a process may have put.
+const MAX_PUT: usize = 1 << 16;
+/// A lookup that waits and says no time waits so long.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// What a client may insist on.
+const TIMEOUT: &str = "pmix.timeout";
+const IMMEDIATE: &str = "pmix.immediate";
+const RANGE: &str = "pmix.range";
+const PERSISTENCE: &str = "pmix.persist";
+const WAIT: &str = "pmix.wait";
+const COLLECT: &str = "pmix.collect";
+const FENCE: [&str; 2] = [COLLECT, TIMEOUT];
+const GET: [&str; 3] = [IMMEDIATE, TIMEOUT, "pmix.optional"];
+const PUBLISH: [&str; 3] = [RANGE, PERSISTENCE, TIMEOUT];
+const LOOKUP: [&str; 3] = [RANGE, TIMEOUT, WAIT];
+/// What can be queried beside the keys of the engine.
+const NAMESPACES: &str = "pmix.qry.ns";
+const PROCESSES: &str = "pmix.qry.ptable";
+const LOCAL_PROCESSES: &str = "pmix.qry.lptable";
+const QUERIES: &str = "pmix.qry.keys";
+/// The engine's keys.
+const ENGINES: &str =
+    "petasos.jobs,petasos.nodes,petasos.processes,petasos.published,petasos.events.cached";
+
+/// A message that is several requests of the engine.
+#[derive(Debug)]
+pub(super) struct Batch {
+    left: usize,
+    /// Whether what was done is undone if something fails: publishing; a query says what it found.
+    undone: bool,
+    done: Vec<String>,
+    /// Attributes for the answer, packed, and how many.
+    answer: Vec<u8>,
+    found: usize,
+    error: i32,
+}
+
+impl Session {
+    pub(super) fn command(
+        &mut self,
+        tag: u32,
+        mut from: Reader<'_>,
+        job: &JobMap,
+    ) -> Decoded<Vec<Step>> {
+        from.begin()?;
+        let from = &mut from;
+        Ok(match from.byte()? {
+            0 => vec![self.say(tag, &job_data(job))],
+            1 => vec![self.abort(tag, from)?],
+            2 => vec![self.commit(tag, from)?],
+            3 => vec![self.fence(tag, from, job)?],
+            4 => vec![self.get(tag, from, job)?],
+            5 => vec![self.ask(Waits::Status(tag), Request::Finalize)],
+            6 => self.publish(tag, from)?,
+            7 => vec![self.lookup(tag, from)?],
+            8 => vec![self.unpublish(tag, from)?],
+            EVENT => vec![self.notify(tag, from, job)?],
+            13 => vec![self.register(tag, from)?],
+            14 => self.deregister(from),
+            15 => self.query(tag, from, job)?,
+            // Spawn, connect, log, allocation, job control, monitoring, credentials, output, groups,
+            // fabrics: not here.
+            _ => return Err(UNSUPPORTED),
+        })
+    }
+
+    /// Whichever processes are to be aborted: the job is. One without some of its ranks is of no use.
+    fn abort(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
+        let code = from.status()?;
+        from.begin()?;
+        let message = from.text()?;
+        let message = if message.is_empty() { "it called abort".to_owned() } else { message };
+        Ok(self.ask(Waits::Status(tag), Request::Abort { status: code, message }))
+    }
+
+    /// A commit brings all that the process has ever put: once what its own node sees, once what the
+    /// others see.
+    fn commit(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
+        let mut put: BTreeMap<String, [Option<Value>; 2]> = BTreeMap::new();
+        while !from.is_empty() {
+            from.begin()?;
+            let elsewhere = usize::from(from.byte()? != 1);
+            from.begin()?;
+            from.byte()?;
+            let mut pairs = Reader(from.bytes()?);
+            while !pairs.is_empty() {
+                pairs.begin()?;
+                let key = pairs.text()?;
+                put.entry(key).or_default()[elsewhere] = Some(take_value(&mut pairs)?);
+                if put.len() > MAX_PUT {
+                    return Err(BAD);
+                }
+            }
+        }
+        let mut entries = Vec::with_capacity(put.len());
+        for (key, values) in put {
+            let two = matches!(&values, [Some(here), Some(there)] if here != there);
+            if two {
+                self.two.insert(key.clone());
+                if self.two.len() > MAX_PUT {
+                    return Err(BAD);
+                }
+            }
+            let split = self.two.contains(&key);
+            match values {
+                [Some(value), Some(_)] if !split => {
+                    entries.push((key, Entry { scope: Scope::Global, value }));
+                }
+                [here, there] => {
+                    let to =
+                        |key: &str| if split { format!("{ELSEWHERE}{key}") } else { key.into() };
+                    let there =
+                        there.map(|value| (to(&key), Entry { scope: Scope::Remote, value }));
+                    let here = here.map(|value| (key, Entry { scope: Scope::Local, value }));
+                    entries.extend(here.into_iter().chain(there));
+                }
+            }
+        }
+        Ok(self.ask(Waits::Status(tag), Request::Commit(entries)))
+    }
+
+    fn fence(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
+        from.begin()?;
+        let count = from.unsigned()?;
+        from.begin()?;
+        let group = take_group(from, count, job, self.node)?;
+        let with = Attributes::take(from)?;
+        with.are_met_by(&FENCE)?;
+        let (collect, timeout) = (with.is_set(COLLECT), with.timeout());
+        let group = Some(group).filter(|group| !group.is_empty());
+        Ok(self.ask(Waits::Status(tag), Request::Fence { group, collect, timeout }))
+    }
+
+    fn get(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
+        from.begin()?;
+        let name = from.text()?;
+        from.begin()?;
+        let rank = from.rank()?;
+        let with = Attributes::take(from)?;
+        with.are_met_by(&GET)?;
+        // Without a key: all that there is.
+        let key = match from.is_empty() {
+            true => String::new(),
+            false => {
+                from.begin()?;
+                from.text()?
+            }
+        };
+        if name != job.spec().name {
+            return Err(Refusal(status::NOT_FOUND));
+        }
+        let rank = match rank {
+            ANYBODY => return Ok(Step::Find(tag, key)),
+            WILDCARD => Proc::JOB,
+            rank => rank,
+        };
+        let (proc, timeout) = (job.proc(rank), with.timeout());
+        // A program that says how long it waits waits for the key. Of others, a process that has
+        // committed without it will not have it: MPI libraries ask for much that is not there.
+        let (immediate, wait) = (with.is_set(IMMEDIATE), timeout.is_some());
+        let waits = Waits::Card { tag, proc, key: key.clone() };
+        Ok(self.ask(waits, Request::Get { proc, key, timeout, immediate, wait }))
+    }
+
+    fn publish(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Vec<Step>> {
+        user(from)?;
+        let mut with = Attributes::take(from)?;
+        with.are_met_by(&PUBLISH)?;
+        let range = range_of(with.remove(RANGE))?;
+        let persistence = match with.remove(PERSISTENCE).map(|value| value.as_u64()) {
+            Some(Some(1)) => Persistence::FirstRead,
+            Some(Some(2)) => Persistence::Process,
+            // Until it is taken back, or for the life of the application or the session: here they
+            // are one.
+            None | Some(Some(0 | 3 | 4)) => Persistence::Session,
+            _ => return Err(BAD),
+        };
+        with.all.retain(|(key, _)| !key.starts_with(crate::RESERVED));
+        if with.all.is_empty() {
+            return Err(BAD);
+        }
+        self.batches.insert(tag, Batch::new(with.all.len(), true));
+        let mut steps = Vec::new();
+        for (key, value) in with.all {
+            let waits = Waits::Part(tag, key.clone());
+            let range = range.clone();
+            steps.push(
+                self.ask(waits, Request::Publish(Published { key, value, range, persistence })),
+            );
+        }
+        Ok(steps)
+    }
+
+    fn lookup(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
+        user(from)?;
+        let keys = keys(from)?;
+        let with = Attributes::take(from)?;
+        with.are_met_by(&LOOKUP)?;
+        let wait = match with.get(WAIT).map(Value::as_u64) {
+            None => None,
+            // All of them, or nothing: it cannot be waited for some.
+            Some(Some(least)) if least == 0 || least >= keys.len() as u64 => {
+                Some(with.timeout().unwrap_or(PATIENCE))
+            }
+            Some(_) => return Err(UNSUPPORTED),
+        };
+        Ok(self.ask(Waits::Lookup(tag), Request::Lookup { keys, wait }))
+    }
+
+    /// Those that were found; others are not in the answer.
+    pub(super) fn looked_up(&self, tag: u32, result: &Result<Answer, Error>, job: &JobMap) -> Step {
+        let found = match result {
+            Ok(Answer::Found(found)) => found,
+            Ok(_) => return self.say_status(tag, status::NOT_FOUND),
+            Err(error) => return self.say_status(tag, error.code()),
+        };
+        let mut out = Vec::new();
+        put_status(&mut out, status::SUCCESS);
+        put_size(&mut out, found.len());
+        for (key, value, owner) in found {
+            let (name, rank) = name_of(*owner, job);
+            put_proc(&mut out, name, rank);
+            put_text(&mut out, key);
+            put_value(&mut out, key, value);
+        }
+        self.say(tag, &out)
+    }
+
+    fn unpublish(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
+        user(from)?;
+        let mut keys = keys(from)?;
+        if keys.is_empty() {
+            keys.extend(std::mem::take(&mut self.published));
+        }
+        keys.iter().for_each(|key| {
+            self.published.remove(key);
+        });
+        Ok(match keys.is_empty() {
+            true => self.say_status(tag, status::SUCCESS),
+            false => self.ask(Waits::Status(tag), Request::Unpublish(keys)),
+        })
+    }
+
+    fn notify(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
+        let code = from.status()?;
+        from.begin()?;
+        let number = from.byte()?;
+        let mut with = Attributes::take(from)?;
+        let non_default = with.is_set(NON_DEFAULT);
+        with.remove(NON_DEFAULT);
+        let range = match (number, with.remove(IN_RANGE)) {
+            (6, Some(procs)) => Range::Custom(group_of(&procs, job, self.node)?),
+            (6, None) | (_, Some(_)) => return Err(BAD),
+            (number, None) => range_numbered(number)?,
+        };
+        let notify = Request::Notify { code, range, non_default, info: with.all };
+        Ok(self.ask(Waits::Status(tag), notify))
+    }
+
+    fn register(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
+        let count = from.size(MAX_KEYS)?;
+        let mut codes = Vec::new();
+        for _ in 0..count {
+            codes.push(i32::try_from(from.signed()?).map_err(|_| BAD)?);
+        }
+        // Whose affairs it wants to hear of, it looks at itself.
+        Attributes::take(from)?;
+        Ok(match self.events.listen(&codes) {
+            None => self.say_status(tag, status::SUCCESS),
+            Some((handler, codes)) => {
+                self.ask(Waits::Register(tag, handler), Request::Register { handler, codes })
+            }
+        })
+    }
+
+    /// Codes to the end of the message. There is no answer.
+    fn deregister(&mut self, from: &mut Reader<'_>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Ok(code) = from.status() {
+            if let Some(handler) = self.events.ignore(code) {
+                steps.push(self.ask(Waits::Nothing, Request::Deregister(handler)));
+            }
+        }
+        steps
+    }
+
+    fn query(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Vec<Step>> {
+        let mut wanted = Vec::new();
+        for _ in 0..from.size(MAX_KEYS)? {
+            let count = usize::try_from(from.signed()?).map_err(|_| BAD)?;
+            for _ in 0..count {
+                wanted.push(from.text()?);
+                if wanted.len() > MAX_KEYS {
+                    return Err(BAD);
+                }
+            }
+            let count = usize::try_from(from.unsigned()?).map_err(|_| BAD)?;
+            if count > MAX_KEYS {
+                return Err(BAD);
+            }
+            let with = Attributes::take_some(from, count)?;
+            // There is this job, and no other.
+            let elsewhere = with
+                .get("pmix.nspace")
+                .is_some_and(|name| name.as_str().is_some_and(|name| name != job.spec().name));
+            if elsewhere {
+                return Err(Refusal(status::NOT_FOUND));
+            }
+            if let Some(proc) = with.get("pmix.procid") {
+                group_of(proc, job, self.node)?;
+            }
+        }
+        if wanted.is_empty() {
+            return Err(BAD);
+        }
+        let mut batch = Batch::new(wanted.len(), false);
+        let mut steps = Vec::new();
+        for key in wanted {
+            let asked = match key.as_str() {
+                NAMESPACES => {
+                    batch.found(&key, &job.spec().name.as_str().into());
+                    continue;
+                }
+                QUERIES => {
+                    let all = [NAMESPACES, PROCESSES, LOCAL_PROCESSES, QUERIES, ENGINES].join(",");
+                    batch.found(&key, &all.into());
+                    continue;
+                }
+                PROCESSES | LOCAL_PROCESSES => "petasos.processes".to_owned(),
+                _ => key.clone(),
+            };
+            steps.push(self.ask(Waits::Part(tag, key), Request::Query(vec![asked])));
+        }
+        match steps.is_empty() {
+            true => Ok(self.batch_done(tag, batch)),
+            false => {
+                self.batches.insert(tag, batch);
+                Ok(steps)
+            }
+        }
+    }
+
+    /// One of several requests was answered.
+    pub(super) fn part_done(
+        &mut self,
+        tag: u32,
+        key: String,
+        result: &Result<Answer, Error>,
+        job: &JobMap,
+    ) -> Vec<Step> {
+        let btree_map::Entry::Occupied(mut entry) = self.batches.entry(tag) else {
+            return Vec::new();
+        };
+        let batch = entry.get_mut();
+        match result {
+            Ok(Answer::Info(info)) => {
+                let here = Some(self.node).filter(|_| key == LOCAL_PROCESSES);
+                match (key.as_str(), info.first()) {
+                    (PROCESSES | LOCAL_PROCESSES, Some((_, Value::List(lines)))) => {
+                        batch.found(&key, &process_table(lines, here, job));
+                    }
+                    (_, Some((_, value))) => batch.found(&key, value),
+                    (_, None) => batch.failed(status::NOT_FOUND),
+                }
+            }
+            Ok(_) => batch.published(key),
+            Err(error) => batch.failed(error.code()),
+        }
+        match batch.left {
+            0 => {
+                let batch = entry.remove();
+                self.batch_done(tag, batch)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn batch_done(&mut self, tag: u32, batch: Batch) -> Vec<Step> {
+        let Batch { undone, done, answer, found, error, .. } = batch;
+        if undone {
+            let mut steps = vec![self.say_status(tag, error)];
+            match error {
+                status::SUCCESS => self.published.extend(done),
+                _ if done.is_empty() => {}
+                _ => steps.push(self.ask(Waits::Nothing, Request::Unpublish(done))),
+            }
+            return steps;
+        }
+        if found == 0 {
+            return vec![self.say_status(tag, error)];
+        }
+        let mut out = Vec::new();
+        put_status(&mut out, status::SUCCESS);
+        put_size(&mut out, found);
+        out.extend(answer);
+        vec![self.say(tag, &out)]
+    }
+}
+
+impl Batch {
+    fn new(left: usize, undone: bool) -> Batch {
+        let (done, answer) = (Vec::new(), Vec::new());
+        Batch { left, undone, done, answer, found: 0, error: status::SUCCESS }
+    }
+
+    fn found(&mut self, key: &str, value: &Value) {
+        self.left -= 1;
+        self.found += 1;
+        put_info(&mut self.answer, key, value);
+    }
+
+    fn published(&mut self, key: String) {
+        self.left -= 1;
+        self.done.push(key);
+    }
+
+    fn failed(&mut self, code: i32) {
+        self.left -= 1;
+        if self.error == status::SUCCESS {
+            self.error = code;
+        }
+    }
+}
+
+/// The number of the user, which the kernel has told already.
+fn user(from: &mut Reader<'_>) -> Decoded<()> {
+    from.begin()?;
+    from.unsigned().map(|_| ())
+}
+
+/// Keys, each packed by itself.
+fn keys(from: &mut Reader<'_>) -> Decoded<Vec<String>> {
+    from.begin()?;
+    let count = from.unsigned()?;
+    if count > MAX_KEYS as u64 {
+        return Err(BAD);
+    }
+    let mut keys = Vec::new();
+    for _ in 0..count {
+        from.begin()?;
+        keys.push(from.text()?);
+    }
+    Ok(keys)
+}
+
+/// The range that a number stands for (PMIx Standard 4.1, section 3.4.20), but for lists.
+fn range_numbered(number: u8) -> Decoded<Range> {
+    Ok(match number {
+        0 | 4 => Range::Session,
+        1 => Range::Rm,
+        2 => Range::Local,
+        3 => Range::Namespace,
+        5 => Range::Global,
+        7 => Range::ProcLocal,
+        _ => return Err(BAD),
+    })
+}
+
+pub(super) fn range_number(range: &Range) -> u8 {
+    match range {
+        Range::Rm => 1,
+        Range::Local => 2,
+        Range::Namespace => 3,
+        Range::Session => 4,
+        Range::Global => 5,
+        Range::Custom(_) => 6,
+        Range::ProcLocal => 7,
+    }
+}
+
+fn range_of(value: Option<Value>) -> Decoded<Range> {
+    let Some(value) = value else { return Ok(Range::Session) };
+    range_numbered(value.as_u64().and_then(|number| number.try_into().ok()).ok_or(BAD)?)
+}
+
+/// The engine's table of processes in the client's form; `here`: those of one node.
+fn process_table(lines: &[Value], here: Option<Node>, job: &JobMap) -> Value {
+    let command = job.value(Proc::JOB, "petasos.command").map(|value| value.to_string());
+    let command = command.unwrap_or_default();
+    let command = command.split(' ').next().unwrap_or_default();
+    let (mut packed, mut count) = (Vec::new(), 0);
+    for line in lines {
+        let Value::List(line) = line else { continue };
+        let number = |at: usize| {
+            let number = line.get(at).and_then(Value::as_u64).unwrap_or_default();
+            u32::try_from(number).unwrap_or_default()
+        };
+        let (rank, node, pid) = (number(1), Node(number(2)), number(3));
+        if here.is_some_and(|here| here != node) {
+            continue;
+        }
+        count += 1;
+        put_proc(&mut packed, &job.spec().name, rank);
+        put_text(&mut packed, job.node(node).map_or("", |node| &node.name));
+        put_text(&mut packed, command);
+        put_unsigned(&mut packed, kind::UINT32.into());
+        put_unsigned(&mut packed, pid.into());
+        packed.push(process_state(line.get(4).and_then(Value::as_str).unwrap_or_default()));
+    }
+    let mut array = Vec::new();
+    put_unsigned(&mut array, kind::PROC_INFO.into());
+    put_unsigned(&mut array, count);
+    array.extend(packed);
+    Value::Typed { kind: kind::ARRAY, packed: array }
+}
+
+/// The state of a process (PMIx Standard 4.1, section 3.4.14) by the engine's word for it.
+fn process_state(word: &str) -> u8 {
+    match word {
+        "not started" => 1,
+        "running" => 5,
+        "connected" => 6,
+        word if word == Gone::Finalized.to_string() || word == Gone::Exited(0).to_string() => 20,
+        _ => 50,
+    }
+}

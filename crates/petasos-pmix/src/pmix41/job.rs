@@ -1,0 +1,125 @@
+//! Job data in OpenPMIx's form: all that a client knows of its job without asking.
+
+use super::{
+    VERSION,
+    wire::{kind, put_bytes, put_signed, put_text, put_unsigned},
+};
+use crate::{Node, job::JobMap};
+
+/// The types of values that job data has.
+#[derive(Clone, Debug)]
+enum Typed<'a> {
+    Text(&'a str),
+    U16(u16),
+    U32(u32),
+    Rank(u32),
+    Bytes(Vec<u8>),
+    Array(Vec<(&'a str, Typed<'a>)>),
+}
+
+fn put_pair(out: &mut Vec<u8>, key: &str, value: &Typed<'_>) {
+    put_signed(out, 1);
+    put_text(out, key);
+    put_unsigned(out, value.kind());
+    value.put(out);
+}
+
+impl Typed<'_> {
+    fn kind(&self) -> u64 {
+        u64::from(match self {
+            Typed::Text(_) => kind::STRING,
+            Typed::U16(_) => kind::UINT16,
+            Typed::U32(_) => kind::UINT32,
+            Typed::Bytes(_) => kind::BYTES,
+            Typed::Array(_) => kind::ARRAY,
+            Typed::Rank(_) => kind::RANK,
+        })
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Typed::Text(text) => put_text(out, text),
+            Typed::U16(number) => put_unsigned(out, u64::from(*number)),
+            Typed::U32(number) | Typed::Rank(number) => put_unsigned(out, u64::from(*number)),
+            Typed::Bytes(bytes) => put_bytes(out, bytes),
+            Typed::Array(infos) => {
+                // An array of infos: key, flags, type, value.
+                put_unsigned(out, kind::INFO.into());
+                put_unsigned(out, infos.len() as u64);
+                for (key, value) in infos {
+                    put_text(out, key);
+                    put_unsigned(out, 0);
+                    put_unsigned(out, value.kind());
+                    value.put(out);
+                }
+            }
+        }
+    }
+}
+
+/// All job data, as a client takes it once.
+pub(super) fn job_data(job: &JobMap) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_signed(&mut out, 1);
+    let (spec, size) = (job.spec(), job.size());
+    put_text(&mut out, &spec.name);
+    let hosts = job.hosts();
+    let name = |node: &Node| job.node(*node).map_or("", |node| node.name.as_str());
+    let names: Vec<&str> = hosts.iter().map(name).collect();
+    let names = names.join(",");
+    let numbers = [
+        ("pmix.job.size", size),
+        ("pmix.max.size", size),
+        ("pmix.univ.size", size),
+        ("pmix.num.nodes", hosts.len() as u32),
+        ("pmix.job.napps", 1),
+        ("pmix.appnum", 0),
+    ];
+    for (key, number) in numbers {
+        put_pair(&mut out, key, &Typed::U32(number));
+    }
+    for (key, text) in
+        [("pmix.jobid", &spec.name), ("pmix.nlist", &names), ("pmix.bfrops.mod", &VERSION.into())]
+    {
+        put_pair(&mut out, key, &Typed::Text(text));
+    }
+    let session =
+        vec![("pmix.session.id", Typed::U32(u32::MAX)), ("pmix.univ.size", Typed::U32(size))];
+    put_pair(&mut out, "pmix.ssn.arr", &Typed::Array(session));
+    for node in hosts.iter() {
+        let ranks = job.ranks_on(*node);
+        let peers: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        let peers = peers.join(",");
+        let array = vec![
+            ("pmix.hname", Typed::Text(name(node))),
+            ("pmix.node.size", Typed::U32(ranks.len() as u32)),
+            ("pmix.nodeid", Typed::U32(node.0)),
+            ("pmix.lpeers", Typed::Text(&peers)),
+            ("pmix.lldr", Typed::Rank(ranks.first().copied().unwrap_or_default())),
+            ("pmix.local.size", Typed::U32(ranks.len() as u32)),
+        ];
+        put_pair(&mut out, "pmix.node.arr", &Typed::Array(array));
+    }
+    let app = vec![
+        ("pmix.appnum", Typed::U32(0)),
+        ("pmix.app.size", Typed::U32(size)),
+        ("pmix.aldr", Typed::Rank(0)),
+    ];
+    put_pair(&mut out, "pmix.app.arr", &Typed::Array(app));
+    for rank in 0..size {
+        let node = job.node_of(rank).unwrap_or_default();
+        let local = job.local_rank(rank).unwrap_or_default() as u16;
+        let mut blob = Vec::new();
+        put_signed(&mut blob, 1);
+        put_unsigned(&mut blob, u64::from(rank));
+        put_pair(&mut blob, "pmix.lrank", &Typed::U16(local));
+        put_pair(&mut blob, "pmix.nrank", &Typed::U16(local));
+        put_pair(&mut blob, "pmix.appnum", &Typed::U32(0));
+        put_pair(&mut blob, "pmix.grank", &Typed::Rank(rank));
+        put_pair(&mut blob, "pmix.apprank", &Typed::Rank(rank));
+        put_pair(&mut blob, "pmix.nodeid", &Typed::U32(node.0));
+        put_pair(&mut blob, "pmix.hname", &Typed::Text(name(&node)));
+        put_pair(&mut out, "pmix.pblob", &Typed::Bytes(blob));
+    }
+    out
+}

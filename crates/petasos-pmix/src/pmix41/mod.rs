@@ -1,0 +1,281 @@
+//! The wire of OpenPMIx 4.1, as the client library of Open MPI speaks it: a front end on the engine,
+//! as a state machine. Bytes in; requests of the engine, and bytes, out.
+//!
+//! What a process puts lies on its card key by key, with the types that both sides have translated
+//! ([`values`]), so that programs of both kinds can read each other's cards, events, and what they
+//! publish. Whatever the client asks is answered: what is not understood, or not to be had here, by
+//! a status that says so.
+//!
+//! The client library runs the chain of handlers itself, and always all of it. So that no handler
+//! sees an event twice, an event of the past is not sent again for a default handler that comes
+//! late; for one with a code it is, past the default handlers that have seen it.
+
+mod commands;
+mod events;
+mod job;
+mod values;
+mod wire;
+
+use crate::{
+    Entry, Error, Node, Proc, Value,
+    event::Event,
+    job::JobMap,
+    message::{Answer, Request},
+    status,
+};
+use commands::Batch;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
+use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_status};
+
+pub(crate) use values::number;
+#[cfg(feature = "fuzzing")]
+pub(crate) use {values::put_value, values::take_value, wire::put_text};
+
+/// The longest message of a client.
+const MAX_MESSAGE: usize = 16 << 20;
+/// The version that is told to clients, which choose their formats by it.
+pub(crate) const VERSION: &str = "4.2.2";
+/// Before a key that has one value for this node, and another, this one, for the others.
+const ELSEWHERE: &str = "pmix41.elsewhere.";
+const HEADER: usize = 16;
+/// What the client listens to for events.
+const EVENTS: u32 = 0;
+
+/// What a message, or an answer, leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Bytes to the client.
+    Say(Vec<u8>),
+    /// A request of the engine, whose answer goes to [`Session::answered`] with this number.
+    Ask(u64, Request),
+    /// A key that any process of the job may have put: [`Session::found`] takes it, with the tag.
+    Find(u32, String),
+}
+
+/// What an answer of the engine is for. Most go back under the tag of a message.
+#[derive(Clone, Debug)]
+enum Waits {
+    Hello,
+    /// Nobody wants to know.
+    Nothing,
+    Status(u32),
+    Card {
+        tag: u32,
+        proc: Proc,
+        key: String,
+    },
+    /// An engine's handler.
+    Register(u32, u64),
+    Lookup(u32),
+    /// One of several, about this key.
+    Part(u32, String),
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    node: Node,
+    rank: Option<u32>,
+    next: u64,
+    waits: BTreeMap<u64, Waits>,
+    /// Messages that are several requests of the engine, by tag.
+    batches: BTreeMap<u32, Batch>,
+    events: events::Events,
+    /// Keys that it has put with two values.
+    two: BTreeSet<String>,
+    /// What it has published, to take it back by no name.
+    published: BTreeSet<String>,
+}
+
+fn be(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..at + 4).and_then(|word| word.first_chunk());
+    word.copied().map_or(0, u32::from_be_bytes)
+}
+
+fn short() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a greeting ends before its time")
+}
+
+impl Session {
+    pub(crate) fn new(node: Node) -> Session {
+        Session {
+            node,
+            rank: None,
+            next: 0,
+            waits: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            events: events::Events::default(),
+            two: BTreeSet::new(),
+            published: BTreeSet::new(),
+        }
+    }
+
+    /// Which process it says it is.
+    pub(crate) fn rank(&self) -> Option<u32> {
+        self.rank
+    }
+
+    fn ask(&mut self, waits: Waits, what: Request) -> Step {
+        self.next += 1;
+        self.waits.insert(self.next, waits);
+        Step::Ask(self.next, what)
+    }
+
+    fn say(&self, tag: u32, payload: &[u8]) -> Step {
+        let words = [self.rank.unwrap_or_default(), tag, payload.len() as u32, 0];
+        let mut out: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        out.extend(payload);
+        Step::Say(out)
+    }
+
+    fn say_status(&self, tag: u32, code: i32) -> Step {
+        let mut out = Vec::new();
+        put_status(&mut out, code);
+        self.say(tag, &out)
+    }
+
+    /// Takes the next message, if all of it is there: gives its length, and what to do.
+    ///
+    /// # Errors
+    /// If this is no such client, or none of this job; what else is wrong with a message, the
+    /// client is told.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        job: &JobMap,
+    ) -> io::Result<Option<(usize, Vec<Step>)>> {
+        let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
+        let hello = self.rank.is_none();
+        // The first header is in the byte order of its machine, which is ours.
+        let len = if hello { be(header, 8).swap_bytes() } else { be(header, 8) } as usize;
+        if len > MAX_MESSAGE {
+            let why = format!("a message of {len} bytes: at most {MAX_MESSAGE} are allowed");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let Some(payload) = bytes.get(HEADER..HEADER + len) else { return Ok(None) };
+        let tag = be(header, 4);
+        let steps = match hello {
+            true => vec![self.hello(payload, job)?],
+            false => match self.command(tag, Reader(payload), job) {
+                Ok(steps) => steps,
+                Err(Refusal(code)) => vec![self.say_status(tag, code)],
+            },
+        };
+        Ok(Some((HEADER + len, steps)))
+    }
+
+    /// The handshake: how it shows who its user is (which the kernel has told), its job, its rank.
+    fn hello(&mut self, payload: &[u8], job: &JobMap) -> io::Result<Step> {
+        let text = |from: usize| {
+            let rest = payload.get(from..).ok_or_else(short)?;
+            let end = rest.iter().position(|byte| *byte == 0).ok_or_else(short)?;
+            Ok::<_, io::Error>((&rest[..end], from + end + 1))
+        };
+        let (_, at) = text(0)?;
+        let credential = be(payload, at) as usize;
+        let (name, at) = text(at.saturating_add(4).saturating_add(credential).saturating_add(1))?;
+        if name != job.spec().name.as_bytes() {
+            return Err(io::Error::other("it does not know the name of this job"));
+        }
+        payload.get(at..at + 4).ok_or_else(short)?;
+        let rank = be(payload, at);
+        self.rank = Some(rank);
+        Ok(self.ask(Waits::Hello, Request::Connect(job.proc(rank))))
+    }
+
+    /// The engine answers a request.
+    pub(crate) fn answered(
+        &mut self,
+        id: u64,
+        result: &Result<Answer, Error>,
+        job: &JobMap,
+    ) -> Vec<Step> {
+        let code = result.as_ref().map_or_else(Error::code, |_| status::SUCCESS);
+        match self.waits.remove(&id) {
+            None | Some(Waits::Nothing) => Vec::new(),
+            Some(Waits::Hello) => {
+                let rank = self.rank.unwrap_or_default();
+                let words = [code as u32, rank];
+                vec![Step::Say(words.iter().flat_map(|word| word.to_be_bytes()).collect())]
+            }
+            Some(Waits::Status(tag)) => vec![self.say_status(tag, code)],
+            Some(Waits::Register(tag, handler)) => {
+                if result.is_err() {
+                    self.events.forget(handler);
+                }
+                vec![self.say_status(tag, code)]
+            }
+            Some(Waits::Card { tag, proc, key }) => match result {
+                Ok(Answer::Card(card)) => {
+                    let entries = card.entries.iter().map(|(key, Entry { value, .. })| {
+                        (key.strip_prefix(ELSEWHERE).unwrap_or(key), value)
+                    });
+                    vec![self.say_values(tag, job, proc.rank, entries)]
+                }
+                Ok(Answer::Value(value)) => {
+                    let rank = if proc.rank == Proc::JOB { wire::WILDCARD } else { proc.rank };
+                    vec![self.say_values(tag, job, rank, [(key.as_str(), value)])]
+                }
+                // Its card has come with the first answer: this goes nowhere.
+                Err(Error::NotFound { .. })
+                    if !key.starts_with(ELSEWHERE) && job.node_of(proc.rank) != Some(self.node) =>
+                {
+                    let key = format!("{ELSEWHERE}{key}");
+                    let waits = Waits::Card { tag, proc, key: key.clone() };
+                    let (timeout, immediate, wait) = (None, true, false);
+                    vec![self.ask(waits, Request::Get { proc, key, timeout, immediate, wait })]
+                }
+                _ => vec![self.say_status(tag, code)],
+            },
+            Some(Waits::Lookup(tag)) => vec![self.looked_up(tag, result, job)],
+            Some(Waits::Part(tag, key)) => self.part_done(tag, key, result, job),
+        }
+    }
+
+    /// The value of a key that any process might have put.
+    pub(crate) fn found(&self, tag: u32, key: &str, value: Option<&Value>, job: &JobMap) -> Step {
+        match value {
+            Some(value) => self.say_values(tag, job, wire::ANYBODY, [(key, value)]),
+            None => self.say_status(tag, status::NOT_FOUND),
+        }
+    }
+
+    /// All that is known of a process, or what of it was asked for.
+    fn say_values<'a>(
+        &self,
+        tag: u32,
+        job: &JobMap,
+        rank: u32,
+        values: impl IntoIterator<Item = (&'a str, &'a Value)>,
+    ) -> Step {
+        let mut of = Vec::new();
+        put_signed(&mut of, 1);
+        put_proc(&mut of, &job.spec().name, rank);
+        values.into_iter().for_each(|(key, value)| values::put_pair(&mut of, key, value));
+        let mut payload = Vec::new();
+        put_status(&mut payload, status::SUCCESS);
+        put_signed(&mut payload, 1);
+        put_bytes(&mut payload, &of);
+        self.say(tag, &payload)
+    }
+
+    /// Something happened; `only`: for this late handler.
+    pub(crate) fn event(&mut self, event: &Event, only: Option<u64>, job: &JobMap) -> Option<Step> {
+        let payload = self.events.tell(event, only, job)?;
+        Some(self.say(EVENTS, &payload))
+    }
+}
+
+/// Whose user a connection over loopback is, by the kernel's table: from this port to that one.
+pub(crate) fn owner_of(from: u16, to: u16) -> Option<u32> {
+    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
+    table.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let port = |word: &str| u16::from_str_radix(word.rsplit(':').next()?, 16).ok();
+        let ends = (port(words.get(1)?)?, port(words.get(2)?)?);
+        (ends == (from, to)).then(|| words.get(7)?.parse().ok()).flatten()
+    })
+}

@@ -1,0 +1,313 @@
+//! How OpenPMIx 4.1 packs: numbers of a length that depends on them, texts with their length, and
+//! values of some sixty types, each behind the number of its type.
+//!
+//! What a client packed is read once, within its bounds; a value whose type means nothing here is
+//! not understood but measured, so that it can be kept and handed on.
+
+use crate::status;
+
+/// Numbers of types (PMIx Standard 4.1, section 3.3, and `pmix_common.h`).
+pub(crate) mod kind {
+    pub(crate) const BOOL: u16 = 1;
+    pub(crate) const STRING: u16 = 3;
+    pub(crate) const SIZE: u16 = 4;
+    pub(crate) const INT: u16 = 6;
+    pub(crate) const INT16: u16 = 8;
+    pub(crate) const INT64: u16 = 10;
+    pub(crate) const UINT: u16 = 11;
+    pub(crate) const UINT16: u16 = 13;
+    pub(crate) const UINT32: u16 = 14;
+    pub(crate) const UINT64: u16 = 15;
+    pub(crate) const DOUBLE: u16 = 17;
+    pub(crate) const TIME: u16 = 19;
+    pub(crate) const STATUS: u16 = 20;
+    pub(crate) const VALUE: u16 = 21;
+    pub(crate) const PROC: u16 = 22;
+    pub(crate) const INFO: u16 = 24;
+    pub(crate) const BYTES: u16 = 27;
+    pub(crate) const PERSISTENCE: u16 = 30;
+    pub(crate) const RANGE: u16 = 33;
+    pub(crate) const PROC_INFO: u16 = 38;
+    pub(crate) const ARRAY: u16 = 39;
+    pub(crate) const RANK: u16 = 40;
+}
+
+/// In place of a rank: all of the job.
+pub(super) const WILDCARD: u32 = u32::MAX - 1;
+/// In place of a rank: whoever has the key.
+pub(super) const ANYBODY: u32 = u32::MAX;
+/// In place of a rank: all of the job on this node.
+pub(super) const LOCAL_NODE: u32 = u32::MAX - 2;
+pub(super) const LOCAL_PEERS: u32 = u32::MAX - 4;
+
+/// How deep values may lie in each other.
+const MAX_DEPTH: u32 = 16;
+
+/// Why something is refused: the status that the client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal(pub(super) i32);
+
+pub(super) type Decoded<T> = Result<T, Refusal>;
+
+/// It is not packed as it should be.
+pub(super) const MALFORMED: Refusal = Refusal(status::UNPACK_FAILURE);
+pub(super) const UNSUPPORTED: Refusal = Refusal(status::NOT_SUPPORTED);
+pub(super) const BAD: Refusal = Refusal(status::BAD_PARAM);
+
+/// An unsigned number: seven bits a byte, the least first; the ninth byte is a whole one.
+pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut number: u64) {
+    let mut bytes = 0;
+    while number > 0x7f && bytes < 8 {
+        out.push(number as u8 & 0x7f | 0x80);
+        number >>= 7;
+        bytes += 1;
+    }
+    out.push(number as u8);
+}
+
+pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
+    put_unsigned(out, ((number << 1) ^ (number >> 63)) as u64);
+}
+
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_signed(out, text.len() as i64 + 1);
+    out.extend(text.as_bytes());
+    out.push(0);
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_unsigned(out, bytes.len() as u64);
+    out.extend(bytes);
+}
+
+pub(crate) fn put_proc(out: &mut Vec<u8>, name: &str, rank: u32) {
+    put_text(out, name);
+    put_unsigned(out, u64::from(rank));
+}
+
+/// A number of things, and before the things themselves, if there are any, their number again.
+pub(super) fn put_size(out: &mut Vec<u8>, size: usize) {
+    put_signed(out, 1);
+    put_unsigned(out, size as u64);
+    if size > 0 {
+        put_signed(out, size as i64);
+    }
+}
+
+pub(super) fn put_status(out: &mut Vec<u8>, code: i32) {
+    put_signed(out, 1);
+    put_signed(out, i64::from(code));
+}
+
+/// Reads what a client packed; what is not there is an error.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn raw(&mut self, len: u64) -> Decoded<&'a [u8]> {
+        let len = usize::try_from(len).map_err(|_| MALFORMED)?;
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(MALFORMED)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn byte(&mut self) -> Decoded<u8> {
+        Ok(self.raw(1)?[0])
+    }
+
+    pub(super) fn unsigned(&mut self) -> Decoded<u64> {
+        let mut number = 0;
+        for at in 0..9 {
+            let byte = u64::from(self.byte()?);
+            if at == 8 || byte & 0x80 == 0 {
+                return Ok(number | byte << (7 * at));
+            }
+            number |= (byte & 0x7f) << (7 * at);
+        }
+        Ok(number)
+    }
+
+    pub(super) fn signed(&mut self) -> Decoded<i64> {
+        let number = self.unsigned()?;
+        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+    }
+
+    /// The bytes of a text without its end; `None` where there is none.
+    pub(super) fn text_bytes(&mut self) -> Decoded<Option<&'a [u8]>> {
+        let len = u64::try_from(self.signed()?).map_err(|_| MALFORMED)?;
+        let bytes = self.raw(len)?;
+        Ok((len > 0).then(|| bytes.strip_suffix(&[0]).unwrap_or(bytes)))
+    }
+
+    /// A text, such as a key; none is an empty one.
+    pub(super) fn text(&mut self) -> Decoded<String> {
+        let bytes = self.text_bytes()?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    pub(super) fn bytes(&mut self) -> Decoded<&'a [u8]> {
+        let len = self.unsigned()?;
+        self.raw(len)
+    }
+
+    pub(super) fn kind(&mut self) -> Decoded<u16> {
+        u16::try_from(self.unsigned()?).map_err(|_| MALFORMED)
+    }
+
+    pub(super) fn rank(&mut self) -> Decoded<u32> {
+        u32::try_from(self.unsigned()?).map_err(|_| MALFORMED)
+    }
+
+    /// The number that stands before what was packed at one go.
+    pub(super) fn begin(&mut self) -> Decoded<()> {
+        self.signed().map(|_| ())
+    }
+
+    /// What [`put_size`] writes: at most `limit` things follow.
+    pub(super) fn size(&mut self, limit: usize) -> Decoded<usize> {
+        self.begin()?;
+        let size = usize::try_from(self.unsigned()?).map_err(|_| MALFORMED)?;
+        if size > limit {
+            return Err(BAD);
+        }
+        if size > 0 {
+            self.begin()?;
+        }
+        Ok(size)
+    }
+
+    /// A status that was packed at one go.
+    pub(super) fn status(&mut self) -> Decoded<i32> {
+        self.begin()?;
+        i32::try_from(self.signed()?).map_err(|_| MALFORMED)
+    }
+
+    /// Passes over a value of a type, and gives its bytes.
+    pub(crate) fn pass(&mut self, kind: u16) -> Option<&'a [u8]> {
+        self.measure(kind).ok()
+    }
+
+    pub(super) fn measure(&mut self, kind: u16) -> Decoded<&'a [u8]> {
+        let all = self.0;
+        self.skip(kind, 1, 0)?;
+        Ok(&all[..all.len() - self.0.len()])
+    }
+
+    fn skip(&mut self, kind: u16, count: u64, depth: u32) -> Decoded<()> {
+        let parts = parts(kind).ok_or(UNSUPPORTED)?;
+        if depth > MAX_DEPTH {
+            return Err(MALFORMED);
+        }
+        if parts == "b" {
+            return self.raw(count).map(|_| ());
+        }
+        // Each takes a byte at least, so that this ends with the message.
+        for _ in 0..if parts.is_empty() { 0 } else { count } {
+            for part in parts.bytes() {
+                self.skip_part(part, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip_part(&mut self, part: u8, depth: u32) -> Decoded<()> {
+        match part {
+            b'b' => self.byte().map(|_| ()),
+            b'v' => self.unsigned().map(|_| ()),
+            b't' => self.text_bytes().map(|_| ()),
+            b's' => self.bytes().map(|_| ()),
+            b'x' => {
+                let kind = self.kind()?;
+                self.skip(kind, 1, depth)
+            }
+            b'D' => {
+                let (kind, count) = (self.kind()?, self.unsigned()?);
+                self.skip(kind, count, depth)
+            }
+            b'T' => {
+                let count = u64::try_from(self.signed()?).map_err(|_| MALFORMED)?;
+                self.skip(kind::STRING, count, depth)
+            }
+            b'V' => {
+                let count = self.unsigned()?;
+                self.skip(kind::UINT32, count, depth)
+            }
+            _ => {
+                let count = self.unsigned()?;
+                self.skip(kind::INFO, count, depth)
+            }
+        }
+    }
+}
+
+/// What a value of a type consists of: `b` a byte, `v` a number, `t` a text, `s` bytes, `x` a type and
+/// a value of it, `D` a type and values of it, `T` texts, `V` numbers, `I` infos. `None`: a type
+/// that only its own machine can make sense of, or that nobody knows.
+fn parts(kind: u16) -> Option<&'static str> {
+    Some(match kind {
+        0 => "",
+        kind::BOOL | 2 | 7 | 12 | 30..=34 | 37 | 43 | 50 | 51 => "b",
+        kind::STRING | 16 | kind::DOUBLE | 60 => "t",
+        kind::SIZE | kind::INT | 8..=11 | 13..=15 | 19 | 20 | 35 | 36 | kind::RANK => "v",
+        45 | 57 | 58 | 66..=69 => "v",
+        // A number of the process, which has its type before it, and a time in two parts.
+        5 | 18 => "vv",
+        kind::VALUE => "x",
+        kind::PROC => "tv",
+        23 => "tTTtvI",
+        kind::INFO => "tvx",
+        25 => "tvtx",
+        kind::BYTES | 42 | 59 | 65 => "s",
+        28 => "tx",
+        kind::PROC_INFO => "tvttvvb",
+        kind::ARRAY => "D",
+        41 => "TI",
+        46 => "ttb",
+        47 => "bV",
+        48 => "ttvT",
+        54 => "ttvvv",
+        55 => "tts",
+        61 => "ttvvvtbvvvvtttvvv",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_survive() {
+        for number in [0, 1, 127, 128, 300, 1 << 35, (1 << 56) - 1, 1 << 56, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_unsigned(&mut bytes, number);
+            let mut reader = Reader(&bytes);
+            assert_eq!(reader.unsigned().unwrap(), number);
+            assert!(reader.0.is_empty() && bytes.len() <= 9);
+        }
+        for number in [0, -1, 1, -46, i64::MAX, i64::MIN] {
+            let mut bytes = Vec::new();
+            put_signed(&mut bytes, number);
+            assert_eq!(Reader(&bytes).signed().unwrap(), number);
+        }
+        assert!(Reader(&[0x80, 0x80]).unsigned().is_err());
+    }
+
+    #[test]
+    fn what_is_deep_or_endless_is_refused() {
+        // Arrays of one array each.
+        let deep: Vec<u8> = [kind::ARRAY as u8, 1].repeat(100);
+        assert_eq!(Reader(&deep).measure(kind::ARRAY), Err(MALFORMED));
+        let mut endless = vec![kind::UINT32 as u8];
+        put_unsigned(&mut endless, u64::MAX);
+        assert_eq!(Reader(&endless).measure(kind::ARRAY), Err(MALFORMED));
+        // Of nothing there may be as many as one likes.
+        endless[0] = 0;
+        assert_eq!(Reader(&endless).measure(kind::ARRAY).unwrap().len(), endless.len());
+        assert_eq!(Reader(&[]).measure(52), Err(UNSUPPORTED));
+    }
+}
