@@ -59,6 +59,15 @@ static uint32_t number(uint32_t rank, const char *key) {
     return found;
 }
 
+/* The library knows the number of its own node only, but the names of all. */
+static int is_here(uint32_t rank) {
+    pmix_value_t *own = get(me.rank, PMIX_HOSTNAME), *its = get(rank, PMIX_HOSTNAME);
+    int same = !strcmp(own->data.string, its->data.string);
+    PMIX_VALUE_RELEASE(own);
+    PMIX_VALUE_RELEASE(its);
+    return same;
+}
+
 static void put_number(pmix_scope_t scope, const char *key, uint32_t number) {
     pmix_value_t value = {.type = PMIX_UINT32, .data.uint32 = number};
     OK(PMIx_Put(scope, key, &value));
@@ -116,6 +125,8 @@ static void describe(const char *who, pmix_status_t code, const pmix_proc_t *sou
     }
     if (affected >= 0)
         hear("%s: %d of rank %u", who, code, affected);
+    else if (!PMIX_CHECK_NSPACE(source->nspace, me.nspace))
+        hear("%s: %d from outside `%s`", who, code, word);
     else
         hear("%s: %d from %u `%s`", who, code, source->rank, word);
 }
@@ -217,16 +228,16 @@ static void cards(void) {
         value = get(rank, "who");
         EXPECT(value->type == PMIX_PROC && value->data.proc->rank == rank);
         PMIX_VALUE_RELEASE(value);
-        int here = number(rank, PMIX_NODEID) == number(me.rank, PMIX_NODEID);
+        int here = is_here(rank);
         EXPECT(number(rank, here ? "near" : "far") == rank);
         EXPECT(number(rank, "place") == (here ? 1 : 2));
         pmix_proc_t proc = proc_of(rank);
         GIVES(PMIX_ERR_NOT_FOUND, PMIx_Get(&proc, here ? "far" : "near", NULL, 0, &value));
     }
-    /* A key of the job, and one that any process might have put. */
-    value = get(peer, "pmix.petasos.address");
-    EXPECT(value->type == PMIX_STRING && strstr(value->data.string, "://"));
-    PMIX_VALUE_RELEASE(value);
+    /* A key of the job that is not there, and one that any process might have put. */
+    pmix_proc_t proc = proc_of(peer);
+    GIVES(PMIX_ERR_NOT_FOUND, PMIx_Get(&proc, PMIX_CREDENTIAL, NULL, 0, &value));
+    GIVES(PMIX_ERR_NOT_FOUND, PMIx_Get(&proc, "pmix.petasos.address", NULL, 0, &value));
     if (me.rank == size - 1) put_number(PMIX_GLOBAL, "unique", 41);
     OK(PMIx_Commit());
     OK(PMIx_Fence(NULL, 0, &collect, 1));
@@ -234,7 +245,6 @@ static void cards(void) {
     EXPECT(value->data.uint32 == 41);
     PMIX_VALUE_RELEASE(value);
 
-    pmix_proc_t proc = proc_of(peer);
     pmix_info_t how;
     GIVES(PMIX_ERR_NOT_FOUND, PMIx_Get(&proc, "never", NULL, 0, &value));
     PMIX_INFO_LOAD(&how, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
@@ -272,7 +282,7 @@ static void fences(void) {
         PMIX_INFO_LOAD(&how, PMIX_TIMEOUT, &seconds, PMIX_INT);
         GIVES(PMIX_ERR_TIMEOUT, PMIx_Fence(two, 2, &how, 1));
     } else if (me.rank == 1) {
-        sleep(5);
+        sleep(2);
         GIVES(PMIX_ERR_TIMEOUT, PMIx_Fence(two, 2, NULL, 0));
     }
     pmix_proc_t nobody;
@@ -320,6 +330,7 @@ static void names(void) {
         GIVES(PMIX_ERR_NOT_FOUND, PMIx_Lookup(data, 1, NULL, 0));
     }
     seconds = 1;
+    PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
     strcpy(data[0].key, "nothing");
     GIVES(PMIX_ERR_TIMEOUT, PMIx_Lookup(data, 1, info, 2));
     fence();
@@ -514,8 +525,9 @@ int main(int argc, char **argv) {
         on(-3500, handler);
         fence();
         if (me.rank == 0) printf("ready\n"), fflush(stdout);
-        said("handler: -3500 from 1 `from outside`");
+        said("handler: -3500 from outside `hello`");
         if (me.rank == 1) tell(-3501, PMIX_RANGE_GLOBAL, "from within", NULL);
+        said("handler: -3500 from outside `good bye`");
         fence();
     } else if (!strcmp(what, "mixed")) {
         mixed();

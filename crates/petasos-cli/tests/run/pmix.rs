@@ -98,10 +98,11 @@ fn events_pass_between_a_program_and_the_commands() {
     let mut listening = place.command(&["events", "--json", "--count", "1", "--code", "-3501"]);
     let mut listening = listening.stdout(Stdio::piped()).spawn().unwrap();
     let mut heard = BufReader::new(listening.stdout.take().unwrap()).lines();
-    place.run(&["notify", "--", "-3500", "word=from outside"]).assert(0);
+    place.run(&["notify", "-3500", "word=hello"]).assert(0);
     let heard = heard.next().unwrap().unwrap();
     assert!(heard.contains("-3501") && heard.contains("from within"), "{heard}");
     assert!(wait(&mut listening, SOON).success());
+    place.run(&["notify", "-3500", "word=good bye"]).assert(0);
     assert_eq!(lines.filter(|line| line.ends_with("is well")).count(), 2);
     assert!(wait(&mut job, SOON).success());
     place.assert_clean();

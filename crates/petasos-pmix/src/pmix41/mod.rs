@@ -213,7 +213,12 @@ impl Session {
                     let entries = card.entries.iter().map(|(key, Entry { value, .. })| {
                         (key.strip_prefix(ELSEWHERE).unwrap_or(key), value)
                     });
+                    // The library refuses the whole, for a key of its own that it does not know.
+                    let entries = entries.filter(|(key, _)| !key.starts_with("pmix"));
                     vec![self.say_values(tag, job, proc.rank, entries)]
+                }
+                Ok(Answer::Value(_)) if key.starts_with("pmix.petasos.") => {
+                    vec![self.say_status(tag, status::NOT_FOUND)]
                 }
                 Ok(Answer::Value(value)) => {
                     let rank = if proc.rank == Proc::JOB { wire::WILDCARD } else { proc.rank };
