@@ -28,7 +28,12 @@ fn main() -> io::Result<()> {
     write("pair", pairs())?;
     write("channels", channels())?;
     write("over", overs())?;
-    write("portals", one_sided())
+    write("portals", one_sided())?;
+    write("jobs", jobs())?;
+    write("admission", petasos_pmix::fuzzing::admission_seeds())?;
+    write("pmi1", petasos_pmix::fuzzing::pmi1_seeds())?;
+    write("pmix41", petasos_pmix::fuzzing::pmix41_seeds())?;
+    write("engine", engines())
 }
 
 fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
@@ -355,4 +360,39 @@ fn one_sided() -> Vec<Vec<u8>> {
     let kinds = [Kind::Put, Kind::Get, Kind::GetPut, Kind::Atomic, Kind::FetchAtomic];
     let requests = kinds.into_iter().flat_map(|kind| [request(kind, false), request(kind, true)]);
     requests.chain([response(None), response(Some((64, 1 << 33)))]).collect()
+}
+
+/// Values, and two of them in frames.
+fn jobs() -> Vec<Vec<u8>> {
+    let mut seeds = petasos_pmix::fuzzing::wire_seeds();
+    let frame = |value: &[u8]| [&(value.len() as u32).to_le_bytes()[..], value].concat();
+    let requests: Vec<Vec<u8>> = seeds.iter().filter(|seed| seed[0] == 1).cloned().collect();
+    for pair in requests.windows(2) {
+        let frames = [frame(&pair[0][1..]), frame(&pair[1][1..]), b"a line\n".to_vec()];
+        seeds.push([&[4][..], &frames.concat()].concat());
+    }
+    seeds
+}
+
+/// For each of two nodes: each request of both ranks, each message, and some of all.
+fn engines() -> Vec<Vec<u8>> {
+    let step = |kind: u8, bytes: Vec<u8>| {
+        (bytes.len() < 256).then(|| [&[kind, bytes.len() as u8][..], &bytes].concat())
+    };
+    let requests = petasos_pmix::fuzzing::requests();
+    let both = |what| [3, 0x13].map(|kind| step(kind, to_vec(Encoding::Native, &what)));
+    let requests = requests.into_iter().map(both).map(|both| both.into_iter().flatten());
+    let mut steps: Vec<Vec<u8>> = requests.map(|both| both.flatten().collect()).collect();
+    let messages = petasos_pmix::fuzzing::messages().into_iter();
+    steps.extend(messages.filter_map(|what| step(0x19, to_vec(Encoding::Native, &what))));
+    // A second, and the loss of a node.
+    let later: &[u8] = &[0, 0xe8, 3, 0x21, 0, 0xff, 0xff];
+    let mut seeds = Vec::new();
+    for me in [0, 1] {
+        seeds.extend(steps.iter().map(|step| [&[me][..], step, later].concat()));
+        for part in steps.chunks(7) {
+            seeds.push([&[me][..], &part.concat(), later].concat());
+        }
+    }
+    seeds
 }

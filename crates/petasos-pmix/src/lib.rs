@@ -23,6 +23,8 @@ mod daemon;
 pub mod engine;
 mod error;
 pub mod event;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod job;
 pub mod launch;
 pub mod message;

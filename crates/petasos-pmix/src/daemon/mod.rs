@@ -8,6 +8,8 @@
 mod clients;
 mod control;
 mod elf;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod guard;
 mod head;
 mod peers;

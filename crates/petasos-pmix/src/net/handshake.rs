@@ -9,6 +9,7 @@
 //!
 //! A proof is HMAC-SHA256, keyed with the secret, of the role, both nonces and the number; so it is
 //! good for one connection, in one direction. Blocking, on a thread of its own, with a time limit.
+//! The steps themselves ([`answer`], [`ask`]) know neither sockets nor time.
 
 use crate::Node;
 use hmac::{Hmac, Mac};
@@ -22,11 +23,14 @@ use std::{
 /// What all daemons of a job know.
 pub(crate) type Secret = [u8; 32];
 
-const MAGIC: [u8; 8] = *b"PETPMIX\x01";
+/// The two sides, in their proofs.
+pub(crate) const DIALLER: &[u8] = b"petasos pmix dialler";
+pub(crate) const LISTENER: &[u8] = b"petasos pmix listener";
+pub(crate) const MAGIC: [u8; 8] = *b"PETPMIX\x01";
 /// How long the other side may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-type Nonce = [u8; 32];
+pub(crate) type Nonce = [u8; 32];
 
 /// 32 bytes that nobody can guess.
 ///
@@ -38,7 +42,7 @@ pub(crate) fn random() -> [u8; 32] {
     bytes
 }
 
-fn proof(secret: &Secret, role: &[u8], nonces: [&Nonce; 2], node: Node) -> Hmac<Sha256> {
+pub(crate) fn proof(secret: &Secret, role: &[u8], nonces: [&Nonce; 2], node: Node) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     for part in [role, nonces[0], nonces[1], &node.0.to_le_bytes()] {
         mac.update(part);
@@ -47,7 +51,7 @@ fn proof(secret: &Secret, role: &[u8], nonces: [&Nonce; 2], node: Node) -> Hmac<
 }
 
 fn send_proof(
-    stream: &mut TcpStream,
+    stream: &mut impl Write,
     secret: &Secret,
     role: &[u8],
     nonces: [&Nonce; 2],
@@ -59,7 +63,7 @@ fn send_proof(
 }
 
 fn take_proof(
-    stream: &mut TcpStream,
+    stream: &mut impl Read,
     secret: &Secret,
     role: &[u8],
     nonces: [&Nonce; 2],
@@ -82,27 +86,47 @@ fn refused(why: &str) -> io::Error {
 pub(crate) fn listen(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let (own, mut theirs) = (random(), [0; 32]);
-    stream.write_all(&[&MAGIC[..], &own].concat())?;
-    stream.read_exact(&mut theirs)?;
-    let who = take_proof(stream, secret, b"petasos pmix dialler", [&own, &theirs])?;
-    send_proof(stream, secret, b"petasos pmix listener", [&own, &theirs], me)?;
-    Ok(who)
+    answer(stream, secret, me, &random())
 }
 
 /// The side that dials: who answers.
 pub(crate) fn dial(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let (mut magic, mut theirs, own) = ([0; 8], [0; 32], random());
+    ask(stream, secret, me, &random())
+}
+
+/// The listener's part, with a nonce that nobody has seen.
+pub(crate) fn answer(
+    stream: &mut (impl Read + Write),
+    secret: &Secret,
+    me: Node,
+    own: &Nonce,
+) -> io::Result<Node> {
+    let mut theirs = [0; 32];
+    stream.write_all(&[&MAGIC[..], own].concat())?;
+    stream.read_exact(&mut theirs)?;
+    let who = take_proof(stream, secret, DIALLER, [own, &theirs])?;
+    send_proof(stream, secret, LISTENER, [own, &theirs], me)?;
+    Ok(who)
+}
+
+/// The dialler's part.
+pub(crate) fn ask(
+    stream: &mut (impl Read + Write),
+    secret: &Secret,
+    me: Node,
+    own: &Nonce,
+) -> io::Result<Node> {
+    let (mut magic, mut theirs) = ([0; 8], [0; 32]);
     stream.read_exact(&mut magic)?;
     if magic != MAGIC {
         return Err(refused("it does not speak this version of the protocol"));
     }
     stream.read_exact(&mut theirs)?;
-    stream.write_all(&own)?;
-    send_proof(stream, secret, b"petasos pmix dialler", [&theirs, &own], me)?;
-    take_proof(stream, secret, b"petasos pmix listener", [&theirs, &own])
+    stream.write_all(own)?;
+    send_proof(stream, secret, DIALLER, [&theirs, own], me)?;
+    take_proof(stream, secret, LISTENER, [&theirs, own])
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@
 
 mod commands;
 mod events;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod job;
 mod values;
 mod wire;
@@ -31,8 +33,6 @@ use std::{
 use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_status};
 
 pub(crate) use values::number;
-#[cfg(feature = "fuzzing")]
-pub(crate) use {values::put_value, values::take_value, wire::put_text};
 
 /// The longest message of a client.
 const MAX_MESSAGE: usize = 16 << 20;

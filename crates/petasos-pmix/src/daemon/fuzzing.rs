@@ -1,0 +1,48 @@
+//! What daemons say to each other, for the fuzz targets.
+
+use super::control::Program;
+use crate::{Gone, Node};
+use std::time::Duration;
+
+pub(crate) use super::control::{Bootstrap, Control, Setup};
+
+pub(crate) fn bootstrap() -> Bootstrap {
+    Bootstrap {
+        version: "1.2.3".to_owned(),
+        secret: [1; 32],
+        node: Node(1),
+        nodes: 2,
+        ranks: 3,
+        head: vec!["127.0.0.1:4040".to_owned()],
+        connect: Duration::from_secs(60),
+    }
+}
+
+/// One of each kind, but for what engines say.
+pub(crate) fn controls() -> Vec<Control> {
+    let setup = Setup {
+        job: crate::fuzzing::job().spec().clone(),
+        program: Program {
+            arguments: vec!["program".to_owned(), "argument".to_owned()],
+            directory: "/".to_owned(),
+            environment: vec![("NAME".to_owned(), "value".to_owned())],
+            bind: true,
+            wire: "auto".to_owned(),
+        },
+        daemons: vec![(Node(1), "10.0.0.1:4040".to_owned())],
+        secret: [2; 32],
+    };
+    vec![
+        Control::Hello { host: "10.0.0.1".to_owned(), port: 4040, first_port: 9000 },
+        Control::Setup(Box::new(setup)),
+        Control::Prepared(Err("why".to_owned())),
+        Control::Start,
+        Control::Output { rank: 1, error: true, bytes: b"a line\n".to_vec() },
+        Control::OutputTaken(7),
+        Control::Input(b"input".to_vec()),
+        Control::InputTaken(5),
+        Control::Ended { rank: 1, why: Gone::Exited(3) },
+        Control::Signal(15),
+        Control::Bye,
+    ]
+}

@@ -1,0 +1,350 @@
+//! What others may send: for the fuzz targets. No part of the interface.
+
+use crate::{
+    Card, Entry, Error, Group, JobId, Node, Proc, Scope, Value,
+    daemon::{Asked, FromDaemon as ToClient, fuzzing::*},
+    engine::{ClientId, Config, Engine, Output},
+    event::{Event, EventId, Range},
+    job::{JobMap, JobSpec, NodeInfo, Run},
+    message::{Answer, FenceStep, HeadRequest, Message, Persistence, Published, Request},
+    net::{
+        Frames, Stream,
+        handshake::{self, DIALLER, LISTENER, MAGIC},
+    },
+    pmi1,
+};
+use hmac::Mac;
+use petasos_fabric::Time;
+use petasos_wire::{Encoding, Limits, Wire, from_bytes_limited, to_vec};
+use std::{
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+    sync::Arc,
+    time::Duration,
+};
+
+pub use crate::pmix41::fuzzing::{pmix41, pmix41_seeds};
+
+/// A job of four ranks, two on each of two nodes.
+pub(crate) fn job() -> Arc<JobMap> {
+    let node = |at| NodeInfo { name: format!("n{at}"), host: "10.0.0.1".into(), first_port: 9000 };
+    let runs = [0, 1].map(|at| Run { node: Node(at), count: 2 }).to_vec();
+    let (name, nodes, info) = ("job".to_owned(), vec![node(0), node(1)], Vec::new());
+    let spec = JobSpec { id: JobId(0), name, nodes, runs, info };
+    Arc::new(JobMap::new(spec).expect("a job"))
+}
+
+/// The engine of its first node.
+pub(crate) fn engine(job: &Arc<JobMap>) -> Engine {
+    let mut engine = Engine::new(Node(0), 2, Config::default(), Time::ZERO);
+    engine.add_job(job.clone());
+    engine
+}
+
+/// What travels between daemons, and between them and their clients: the first byte says which.
+/// Decoding takes memory within the limits, and what was understood can be said again.
+///
+/// # Panics
+/// If not.
+pub fn wire(bytes: &[u8], bounded: impl Fn(usize, &mut dyn FnMut())) {
+    let Some((choice, bytes)) = bytes.split_first() else { return };
+    match choice % 4 {
+        0 => again::<Control>(bytes, bounded),
+        1 => again::<Asked>(bytes, bounded),
+        2 => again::<ToClient>(bytes, bounded),
+        _ => again::<Bootstrap>(bytes, bounded),
+    }
+}
+
+fn again<T: Wire>(bytes: &[u8], bounded: impl Fn(usize, &mut dyn FnMut())) {
+    let limits = Limits::for_input(bytes.len());
+    let mut value = None;
+    bounded(limits.memory, &mut || {
+        value = from_bytes_limited::<T>(Encoding::Native, bytes, limits).ok();
+    });
+    if let Some(value) = value {
+        let once = to_vec(Encoding::Native, &value);
+        let limits = Limits::for_input(once.len().max(bytes.len()));
+        let again: T = from_bytes_limited(Encoding::Native, &once, limits).expect("encoded here");
+        assert_eq!(to_vec(Encoding::Native, &again), once);
+    }
+}
+
+/// Values of each kind that [`wire`] takes, and its first byte.
+#[must_use]
+pub fn wire_seeds() -> Vec<Vec<u8>> {
+    let seed = |choice: u8, bytes: Vec<u8>| [&[choice][..], &bytes].concat();
+    let mut seeds: Vec<Vec<u8>> =
+        controls().iter().map(|control| seed(0, to_vec(Encoding::Native, control))).collect();
+    for message in messages() {
+        seeds.push(seed(0, to_vec(Encoding::Native, &Control::Engine(message))));
+    }
+    for (id, what) in (0..).zip(requests()) {
+        seeds.push(seed(1, to_vec(Encoding::Native, &Asked { id, what })));
+    }
+    for (id, result) in (0..).zip(answers()) {
+        seeds.push(seed(2, to_vec(Encoding::Native, &ToClient::Answer { id, result })));
+    }
+    let told = ToClient::Event { event: event(), only: Some(1) };
+    seeds.push(seed(2, to_vec(Encoding::Native, &told)));
+    seeds.push(seed(3, to_vec(Encoding::Native, &bootstrap())));
+    seeds
+}
+
+/// An event with something of everything.
+fn event() -> Event {
+    let value =
+        Value::List(vec![Value::Real(0.5), Value::Typed { kind: 22, packed: vec![2, 0, 1] }]);
+    Event {
+        id: EventId { node: Node(1), number: 5 },
+        code: -7,
+        source: Proc::new(JobId(0), 2),
+        node: Node(1),
+        range: Range::Custom(Group::all(JobId(0), 4)),
+        non_default: true,
+        info: vec![("value".to_owned(), value)],
+    }
+}
+
+/// One message of each kind between engines.
+#[must_use]
+pub fn messages() -> Vec<Message> {
+    let (group, nth, id, proc) = (Group::all(JobId(0), 4), 0, 1, Proc::new(JobId(0), 0));
+    let mut card = Card::default();
+    card.commit([("key".to_owned(), Entry { scope: Scope::Global, value: "value".into() })]);
+    let late = Error::FenceTimeout { group: group.clone(), nth, missing: Default::default() };
+    let steps = [
+        FenceStep::Up(vec![(Proc::new(JobId(0), 2), card.clone())]),
+        FenceStep::Down(Err(late.clone())),
+        FenceStep::Down(Ok(Vec::new())),
+        FenceStep::Fail(late),
+        FenceStep::Late,
+        FenceStep::Count,
+        FenceStep::Missing(Default::default()),
+        FenceStep::Check,
+    ];
+    let fence = |step| Message::Fence { group: group.clone(), nth, step };
+    let mut all: Vec<Message> = steps.map(fence).to_vec();
+    let (key, patience) = ("key".to_owned(), Duration::from_secs(1));
+    all.push(Message::CardAsk { id, proc, key, wait: true, patience });
+    all.push(Message::CardAnswer { id, result: Ok(card) });
+    let keys = vec!["key".to_owned()];
+    for what in [
+        HeadRequest::Lookup { keys: keys.clone(), wait: Some(patience) },
+        HeadRequest::Unpublish(keys.clone()),
+        HeadRequest::Query(keys),
+        HeadRequest::Processes,
+        HeadRequest::Abort { status: 1, message: "why".to_owned() },
+    ] {
+        all.push(Message::Ask { id, asker: proc, what });
+    }
+    all.push(Message::Answer { id, result: Ok(Answer::Done) });
+    all.push(Message::Event { event: event(), all: true });
+    all.push(Message::Interest { code: -231, wanted: true });
+    all.push(Message::Lost(vec![Node(1)]));
+    all.push(Message::Gone { proc: Proc::new(JobId(0), 3), why: crate::Gone::Signalled(9) });
+    all.push(Message::Wired);
+    all.push(Message::NeverConnected(Default::default()));
+    all.push(Message::Release(proc));
+    all
+}
+
+/// One request of each kind.
+#[must_use]
+pub fn requests() -> Vec<Request> {
+    let proc = Proc::new(JobId(0), 0);
+    let (key, keys) = ("key".to_owned(), vec!["key".to_owned()]);
+    let (timeout, value) = (Some(Duration::from_secs(1)), Value::from("value"));
+    let (range, persistence) = (Range::Session, Persistence::FirstRead);
+    vec![
+        Request::Connect(proc),
+        Request::ConnectTool,
+        Request::Commit(vec![(key.clone(), Entry { scope: Scope::Global, value: value.clone() })]),
+        Request::Fence { group: Some(Group::all(JobId(0), 2)), collect: true, timeout },
+        Request::Get { proc, key: key.clone(), timeout, immediate: false, wait: true },
+        Request::Publish(Published { key, value, range: range.clone(), persistence }),
+        Request::Lookup { keys: keys.clone(), wait: timeout },
+        Request::Unpublish(keys.clone()),
+        Request::Query(keys),
+        Request::Register { handler: 1, codes: vec![5, -231] },
+        Request::Deregister(1),
+        Request::Notify { code: 5, range, non_default: false, info: event().info },
+        Request::Abort { status: 3, message: "why".to_owned() },
+        Request::Finalize,
+    ]
+}
+
+fn answers() -> Vec<Result<Answer, Error>> {
+    let proc = Proc::new(JobId(0), 0);
+    vec![
+        Ok(Answer::Welcome { proc, node: Node(0) }),
+        Ok(Answer::Card(Card::default())),
+        Ok(Answer::Value(4.into())),
+        Ok(Answer::Found(vec![("key".to_owned(), true.into(), proc)])),
+        Ok(Answer::Info(event().info)),
+        Err(Error::NotFound { proc, key: "key".to_owned() }),
+    ]
+}
+
+/// A stream of frames and lines, which comes in pieces.
+///
+/// # Panics
+/// If what is taken off it is more than has come.
+pub fn frames(bytes: &[u8]) {
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+    ours.set_nonblocking(true).expect("a socket");
+    let mut frames = Frames::new(Stream::Unix(ours), 1 << 16);
+    let (mut sent, mut taken) = (0, 0);
+    for piece in bytes.chunks(bytes.len() / 4 + 1) {
+        theirs.write_all(piece).expect("it is read soon");
+        sent += piece.len();
+        while frames.fill().is_ok_and(|some| some) {}
+        loop {
+            let before = frames.come().len();
+            // What the lengths and ends of lines are, the bytes themselves say.
+            let went_on = match before % 3 {
+                0 => frames.take_line(64).map(|line| line.is_some()),
+                1 => frames.take::<Asked>().map(|value| value.is_some()),
+                _ => frames.take_raw().map(|frame| frame.is_some()),
+            };
+            let left = frames.come().len();
+            taken += before - left;
+            assert!(taken + left == sent, "{taken} taken and {left} left of {sent}");
+            match went_on {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// What one side says, and nothing that it hears.
+struct Script<'a>(&'a [u8]);
+
+impl Read for Script<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+impl Write for Script<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The handshake of daemons with one who may know the secret: the first byte says which side it is
+/// (1), and whether its proof is made right (2).
+///
+/// # Panics
+/// If somebody is let in without a proof, or is not with one.
+pub fn admission(bytes: &[u8]) {
+    let Some((choice, rest)) = bytes.split_first() else { return };
+    let (secret, own) = ([7; 32], [9; 32]);
+    let listens = choice & 1 == 0;
+    // Of a listener: what it says first; then a nonce, a node and a proof.
+    let first = if listens { 0 } else { MAGIC.len() };
+    let mut said = rest[..rest.len().min(first + 68)].to_vec();
+    let mut right = false;
+    if said.len() == first + 68 {
+        let nonce = <[u8; 32]>::try_from(&said[first..first + 32]).expect("32 bytes");
+        let node = u32::from_le_bytes(said[first + 32..first + 36].try_into().expect("4 bytes"));
+        let (role, nonces) =
+            if listens { (DIALLER, [&own, &nonce]) } else { (LISTENER, [&nonce, &own]) };
+        let code = handshake::proof(&secret, role, nonces, Node(node)).finalize().into_bytes();
+        if choice & 2 != 0 {
+            said[first + 36..].copy_from_slice(&code);
+        }
+        right = said[first + 36..] == code[..] && said[..first] == MAGIC[..first];
+    }
+    let mut script = Script(&said);
+    let who = match listens {
+        true => handshake::answer(&mut script, &secret, Node(0), &own),
+        false => handshake::ask(&mut script, &secret, Node(0), &own),
+    };
+    assert_eq!(who.is_ok(), right, "{who:?}");
+}
+
+/// Both sides, right and wrong.
+#[must_use]
+pub fn admission_seeds() -> Vec<Vec<u8>> {
+    let said = [&[5; 32][..], &3u32.to_le_bytes(), &[0; 32]].concat();
+    (0..4u8)
+        .map(|choice| match choice & 1 {
+            0 => [&[choice][..], &said].concat(),
+            _ => [&[choice][..], &MAGIC, &said].concat(),
+        })
+        .collect()
+}
+
+/// Lines of two PMI-1 clients on an engine; the first byte of a line says whose it is. Each line
+/// that wants an answer gets one.
+///
+/// # Panics
+/// If an answer is no single line.
+pub fn pmi1(bytes: &[u8]) {
+    let job = job();
+    let mut engine = engine(&job);
+    let mut sessions = [0, 1].map(pmi1::Session::new);
+    let mut next = 0;
+    for client in 0..2 {
+        engine.client_opened(ClientId(client));
+    }
+    for line in bytes.split(|byte| *byte == b'\n').take(200) {
+        let Some((first, line)) = line.split_first() else { continue };
+        let at = usize::from(first & 1);
+        let line = String::from_utf8_lossy(&line[..line.len().min(pmi1::MAX_LINE)]);
+        let mut steps = vec![(at, sessions[at].line(&line, &job))];
+        while let Some((at, now)) = steps.pop() {
+            for step in now {
+                match step {
+                    pmi1::Step::Say(line) => assert!(!line.contains('\n'), "{line}"),
+                    pmi1::Step::Find(key) => {
+                        steps.push((at, sessions[at].found(engine.find(JobId(0), &key))));
+                    }
+                    pmi1::Step::Ask(what) => {
+                        next += 1;
+                        engine.request(Time(next), ClientId(at as u64), next, what);
+                    }
+                }
+            }
+            while let Some(output) = engine.poll() {
+                if let Output::Answer { client, result, .. } = output {
+                    let at = client.0 as usize;
+                    steps.push((at, sessions[at].answered(&result)));
+                }
+            }
+        }
+    }
+}
+
+/// A whole life of two clients, and of their names.
+#[must_use]
+pub fn pmi1_seeds() -> Vec<Vec<u8>> {
+    let lines = [
+        "cmd=init pmi_version=1 pmi_subversion=1",
+        "cmd=get_maxes",
+        "cmd=get_my_kvsname",
+        "cmd=get_appnum",
+        "cmd=get_universe_size",
+        "cmd=get kvsname=k key=PMI_process_mapping",
+        "cmd=put kvsname=k key=a value=b c=d",
+        "cmd=barrier_in",
+        "cmd=get kvsname=k key=a",
+        "cmd=publish_name service=s port=p",
+        "cmd=lookup_name service=s",
+        "cmd=unpublish_name service=s",
+        "mcmd=spawn",
+        "cmd=spawn",
+        "cmd=abort exitcode=3 error_msg=why not",
+        "cmd=finalize",
+    ];
+    let both: String = lines.iter().map(|line| format!("0{line}\n1{line}\n")).collect();
+    let one: String = lines.iter().map(|line| format!("0{line}\n")).collect();
+    vec![both.into_bytes(), one.into_bytes()]
+}
