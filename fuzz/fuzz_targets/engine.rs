@@ -66,7 +66,7 @@ fn play(data: &[u8]) {
     }
     play.ask(ClientId(2), 0, Request::ConnectTool);
     for nth in 1..200 {
-        if cut.is_empty() {
+        if cut.is_over() {
             break;
         }
         let kind = cut.u8();
