@@ -31,10 +31,14 @@ struct Play {
     engine: Engine,
     now: Time,
     open: BTreeSet<(ClientId, u64)>,
+    closed: BTreeSet<ClientId>,
 }
 
 impl Play {
     fn ask(&mut self, client: ClientId, id: u64, what: Request) {
+        if self.closed.contains(&client) {
+            return;
+        }
         self.open.insert((client, id));
         self.engine.request(self.now, client, id, what);
         self.poll();
@@ -56,7 +60,7 @@ fn play(data: &[u8]) {
     let config = Config { fanout: 2, ..Config::default() };
     let mut engine = Engine::new(me, NODES, config, now);
     engine.add_job(job());
-    let mut play = Play { engine, now, open: BTreeSet::new() };
+    let mut play = Play { engine, now, open: BTreeSet::new(), closed: BTreeSet::new() };
     for client in 0..CLIENTS {
         play.engine.client_opened(ClientId(client));
     }
@@ -79,6 +83,7 @@ fn play(data: &[u8]) {
             1 => play.engine.peer_lost(play.now, from),
             2 => {
                 play.engine.client_closed(play.now, client);
+                play.closed.insert(client);
                 play.open.retain(|(of, _)| *of != client);
             }
             3..=8 => {
