@@ -6,38 +6,40 @@
 use crate::{
     Ack, Completed, Counts, Descriptor, Error, Event, Failure, Memory, Operation, Part, Quiet,
     Request,
-    descriptor::Bound,
     handle::Handle,
+    lent::Recalled,
     state::{State, Transfer, tally},
 };
 use bytes::Bytes;
-use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region, Token};
+use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region, RegionId, Token};
 use petasos_wire::portals::{self as wire, Kind};
 
 /// An operation that was started.
 #[derive(Debug)]
 pub(crate) struct Underway {
     pub(crate) peer: Peer,
-    operation: Operation,
-    link: u64,
+    pub(crate) operation: Operation,
+    pub(crate) link: u64,
     /// Whether its data, or its request, has not left yet.
     pub(crate) sending: bool,
-    /// Whether its reply is being moved: the fabric will say how that went.
+    /// Whether its reply is being moved, or its memory called back: the fabric will say how that went.
     pub(crate) landing: bool,
+    /// Its memory, while the other process may reach it.
+    pub(crate) lent: Option<RegionId>,
     /// Where at the target the reply comes from, once that is known.
     replied_at: u64,
 }
 
 /// The answer that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     None,
     Ack(Ack),
     Reply(Part),
 }
 
 impl Underway {
-    fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> Answer {
         match (self.operation.result, self.operation.ack) {
             (Some(part), _) => Answer::Reply(part),
             (None, Ack::None) => Answer::None,
@@ -70,8 +72,7 @@ impl State {
             return Err(Error::ReadOnly);
         }
         if let Some(data) = operation.data
-            && let Some(bound) = self.descriptors.get(data.descriptor)
-            && bound.threshold.is_some_and(|threshold| threshold.left == Some(0))
+            && self.left(data.descriptor) == Some(0)
         {
             return Err(Error::Argument("the descriptor's threshold is used up"));
         }
@@ -86,22 +87,27 @@ impl State {
             return Err(Error::NoSpace { what: "waiting bytes", limit });
         }
         let link = self.next_link();
-        let underway =
-            Underway { peer, operation, link, sending: true, landing: false, replied_at: 0 };
-        let wanted = underway.answer() != Answer::None;
+        let key = self.lend(&operation);
+        let lent = key.as_ref().map(|(region, _)| *region);
+        let (sending, landing, replied_at) = (true, false, 0);
+        let underway = Underway { peer, operation, link, sending, landing, lent, replied_at };
+        let wanted = lent.is_some() || underway.answer() != Answer::None;
         let Some(handle) = self.operations.insert(underway) else {
             unreachable!("there was room for it");
         };
         for part in [operation.data, operation.result].into_iter().flatten() {
-            if let Some(bound) = self.descriptors.get_mut(part.descriptor) {
-                bound.pending += 1;
-            }
+            self.hold(part.descriptor);
         }
-        if let Some(bound) = operation.data.and_then(|d| self.descriptors.get_mut(d.descriptor)) {
-            bound.spend();
+        if let Some(data) = operation.data {
+            self.spend(data.descriptor);
         }
         self.tell_send_start(&operation, link);
-        self.head(&operation, wanted.then(|| handle.to_bits()));
+        self.head(&operation, wanted.then(|| handle.to_bits()), lent.is_some());
+        if let Some((_, key)) = key {
+            self.frame.extend_from_slice(key.as_bytes());
+            self.send_frame(peer, Some(handle));
+            return Ok(());
+        }
         match operation.data {
             Some(part)
                 if part.len > self.config.eager as u64 && operation.request == Request::Put =>
@@ -117,12 +123,12 @@ impl State {
         Ok(())
     }
 
-    fn memory_of(&self, descriptor: Handle<Descriptor>) -> Option<&Memory> {
+    pub(crate) fn memory_of(&self, descriptor: Handle<Descriptor>) -> Option<&Memory> {
         Some(&self.descriptors.get(descriptor)?.spec.memory)
     }
 
     /// Begins a frame with the header of a request.
-    fn head(&mut self, operation: &Operation, number: Option<u64>) {
+    fn head(&mut self, operation: &Operation, number: Option<u64>, lent: bool) {
         let elements = match operation.request {
             Request::Atomic(op, kind) | Request::FetchAtomic(op, kind) => Some((op, kind)),
             _ => None,
@@ -135,7 +141,8 @@ impl State {
             bits: operation.place.bits,
             offset: operation.place.offset,
             header_data: operation.header_data,
-            length: if operation.request == Request::Get { operation.len() } else { 0 },
+            length: if operation.request == Request::Get || lent { operation.len() } else { 0 },
+            lent,
             job: (self.config.job, operation.cookie),
             atomic: elements.map(|(op, kind)| wire::Atomic {
                 operator: op as u8,
@@ -182,12 +189,25 @@ impl State {
         if !std::mem::replace(&mut underway.sending, false) {
             return;
         }
+        if underway.lent.is_some() {
+            // The target will say when it is done with the memory.
+            if let Err(failure) = result {
+                self.recall(handle, Recalled::Unsent(failure));
+            }
+            return;
+        }
+        self.tell_sent(handle, result);
+    }
+
+    pub(crate) fn tell_sent(&mut self, handle: Handle<Underway>, result: Result<(), Failure>) {
+        let Some(underway) = self.operations.get(handle) else { return };
         let (operation, link, answer) = (underway.operation, underway.link, underway.answer());
         if let Some(part) = operation.data {
             let (len, offset) = (part.len, operation.place.offset);
             let descriptor = part.descriptor;
             let user_data = operation.user_data;
-            let completed = Completed { descriptor, user_data, len, offset, link, result };
+            let left = None;
+            let completed = Completed { descriptor, user_data, len, offset, link, left, result };
             // A failure is counted once, whichever of the two is counted.
             let counts = match (result, answer) {
                 (Err(_), Answer::Ack(_)) => [Counts::SEND, Counts::ACK],
@@ -221,7 +241,9 @@ impl State {
         let (len, offset) = outcome.unwrap_or((0, operation.place.offset));
         let result = outcome.map(|_| ());
         let user_data = operation.user_data;
-        let completed = |descriptor| Completed { descriptor, user_data, len, offset, link, result };
+        let left = None;
+        let completed =
+            |descriptor| Completed { descriptor, user_data, len, offset, link, left, result };
         match (answer, operation.data) {
             (Answer::Ack(ack), Some(part)) => {
                 let quiet = if ack == Ack::Full { Quiet::NONE } else { Quiet::SUCCESS };
@@ -249,13 +271,47 @@ impl State {
     }
 
     /// Nothing more comes of an operation.
-    fn end(&mut self, handle: Handle<Underway>) {
+    pub(crate) fn end(&mut self, handle: Handle<Underway>) {
         let Some(underway) = self.operations.remove(handle) else { return };
         for part in [underway.operation.data, underway.operation.result].into_iter().flatten() {
             let Some(bound) = self.descriptors.get_mut(part.descriptor) else { continue };
             bound.pending -= 1;
-            if bound.is_over() {
+            if let Some((entry, _)) = bound.attached {
+                self.descriptors.remove(part.descriptor);
+                self.matching.let_go(entry, &mut self.notices);
+                self.tell_notices(underway.link);
+            } else if bound.is_over() {
                 self.unlink_used_up(part.descriptor, underway.link);
+            }
+        }
+    }
+
+    /// A descriptor is needed until the operation ends.
+    fn hold(&mut self, descriptor: Handle<Descriptor>) {
+        let Some(bound) = self.descriptors.get_mut(descriptor) else { return };
+        bound.pending += 1;
+        if let Some((entry, _)) = bound.attached {
+            self.matching.hold(entry);
+        }
+    }
+
+    /// Takes one off what a descriptor may do; false if that was nothing.
+    fn spend(&mut self, descriptor: Handle<Descriptor>) -> bool {
+        let Some(bound) = self.descriptors.get_mut(descriptor) else { return true };
+        match bound.attached {
+            None => bound.spend(),
+            Some((entry, serial)) => self.matching.spend(entry, serial),
+        }
+    }
+
+    /// What a descriptor may still do.
+    fn left(&mut self, descriptor: Handle<Descriptor>) -> Option<u64> {
+        let bound = self.descriptors.get(descriptor)?;
+        match bound.attached {
+            None => bound.threshold?.left,
+            // Memory that was used up meanwhile may do nothing.
+            Some((entry, serial)) => {
+                self.matching.look(entry, serial).map_or(Some(0), |(_, left, _)| left)
             }
         }
     }
@@ -263,8 +319,7 @@ impl State {
     /// Takes the answer off what the descriptor may do; false if it may not any more: the answer is lost.
     fn spend_on_answer(&mut self, operation: &Operation) -> bool {
         let part = operation.result.or(operation.data);
-        let bound = part.and_then(|part| self.descriptors.get_mut(part.descriptor));
-        bound.is_none_or(Bound::spend)
+        part.is_none_or(|part| self.spend(part.descriptor))
     }
 
     /// A descriptor of Portals 3 goes by itself.
@@ -284,12 +339,12 @@ impl State {
         }
         let queue = bound.spec.queue;
         let (descriptor, user_data, result) = (part.descriptor, operation.user_data, Ok(()));
-        let (len, offset) = (part.len, operation.place.offset);
-        let completed = Completed { descriptor, user_data, len, offset, link, result };
+        let (len, offset, left) = (part.len, operation.place.offset, self.left(part.descriptor));
+        let completed = Completed { descriptor, user_data, len, offset, link, left, result };
         self.tell(queue, Event::SendStart(completed));
     }
 
-    fn tell_reply_start(
+    pub(crate) fn tell_reply_start(
         &mut self,
         operation: &Operation,
         link: u64,
@@ -298,10 +353,10 @@ impl State {
     ) {
         let Some(bound) = self.descriptors.get(part.descriptor) else { return };
         if !bound.spec.quiet.has(Quiet::START) {
-            let (descriptor, user_data) = (part.descriptor, operation.user_data);
-            let result = Ok(());
-            let completed = Completed { descriptor, user_data, len, offset, link, result };
-            self.tell(bound.spec.queue, Event::ReplyStart(completed));
+            let (queue, descriptor) = (bound.spec.queue, part.descriptor);
+            let (user_data, result, left) = (operation.user_data, Ok(()), self.left(descriptor));
+            let completed = Completed { descriptor, user_data, len, offset, link, left, result };
+            self.tell(queue, Event::ReplyStart(completed));
         }
     }
 
@@ -329,7 +384,9 @@ impl State {
         let silent = completed.result.is_ok()
             && (unwanted.has(Quiet::SUCCESS) || (quiet != Quiet::NONE && unwanted.has(quiet)));
         if !silent {
-            self.tell(bound.spec.queue, event(completed));
+            let queue = bound.spec.queue;
+            let left = self.left(completed.descriptor);
+            self.tell(queue, event(Completed { left, ..completed }));
         }
     }
 
@@ -348,6 +405,9 @@ impl State {
             self.status.garbage += 1;
             return self.discard(body);
         };
+        if underway.lent.is_some() {
+            return self.take_word(handle, response, data, body);
+        }
         let (operation, answer, link) = (underway.operation, underway.answer(), underway.link);
         let asked = (operation.len(), operation.place.offset);
         let moved = response.moved.unwrap_or(asked);
@@ -434,7 +494,7 @@ pub(crate) fn status(result: Result<(), Failure>) -> u8 {
 }
 
 /// The result with this number; `None` for those that mean something else.
-fn status_result(status: u8) -> Option<Result<(), Failure>> {
+pub(crate) fn status_result(status: u8) -> Option<Result<(), Failure>> {
     Some(match status {
         0 => Ok(()),
         1 => Err(Failure::Dropped),

@@ -7,11 +7,15 @@ use crate::{
     Error, Failure, ProcessId,
     handle::Handle,
     initiator::Underway,
+    lent::Recalled,
     matching::Fold,
     state::{State, Transfer},
 };
 use petasos_fabric::{InjectError, Operation, Peer};
 use std::collections::{HashMap, VecDeque};
+
+/// No user: of whom nobody knows, and who is not believed.
+const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
@@ -26,6 +30,8 @@ struct Record {
     peer: Peer,
     /// Nobody of the job: what he sends is dropped.
     process: Option<ProcessId>,
+    /// The user who runs it, if the transport vouches for one; looked at when it was first heard of.
+    user: Option<Option<u32>>,
     outbox: VecDeque<Queued>,
     /// Bytes in the outbox.
     bytes: usize,
@@ -59,7 +65,8 @@ impl Peers {
         if self.records.len() <= index {
             self.records.resize_with(index + 1, || None);
         }
-        self.records[index] = Some(Record { peer, process, outbox: VecDeque::new(), bytes: 0 });
+        self.records[index] =
+            Some(Record { peer, process, user: None, outbox: VecDeque::new(), bytes: 0 });
         if let Some(process) = process {
             self.by_process.insert(process.to_bits(), peer);
         }
@@ -92,6 +99,21 @@ impl State {
         let process = self.directory.process(&address);
         self.peers.add(peer, process);
         process
+    }
+
+    /// The user who asks: as the transport knows, or else as the message says.
+    #[inline]
+    pub(crate) fn user_of(&mut self, peer: Peer, claimed: u32) -> u32 {
+        let Some(record) = self.peers.get(peer) else { return NOBODY };
+        let vouched = match record.user {
+            Some(vouched) => vouched,
+            None => {
+                let vouched = self.endpoint.peer(peer).and_then(|info| info.user);
+                record.user = Some(vouched);
+                vouched
+            }
+        };
+        vouched.unwrap_or(if self.config.believe { claimed } else { NOBODY })
     }
 
     /// The way to a process: connected, or about to be.
@@ -221,7 +243,10 @@ impl State {
         let waiting: Vec<Handle<Underway>> =
             theirs.filter(|(_, op)| !op.sending && !op.landing).map(|(handle, _)| handle).collect();
         for operation in waiting {
-            self.answered(operation, Err(Failure::Unreachable));
+            match self.operations.get(operation).is_some_and(|op| op.lent.is_some()) {
+                true => self.recall(operation, Recalled::Unsent(Failure::Unreachable)),
+                false => self.answered(operation, Err(Failure::Unreachable)),
+            }
         }
         self.endpoint.forget(peer);
     }

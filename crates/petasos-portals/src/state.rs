@@ -8,13 +8,16 @@ use crate::{
     event::EventQueue,
     handle::Table,
     initiator::Underway,
+    lent::Recalled,
     matching::{Matching, Notice, Owner},
     message::Arrival,
     operation::Action,
     peers::Peers,
     target::{Permit, Serving},
 };
-use petasos_fabric::{Clock, Endpoint, Event as FabricEvent, Lease, Operation, Peer, Time};
+use petasos_fabric::{
+    Clock, Endpoint, Event as FabricEvent, Lease, Operation, Peer, Remote, Support, Time,
+};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Longest header of a frame.
@@ -90,6 +93,11 @@ pub(crate) enum Transfer {
     Incoming { serving: Serving, scratch: Option<Memory> },
     /// A long reply leaves.
     Reply(Serving),
+    /// The data of a long operation of somebody else's is moved by the transport: from his memory, or
+    /// to it, by way of a buffer if ours is in too many pieces.
+    Lent { serving: Serving, remote: Remote, scratch: Option<Memory> },
+    /// Memory that was lent is closed: then the operation ends so.
+    Recalled { operation: Handle<Underway>, outcome: Recalled },
     /// A long reply comes.
     Result { operation: Handle<Underway>, memory: Memory, scratch: Option<Memory>, len: u64 },
     /// A body that nobody wants goes.
@@ -107,13 +115,17 @@ impl State {
         let process = directory
             .process(address)
             .ok_or_else(|| Error::NotInDirectory(address.as_str().to_owned()))?;
-        let limits = endpoint.capabilities().limits;
+        let capabilities = endpoint.capabilities();
+        let limits = capabilities.limits;
+        let native = capabilities.remote_access == Support::Native;
+        config.lend_above = if native { config.lend_above } else { usize::MAX };
         let room = limits.max_inject.saturating_sub(HEADER);
         if room < 64 || limits.max_header < HEADER {
             return Err(Error::Argument("messages of this transport are too short"));
         }
         config.eager = config.eager.min(room);
         config.limits.atomic = config.limits.atomic.min(room);
+        config.lend_above = config.lend_above.max(config.eager);
         let Limits { portals, entries, headers, .. } = config.limits;
         Ok(State {
             endpoint,
@@ -272,8 +284,8 @@ impl State {
         event: fn(crate::event::Listed) -> Event,
     ) {
         if !owner.quiet.has(kind) {
-            let Owner { entry, portal, user_data, .. } = owner;
-            let listed = crate::event::Listed { entry, portal, user_data, link };
+            let Owner { entry, portal, user_data, left, .. } = owner;
+            let listed = crate::event::Listed { entry, portal, user_data, link, left };
             self.tell_owner(&owner, || event(listed));
         }
     }
@@ -287,8 +299,9 @@ pub(crate) fn served(
     link: u64,
     result: Result<(), Failure>,
 ) -> crate::event::Served {
-    let Owner { entry, user_data, .. } = owner;
-    crate::event::Served { arrival, entry, user_data, len, offset, memory: None, link, result }
+    let Owner { entry, user_data, left, .. } = owner;
+    let memory = None;
+    crate::event::Served { arrival, entry, user_data, len, offset, memory, link, left, result }
 }
 
 /// What a counter counts for an operation of so many bytes.
