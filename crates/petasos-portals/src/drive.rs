@@ -1,7 +1,7 @@
 //! One pass over an interface: the endpoint moves on, and what came is taken in.
 
 use crate::{Failure, handle::Handle, state::State};
-use petasos_fabric::{Done, Event, OpError, OpErrorKind, Sleep, Time};
+use petasos_fabric::{Done, Event, Lease, OpError, OpErrorKind, Sleep, Time};
 
 /// Passes between two looks at the clock while there is work.
 const CLOCK: u32 = 64;
@@ -52,15 +52,13 @@ impl State {
     /// Takes the messages that need no event.
     #[inline]
     fn take_messages(&mut self) -> bool {
-        let mut message = std::mem::take(&mut self.message);
+        let mut message = Lease::default();
         let mut taken = 0;
         while taken < self.config.budget {
             let Some(peer) = self.endpoint.poll_message(&mut message) else { break };
             self.take_frame(peer, &message, None);
             taken += 1;
         }
-        message.release();
-        self.message = message;
         taken > 0
     }
 

@@ -72,7 +72,7 @@ pub struct Served {
     /// Where in the memory.
     pub offset: u64,
     /// The memory, where it is not that of the entry: of messages that came before it.
-    pub memory: Option<Memory>,
+    pub memory: Option<Box<Memory>>,
     /// The same in the start, the end and the unlinking of one operation.
     pub link: u64,
     /// What the entry still takes.

@@ -210,7 +210,7 @@ impl Interface {
                 let owner = Owner::search(portal, user_data);
                 let place = (claim.offset, claim.len);
                 let found = served(owner, claim.arrival, place, 0, claim.result);
-                Box::new(Served { memory: Some(claim.memory), ..found })
+                Box::new(Served { memory: Some(Box::new(claim.memory)), ..found })
             });
             state.tell_portal(portal, Event::Search { user_data, found });
             Ok(())

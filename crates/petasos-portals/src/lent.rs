@@ -67,9 +67,9 @@ impl State {
         body: Option<(Body, u64)>,
     ) {
         let Some(underway) = self.operations.get_mut(handle) else { return self.discard(body) };
-        let (asked, at) = (underway.operation.len(), underway.operation.place.offset);
+        let (asked, at) = (underway.asked.len(), underway.asked.offset);
         let moved = response.moved.unwrap_or((asked, at));
-        let replies = matches!(underway.answer(), Answer::Reply(_));
+        let replies = matches!(underway.asked.answer(), Answer::Reply(_));
         // What is answered has left, whether or not the transport has said so yet.
         underway.sending = false;
         let plain = data.is_empty() && body.is_none();
@@ -107,9 +107,9 @@ impl State {
                 self.tell_sent(handle, Ok(()));
                 // Without an answer that anybody asked for this was all.
                 let Some(underway) = self.operations.get(handle) else { return };
-                if let (Answer::Reply(part), Ok(moved)) = (underway.answer(), outcome) {
-                    let (operation, link) = (underway.operation, underway.link);
-                    self.tell_reply_start(&operation, link, part, moved);
+                let asked = underway.asked;
+                if let (Answer::Reply(part), Ok(moved)) = (asked.answer(), outcome) {
+                    self.tell_reply_start(&asked, part, moved);
                 }
                 self.answered(handle, outcome);
             }

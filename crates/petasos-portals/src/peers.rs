@@ -92,9 +92,14 @@ impl State {
     /// Who a peer is; `None` for strangers.
     #[inline]
     pub(crate) fn who(&mut self, peer: Peer) -> Option<ProcessId> {
-        if let Some(record) = self.peers.get(peer) {
-            return record.process;
+        match self.peers.get(peer) {
+            Some(record) => record.process,
+            None => self.meet(peer),
         }
+    }
+
+    #[cold]
+    fn meet(&mut self, peer: Peer) -> Option<ProcessId> {
         let address = self.endpoint.peer(peer)?.address;
         let process = self.directory.process(&address);
         self.peers.add(peer, process);

@@ -16,7 +16,7 @@ use crate::{
     target::{Permit, Serving},
 };
 use petasos_fabric::{
-    Clock, Endpoint, Event as FabricEvent, Lease, Operation, Peer, Remote, Support, Time,
+    Clock, Endpoint, Event as FabricEvent, Operation, Peer, Remote, Support, Time,
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -70,11 +70,10 @@ pub(crate) struct State {
     pub(crate) drivers: u32,
     /// Threads that wait to be told.
     pub(crate) waiters: u32,
-    /// Memory that is used again: a frame, notices, events, a message.
+    /// Memory that is used again: a frame, notices, events.
     pub(crate) frame: Vec<u8>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) events: Vec<FabricEvent>,
-    pub(crate) message: Lease,
 }
 
 /// What an open portal was given.
@@ -161,7 +160,6 @@ impl State {
             frame: Vec::new(),
             notices: Vec::new(),
             events: Vec::new(),
-            message: Lease::default(),
             config,
         })
     }
@@ -242,10 +240,15 @@ impl State {
     }
 
     /// Tells what the matching core has to say. `link`: of which operation, if of any.
+    #[inline]
     pub(crate) fn tell_notices(&mut self, link: u64) {
-        if self.notices.is_empty() {
-            return;
+        if !self.notices.is_empty() {
+            self.tell_all_notices(link);
         }
+    }
+
+    #[inline(never)]
+    fn tell_all_notices(&mut self, link: u64) {
         let mut notices = std::mem::take(&mut self.notices);
         for notice in notices.drain(..) {
             match notice {
@@ -266,7 +269,7 @@ impl State {
                     if !silent {
                         let place = (claim.offset, claim.len);
                         let served = served(owner, claim.arrival, place, link, result);
-                        let memory = Some(claim.memory);
+                        let memory = Some(Box::new(claim.memory));
                         let served = crate::event::Served { memory, ..served };
                         self.tell_owner(&owner, || Event::Overflow(served));
                     }
