@@ -115,33 +115,37 @@ impl State {
         let Some(handle) = self.operations.insert(underway) else {
             unreachable!("there was room for it");
         };
-        if let Some(result) = result {
-            self.hold(result.descriptor);
-        }
-        if let Some(data) = data {
-            self.hold(data.descriptor);
-            self.spend(data.descriptor);
-            self.tell_send_start(&asked, data);
-        }
         self.head(&operation, wanted.then(|| handle.to_bits()), lent.is_some());
-        if let Some((_, key)) = key {
-            self.frame.extend_from_slice(key.as_bytes());
-            self.send_frame(peer, Some(handle));
-            return Ok(());
-        }
-        match operation.data {
-            Some(part)
+        match (key, data) {
+            (Some((_, key)), _) => self.frame.extend_from_slice(key.as_bytes()),
+            (None, Some(part))
                 if part.len > self.config.eager as u64 && operation.request == Request::Put =>
             {
+                self.engage(&asked);
                 self.send_body(peer, handle, part);
+                return Ok(());
             }
-            Some(part) => {
-                self.append_part(part);
-                self.send_frame(peer, Some(handle));
-            }
-            None => self.send_frame(peer, Some(handle)),
+            (None, Some(part)) => self.append_part(part),
+            (None, None) => {}
         }
+        // What is to be written down here can wait until it is on its way.
+        let injected = self.inject_frame(peer);
+        self.engage(&asked);
+        self.frame_injected(peer, Some(handle), injected);
         Ok(())
+    }
+
+    /// The descriptors of an operation are needed by it from now on.
+    #[inline]
+    fn engage(&mut self, asked: &Asked) {
+        if let Some(result) = asked.result {
+            self.hold(result.descriptor);
+        }
+        if let Some(data) = asked.data {
+            self.hold(data.descriptor);
+            self.spend(data.descriptor);
+            self.tell_send_start(asked, data);
+        }
     }
 
     #[inline]
@@ -275,7 +279,8 @@ impl State {
         {
             let (len, offset) = outcome.unwrap_or((0, at));
             let (descriptor, left) = (part.descriptor, None);
-            let completed = |result| Completed { descriptor, user_data, len, offset, link, left, result };
+            let completed =
+                |result| Completed { descriptor, user_data, len, offset, link, left, result };
             let completed = completed(outcome.map(|_| ()));
             match ack {
                 _ if result.is_some() => {
@@ -396,7 +401,10 @@ impl State {
         let (descriptor, result) = (part.descriptor, Ok(()));
         let left = self.left(descriptor);
         let queue = self.descriptors.get(descriptor).and_then(|bound| bound.spec.queue);
-        self.tell(queue, event(Completed { descriptor, user_data, len, offset, link, left, result }));
+        self.tell(
+            queue,
+            event(Completed { descriptor, user_data, len, offset, link, left, result }),
+        );
     }
 
     fn count_completed(&mut self, completed: &Completed, counts: [Counts; 2]) {

@@ -146,19 +146,34 @@ impl State {
     /// Sends the message in the frame buffer; `operation` is the one whose data it is.
     #[inline]
     pub(crate) fn send_frame(&mut self, peer: Peer, operation: Option<Handle<Underway>>) {
-        let frame = std::mem::take(&mut self.frame);
+        let result = self.inject_frame(peer);
+        self.frame_injected(peer, operation, result);
+    }
+
+    /// Hands the message in the frame buffer to the endpoint, unless something waits before it. What comes
+    /// of it is for [`State::frame_injected`].
+    #[inline]
+    pub(crate) fn inject_frame(&mut self, peer: Peer) -> Result<(), InjectError> {
         let direct = self.submits.is_empty()
             && self.peers.get(peer).is_none_or(|record| record.outbox.is_empty());
-        if direct {
-            match self.endpoint.inject(peer, &[&frame]) {
-                Err(InjectError::Full) => {}
-                result => {
-                    self.frame = frame;
-                    return self.injected(operation, result);
-                }
+        if direct { self.endpoint.inject(peer, &[&self.frame]) } else { Err(InjectError::Full) }
+    }
+
+    /// The message in the frame buffer has been sent, or has to wait.
+    #[inline]
+    pub(crate) fn frame_injected(
+        &mut self,
+        peer: Peer,
+        operation: Option<Handle<Underway>>,
+        result: Result<(), InjectError>,
+    ) {
+        match result {
+            Err(InjectError::Full) => {
+                let frame = std::mem::take(&mut self.frame);
+                self.queue(peer, Queued::Message(frame, operation));
             }
+            result => self.injected(operation, result),
         }
-        self.queue(peer, Queued::Message(frame, operation));
     }
 
     fn injected(&mut self, operation: Option<Handle<Underway>>, result: Result<(), InjectError>) {

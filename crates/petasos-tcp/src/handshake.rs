@@ -40,7 +40,8 @@ pub struct Session(std::num::NonZeroU64);
 
 impl Session {
     fn of(server: &Nonce, client: &Nonce) -> Session {
-        let word = |nonce: &Nonce| nonce.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let word =
+            |nonce: &Nonce| nonce.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let number = word(server) ^ word(client).rotate_left(32);
         Session(std::num::NonZeroU64::new(number).unwrap_or(std::num::NonZeroU64::MIN))
     }
@@ -270,8 +271,10 @@ mod tests {
         Secret::new(vec![byte; 32]).unwrap()
     }
 
-    type Outcome =
-        (Result<(Identity, Option<Session>), HandshakeError>, Result<(Verdict, Identity), HandshakeError>);
+    type Outcome = (
+        Result<(Identity, Option<Session>), HandshakeError>,
+        Result<(Verdict, Identity), HandshakeError>,
+    );
 
     fn shake(ours: Option<&Secret>, theirs: Option<&Secret>) -> Outcome {
         let (mut server, challenge) = Server::begin([1; 32]);

@@ -182,9 +182,9 @@ impl TcpEndpoint {
 
     /// Somebody goes on with a session.
     pub(crate) fn meet_again(&mut self, peer: Peer, stranger: Stranger, identity: &Identity) {
-        let crossed = self.link(peer).is_some_and(
-            |link| matches!(&link.way, Way::Dial(dial) if dial.socket().is_some()),
-        );
+        let crossed = self
+            .link(peer)
+            .is_some_and(|link| matches!(&link.way, Way::Dial(dial) if dial.socket().is_some()));
         let secret = self.config.secret.as_ref();
         if crossed && self.identity.incarnation > identity.incarnation {
             stranger.answer(secret, crate::handshake::Verdict::Crossed, &self.identity);

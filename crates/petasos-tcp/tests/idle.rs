@@ -1,9 +1,11 @@
 //! Idle connections are closed, and made again when there is something to say: nobody notices but in the
 //! number of sockets.
 
-use petasos_fabric::{Address, Clock, Endpoint, Event, InjectError, LostReason, Peer, PeerState, Sleep};
-use petasos_tcp::{Config, TcpEndpoint};
 use petasos_conformance::Random;
+use petasos_fabric::{
+    Address, Clock, Endpoint, Event, InjectError, LostReason, Peer, PeerState, Sleep,
+};
+use petasos_tcp::{Config, TcpEndpoint};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
