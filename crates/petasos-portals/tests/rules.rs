@@ -18,6 +18,7 @@ over_all! {
     what_does_not_fit_goes_on_to_the_next_entry
     use_once_and_then_unlinked
     operations_in_a_bundle
+    a_user_whom_nobody_vouches_for
     limits_promises_and_distances
     lent_memory_is_called_back_before_the_end
     local_offsets_and_min_free
@@ -764,6 +765,28 @@ fn an_abort_wakes_who_waits(over: Over) {
         }
     });
     assert_eq!(a.wait_event(queue, timeout).unwrap_err(), Error::Aborted);
+}
+
+fn a_user_whom_nobody_vouches_for(over: Over) {
+    let job = Job::with(over, 2, |_, config| (config.user, config.believe) = (100, false));
+    let (a, b) = (&job.ranks[0], &job.ranks[1]);
+    let door = door(b);
+    let nobody = u32::MAX;
+    for (bits, user) in [(1, seen(over, nobody)), (2, 100)] {
+        let entry = MatchEntry { bits, user: Some(user), ..MatchEntry::new(vec![0; 9]) };
+        append(b, &door, List::Priority, entry);
+    }
+    append(b, &door, List::Priority, MatchEntry { bits: 3, ..MatchEntry::new(vec![0; 9]) });
+    let source = source(a, &[1; 3]);
+    for bits in [1, 2, 3] {
+        let put = Operation::put(source.part, to(1, door.portal, bits));
+        a.start(Operation { ack: Ack::Full, ..put }).unwrap();
+    }
+    let acks = ["ack", "ack: Permission", "ack"];
+    let names = job.names(0, source.queue);
+    assert_eq!(names[3..], acks);
+    let Event::Served(first) = job.event(1, door.queue) else { panic!("another event") };
+    assert_eq!(first.arrival.user, seen(over, nobody));
 }
 
 fn operations_in_a_bundle(over: Over) {
