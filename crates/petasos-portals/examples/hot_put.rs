@@ -61,7 +61,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         initiator.progress();
         target.progress();
     }
-    path_put(&initiator, &target, put, queue, 1_000);
     let begin = Instant::now();
     path_put(&initiator, &target, put, queue, count);
     println!("put: {:.1} ns", begin.elapsed().as_nanos() as f64 / count as f64);

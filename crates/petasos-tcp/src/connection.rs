@@ -37,7 +37,7 @@ pub(crate) struct Connection {
     pub(crate) unread: bool,
     /// Whether it is being closed as idle.
     pub(crate) closing: Closing,
-    /// Bytes in both directions, to see whether there are any.
+    /// Bytes in both directions, without those about closing, to see whether there are any.
     pub(crate) traffic: u64,
     /// What was said about closing, until somebody looks.
     note: Option<Note>,
@@ -152,7 +152,7 @@ impl Connection {
                 Ok(0) => return Ok(Read::End),
                 Ok(got) => {
                     counters.bytes_in += got as u64;
-                    self.traffic += got as u64;
+                    self.traffic = self.traffic.wrapping_add(got as u64);
                     self.quiet = 0;
                     fair = fair.saturating_sub(got);
                     if got < wanted {
@@ -273,6 +273,7 @@ impl Connection {
             }
             if let Some(note) = Note::decode(*prefix) {
                 self.start += PREFIX;
+                self.traffic = self.traffic.wrapping_sub(PREFIX as u64);
                 self.note = Some(note);
                 return Ok(true);
             }
@@ -323,7 +324,7 @@ impl Connection {
             counters.sends += 1;
             let (sent, packets) = self.outbox.send(self.socket.as_fd())?;
             counters.bytes_out += sent as u64;
-            self.traffic += sent as u64;
+            self.traffic = self.traffic.wrapping_add(sent as u64);
             (0..packets).for_each(|_| engine.sent(peer));
             if sent == 0 {
                 self.blocked = true;

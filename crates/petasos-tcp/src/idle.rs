@@ -93,6 +93,7 @@ impl TcpEndpoint {
         if let Some(connection) = self.connection(peer) {
             connection.closing = closing;
             connection.outbox.note(&note.encode());
+            connection.traffic = connection.traffic.wrapping_sub(PREFIX as u64);
             self.soil(peer);
         }
     }
@@ -110,8 +111,13 @@ impl TcpEndpoint {
             (Note::Ask, Closing::No) => self.say(peer, Closing::No, Note::Refuse),
             (Note::Ask | Note::Agree, Closing::Asked) => self.park(peer),
             (Note::Refuse, Closing::Asked) => {
-                if let Some(connection) = self.connection(peer) {
+                // It is asked again after the same time.
+                let now = self.now;
+                if let Some(link) = self.link(peer)
+                    && let Way::Open(connection) = &mut link.way
+                {
                     connection.closing = Closing::No;
+                    link.since = now;
                 }
                 self.soil(peer);
             }
@@ -123,13 +129,13 @@ impl TcpEndpoint {
         }
     }
 
-    /// Whether nothing but the question has come, or gone, for a while.
+    /// Whether nothing has come, or gone, for a while.
     fn is_idle_too(&mut self, peer: Peer) -> bool {
         let (now, interval) = (self.now, self.idle_interval());
         let engine = self.engine.is_idle(peer);
         let Some(link) = self.link(peer) else { return false };
         let Way::Open(connection) = &link.way else { return false };
-        let quiet = connection.traffic == link.seen + PREFIX as u64;
+        let quiet = connection.traffic == link.seen;
         let long = interval.is_some_and(|interval| now.since(link.since) >= interval);
         engine && quiet && long && connection.outbox.is_empty()
     }
