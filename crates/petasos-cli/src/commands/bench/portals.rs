@@ -208,8 +208,11 @@ impl Pair {
         }
         let idle = target.queue(1).map_err(failed)?;
         let queue = initiator.queue(16).map_err(failed)?;
-        let bound =
-            Descriptor { queue: Some(queue), quiet: Quiet::SEND, ..Descriptor::new(vec![7; bytes]) };
+        let bound = Descriptor {
+            queue: Some(queue),
+            quiet: Quiet::SEND,
+            ..Descriptor::new(vec![7; bytes])
+        };
         let part = Part::of(initiator.bind(bound).map_err(failed)?, bytes as u64);
         let stop = Arc::new(AtomicBool::new(false));
         let (core, stopped) = (bench.plan.cores.server, Arc::clone(&stop));
