@@ -90,6 +90,13 @@ impl TcpEndpoint {
     }
 
     fn say(&mut self, peer: Peer, closing: Closing, note: Note) {
+        if let Some(session) = self.link(peer).and_then(|link| link.session) {
+            // From now on the other side may come with another connection.
+            match closing {
+                Closing::No => self.parked.remove(&session),
+                Closing::Asked | Closing::Agreed => self.parked.insert(session, peer),
+            };
+        }
         if let Some(connection) = self.connection(peer) {
             connection.closing = closing;
             connection.outbox.note(&note.encode());
@@ -103,9 +110,6 @@ impl TcpEndpoint {
         let Some(closing) = self.connection(peer).map(|c| c.closing) else { return };
         match (note, closing) {
             (Note::Ask, Closing::No) if self.is_idle_too(peer) => {
-                if let Some(session) = self.link(peer).and_then(|link| link.session) {
-                    self.parked.insert(session, peer);
-                }
                 self.say(peer, Closing::Agreed, Note::Agree);
             }
             (Note::Ask, Closing::No) => self.say(peer, Closing::No, Note::Refuse),
@@ -118,6 +122,9 @@ impl TcpEndpoint {
                 {
                     connection.closing = Closing::No;
                     link.since = now;
+                    if let Some(session) = link.session {
+                        self.parked.remove(&session);
+                    }
                 }
                 self.soil(peer);
             }
@@ -188,11 +195,13 @@ impl TcpEndpoint {
 
     /// Somebody goes on with a session.
     pub(crate) fn meet_again(&mut self, peer: Peer, stranger: Stranger, identity: &Identity) {
+        // Both have asked, and it was the first to see that: what it sent before is still to be read here.
+        let unread = self.connection(peer).is_some_and(|c| c.closing == Closing::Asked);
         let crossed = self
             .link(peer)
             .is_some_and(|link| matches!(&link.way, Way::Dial(dial) if dial.socket().is_some()));
         let secret = self.config.secret.as_ref();
-        if crossed && self.identity.incarnation > identity.incarnation {
+        if unread || (crossed && self.identity.incarnation > identity.incarnation) {
             stranger.answer(secret, crate::handshake::Verdict::Crossed, &self.identity);
         } else if stranger.answer(secret, crate::handshake::Verdict::Resumed, &self.identity) {
             self.poller.set(&stranger.socket, Name::Peer(peer.index), true, false);
