@@ -20,7 +20,8 @@ pub struct Config {
     pub strangers: usize,
     /// A connection on which nothing was under way for so long is closed, if the other side closes
     /// its own as well (has set this, or `max_connections`). The peer stays: the next message, of either
-    /// side, connects again, and nothing is lost by it. But a process that dies meanwhile is missed only
+    /// side, connects again. (Where both sides do so at the same moment, the peer may in rare cases be
+    /// lost, as if the connection had broken.) But a process that dies meanwhile is missed only
     /// then. Default: never. For jobs of so many processes that each cannot keep a socket for all.
     pub close_idle_after: Option<Duration>,
     /// With more connections than this, those that are idle for the longest time are closed, as

@@ -257,6 +257,13 @@ impl TcpEndpoint {
                 let stranger = self.strangers.remove(slot);
                 match session.and_then(|session| self.parked.get(&session)) {
                     Some(&peer) => self.meet_again(peer, stranger, &identity),
+                    // An attempt of a moment ago: the session goes on over our connection by now.
+                    None if session
+                        .is_some_and(|s| self.links.iter().any(|l| l.session == Some(s))) =>
+                    {
+                        let secret = self.config.secret.as_ref();
+                        stranger.answer(secret, Verdict::Crossed, &self.identity);
+                    }
                     None => self.meet(stranger, &identity),
                 }
             }
