@@ -93,6 +93,7 @@ macro_rules! conformance {
                 $fixture
             }
             $crate::probes!(everywhere);
+            $crate::probes!(connected);
             $crate::probes!(plain_only);
         }
     };
@@ -102,6 +103,17 @@ macro_rules! conformance {
             use super::*;
             fn fixture() -> impl $crate::Fixture {
                 $crate::FaultyFixture::new($fixture, $crate::Faults::GENTLE, 1)
+            }
+            $crate::probes!(everywhere);
+            $crate::probes!(connected);
+        }
+    };
+    (parting, $fixture:expr) => {
+        /// The transport when it closes connections on which nothing happens.
+        mod parting {
+            use super::*;
+            fn fixture() -> impl $crate::Fixture {
+                $fixture
             }
             $crate::probes!(everywhere);
         }
@@ -128,10 +140,17 @@ macro_rules! probes {
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             lifecycle: late_peer, peer_that_never_comes, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;
-            driving: hand_over, notifier, messages_wake, handoff, loss_wakes, late_peer_wakes;
+            driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;
             concurrent: closing_under_fire, sums_from_threads, messages_from_threads;
             faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
             mix: random_operations;
+        }
+    };
+    (connected) => {
+        /// What needs a connection to be noticed.
+        mod connected {
+            use super::fixture;
+            $crate::tests! { driving: loss_wakes; }
         }
     };
     (plain_only) => {

@@ -74,13 +74,22 @@ pub struct PeerInfo {
     pub incarnation: Option<Incarnation>,
     /// How things stand.
     pub state: PeerState,
+    /// The user who runs it, by number, where the transport knows that from someone other than the
+    /// peer: of a process of this node from its kernel, once there is a connection.
+    pub user: Option<u32>,
 }
 
 impl PeerInfo {
     /// Puts the parts together.
     #[must_use]
     pub fn new(address: Address, incarnation: Option<Incarnation>, state: PeerState) -> PeerInfo {
-        PeerInfo { address, incarnation, state }
+        PeerInfo { address, incarnation, state, user: None }
+    }
+
+    /// The same, and the transport vouches for its user.
+    #[must_use]
+    pub fn with_user(self, user: Option<u32>) -> PeerInfo {
+        PeerInfo { user, ..self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A small SHMEM: a symmetric heap, put, get, atomics, and a barrier and a reduction that run by triggered
 //! operations, along a tree, without the programs on the way.
 //!
-//! Run it with a number of processes.
+//! `petasos run -n 4 shmem` runs it.
 
 mod job;
 
@@ -195,42 +195,40 @@ impl Shmem {
 }
 
 fn main() -> Result<()> {
-    job::run(|job| {
-        let mut shmem = Shmem::new(&job)?;
-        job.ready()?;
-        let (rank, size) = (job.rank, job.size);
-        shmem.barrier()?;
-        // A ring of puts, and a look from the other side.
-        let next = (rank + 1) % size;
-        shmem.put(next, 8, &u64::from(rank).to_le_bytes())?;
-        shmem.barrier()?;
-        let mut word = [0; 8];
-        shmem.heap.read(8, &mut word);
-        assert_eq!(u64::from_le_bytes(word), u64::from((rank + size - 1) % size));
-        shmem.get(next, 8, &mut word)?;
-        assert_eq!(u64::from_le_bytes(word), u64::from(rank));
-        // Tickets from a counter at rank 0.
-        let tickets = 100;
-        let mut last = None;
-        for _ in 0..tickets {
-            let ticket = shmem.fetch_add(0, 0, 1)?;
-            assert!(last < Some(ticket));
-            last = Some(ticket);
-        }
-        shmem.barrier()?;
-        shmem.get(0, 0, &mut word)?;
-        assert_eq!(u64::from_le_bytes(word), u64::from(size) * tickets);
-        let all = u64::from(size);
-        for round in 0..200 {
-            let words = std::array::from_fn(|at| u64::from(rank) + at as u64 + round);
-            let sum = shmem.sum(words)?;
-            let expected = |at: usize| all * (at as u64 + round) + all * (all - 1) / 2;
-            assert_eq!(sum, std::array::from_fn(expected));
-        }
-        shmem.barrier()?;
-        let counted = shmem.interface.count(shmem.ended)?;
-        println!("rank {rank}: {} operations ended well", Count::of(counted.success).success);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        Ok(())
-    })
+    let job = Job::join()?;
+    let mut shmem = Shmem::new(&job)?;
+    job.fence()?;
+    let (rank, size) = (job.rank, job.size);
+    shmem.barrier()?;
+    // A ring of puts, and a look from the other side.
+    let next = (rank + 1) % size;
+    shmem.put(next, 8, &u64::from(rank).to_le_bytes())?;
+    shmem.barrier()?;
+    let mut word = [0; 8];
+    shmem.heap.read(8, &mut word);
+    assert_eq!(u64::from_le_bytes(word), u64::from((rank + size - 1) % size));
+    shmem.get(next, 8, &mut word)?;
+    assert_eq!(u64::from_le_bytes(word), u64::from(rank));
+    // Tickets from a counter at rank 0.
+    let tickets = 100;
+    let mut last = None;
+    for _ in 0..tickets {
+        let ticket = shmem.fetch_add(0, 0, 1)?;
+        assert!(last < Some(ticket));
+        last = Some(ticket);
+    }
+    shmem.barrier()?;
+    shmem.get(0, 0, &mut word)?;
+    assert_eq!(u64::from_le_bytes(word), u64::from(size) * tickets);
+    let all = u64::from(size);
+    for round in 0..200 {
+        let words = std::array::from_fn(|at| u64::from(rank) + at as u64 + round);
+        let sum = shmem.sum(words)?;
+        let expected = |at: usize| all * (at as u64 + round) + all * (all - 1) / 2;
+        assert_eq!(sum, std::array::from_fn(expected));
+    }
+    shmem.barrier()?;
+    let counted = shmem.interface.count(shmem.ended)?;
+    println!("rank {rank}: {} operations ended well", Count::of(counted.success).success);
+    job.leave()
 }

@@ -3,7 +3,7 @@
 //!
 //! A receive is an entry for one message. What nobody waits for yet goes to blocks of an overflow list:
 //! short messages whole; of long ones only the header, their data stays with the sender, who lets it be
-//! fetched under a number that the header carries. Run it with a number of processes.
+//! fetched under a number that the header carries. `petasos run -n 4 two_sided` runs it.
 
 mod job;
 
@@ -264,67 +264,65 @@ impl Comm {
 }
 
 fn main() -> Result<()> {
-    job::run(|job| {
-        let mut comm = Comm::new(&job)?;
-        job.ready()?;
-        let (rank, size) = (job.rank, job.size);
-        let bytes = |from: u32, tag: u32, len: usize| {
-            (0..len).map(|at| (at as u32 * 31 + from * 7 + tag) as u8).collect::<Vec<u8>>()
-        };
-        const LENGTHS: [usize; 5] = [0, 9, SHORT, SHORT + 1, 3 << 20];
-        // Everybody sends to everybody, himself included; half is received before it is sent.
-        let mut early = Vec::new();
-        for from in 0..size {
-            for tag in 0..2 {
-                early.push((from, tag, comm.receive(Some(from), Some(tag), 4 << 20)?));
-            }
+    let job = Job::join()?;
+    let mut comm = Comm::new(&job)?;
+    job.fence()?;
+    let (rank, size) = (job.rank, job.size);
+    let bytes = |from: u32, tag: u32, len: usize| {
+        (0..len).map(|at| (at as u32 * 31 + from * 7 + tag) as u8).collect::<Vec<u8>>()
+    };
+    const LENGTHS: [usize; 5] = [0, 9, SHORT, SHORT + 1, 3 << 20];
+    // Everybody sends to everybody, himself included; half is received before it is sent.
+    let mut early = Vec::new();
+    for from in 0..size {
+        for tag in 0..2 {
+            early.push((from, tag, comm.receive(Some(from), Some(tag), 4 << 20)?));
         }
-        let mut sends = Vec::new();
-        for to in 0..size {
-            for (tag, len) in (0..).zip(LENGTHS) {
-                sends.push(comm.send(to, tag, bytes(rank, tag, len))?);
-            }
-            // Two with one tag stay in order.
-            sends.push(comm.send(to, 100, bytes(rank, 1, 50))?);
-            sends.push(comm.send(to, 100, bytes(rank, 2, 20_000))?);
+    }
+    let mut sends = Vec::new();
+    for to in 0..size {
+        for (tag, len) in (0..).zip(LENGTHS) {
+            sends.push(comm.send(to, tag, bytes(rank, tag, len))?);
         }
-        for (from, tag, id) in early {
+        // Two with one tag stay in order.
+        sends.push(comm.send(to, 100, bytes(rank, 1, 50))?);
+        sends.push(comm.send(to, 100, bytes(rank, 2, 20_000))?);
+    }
+    for (from, tag, id) in early {
+        let (received, there) = comm.wait(id)?;
+        assert_eq!((received.source, received.tag), (from, tag));
+        assert!(there == bytes(from, tag, LENGTHS[tag as usize]));
+    }
+    // The rest came before its receives. Any tag, from one source: in order of sending.
+    for from in 0..size {
+        for tag in 2..5 {
+            let id = comm.receive(Some(from), None, 4 << 20)?;
             let (received, there) = comm.wait(id)?;
             assert_eq!((received.source, received.tag), (from, tag));
             assert!(there == bytes(from, tag, LENGTHS[tag as usize]));
         }
-        // The rest came before its receives. Any tag, from one source: in order of sending.
-        for from in 0..size {
-            for tag in 2..5 {
-                let id = comm.receive(Some(from), None, 4 << 20)?;
-                let (received, there) = comm.wait(id)?;
-                assert_eq!((received.source, received.tag), (from, tag));
-                assert!(there == bytes(from, tag, LENGTHS[tag as usize]));
-            }
-        }
-        // Any source.
-        let mut nth = vec![0; size as usize];
-        for _ in 0..2 * size {
-            let id = comm.receive(None, Some(100), 4 << 20)?;
-            let (received, there) = comm.wait(id)?;
-            let nth = &mut nth[received.source as usize];
-            *nth += 1;
-            let len = if *nth == 1 { 50 } else { 20_000 };
-            assert!(there == bytes(received.source, *nth, len), "in order");
-        }
-        for id in sends {
-            comm.wait_sent(id)?;
-        }
-        // Nobody leaves before the others have fetched what is his.
-        for to in 0..size {
-            comm.send(to, 200, Vec::new())?;
-        }
-        for _ in 0..size {
-            let id = comm.receive(None, Some(200), 0)?;
-            comm.wait(id)?;
-        }
-        println!("rank {rank}: {} messages sent and received", 7 * size);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        Ok(())
-    })
+    }
+    // Any source.
+    let mut nth = vec![0; size as usize];
+    for _ in 0..2 * size {
+        let id = comm.receive(None, Some(100), 4 << 20)?;
+        let (received, there) = comm.wait(id)?;
+        let nth = &mut nth[received.source as usize];
+        *nth += 1;
+        let len = if *nth == 1 { 50 } else { 20_000 };
+        assert!(there == bytes(received.source, *nth, len), "in order");
+    }
+    for id in sends {
+        comm.wait_sent(id)?;
+    }
+    // Nobody leaves before the others have fetched what is his.
+    for to in 0..size {
+        comm.send(to, 200, Vec::new())?;
+    }
+    for _ in 0..size {
+        let id = comm.receive(None, Some(200), 0)?;
+        comm.wait(id)?;
+    }
+    println!("rank {rank}: {} messages sent and received", 7 * size);
+    job.leave()
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 /// Settings of an interface; the defaults suit most.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The user whose name operations carry. Default: the user of this process.
+    /// The user whose name operations carry, which counts where the transport does not know better.
+    /// Default: the user of this process.
     pub user: u32,
     /// The job whose name operations carry (Portals 3). Default: 0.
     pub job: u32,
@@ -14,6 +15,13 @@ pub struct Config {
     /// Data up to so many bytes travels with its header; longer data is moved when the target knows
     /// where it goes, with no copy in between. At most what the transport takes. Default: 16 KiB.
     pub eager: usize,
+    /// Data longer than this is moved by the transport's own remote access, where it has that: by one
+    /// copy, from memory that is lent for the time of the operation. Default: 64 KiB.
+    pub lend_above: usize,
+    /// Whether a user whom only the other process names is believed: one whom the transport does not
+    /// know of. If not, such requests are of no user, and served only where entries, and access
+    /// control, are for all. Default: yes.
+    pub believe: bool,
     /// How long a process that has not started yet is waited for. Default: 10 s.
     pub patience: Duration,
     /// What to do while there is nothing to do.
@@ -25,10 +33,12 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            user: rustix::process::getuid().as_raw(),
+            user: rustix::process::geteuid().as_raw(),
             job: 0,
             limits: Limits::default(),
             eager: 16 << 10,
+            lend_above: 64 << 10,
+            believe: true,
             patience: Duration::from_secs(10),
             idle: Idle::default(),
             budget: 64,
@@ -76,6 +86,27 @@ impl Default for Limits {
             atomic: 4096,
             waiting: 64 << 20,
         }
+    }
+}
+
+/// What an interface promises of its operations beyond what all do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Promises {
+    /// Long double, real and complex, are types of elements.
+    pub long_double: bool,
+    /// Atomics of elements of up to eight bytes that are aligned are coherent with the processor's.
+    pub coherent_atomics: bool,
+    /// Operations of up to so many bytes between two processes change and read memory in the order in
+    /// which they were started.
+    pub ordered: u64,
+    /// The data of operations of up to so many bytes may be changed as soon as they were started.
+    pub volatile: u64,
+}
+
+impl Default for Promises {
+    fn default() -> Promises {
+        Promises { long_double: false, coherent_atomics: true, ordered: 0, volatile: 0 }
     }
 }
 

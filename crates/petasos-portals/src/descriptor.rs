@@ -1,6 +1,8 @@
 //! Memory descriptors: memory from which, and into which, a process starts operations.
 
-use crate::{Counts, Error, Handle, Memory, Quiet, counter::Counter, event::EventQueue};
+use crate::{
+    Counts, Error, Handle, MatchEntry, Memory, Quiet, counter::Counter, event::EventQueue,
+};
 
 /// Memory for operations of one's own, and where they tell about themselves.
 ///
@@ -64,6 +66,9 @@ pub(crate) struct Bound {
     pub(crate) pending: u32,
     /// What it still may do (Portals 3).
     pub(crate) threshold: Option<Threshold>,
+    /// It is for one operation with memory that is attached to an entry, number so and so, which says
+    /// what may still be done (Portals 3).
+    pub(crate) attached: Option<(Handle<MatchEntry>, u32)>,
 }
 
 /// What a descriptor of Portals 3 still may do.
@@ -79,7 +84,7 @@ pub(crate) struct Threshold {
 
 impl Bound {
     pub(crate) fn new(spec: Descriptor) -> Bound {
-        Bound { spec, pending: 0, threshold: None }
+        Bound { spec, pending: 0, threshold: None, attached: None }
     }
 
     /// Takes one off what it may do; false if that was nothing.

@@ -1,7 +1,7 @@
 //! One pass over an interface: the endpoint moves on, and what came is taken in.
 
 use crate::{Failure, handle::Handle, state::State};
-use petasos_fabric::{Done, Event, OpError, OpErrorKind, Sleep, Time};
+use petasos_fabric::{Done, Event, Lease, OpError, OpErrorKind, Sleep, Time};
 
 /// Passes between two looks at the clock while there is work.
 const CLOCK: u32 = 64;
@@ -16,7 +16,7 @@ impl State {
         if self.passes.is_multiple_of(CLOCK) {
             self.read_clock();
         }
-        let mut busy = self.take_messages();
+        let mut busy = self.take_messages(false);
         if !busy || self.passes.is_multiple_of(FULL) {
             busy |= self.progress();
         }
@@ -36,7 +36,7 @@ impl State {
     #[inline]
     pub(crate) fn peek(&mut self) -> bool {
         self.touched = true;
-        let busy = self.take_messages();
+        let busy = self.take_messages(true);
         if busy {
             self.passes = self.passes.wrapping_add(1);
             if self.passes.is_multiple_of(FULL) {
@@ -49,18 +49,16 @@ impl State {
         busy
     }
 
-    /// Takes the messages that need no event.
+    /// Takes the messages that need no event; `one`: no more, once there is something for who waits.
     #[inline]
-    fn take_messages(&mut self) -> bool {
-        let mut message = std::mem::take(&mut self.message);
+    fn take_messages(&mut self, one: bool) -> bool {
+        let mut message = Lease::default();
         let mut taken = 0;
-        while taken < self.config.budget {
+        while taken < self.config.budget && !(one && taken > 0 && self.news) {
             let Some(peer) = self.endpoint.poll_message(&mut message) else { break };
             self.take_frame(peer, &message, None);
             taken += 1;
         }
-        message.release();
-        self.message = message;
         taken > 0
     }
 

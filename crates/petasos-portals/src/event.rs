@@ -72,9 +72,11 @@ pub struct Served {
     /// Where in the memory.
     pub offset: u64,
     /// The memory, where it is not that of the entry: of messages that came before it.
-    pub memory: Option<Memory>,
+    pub memory: Option<Box<Memory>>,
     /// The same in the start, the end and the unlinking of one operation.
     pub link: u64,
+    /// What the entry still takes.
+    pub left: Left,
     /// How it went. What failed may have changed the memory.
     pub result: Result<(), Failure>,
 }
@@ -91,6 +93,17 @@ pub struct Listed {
     pub user_data: u64,
     /// The operation that brought it about (Portals 3), or 0.
     pub link: u64,
+    /// What it still takes.
+    pub left: Left,
+}
+
+/// How an entry stood when an event was raised: with the memory, what Portals 3 tells of a descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// How many operations it still takes; `None` for any number.
+    pub operations: Option<u64>,
+    /// Its own offset in bytes: where the next message goes, if it says that.
+    pub offset: u64,
 }
 
 /// An operation at its initiator.
@@ -107,6 +120,8 @@ pub struct Completed {
     pub offset: u64,
     /// The same in all events of one operation.
     pub link: u64,
+    /// How much its descriptor may still do (Portals 3); `None` for any number of operations.
+    pub left: Option<u64>,
     /// How it went.
     pub result: Result<(), Failure>,
 }
@@ -159,6 +174,8 @@ pub struct Taken {
     pub event: Event,
     /// Events that were overwritten before it, since the last one was taken.
     pub lost: u64,
+    /// Its number among all events of the queue, from 1 on.
+    pub sequence: u64,
 }
 
 /// A queue of events: of a bounded length. When it is full, the oldest events are overwritten.
@@ -174,6 +191,7 @@ pub struct EventQueue {
     /// Slots for portals that may be disabled.
     kept: usize,
     lost: u64,
+    /// Events that there were.
     sequence: u64,
 }
 
@@ -220,8 +238,9 @@ impl EventQueue {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Taken> {
+        let sequence = (self.sequence + 1).saturating_sub(self.events.len() as u64);
         let event = self.events.pop_front()?;
-        Some(Taken { event, lost: std::mem::take(&mut self.lost) })
+        Some(Taken { event, lost: std::mem::take(&mut self.lost), sequence })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

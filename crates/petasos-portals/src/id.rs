@@ -74,6 +74,16 @@ pub trait Directory: Send + Sync {
 
     /// Who is reached there; `None` if that is nobody of the job.
     fn process(&self, address: &Address) -> Option<ProcessId>;
+
+    /// How far it is from one process to another: less is nearer, and 0 is the process itself. If not told
+    /// otherwise, 1 on the same node, 2 elsewhere, and ranks are all on one node.
+    fn distance(&self, from: ProcessId, to: ProcessId) -> u32 {
+        match (from == to, from.node == to.node) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        }
+    }
 }
 
 /// Processes and their addresses, as a list: of ranks, or of nodes and numbers.

@@ -8,43 +8,64 @@ use crate::{
     Request,
     descriptor::Bound,
     handle::Handle,
+    lent::Recalled,
     state::{State, Transfer, tally},
 };
 use bytes::Bytes;
-use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region, Token};
+use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region, RegionId, Token};
 use petasos_wire::portals::{self as wire, Kind};
 
 /// An operation that was started.
 #[derive(Debug)]
 pub(crate) struct Underway {
     pub(crate) peer: Peer,
-    operation: Operation,
-    link: u64,
+    pub(crate) asked: Asked,
     /// Whether its data, or its request, has not left yet.
     pub(crate) sending: bool,
-    /// Whether its reply is being moved: the fabric will say how that went.
+    /// Whether its reply is being moved, or its memory called back: the fabric will say how that went.
     pub(crate) landing: bool,
+    /// Its memory, while the other process may reach it.
+    pub(crate) lent: Option<RegionId>,
     /// Where at the target the reply comes from, once that is known.
     replied_at: u64,
 }
 
+/// What must be known of an operation when its answer comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    data: Option<Part>,
+    result: Option<Part>,
+    ack: Ack,
+    /// Where at the target.
+    pub(crate) offset: u64,
+    user_data: u64,
+    link: u64,
+}
+
 /// The answer that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     None,
     Ack(Ack),
     Reply(Part),
 }
 
-impl Underway {
-    fn answer(&self) -> Answer {
-        match (self.operation.result, self.operation.ack) {
+impl Asked {
+    pub(crate) fn answer(&self) -> Answer {
+        match (self.result, self.ack) {
             (Some(part), _) => Answer::Reply(part),
             (None, Ack::None) => Answer::None,
             (None, ack) => Answer::Ack(ack),
         }
     }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.data.or(self.result).map_or(0, |part| part.len)
+    }
 }
+
+/// Data of so many bytes gets into a frame by the shortest way.
+const SHORT: usize = 32;
 
 fn kind(request: Request) -> Kind {
     match request {
@@ -60,20 +81,17 @@ impl State {
     /// Starts an operation. On an error nothing has happened.
     pub(crate) fn start(&mut self, operation: Operation) -> Result<(), Error> {
         operation.check(self.config.limits.atomic)?;
-        for part in [operation.data, operation.result].into_iter().flatten() {
-            let bound = self.descriptors.get(part.descriptor);
-            bound.ok_or(Error::Handle("a descriptor"))?.check(&part)?;
+        if let Some(data) = operation.data {
+            self.bound(&data)?.check(&data)?;
+            if self.left(data.descriptor) == Some(0) {
+                return Err(Error::Argument("the descriptor's threshold is used up"));
+            }
         }
-        if let Some(result) = operation.result
-            && !self.memory_of(result.descriptor).is_some_and(Memory::is_writable)
-        {
-            return Err(Error::ReadOnly);
-        }
-        if let Some(data) = operation.data
-            && let Some(bound) = self.descriptors.get(data.descriptor)
-            && bound.threshold.is_some_and(|threshold| threshold.left == Some(0))
-        {
-            return Err(Error::Argument("the descriptor's threshold is used up"));
+        if let Some(result) = operation.result {
+            self.bound(&result)?.check(&result)?;
+            if !self.bound(&result)?.spec.memory.is_writable() {
+                return Err(Error::ReadOnly);
+            }
         }
         if self.operations.is_full() {
             let limit = self.config.limits.operations as u64;
@@ -86,43 +104,61 @@ impl State {
             return Err(Error::NoSpace { what: "waiting bytes", limit });
         }
         let link = self.next_link();
-        let underway =
-            Underway { peer, operation, link, sending: true, landing: false, replied_at: 0 };
-        let wanted = underway.answer() != Answer::None;
+        let key = self.lend(&operation);
+        let lent = key.as_ref().map(|(region, _)| *region);
+        let Operation { data, result, ack, user_data, .. } = operation;
+        let offset = operation.place.offset;
+        let asked = Asked { data, result, ack, offset, user_data, link };
+        let wanted = lent.is_some() || result.is_some() || ack != Ack::None;
+        let (sending, landing, replied_at) = (true, false, 0);
+        let underway = Underway { peer, asked, sending, landing, lent, replied_at };
         let Some(handle) = self.operations.insert(underway) else {
             unreachable!("there was room for it");
         };
-        for part in [operation.data, operation.result].into_iter().flatten() {
-            if let Some(bound) = self.descriptors.get_mut(part.descriptor) {
-                bound.pending += 1;
-            }
-        }
-        if let Some(bound) = operation.data.and_then(|d| self.descriptors.get_mut(d.descriptor)) {
-            bound.spend();
-        }
-        self.tell_send_start(&operation, link);
-        self.head(&operation, wanted.then(|| handle.to_bits()));
-        match operation.data {
-            Some(part)
+        self.head(&operation, wanted.then(|| handle.to_bits()), lent.is_some());
+        match (key, data) {
+            (Some((_, key)), _) => self.frame.extend_from_slice(key.as_bytes()),
+            (None, Some(part))
                 if part.len > self.config.eager as u64 && operation.request == Request::Put =>
             {
+                self.engage(&asked);
                 self.send_body(peer, handle, part);
+                return Ok(());
             }
-            Some(part) => {
-                self.append_part(part);
-                self.send_frame(peer, Some(handle));
-            }
-            None => self.send_frame(peer, Some(handle)),
+            (None, Some(part)) => self.append_part(part),
+            (None, None) => {}
         }
+        // What is to be written down here can wait until it is on its way.
+        let injected = self.inject_frame(peer);
+        self.engage(&asked);
+        self.frame_injected(peer, Some(handle), injected);
         Ok(())
     }
 
-    fn memory_of(&self, descriptor: Handle<Descriptor>) -> Option<&Memory> {
+    /// The descriptors of an operation are needed by it from now on.
+    #[inline]
+    fn engage(&mut self, asked: &Asked) {
+        if let Some(result) = asked.result {
+            self.hold(result.descriptor);
+        }
+        if let Some(data) = asked.data {
+            self.hold(data.descriptor);
+            self.spend(data.descriptor);
+            self.tell_send_start(asked, data);
+        }
+    }
+
+    #[inline]
+    fn bound(&self, part: &Part) -> Result<&Bound, Error> {
+        self.descriptors.get(part.descriptor).ok_or(Error::Handle("a descriptor"))
+    }
+
+    pub(crate) fn memory_of(&self, descriptor: Handle<Descriptor>) -> Option<&Memory> {
         Some(&self.descriptors.get(descriptor)?.spec.memory)
     }
 
     /// Begins a frame with the header of a request.
-    fn head(&mut self, operation: &Operation, number: Option<u64>) {
+    fn head(&mut self, operation: &Operation, number: Option<u64>, lent: bool) {
         let elements = match operation.request {
             Request::Atomic(op, kind) | Request::FetchAtomic(op, kind) => Some((op, kind)),
             _ => None,
@@ -135,7 +171,8 @@ impl State {
             bits: operation.place.bits,
             offset: operation.place.offset,
             header_data: operation.header_data,
-            length: if operation.request == Request::Get { operation.len() } else { 0 },
+            length: if operation.request == Request::Get || lent { operation.len() } else { 0 },
+            lent,
             job: (self.config.job, operation.cookie),
             atomic: elements.map(|(op, kind)| wire::Atomic {
                 operator: op as u8,
@@ -151,9 +188,19 @@ impl State {
     fn append_part(&mut self, part: Part) {
         let State { frame, descriptors, .. } = self;
         if let Some(bound) = descriptors.get(part.descriptor) {
-            let at = frame.len();
-            frame.resize(at + part.len as usize, 0);
-            bound.spec.memory.read(part.offset, &mut frame[at..]);
+            let len = part.len as usize;
+            let mut short = [0; SHORT];
+            match short.get_mut(..len) {
+                Some(short) => {
+                    bound.spec.memory.read(part.offset, short);
+                    frame.extend_from_slice(short);
+                }
+                None => {
+                    let at = frame.len();
+                    frame.resize(at + len, 0);
+                    bound.spec.memory.read(part.offset, &mut frame[at..]);
+                }
+            }
         }
     }
 
@@ -182,12 +229,23 @@ impl State {
         if !std::mem::replace(&mut underway.sending, false) {
             return;
         }
-        let (operation, link, answer) = (underway.operation, underway.link, underway.answer());
-        if let Some(part) = operation.data {
-            let (len, offset) = (part.len, operation.place.offset);
-            let descriptor = part.descriptor;
-            let user_data = operation.user_data;
-            let completed = Completed { descriptor, user_data, len, offset, link, result };
+        if underway.lent.is_some() {
+            // The target will say when it is done with the memory.
+            if let Err(failure) = result {
+                self.recall(handle, Recalled::Unsent(failure));
+            }
+            return;
+        }
+        self.tell_sent(handle, result);
+    }
+
+    pub(crate) fn tell_sent(&mut self, handle: Handle<Underway>, result: Result<(), Failure>) {
+        let Some(underway) = self.operations.get(handle) else { return };
+        let Asked { offset, user_data, link, data, .. } = underway.asked;
+        let answer = underway.asked.answer();
+        if let Some(Part { descriptor, len, .. }) = data {
+            let left = None;
+            let completed = Completed { descriptor, user_data, len, offset, link, left, result };
             // A failure is counted once, whichever of the two is counted.
             let counts = match (result, answer) {
                 (Err(_), Answer::Ack(_)) => [Counts::SEND, Counts::ACK],
@@ -213,32 +271,29 @@ impl State {
         if outcome.is_ok() {
             self.sent(handle, Ok(()));
         }
-        let Some(underway) = self.operations.get(handle) else { return };
-        let (operation, link, answer) = (underway.operation, underway.link, underway.answer());
-        if !self.spend_on_answer(&operation) {
-            return self.end(handle);
-        }
-        let (len, offset) = outcome.unwrap_or((0, operation.place.offset));
-        let result = outcome.map(|_| ());
-        let user_data = operation.user_data;
-        let completed = |descriptor| Completed { descriptor, user_data, len, offset, link, result };
-        match (answer, operation.data) {
-            (Answer::Ack(ack), Some(part)) => {
-                let quiet = if ack == Ack::Full { Quiet::NONE } else { Quiet::SUCCESS };
-                let (completed, counts) = (completed(part.descriptor), [Counts::ACK; 2]);
-                if ack == Ack::Full {
-                    self.complete(completed, counts, quiet, Event::Ack);
-                } else {
-                    self.count_completed(&completed, counts);
+        let Some(underway) = self.operations.remove(handle) else { return };
+        let asked = underway.asked;
+        let Asked { data, result, ack, offset: at, user_data, link } = asked;
+        if let Some(part) = result.or(data)
+            && self.spend(part.descriptor)
+        {
+            let (len, offset) = outcome.unwrap_or((0, at));
+            let (descriptor, left) = (part.descriptor, None);
+            let completed =
+                |result| Completed { descriptor, user_data, len, offset, link, left, result };
+            let completed = completed(outcome.map(|_| ()));
+            match ack {
+                _ if result.is_some() => {
+                    self.complete(completed, [Counts::REPLY; 2], Quiet::NONE, Event::Reply);
+                }
+                Ack::Full => self.complete(completed, [Counts::ACK; 2], Quiet::NONE, Event::Ack),
+                Ack::None => {}
+                Ack::Counting | Ack::Completed => {
+                    self.count_completed(&completed, [Counts::ACK; 2]);
                 }
             }
-            (Answer::Reply(part), _) => {
-                let counts = [Counts::REPLY; 2];
-                self.complete(completed(part.descriptor), counts, Quiet::NONE, Event::Reply);
-            }
-            (Answer::None | Answer::Ack(_), _) => {}
         }
-        self.end(handle);
+        self.over(&asked);
     }
 
     /// A long reply is where it belongs, or will never be.
@@ -249,22 +304,64 @@ impl State {
     }
 
     /// Nothing more comes of an operation.
-    fn end(&mut self, handle: Handle<Underway>) {
-        let Some(underway) = self.operations.remove(handle) else { return };
-        for part in [underway.operation.data, underway.operation.result].into_iter().flatten() {
-            let Some(bound) = self.descriptors.get_mut(part.descriptor) else { continue };
-            bound.pending -= 1;
-            if bound.is_over() {
-                self.unlink_used_up(part.descriptor, underway.link);
-            }
+    pub(crate) fn end(&mut self, handle: Handle<Underway>) {
+        if let Some(underway) = self.operations.remove(handle) {
+            self.over(&underway.asked);
         }
     }
 
-    /// Takes the answer off what the descriptor may do; false if it may not any more: the answer is lost.
-    fn spend_on_answer(&mut self, operation: &Operation) -> bool {
-        let part = operation.result.or(operation.data);
-        let bound = part.and_then(|part| self.descriptors.get_mut(part.descriptor));
-        bound.is_none_or(Bound::spend)
+    /// The descriptors of an operation are not needed by it any more.
+    #[inline]
+    fn over(&mut self, asked: &Asked) {
+        if let Some(part) = asked.data {
+            self.let_go(part.descriptor, asked.link);
+        }
+        if let Some(part) = asked.result {
+            self.let_go(part.descriptor, asked.link);
+        }
+    }
+
+    #[inline]
+    fn let_go(&mut self, descriptor: Handle<Descriptor>, link: u64) {
+        let Some(bound) = self.descriptors.get_mut(descriptor) else { return };
+        bound.pending -= 1;
+        if let Some((entry, _)) = bound.attached {
+            self.descriptors.remove(descriptor);
+            self.matching.let_go(entry, &mut self.notices);
+            self.tell_notices(link);
+        } else if bound.is_over() {
+            self.unlink_used_up(descriptor, link);
+        }
+    }
+
+    /// A descriptor is needed until the operation ends.
+    fn hold(&mut self, descriptor: Handle<Descriptor>) {
+        let Some(bound) = self.descriptors.get_mut(descriptor) else { return };
+        bound.pending += 1;
+        if let Some((entry, _)) = bound.attached {
+            self.matching.hold(entry);
+        }
+    }
+
+    /// Takes one off what a descriptor may do; false if that was nothing.
+    fn spend(&mut self, descriptor: Handle<Descriptor>) -> bool {
+        let Some(bound) = self.descriptors.get_mut(descriptor) else { return true };
+        match bound.attached {
+            None => bound.spend(),
+            Some((entry, serial)) => self.matching.spend(entry, serial),
+        }
+    }
+
+    /// What a descriptor may still do.
+    fn left(&mut self, descriptor: Handle<Descriptor>) -> Option<u64> {
+        let bound = self.descriptors.get(descriptor)?;
+        match bound.attached {
+            None => bound.threshold?.left,
+            // Memory that was used up meanwhile may do nothing.
+            Some((entry, serial)) => {
+                self.matching.look(entry, serial).map_or(Some(0), |(_, left, _)| left)
+            }
+        }
     }
 
     /// A descriptor of Portals 3 goes by itself.
@@ -276,38 +373,46 @@ impl State {
         }
     }
 
-    fn tell_send_start(&mut self, operation: &Operation, link: u64) {
-        let Some(part) = operation.data else { return };
-        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
-        if bound.spec.quiet.has(Quiet::START) {
-            return;
-        }
-        let queue = bound.spec.queue;
-        let (descriptor, user_data, result) = (part.descriptor, operation.user_data, Ok(()));
-        let (len, offset) = (part.len, operation.place.offset);
-        let completed = Completed { descriptor, user_data, len, offset, link, result };
-        self.tell(queue, Event::SendStart(completed));
-    }
-
-    fn tell_reply_start(
-        &mut self,
-        operation: &Operation,
-        link: u64,
-        part: Part,
-        (len, offset): (u64, u64),
-    ) {
+    #[inline]
+    fn tell_send_start(&mut self, asked: &Asked, part: Part) {
         let Some(bound) = self.descriptors.get(part.descriptor) else { return };
         if !bound.spec.quiet.has(Quiet::START) {
-            let (descriptor, user_data) = (part.descriptor, operation.user_data);
-            let result = Ok(());
-            let completed = Completed { descriptor, user_data, len, offset, link, result };
-            self.tell(bound.spec.queue, Event::ReplyStart(completed));
+            self.tell_begin(asked, part, (part.len, asked.offset), Event::SendStart);
         }
+    }
+
+    /// The reply to an operation begins to come: so many bytes, from there.
+    pub(crate) fn tell_reply_start(&mut self, asked: &Asked, part: Part, moved: (u64, u64)) {
+        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
+        if !bound.spec.quiet.has(Quiet::START) {
+            self.tell_begin(asked, part, moved, Event::ReplyStart);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_begin(
+        &mut self,
+        asked: &Asked,
+        part: Part,
+        (len, offset): (u64, u64),
+        event: fn(Completed) -> Event,
+    ) {
+        let Asked { user_data, link, .. } = *asked;
+        let (descriptor, result) = (part.descriptor, Ok(()));
+        let left = self.left(descriptor);
+        let queue = self.descriptors.get(descriptor).and_then(|bound| bound.spec.queue);
+        self.tell(
+            queue,
+            event(Completed { descriptor, user_data, len, offset, link, left, result }),
+        );
     }
 
     fn count_completed(&mut self, completed: &Completed, counts: [Counts; 2]) {
         let Some(bound) = self.descriptors.get(completed.descriptor) else { return };
         let spec = &bound.spec;
+        if spec.counts == Counts::NONE {
+            return;
+        }
         if counts.iter().any(|kind| spec.counts.has(*kind)) {
             let (counter, count) =
                 (spec.counter, tally(spec.counts, completed.len, completed.result));
@@ -329,7 +434,9 @@ impl State {
         let silent = completed.result.is_ok()
             && (unwanted.has(Quiet::SUCCESS) || (quiet != Quiet::NONE && unwanted.has(quiet)));
         if !silent {
-            self.tell(bound.spec.queue, event(completed));
+            let queue = bound.spec.queue;
+            let left = self.left(completed.descriptor);
+            self.tell(queue, event(Completed { left, ..completed }));
         }
     }
 
@@ -348,8 +455,11 @@ impl State {
             self.status.garbage += 1;
             return self.discard(body);
         };
-        let (operation, answer, link) = (underway.operation, underway.answer(), underway.link);
-        let asked = (operation.len(), operation.place.offset);
+        if underway.lent.is_some() {
+            return self.take_word(handle, response, data, body);
+        }
+        let op = &underway.asked;
+        let (answer, asked) = (op.answer(), (op.len(), op.offset));
         let moved = response.moved.unwrap_or(asked);
         match (status_result(response.status), answer) {
             (Some(Ok(())), Answer::Reply(part)) => {
@@ -359,7 +469,8 @@ impl State {
                     self.discard(body);
                     return self.answered(handle, Err(Failure::Undelivered));
                 }
-                self.tell_reply_start(&operation, link, part, moved);
+                let op = underway.asked;
+                self.tell_reply_start(&op, part, moved);
                 let memory = self.memory_of(part.descriptor).cloned().unwrap_or_default();
                 match body {
                     None => {
@@ -434,7 +545,7 @@ pub(crate) fn status(result: Result<(), Failure>) -> u8 {
 }
 
 /// The result with this number; `None` for those that mean something else.
-fn status_result(status: u8) -> Option<Result<(), Failure>> {
+pub(crate) fn status_result(status: u8) -> Option<Result<(), Failure>> {
     Some(match status {
         0 => Ok(()),
         1 => Err(Failure::Dropped),

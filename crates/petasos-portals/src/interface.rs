@@ -2,7 +2,7 @@
 
 use crate::{
     Accepts, Action, Config, Count, Descriptor, Directory, Error, Event, EventQueue, Failure,
-    Handle, List, MatchEntry, Operation, ProcessId, Served, Status, Taken,
+    Handle, Limits, List, MatchEntry, Operation, ProcessId, Promises, Served, Status, Taken,
     counter::Counter,
     descriptor::Bound,
     flags::Quiet,
@@ -88,6 +88,24 @@ impl Interface {
     #[must_use]
     pub fn process(&self) -> ProcessId {
         self.lock().process
+    }
+
+    /// How far away a process is, as the directory says.
+    pub fn distance(&self, process: ProcessId) -> Result<u32, Error> {
+        let state = self.lock();
+        let unknown = || Error::process(process, "it is not in the directory");
+        state.directory.address(process).ok_or_else(unknown)?;
+        Ok(state.directory.distance(state.process, process))
+    }
+
+    /// What this interface has room for, and what it promises of operations: the settings that it was
+    /// opened with, as far as the transport allows.
+    #[must_use]
+    pub fn limits(&self) -> (Limits, Promises) {
+        let state = self.lock();
+        let short = state.config.eager as u64;
+        let promises = Promises { ordered: short, volatile: short, ..Promises::default() };
+        (state.config.limits, promises)
     }
 
     /// What was counted, and what there is now.
@@ -192,7 +210,7 @@ impl Interface {
                 let owner = Owner::search(portal, user_data);
                 let place = (claim.offset, claim.len);
                 let found = served(owner, claim.arrival, place, 0, claim.result);
-                Box::new(Served { memory: Some(claim.memory), ..found })
+                Box::new(Served { memory: Some(Box::new(claim.memory)), ..found })
             });
             state.tell_portal(portal, Event::Search { user_data, found });
             Ok(())
@@ -389,6 +407,20 @@ impl Interface {
     /// Starts an operation. Its events say how it went.
     pub fn start(&self, operation: Operation) -> Result<(), Error> {
         self.with_state(|state| state.start(operation))
+    }
+
+    /// Starts operations one after the other, with less effort than one by one; the first that is refused
+    /// ends it: which, and why. All before it were started.
+    pub fn start_all(
+        &self,
+        operations: impl IntoIterator<Item = Operation>,
+    ) -> Result<(), (usize, Error)> {
+        self.with_state(|state| {
+            let mut numbered = operations.into_iter().enumerate();
+            numbered.try_for_each(|(number, operation)| {
+                state.start(operation).map_err(|error| (number, error))
+            })
+        })
     }
 
     /// One pass: everything moves on by a bounded amount, without blocking. False if there was

@@ -89,6 +89,7 @@ mod handle;
 mod id;
 mod initiator;
 mod interface;
+mod lent;
 #[doc(hidden)]
 pub mod matcher;
 mod matching;
@@ -102,12 +103,12 @@ pub mod v3;
 mod wait;
 
 pub use atomic::{Datatype, Operator};
-pub use config::{Config, Idle, Limits, Status};
+pub use config::{Config, Idle, Limits, Promises, Status};
 pub use counter::{Count, Counter};
 pub use descriptor::{Descriptor, Part};
 pub use engine::Engine;
 pub use error::Error;
-pub use event::{Completed, Event, EventQueue, Failure, Listed, Served, Taken};
+pub use event::{Completed, Event, EventQueue, Failure, Left, Listed, Served, Taken};
 pub use flags::{Accepts, Counts, Quiet};
 pub use handle::Handle;
 pub use id::{ANY_PART, Directory, ProcessId, ProcessMap};

@@ -63,6 +63,11 @@ impl Memory {
         }
     }
 
+    /// The pieces of a part of it; `None` if it is not within.
+    pub(crate) fn slices(&self, offset: u64, len: u64) -> Option<SmallVec<[Slice; 1]>> {
+        Some(self.part(offset, len)?.pieces)
+    }
+
     /// A part of it.
     #[must_use]
     pub fn part(&self, offset: u64, len: u64) -> Option<Memory> {

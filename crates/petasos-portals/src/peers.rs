@@ -7,11 +7,15 @@ use crate::{
     Error, Failure, ProcessId,
     handle::Handle,
     initiator::Underway,
+    lent::Recalled,
     matching::Fold,
     state::{State, Transfer},
 };
 use petasos_fabric::{InjectError, Operation, Peer};
 use std::collections::{HashMap, VecDeque};
+
+/// No user: of whom nobody knows, and who is not believed.
+const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
@@ -26,6 +30,8 @@ struct Record {
     peer: Peer,
     /// Nobody of the job: what he sends is dropped.
     process: Option<ProcessId>,
+    /// The user who runs it, if the transport vouches for one; looked at when it was first heard of.
+    user: Option<Option<u32>>,
     outbox: VecDeque<Queued>,
     /// Bytes in the outbox.
     bytes: usize,
@@ -59,7 +65,8 @@ impl Peers {
         if self.records.len() <= index {
             self.records.resize_with(index + 1, || None);
         }
-        self.records[index] = Some(Record { peer, process, outbox: VecDeque::new(), bytes: 0 });
+        self.records[index] =
+            Some(Record { peer, process, user: None, outbox: VecDeque::new(), bytes: 0 });
         if let Some(process) = process {
             self.by_process.insert(process.to_bits(), peer);
         }
@@ -85,13 +92,33 @@ impl State {
     /// Who a peer is; `None` for strangers.
     #[inline]
     pub(crate) fn who(&mut self, peer: Peer) -> Option<ProcessId> {
-        if let Some(record) = self.peers.get(peer) {
-            return record.process;
+        match self.peers.get(peer) {
+            Some(record) => record.process,
+            None => self.meet(peer),
         }
+    }
+
+    #[cold]
+    fn meet(&mut self, peer: Peer) -> Option<ProcessId> {
         let address = self.endpoint.peer(peer)?.address;
         let process = self.directory.process(&address);
         self.peers.add(peer, process);
         process
+    }
+
+    /// The user who asks: as the transport knows, or else as the message says.
+    #[inline]
+    pub(crate) fn user_of(&mut self, peer: Peer, claimed: u32) -> u32 {
+        let Some(record) = self.peers.get(peer) else { return NOBODY };
+        let vouched = match record.user {
+            Some(vouched) => vouched,
+            None => {
+                let vouched = self.endpoint.peer(peer).and_then(|info| info.user);
+                record.user = Some(vouched);
+                vouched
+            }
+        };
+        vouched.unwrap_or(if self.config.believe { claimed } else { NOBODY })
     }
 
     /// The way to a process: connected, or about to be.
@@ -119,19 +146,34 @@ impl State {
     /// Sends the message in the frame buffer; `operation` is the one whose data it is.
     #[inline]
     pub(crate) fn send_frame(&mut self, peer: Peer, operation: Option<Handle<Underway>>) {
-        let frame = std::mem::take(&mut self.frame);
+        let result = self.inject_frame(peer);
+        self.frame_injected(peer, operation, result);
+    }
+
+    /// Hands the message in the frame buffer to the endpoint, unless something waits before it. What comes
+    /// of it is for [`State::frame_injected`].
+    #[inline]
+    pub(crate) fn inject_frame(&mut self, peer: Peer) -> Result<(), InjectError> {
         let direct = self.submits.is_empty()
             && self.peers.get(peer).is_none_or(|record| record.outbox.is_empty());
-        if direct {
-            match self.endpoint.inject(peer, &[&frame]) {
-                Err(InjectError::Full) => {}
-                result => {
-                    self.frame = frame;
-                    return self.injected(operation, result);
-                }
+        if direct { self.endpoint.inject(peer, &[&self.frame]) } else { Err(InjectError::Full) }
+    }
+
+    /// The message in the frame buffer has been sent, or has to wait.
+    #[inline]
+    pub(crate) fn frame_injected(
+        &mut self,
+        peer: Peer,
+        operation: Option<Handle<Underway>>,
+        result: Result<(), InjectError>,
+    ) {
+        match result {
+            Err(InjectError::Full) => {
+                let frame = std::mem::take(&mut self.frame);
+                self.queue(peer, Queued::Message(frame, operation));
             }
+            result => self.injected(operation, result),
         }
-        self.queue(peer, Queued::Message(frame, operation));
     }
 
     fn injected(&mut self, operation: Option<Handle<Underway>>, result: Result<(), InjectError>) {
@@ -221,7 +263,10 @@ impl State {
         let waiting: Vec<Handle<Underway>> =
             theirs.filter(|(_, op)| !op.sending && !op.landing).map(|(handle, _)| handle).collect();
         for operation in waiting {
-            self.answered(operation, Err(Failure::Unreachable));
+            match self.operations.get(operation).is_some_and(|op| op.lent.is_some()) {
+                true => self.recall(operation, Recalled::Unsent(Failure::Unreachable)),
+                false => self.answered(operation, Err(Failure::Unreachable)),
+            }
         }
         self.endpoint.forget(peer);
     }

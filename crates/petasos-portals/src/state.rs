@@ -8,13 +8,16 @@ use crate::{
     event::EventQueue,
     handle::Table,
     initiator::Underway,
+    lent::Recalled,
     matching::{Matching, Notice, Owner},
     message::Arrival,
     operation::Action,
     peers::Peers,
     target::{Permit, Serving},
 };
-use petasos_fabric::{Clock, Endpoint, Event as FabricEvent, Lease, Operation, Peer, Time};
+use petasos_fabric::{
+    Clock, Endpoint, Event as FabricEvent, Operation, Peer, Remote, Support, Time,
+};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Longest header of a frame.
@@ -67,11 +70,10 @@ pub(crate) struct State {
     pub(crate) drivers: u32,
     /// Threads that wait to be told.
     pub(crate) waiters: u32,
-    /// Memory that is used again: a frame, notices, events, a message.
+    /// Memory that is used again: a frame, notices, events.
     pub(crate) frame: Vec<u8>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) events: Vec<FabricEvent>,
-    pub(crate) message: Lease,
 }
 
 /// What an open portal was given.
@@ -90,6 +92,11 @@ pub(crate) enum Transfer {
     Incoming { serving: Serving, scratch: Option<Memory> },
     /// A long reply leaves.
     Reply(Serving),
+    /// The data of a long operation of somebody else's is moved by the transport: from his memory, or
+    /// to it, by way of a buffer if ours is in too many pieces.
+    Lent { serving: Serving, remote: Remote, scratch: Option<Memory> },
+    /// Memory that was lent is closed: then the operation ends so.
+    Recalled { operation: Handle<Underway>, outcome: Recalled },
     /// A long reply comes.
     Result { operation: Handle<Underway>, memory: Memory, scratch: Option<Memory>, len: u64 },
     /// A body that nobody wants goes.
@@ -107,13 +114,17 @@ impl State {
         let process = directory
             .process(address)
             .ok_or_else(|| Error::NotInDirectory(address.as_str().to_owned()))?;
-        let limits = endpoint.capabilities().limits;
+        let capabilities = endpoint.capabilities();
+        let limits = capabilities.limits;
+        let native = capabilities.remote_access == Support::Native;
+        config.lend_above = if native { config.lend_above } else { usize::MAX };
         let room = limits.max_inject.saturating_sub(HEADER);
         if room < 64 || limits.max_header < HEADER {
             return Err(Error::Argument("messages of this transport are too short"));
         }
         config.eager = config.eager.min(room);
         config.limits.atomic = config.limits.atomic.min(room);
+        config.lend_above = config.lend_above.max(config.eager);
         let Limits { portals, entries, headers, .. } = config.limits;
         Ok(State {
             endpoint,
@@ -149,7 +160,6 @@ impl State {
             frame: Vec::new(),
             notices: Vec::new(),
             events: Vec::new(),
-            message: Lease::default(),
             config,
         })
     }
@@ -230,10 +240,15 @@ impl State {
     }
 
     /// Tells what the matching core has to say. `link`: of which operation, if of any.
+    #[inline]
     pub(crate) fn tell_notices(&mut self, link: u64) {
-        if self.notices.is_empty() {
-            return;
+        if !self.notices.is_empty() {
+            self.tell_all_notices(link);
         }
+    }
+
+    #[inline(never)]
+    fn tell_all_notices(&mut self, link: u64) {
         let mut notices = std::mem::take(&mut self.notices);
         for notice in notices.drain(..) {
             match notice {
@@ -254,7 +269,7 @@ impl State {
                     if !silent {
                         let place = (claim.offset, claim.len);
                         let served = served(owner, claim.arrival, place, link, result);
-                        let memory = Some(claim.memory);
+                        let memory = Some(Box::new(claim.memory));
                         let served = crate::event::Served { memory, ..served };
                         self.tell_owner(&owner, || Event::Overflow(served));
                     }
@@ -272,8 +287,8 @@ impl State {
         event: fn(crate::event::Listed) -> Event,
     ) {
         if !owner.quiet.has(kind) {
-            let Owner { entry, portal, user_data, .. } = owner;
-            let listed = crate::event::Listed { entry, portal, user_data, link };
+            let Owner { entry, portal, user_data, left, .. } = owner;
+            let listed = crate::event::Listed { entry, portal, user_data, link, left };
             self.tell_owner(&owner, || event(listed));
         }
     }
@@ -287,8 +302,9 @@ pub(crate) fn served(
     link: u64,
     result: Result<(), Failure>,
 ) -> crate::event::Served {
-    let Owner { entry, user_data, .. } = owner;
-    crate::event::Served { arrival, entry, user_data, len, offset, memory: None, link, result }
+    let Owner { entry, user_data, left, .. } = owner;
+    let memory = None;
+    crate::event::Served { arrival, entry, user_data, len, offset, memory, link, left, result }
 }
 
 /// What a counter counts for an operation of so many bytes.

@@ -46,11 +46,13 @@ impl Permit {
 /// An operation of somebody else's that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serving {
-    peer: Peer,
-    arrival: Arrival,
-    taken: Taken,
+    pub(crate) peer: Peer,
+    pub(crate) arrival: Arrival,
+    pub(crate) taken: Taken,
     /// The initiator's number, if he wants an answer.
-    number: Option<u64>,
+    pub(crate) number: Option<u64>,
+    /// The answer says no more than that it is over.
+    silent: bool,
     link: u64,
 }
 
@@ -95,16 +97,19 @@ impl State {
     ) {
         let len = match request.kind {
             Kind::Get => request.length,
+            Kind::Put if request.lent => request.length,
             _ => body.map_or(data.len() as u64, |(_, len)| len),
         };
-        let Some((wanted, elements)) = understand(request, len, body.is_some()) else {
+        let separate = body.is_some();
+        let understood = understand(request, len, separate).filter(|_| !(separate && request.lent));
+        let Some((wanted, elements)) = understood else {
             self.status.garbage += 1;
             return self.discard(body);
         };
         let arrival = Arrival {
             request: wanted,
             initiator,
-            user: request.user,
+            user: self.user_of(peer, request.user),
             job: request.job.0,
             portal: request.portal,
             bits: request.bits,
@@ -120,18 +125,22 @@ impl State {
             }
         };
         let link = self.next_link();
-        let mut serving = Serving { peer, arrival, taken, number: request.operation, link };
-        if !wanted.reads() {
+        let number = request.operation;
+        let silent = !wanted.reads() && !self.matching.at(taken.entry).spec.acknowledge;
+        let mut serving = Serving { peer, arrival, taken, number, silent, link };
+        if silent && !request.lent {
             self.hush(&mut serving);
         }
         self.tell_start(&serving);
         match (body, wanted) {
+            _ if request.lent => self.move_lent(serving, data),
             (Some((body, _)), _) => self.fetch_data(serving, body),
             (None, Request::Put) => {
                 let memory = &self.matching.at(taken.entry).spec.memory;
                 memory.write(taken.offset, &data[..taken.len as usize]);
-                self.finish(&serving, Ok(()));
+                // Who waits for it need not wait for what is to be done here.
                 self.acknowledge(&serving);
+                self.finish(&serving, Ok(()));
             }
             (None, Request::Get) => self.give(serving),
             (None, _) => self.exchange(&serving, elements, data),
@@ -180,7 +189,7 @@ impl State {
         Failure::PortalDisabled
     }
 
-    fn refuse(&mut self, peer: Peer, number: Option<u64>, failure: Failure) {
+    pub(crate) fn refuse(&mut self, peer: Peer, number: Option<u64>, failure: Failure) {
         if let Some(operation) = number {
             let status = status(Err(failure));
             self.respond(peer, wire::Response { operation, status, moved: None }, &[]);
@@ -202,9 +211,14 @@ impl State {
     }
 
     /// Answers a put whose entry may have gone by now.
-    fn acknowledge(&mut self, serving: &Serving) {
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, serving: &Serving) {
         if let Some(number) = serving.number {
-            self.respond(serving.peer, State::response(serving, number), &[]);
+            let response = match serving.silent {
+                true => wire::Response { operation: number, status: SILENT, moved: None },
+                false => State::response(serving, number),
+            };
+            self.respond(serving.peer, response, &[]);
         }
     }
 
@@ -219,7 +233,7 @@ impl State {
 
     /// An operation is over at this side: tells, counts, and lets its entry go if it was used up.
     #[inline]
-    fn finish(&mut self, serving: &Serving, result: Result<(), Failure>) {
+    pub(crate) fn finish(&mut self, serving: &Serving, result: Result<(), Failure>) {
         let Serving { arrival, taken, link, .. } = *serving;
         let owner = self.matching.owner(taken.entry);
         if owner.counts.has(Counts::COMMUNICATION) {
@@ -307,16 +321,12 @@ impl State {
 
     /// An entry that acknowledges nothing still frees who waits for it, without an event.
     fn hush(&mut self, serving: &mut Serving) {
-        if !self.matching.at(serving.taken.entry).spec.acknowledge
-            && let Some(operation) = serving.number.take()
-        {
-            let response = wire::Response { operation, status: SILENT, moved: None };
-            self.respond(serving.peer, response, &[]);
-        }
+        self.acknowledge(serving);
+        serving.number = None;
     }
 
     /// Sets aside a slot for the event that is sure to come; or uses it.
-    fn promise(&mut self, portal: u16, promised: bool) {
+    pub(crate) fn promise(&mut self, portal: u16, promised: bool) {
         let queue = self.portals[usize::from(portal)].queue;
         if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue)) {
             if promised { queue.promise(1) } else { queue.redeem() }
@@ -337,6 +347,10 @@ impl State {
                 self.promise(serving.arrival.portal, false);
                 self.finish(&serving, result);
             }
+            Some(Transfer::Lent { serving, remote, scratch }) => {
+                self.moved_lent(&serving, remote, scratch, result);
+            }
+            Some(Transfer::Recalled { operation, outcome }) => self.recalled(operation, outcome),
             Some(Transfer::Incoming { serving, scratch }) => {
                 if let (Ok(()), Some(scratch)) = (result, scratch) {
                     let memory = &self.matching.at(serving.taken.entry).spec.memory;
@@ -359,7 +373,7 @@ impl State {
     }
 }
 
-fn copy(from: &Memory, to: &Memory, offset: u64) {
+pub(crate) fn copy(from: &Memory, to: &Memory, offset: u64) {
     let mut bytes = vec![0; from.len() as usize];
     from.read(0, &mut bytes);
     to.write(offset, &bytes);

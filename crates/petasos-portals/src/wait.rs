@@ -83,8 +83,10 @@ impl Shared {
             state.armed = false;
         }
         // Those who wait are told of news, and that nobody drives or sleeps for them any more.
-        let alone = !state.sleeper && !state.engine && state.drivers == 0;
-        let tell = (std::mem::take(&mut state.news) || alone) && state.waiters > 0;
+        let tell = state.waiters > 0 && {
+            let alone = !state.sleeper && !state.engine && state.drivers == 0;
+            std::mem::take(&mut state.news) || alone
+        };
         drop(state);
         if ring {
             self.kick();

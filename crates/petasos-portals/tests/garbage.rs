@@ -109,6 +109,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
         (0_u8..5, numbers, 0_u16..3).prop_map(|(kind, (words, atomic, flags), portal)| {
             let kinds = [Kind::Put, Kind::Get, Kind::GetPut, Kind::Atomic, Kind::FetchAtomic];
             let kind = kinds[usize::from(kind)];
+            let lent = flags[2] && flags[0] && matches!(kind, Kind::Put | Kind::Get);
             let small = |word: u64| if flags[3] { word } else { word % 80 };
             let head = Head {
                 kind,
@@ -118,7 +119,8 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
                 bits: words[1] >> 62,
                 offset: if flags[1] { small(words[2]) } else { 0 },
                 header_data: words[0],
-                length: if kind == Kind::Get { small(words[3]) } else { 0 },
+                length: if kind == Kind::Get || lent { small(words[3]) } else { 0 },
+                lent,
                 job: (0, words[0] as u32),
                 atomic: matches!(kind, Kind::Atomic | Kind::FetchAtomic).then_some(Atomic {
                     operator: atomic.0 % 20,
@@ -128,7 +130,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
             };
             let mut frame = Vec::new();
             head.encode(&mut frame);
-            if kind != Kind::Get {
+            if kind != Kind::Get || lent {
                 frame.extend_from_slice(&atomic.2[..(words[3] % 17) as usize]);
             }
             frame
@@ -184,6 +186,7 @@ fn what_strangers_say_is_dropped() {
         offset: 0,
         header_data: 0,
         length: 0,
+        lent: false,
         job: (0, 0),
         atomic: None,
     };
@@ -217,6 +220,7 @@ fn who_takes_no_answers_is_cut_off() {
         offset: 0,
         header_data: 0,
         length: 4096,
+        lent: false,
         job: (0, 0),
         atomic: None,
     };

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Job, LONG, Over, pattern, to};
+use common::{Job, LONG, Over, name, pattern, seen, to};
 use petasos_fabric::Region;
 use petasos_portals::{
-    Config, Error, Event, EventQueue, Handle, Interface as Plain, List, MatchEntry, Permit,
+    Config, Error, Event, EventQueue, Handle, Interface as Plain, Left, List, MatchEntry, Permit,
     ProcessId,
     v3::{DescriptorHandle, Interface, MemoryDescriptor, Position},
 };
@@ -28,6 +28,8 @@ over_all! {
     a_queue_that_overflows_gives_an_event_nevertheless
     wildcards_of_node_and_process
     any_free_portal
+    events_say_how_a_descriptor_stands
+    attached_memory_serves_both_ways
     handles_that_are_stale
 }
 
@@ -297,7 +299,7 @@ fn access_is_by_the_entry_that_the_request_names(over: Over) {
     p.b.attach(entry, MemoryDescriptor { manage_remote: true, ..p.wanted(20) }, false).unwrap();
     let all = Permit { user: None, ..Permit::user(0) };
     for (index, permit) in [
-        (1, Some(Permit::user(100))),
+        (1, Some(Permit::user(seen(over, 100)))),
         (2, Some(Permit { process: ProcessId::rank(1), ..all })),
         (3, Some(Permit { process: ProcessId::rank(0), job: Some(7), portal: Some(4), ..all })),
         (4, Some(Permit { job: Some(8), ..all })),
@@ -396,6 +398,101 @@ fn any_free_portal(over: Over) {
     assert_eq!(none.unwrap_err(), Error::NoPortal);
 }
 
+fn events_say_how_a_descriptor_stands(over: Over) {
+    let p = pair(over);
+    let wanted = MemoryDescriptor { threshold: Some(2), ..p.wanted(100) };
+    p.b.attach(p.entry(1, true), wanted, true).unwrap();
+    let from = p.bound(&[1; 10], Some(5));
+    for _ in 0..2 {
+        p.a.put(from, None, true, to(1, 4, 1), 0, 0).unwrap();
+        p.job.settle();
+    }
+    let mut sequence = 0;
+    let mut all = |at: &Interface, queue| {
+        let events = std::iter::from_fn(|| {
+            let taken = at.inner().take_event(queue).ok()?;
+            sequence += 1;
+            assert_eq!(taken.sequence, sequence);
+            Some(taken.event)
+        });
+        let events = events.map(|event| match event {
+            Event::Start(e) | Event::Served(e) => e.left,
+            Event::AutoUnlink(e) => e.left,
+            Event::SendStart(e) | Event::Send(e) | Event::Ack(e) => {
+                Left { operations: e.left, offset: 0 }
+            }
+            other => panic!("{other:?}"),
+        });
+        let events: Vec<_> = events.map(|left| (left.operations.unwrap(), left.offset)).collect();
+        sequence = 0;
+        events
+    };
+    assert_eq!(all(&p.b, p.queue), [(1, 10), (1, 10), (0, 20), (0, 20), (0, 20)]);
+    let here: Vec<u64> = all(&p.a, p.own).into_iter().map(|left| left.0).collect();
+    assert_eq!(here, [4, 4, 3, 2, 2, 1]);
+}
+
+fn attached_memory_serves_both_ways(over: Over) {
+    for len in [10, LONG] {
+        let p = pair(over);
+        // At A: for others, and for operations of its own.
+        let entry = p.a.attach_entry(4, ProcessId::ANY, 9, 0, true, Position::Last).unwrap();
+        let memory = Region::from_vec(pattern(len));
+        let both = MemoryDescriptor {
+            put: true,
+            get: true,
+            manage_remote: true,
+            threshold: Some(5),
+            user_data: 77,
+            queue: Some(p.own),
+            ..MemoryDescriptor::new(memory.clone())
+        };
+        let both = p.a.attach(entry, both, true).unwrap();
+        let there = Region::zeroed(len);
+        let wanted = MemoryDescriptor { get: true, manage_remote: true, ..p.wanted(0) };
+        p.b.attach(
+            p.entry(1, false),
+            MemoryDescriptor { memory: there.clone().into(), ..wanted },
+            false,
+        )
+        .unwrap();
+        // Two for a put and its acknowledgement, one for a reply, one for a put of somebody else's.
+        p.a.put(both, None, true, to(1, 4, 1), 0, 0).unwrap();
+        assert!(matches!(p.a.unlink(both), Err(Error::InUse(_))), "an operation is under way");
+        assert_eq!(p.here(), ["send start", "send", "ack"]);
+        assert!(there.to_vec() == pattern(len));
+        there.write(0, &[9; 10]);
+        p.a.get(both, Some((0, 10)), to(1, 4, 1), 0).unwrap();
+        assert_eq!(p.here(), ["reply start", "reply"]);
+        assert_eq!(memory.to_vec()[..10], [9; 10]);
+        let bound = MemoryDescriptor { queue: Some(p.queue), ..MemoryDescriptor::new(vec![3; 4]) };
+        let bound = p.b.bind(bound, false).unwrap();
+        p.b.put(bound, None, false, to(0, 4, 9), 0, 0).unwrap();
+        assert_eq!(p.here(), ["start", "served"]);
+        assert_eq!(p.a.look(both), Ok((Some(1), 0)));
+        // The last one, whose acknowledgement is lost, and the entry goes with it.
+        p.a.put(both, Some((0, 4)), true, to(1, 4, 1), 0, 0).unwrap();
+        p.job.settle();
+        let mut data = Vec::new();
+        let events = std::iter::from_fn(|| p.a.inner().take_event(p.own).ok());
+        let names: Vec<_> = events
+            .map(|taken| {
+                match &taken.event {
+                    Event::SendStart(e) | Event::Send(e) => data.push(e.user_data),
+                    Event::AutoUnlink(e) => data.push(e.user_data),
+                    _ => {}
+                }
+                name(&taken.event)
+            })
+            .collect();
+        assert_eq!(names, ["send start", "send", "unlink"]);
+        assert_eq!(data, [77; 3]);
+        assert!(p.a.look(both).is_err() && p.a.unlink_entry(entry).is_err());
+        assert!(p.a.put(both, None, false, to(1, 4, 1), 0, 0).is_err(), "used up");
+        drop(memory.into_exclusive().expect("nothing holds it any more"));
+    }
+}
+
 fn handles_that_are_stale(over: Over) {
     let p = pair(over);
     let entry = p.entry(1, false);
@@ -405,7 +502,7 @@ fn handles_that_are_stale(over: Over) {
     assert!(p.b.update(descriptor, p.wanted(9), false, None).is_err());
     let second = p.b.attach(entry, p.wanted(9), false).unwrap();
     assert!(second != descriptor && p.b.look(descriptor).is_err());
-    assert!(p.b.put(second, None, false, to(0, 4, 1), 0, 0).is_err(), "attached, not bound");
+    assert!(p.b.put(descriptor, None, false, to(0, 4, 1), 0, 0).is_err(), "gone");
     p.b.unlink_entry(entry).unwrap();
     assert!(p.b.look(second).is_err() && p.b.attach(entry, p.wanted(9), false).is_err());
     let from = p.bound(&[1; 4], None);

@@ -17,6 +17,10 @@ over_all! {
     truncation_is_the_default
     what_does_not_fit_goes_on_to_the_next_entry
     use_once_and_then_unlinked
+    operations_in_a_bundle
+    a_user_whom_nobody_vouches_for
+    limits_promises_and_distances
+    lent_memory_is_called_back_before_the_end
     local_offsets_and_min_free
     unexpected_messages_are_told_at_append
     a_header_can_be_claimed_before_its_data_is_there
@@ -388,7 +392,7 @@ fn entries_are_for_their_user(over: Over) {
     let job = Job::with(over, 2, |rank, config| config.user = rank as u32 + 100);
     let (a, b) = (&job.ranks[0], &job.ranks[1]);
     let door = door(b);
-    for (bits, user) in [(1, 100), (2, 7)] {
+    for (bits, user) in [(1, seen(over, 100)), (2, 7)] {
         let entry = MatchEntry { bits, user: Some(user), ..MatchEntry::new(vec![0; 9]) };
         append(b, &door, List::Priority, entry);
     }
@@ -761,6 +765,112 @@ fn an_abort_wakes_who_waits(over: Over) {
         }
     });
     assert_eq!(a.wait_event(queue, timeout).unwrap_err(), Error::Aborted);
+}
+
+fn a_user_whom_nobody_vouches_for(over: Over) {
+    let job = Job::with(over, 2, |_, config| (config.user, config.believe) = (100, false));
+    let (a, b) = (&job.ranks[0], &job.ranks[1]);
+    let door = door(b);
+    let nobody = u32::MAX;
+    for (bits, user) in [(1, seen(over, nobody)), (2, 100)] {
+        let entry = MatchEntry { bits, user: Some(user), ..MatchEntry::new(vec![0; 9]) };
+        append(b, &door, List::Priority, entry);
+    }
+    append(b, &door, List::Priority, MatchEntry { bits: 3, ..MatchEntry::new(vec![0; 9]) });
+    let source = source(a, &[1; 3]);
+    for bits in [1, 2, 3] {
+        let put = Operation::put(source.part, to(1, door.portal, bits));
+        a.start(Operation { ack: Ack::Full, ..put }).unwrap();
+    }
+    let acks = ["ack", "ack: Permission", "ack"];
+    let names = job.names(0, source.queue);
+    assert_eq!(names[3..], acks);
+    let Event::Served(first) = job.event(1, door.queue) else { panic!("another event") };
+    assert_eq!(first.arrival.user, seen(over, nobody));
+}
+
+fn operations_in_a_bundle(over: Over) {
+    let job = Job::new(over, 2);
+    let (a, b) = (&job.ranks[0], &job.ranks[1]);
+    let door = door(b);
+    let memory = Region::zeroed(16);
+    append(
+        b,
+        &door,
+        List::Priority,
+        MatchEntry { local_offset: true, ..MatchEntry::new(memory.clone()) },
+    );
+    let source = source(a, &pattern(4));
+    let put = Operation::put(source.part, to(1, door.portal, 0));
+    a.start_all([put; 3]).unwrap();
+    assert_eq!(job.names(1, door.queue), ["served"; 3]);
+    assert_eq!(job.names(0, source.queue), ["send"; 3]);
+    let bad = Operation { place: to(9, 0, 0), ..put };
+    let (at, error) = a.start_all([put, bad, put]).unwrap_err();
+    assert!(at == 1 && matches!(error, Error::Process { .. }));
+    assert_eq!(job.names(1, door.queue), ["served"], "what came before it was started");
+    assert_eq!(memory.to_vec(), pattern(4).repeat(4));
+}
+
+fn limits_promises_and_distances(over: Over) {
+    let job = Job::with(over, 2, |_, config| config.limits.queues = 3);
+    let a = &job.ranks[0];
+    let (limits, promises) = a.limits();
+    assert_eq!((limits.queues, limits.portals), (3, 64));
+    assert!(!promises.long_double && promises.coherent_atomics);
+    assert!(promises.ordered > 1000 && promises.volatile == promises.ordered);
+    assert!(Datatype::from_u8(12).is_none() && Datatype::from_u8(13).is_none());
+    assert_eq!((a.distance(ProcessId::rank(0)), a.distance(ProcessId::rank(1))), (Ok(0), Ok(1)));
+    assert!(matches!(a.distance(ProcessId::rank(2)), Err(Error::Process { .. })));
+}
+
+/// Whatever way long data goes: when the end of an operation is told, its memory is nobody else's.
+fn lent_memory_is_called_back_before_the_end(over: Over) {
+    let job = Job::with(over, 2, |_, config| config.lend_above = 1000);
+    let (a, b) = (&job.ranks[0], &job.ranks[1]);
+    let door = door(b);
+    let there = Region::from_vec(pattern(LONG));
+    let both = Accepts::PUT.with(Accepts::GET);
+    let entry = MatchEntry { accepts: both, ..MatchEntry::new(there.clone()) };
+    append(b, &door, List::Priority, entry);
+    let none = MatchEntry { bits: 1, acknowledge: false, ..MatchEntry::new(there.clone()) };
+    append(b, &door, List::Priority, none);
+    let cases =
+        [(0, Ack::None, true), (0, Ack::Full, true), (1, Ack::Full, true), (5, Ack::Full, false)];
+    for (bits, ack, taken) in cases {
+        let mut bytes = pattern(LONG);
+        bytes[bits as usize] ^= 0xff;
+        let memory = Region::from_vec(bytes.clone());
+        let queue = a.queue(10).unwrap();
+        let bound = Descriptor { queue: Some(queue), ..Descriptor::new(memory.clone()) };
+        let bound = a.bind(bound).unwrap();
+        let put = Operation::put(Part::of(bound, LONG as u64), to(1, door.portal, bits));
+        a.start(Operation { ack, ..put }).unwrap();
+        assert!(matches!(a.release(bound), Err(Error::InUse(_))));
+        let names = match (ack, taken, bits) {
+            (Ack::None, ..) | (_, _, 1) => vec!["send"],
+            (_, true, _) => vec!["send", "ack"],
+            (_, false, _) => vec!["send", "ack: Dropped"],
+        };
+        assert_eq!(job.names(0, queue), names);
+        a.release(bound).unwrap();
+        memory.into_exclusive().expect("nobody else holds it");
+        if taken {
+            assert!(there.to_vec() == bytes);
+            assert_eq!(job.names(1, door.queue), ["served"]);
+        }
+    }
+    let into = Region::zeroed(LONG);
+    let queue = a.queue(10).unwrap();
+    let bound = a.bind(Descriptor { queue: Some(queue), ..Descriptor::new(into.clone()) }).unwrap();
+    for bits in [0, 1] {
+        a.start(Operation::get(Part::of(bound, LONG as u64), to(1, door.portal, bits))).unwrap();
+    }
+    let mut names = job.names(0, queue);
+    names.sort();
+    assert_eq!(names, ["reply", "reply: Operation"]);
+    a.release(bound).unwrap();
+    assert!(into.into_exclusive().expect("nobody else holds it")[..] == there.to_vec()[..]);
 }
 
 fn memory_comes_back_alone(over: Over) {

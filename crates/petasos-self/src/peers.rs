@@ -90,7 +90,9 @@ impl Peers {
             State::Up { hub, .. } => (Some(hub.incarnation), PeerState::Up),
             State::Lost(reason) => (None, PeerState::Lost(reason.clone())),
         };
-        Some(PeerInfo::new(entry.address.clone(), incarnation, state))
+        let info = PeerInfo::new(entry.address.clone(), incarnation, state);
+        // All of them are in this process.
+        Some(info.with_user(Some(rustix::process::geteuid().as_raw())))
     }
 
     pub(crate) fn by_address(&self, address: &Address) -> Option<u32> {

@@ -97,6 +97,8 @@ pub(crate) struct Channel {
     pub(crate) bell_in: OwnedFd,
     pub(crate) bell_out: Bell,
     pub(crate) pid: i32,
+    /// Who runs it, as the kernel says.
+    pub(crate) user: u32,
     pub(crate) process: Option<OwnedFd>,
     /// Its ordinary memory can be reached.
     pub(crate) cross_memory: bool,

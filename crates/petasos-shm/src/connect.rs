@@ -425,6 +425,7 @@ impl Shm {
             bell_in: bell,
             bell_out,
             pid: who.pid,
+            user: who.uid,
             process,
             cross_memory,
             uninvited,

@@ -72,7 +72,13 @@ impl Endpoint for Shm {
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
+        let info = self.engine.peer_info(peer)?;
+        let channel = self.channels.get(peer.index as usize).and_then(Option::as_deref);
+        let user = match self.engine.is_self(peer) {
+            true => Some(self.uid),
+            false => channel.filter(|channel| channel.handle == peer).map(|channel| channel.user),
+        };
+        Some(info.with_user(user))
     }
 
     fn forget(&mut self, peer: Peer) {

@@ -18,6 +18,15 @@ pub struct Config {
     /// Connections that have not shown the secret yet, at a time; the oldest goes when there is
     /// one more. Default: 256.
     pub strangers: usize,
+    /// A connection on which nothing was under way for so long is closed, if the other side closes
+    /// its own as well (has set this, or `max_connections`). The peer stays: the next message, of either
+    /// side, connects again. (Where both sides do so at the same moment, the peer may in rare cases be
+    /// lost, as if the connection had broken.) But a process that dies meanwhile is missed only
+    /// then. Default: never. For jobs of so many processes that each cannot keep a socket for all.
+    pub close_idle_after: Option<Duration>,
+    /// With more connections than this, those that are idle for the longest time are closed, as
+    /// above. Those that are not stay. Default: no limit.
+    pub max_connections: Option<usize>,
     /// The endpoint's numbers. Messages of up to 256 KiB, unless set otherwise: the same on all
     /// sides.
     pub limits: Limits,
@@ -33,6 +42,8 @@ impl Default for Config {
             silence: Duration::from_secs(10),
             handshake: Duration::from_secs(3),
             strangers: 256,
+            close_idle_after: None,
+            max_connections: None,
             limits,
         }
     }
@@ -44,6 +55,10 @@ impl Default for Config {
 pub struct Counters {
     /// Connections opened by us and by others.
     pub connections: u64,
+    /// Of these, such as went on with a peer whose connection had been closed as idle.
+    pub resumed: u64,
+    /// Connections closed because they were idle.
+    pub closed_idle: u64,
     /// Strangers turned away: wrong secret, garbage, too slow.
     pub refused: u64,
     /// Peers cut off because they broke the protocol.

@@ -1,6 +1,6 @@
 //! A connection on which packets flow: reading them, and writing what waits.
 
-use crate::{Counters, io::Scatter, outbox::Outbox};
+use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox};
 use petasos_fabric::{
     Event, Peer,
     two_sided::{
@@ -35,10 +35,26 @@ pub(crate) struct Connection {
     pub(crate) paused: bool,
     /// Whether it waits for its turn to be read on.
     pub(crate) unread: bool,
+    /// Whether it is being closed as idle.
+    pub(crate) closing: Closing,
+    /// Bytes in both directions, without those about closing, to see whether there are any.
+    pub(crate) traffic: u64,
+    /// What was said about closing, until somebody looks.
+    note: Option<Note>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     payload: Option<Payload>,
+}
+
+/// How far a connection is on the way to be closed as idle. See [`crate::idle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closing {
+    No,
+    /// We have asked, and say nothing until there is an answer.
+    Asked,
+    /// We have agreed, and say nothing more.
+    Agreed,
 }
 
 /// A payload that is partly here.
@@ -58,6 +74,8 @@ pub(crate) enum Read {
     More,
     /// The engine has no room: pause.
     Busy,
+    /// Something about closing: read on.
+    Note(Note),
     /// The stream has ended.
     End,
 }
@@ -91,11 +109,21 @@ impl Connection {
             quiet: 0,
             paused: false,
             unread: false,
+            closing: Closing::No,
+            traffic: 0,
+            note: None,
             buffer: vec![0; FIRST_BUFFER],
             start: 0,
             end: 0,
             payload: None,
         }
+    }
+
+    /// Whether nothing is under way on it.
+    pub(crate) fn is_still(&self) -> bool {
+        let waits = self.blocked || self.dead || self.paused || self.unread;
+        let within = self.payload.is_some() || self.start < self.end || !self.outbox.is_empty();
+        self.closing == Closing::No && !waits && !within
     }
 
     /// Reads and takes what is there, until `budget` events wait.
@@ -112,6 +140,9 @@ impl Connection {
             if !self.take(peer, engine, budget, events)? {
                 return Ok(Read::Busy);
             }
+            if let Some(note) = self.note.take() {
+                return Ok(Read::Note(note));
+            }
             if events.len() >= budget || fair == 0 {
                 return Ok(Read::More);
             }
@@ -121,6 +152,7 @@ impl Connection {
                 Ok(0) => return Ok(Read::End),
                 Ok(got) => {
                     counters.bytes_in += got as u64;
+                    self.traffic = self.traffic.wrapping_add(got as u64);
                     self.quiet = 0;
                     fair = fair.saturating_sub(got);
                     if got < wanted {
@@ -128,6 +160,7 @@ impl Connection {
                         // Of this, some may be left in the buffer, of which the poller knows nothing.
                         return Ok(match self.take(peer, engine, budget, events)? {
                             false => Read::Busy,
+                            true if self.note.is_some() => Read::More,
                             true if events.len() >= budget => Read::More,
                             true => Read::Empty,
                         });
@@ -238,6 +271,12 @@ impl Connection {
                 events.push(Event::Message { peer, message });
                 continue;
             }
+            if let Some(note) = Note::decode(*prefix) {
+                self.start += PREFIX;
+                self.traffic = self.traffic.wrapping_sub(PREFIX as u64);
+                self.note = Some(note);
+                return Ok(true);
+            }
             let frame = header::frame(*prefix)?;
             let Some(head) = rest.get(..frame.header) else {
                 self.compact();
@@ -272,7 +311,8 @@ impl Connection {
         counters: &mut Counters,
     ) -> io::Result<()> {
         loop {
-            while self.outbox.has_room()
+            while self.closing == Closing::No
+                && self.outbox.has_room()
                 && let Some(packet) = engine.poll_transmit(peer)
             {
                 self.outbox.packet(packet);
@@ -284,6 +324,7 @@ impl Connection {
             counters.sends += 1;
             let (sent, packets) = self.outbox.send(self.socket.as_fd())?;
             counters.bytes_out += sent as u64;
+            self.traffic = self.traffic.wrapping_add(sent as u64);
             (0..packets).for_each(|_| engine.sent(peer));
             if sent == 0 {
                 self.blocked = true;

@@ -4,7 +4,7 @@
 use crate::{
     Secret,
     address::{literal, split},
-    handshake::{CHALLENGE_LEN, Client, HandshakeError, Identity, VERDICT_LEN, Verdict},
+    handshake::{CHALLENGE_LEN, Client, HandshakeError, Identity, Session, VERDICT_LEN, Verdict},
     strangers::{Part, receive_part, send_whole},
 };
 use petasos_fabric::{Address, Patience, Time};
@@ -31,6 +31,8 @@ pub(crate) struct Dial {
     address: Address,
     /// How long it may take in all; raised when somebody asks again.
     pub(crate) patience: Patience,
+    /// The session to go on with, if there was one.
+    session: Option<Session>,
     stage: Stage,
     pause: Duration,
     /// What went wrong last.
@@ -69,7 +71,9 @@ pub(crate) enum Dialled {
     /// It is connected: from now on to be waited for reading.
     Connected,
     /// Hands were shaken with this one.
-    Up(OwnedFd, Identity),
+    Up(OwnedFd, Identity, Session),
+    /// The same, and packets go on where the session stood.
+    Resumed(OwnedFd, Identity),
     /// It cannot succeed.
     Hopeless(HandshakeError),
 }
@@ -82,10 +86,16 @@ pub(crate) struct Us<'a> {
 }
 
 impl Dial {
-    pub(crate) fn new(address: Address, patience: Duration, now: Time) -> Dial {
+    pub(crate) fn new(
+        address: Address,
+        session: Option<Session>,
+        patience: Duration,
+        now: Time,
+    ) -> Dial {
         Dial {
             address,
             patience: Patience::new(patience),
+            session,
             stage: Stage::Waiting(now),
             pause: FIRST_PAUSE,
             why: "it does not answer".to_owned(),
@@ -197,7 +207,7 @@ impl Dial {
             Part::Gone => self.again("it hung up".to_owned(), now),
             Part::Whole => {
                 let nonce = nonce();
-                match Client::begin(us.secret, nonce, us.identity, frame) {
+                match Client::begin(us.secret, nonce, us.identity, self.session, frame) {
                     Err(error) => Dialled::Hopeless(error),
                     Ok((client, hello)) => {
                         if !send_whole(socket, &hello) {
@@ -226,10 +236,14 @@ impl Dial {
             Part::Gone => self.again("it hung up in the handshake".to_owned(), now),
             Part::Whole => match client.verdict(us.secret, frame) {
                 Err(error) => Dialled::Hopeless(error),
-                Ok((Verdict::Welcome, identity)) => {
+                Ok((verdict @ (Verdict::Welcome | Verdict::Resumed), identity)) => {
+                    let session = client.session();
                     let stage = std::mem::replace(&mut self.stage, Stage::Waiting(now));
                     match stage {
-                        Stage::Verdict { socket, .. } => Dialled::Up(socket, identity),
+                        Stage::Verdict { socket, .. } if verdict == Verdict::Welcome => {
+                            Dialled::Up(socket, identity, session)
+                        }
+                        Stage::Verdict { socket, .. } => Dialled::Resumed(socket, identity),
                         _ => Dialled::Pending,
                     }
                 }

@@ -3,9 +3,9 @@
 use crate::{
     Config, Counters, OpenError,
     address::{SCHEME, announced, listening, split, url},
-    connection::{Broken, Connection, Read},
+    connection::{Broken, Closing, Connection, Read},
     dial::{Dial, Dialled, Us, nonce},
-    handshake::{Identity, Verdict},
+    handshake::{Identity, Session, Verdict},
     poller::{Bell, LOOK_AGAIN, Name, Poller},
     strangers::{Heard, Stranger},
 };
@@ -21,7 +21,7 @@ use rustix::net::{
 };
 use slab::Slab;
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -44,16 +44,20 @@ const ALL: u32 = 32;
 
 /// An endpoint of the fabric over TCP.
 pub struct TcpEndpoint {
-    engine: Engine,
+    pub(crate) engine: Engine,
     capabilities: Capabilities,
-    config: Config,
-    identity: Identity,
+    pub(crate) config: Config,
+    pub(crate) identity: Identity,
     listener: OwnedFd,
-    poller: Poller,
+    pub(crate) poller: Poller,
     bell: Arc<Bell>,
-    links: Vec<Link>,
+    pub(crate) links: Vec<Link>,
     strangers: Slab<Stranger>,
-    dialing: Vec<Peer>,
+    pub(crate) dialing: Vec<Peer>,
+    /// Sessions without a connection.
+    pub(crate) parked: HashMap<Session, Peer>,
+    /// When idle connections are looked for.
+    pub(crate) idle_at: Time,
     /// Connections with something to send.
     dirty: Vec<Peer>,
     /// Connections on which something came lately.
@@ -64,28 +68,35 @@ pub struct TcpEndpoint {
     unread: VecDeque<Peer>,
     gone: VecDeque<Peer>,
     names: Vec<Name>,
-    now: Time,
+    pub(crate) now: Time,
     passes: u32,
     armed: bool,
-    counters: Counters,
+    pub(crate) counters: Counters,
 }
 
 /// What there is to a peer, by its slot.
 #[derive(Debug, Default)]
-struct Link {
-    peer: Option<Peer>,
-    way: Way,
+pub(crate) struct Link {
+    pub(crate) peer: Option<Peer>,
+    pub(crate) way: Way,
+    /// What goes on, over one connection after the other.
+    pub(crate) session: Option<Session>,
     /// Whether somebody here asked for the peer.
     asked: bool,
     dirty: bool,
+    /// The traffic of the connection when it was last looked at, and since when it is so much.
+    pub(crate) seen: u64,
+    pub(crate) since: Time,
 }
 
 #[derive(Debug, Default)]
-enum Way {
+pub(crate) enum Way {
     #[default]
     None,
     Dial(Box<Dial>),
     Open(Box<Connection>),
+    /// Closed as idle: to be made again.
+    Parked,
 }
 
 impl TcpEndpoint {
@@ -124,6 +135,8 @@ impl TcpEndpoint {
             links: Vec::new(),
             strangers: Slab::new(),
             dialing: Vec::new(),
+            parked: HashMap::new(),
+            idle_at: Time::NEVER,
             dirty: Vec::new(),
             hot: Vec::new(),
             paused: Vec::new(),
@@ -155,11 +168,11 @@ impl TcpEndpoint {
         Ok(peer)
     }
 
-    fn link(&mut self, peer: Peer) -> Option<&mut Link> {
+    pub(crate) fn link(&mut self, peer: Peer) -> Option<&mut Link> {
         self.links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer))
     }
 
-    fn connection(&mut self, peer: Peer) -> Option<&mut Connection> {
+    pub(crate) fn connection(&mut self, peer: Peer) -> Option<&mut Connection> {
         match self.link(peer).map(|link| &mut link.way) {
             Some(Way::Open(connection)) => Some(connection),
             _ => None,
@@ -167,11 +180,14 @@ impl TcpEndpoint {
     }
 
     /// Ends a peer: nothing more goes to it, or comes of it.
-    fn lose(&mut self, peer: Peer, reason: LostReason) {
+    pub(crate) fn lose(&mut self, peer: Peer, reason: LostReason) {
         let Some(link) = self.link(peer) else { return };
-        let asked = link.asked;
+        let (asked, session) = (link.asked, link.session.take());
         // The socket is closed, which also takes it out of the poller.
         link.way = Way::None;
+        if let Some(session) = session {
+            self.parked.remove(&session);
+        }
         self.engine.peer_lost(peer, reason);
         if !asked {
             self.gone.push_back(peer);
@@ -184,12 +200,21 @@ impl TcpEndpoint {
     }
 
     /// Packets flow on this socket, which the poller knows by its peer, from now on.
-    fn open_link(&mut self, peer: Peer, socket: OwnedFd, incarnation: Incarnation) {
+    fn open_link(
+        &mut self,
+        peer: Peer,
+        socket: OwnedFd,
+        incarnation: Incarnation,
+        session: Session,
+    ) {
         self.counters.connections += 1;
+        let now = self.now;
         if let Some(link) = self.link(peer) {
+            (link.session, link.seen, link.since) = (Some(session), 0, now);
             link.way = Way::Open(Box::new(Connection::new(socket)));
         }
         self.engine.peer_up(peer, incarnation);
+        self.idle_at = self.idle_at.min(now);
         self.soil(peer);
     }
 
@@ -228,9 +253,19 @@ impl TcpEndpoint {
                 stranger.answer(self.config.secret.as_ref(), Verdict::Refused, &self.identity);
                 self.counters.refused += 1;
             }
-            Heard::Hello(identity) => {
+            Heard::Hello(identity, session) => {
                 let stranger = self.strangers.remove(slot);
-                self.meet(stranger, &identity);
+                match session.and_then(|session| self.parked.get(&session)) {
+                    Some(&peer) => self.meet_again(peer, stranger, &identity),
+                    // An attempt of a moment ago: the session goes on over our connection by now.
+                    None if session
+                        .is_some_and(|s| self.links.iter().any(|l| l.session == Some(s))) =>
+                    {
+                        let secret = self.config.secret.as_ref();
+                        stranger.answer(secret, Verdict::Crossed, &self.identity);
+                    }
+                    None => self.meet(stranger, &identity),
+                }
             }
         }
     }
@@ -244,7 +279,14 @@ impl TcpEndpoint {
         let mut known = self.engine.find_peer(&identity.address);
         if let Some(peer) = known {
             let before = self.engine.peer_info(peer).and_then(|info| info.incarnation);
+            let own = self.link(peer).is_some_and(|link| link.session.is_some());
             let crossed = match self.link(peer).map(|link| &link.way) {
+                // It knows nothing any more of what we had going on.
+                Some(Way::Parked | Way::Dial(_)) if own => {
+                    self.lose(peer, LostReason::Closed);
+                    known = None;
+                    false
+                }
                 Some(Way::Dial(dial)) => dial.socket().is_some(),
                 Some(Way::Open(_)) => {
                     if before != Some(identity.incarnation) {
@@ -267,7 +309,8 @@ impl TcpEndpoint {
         let secret = self.config.secret.as_ref();
         if stranger.answer(secret, Verdict::Welcome, &self.identity) {
             self.poller.set(&stranger.socket, Name::Peer(peer.index), true, false);
-            self.open_link(peer, stranger.socket, identity.incarnation);
+            let session = stranger.session();
+            self.open_link(peer, stranger.socket, identity.incarnation, session);
         } else if self.link(peer).is_some_and(|link| !link.asked) {
             Endpoint::forget(self, peer);
         }
@@ -300,8 +343,12 @@ impl TcpEndpoint {
                     self.poller.set(socket, name, true, false);
                 }
             }
-            Dialled::Up(socket, identity) => {
-                self.open_link(peer, socket, identity.incarnation);
+            Dialled::Up(socket, identity, session) => {
+                self.begin(peer, socket, &identity, session);
+                return false;
+            }
+            Dialled::Resumed(socket, identity) => {
+                self.resume_session(peer, socket, &identity);
                 return false;
             }
             Dialled::Hopeless(error) => {
@@ -317,10 +364,26 @@ impl TcpEndpoint {
         true
     }
 
+    /// A session begins on a connection that we made.
+    fn begin(&mut self, peer: Peer, socket: OwnedFd, identity: &Identity, session: Session) {
+        let Some(link) = self.link(peer) else { return };
+        if link.session.is_none() {
+            return self.open_link(peer, socket, identity.incarnation, session);
+        }
+        // We meant to go on with another one, of which it knows nothing any more.
+        let Some(info) = self.engine.peer_info(peer) else { return };
+        let same = info.incarnation == Some(identity.incarnation);
+        self.lose(peer, if same { LostReason::Closed } else { LostReason::Restarted });
+        if let Ok(peer) = self.add(&info.address, false) {
+            self.poller.set(&socket, Name::Peer(peer.index), true, false);
+            self.open_link(peer, socket, identity.incarnation, session);
+        }
+    }
+
     // Packets.
 
     /// There is something to send to this peer.
-    fn soil(&mut self, peer: Peer) {
+    pub(crate) fn soil(&mut self, peer: Peer) {
         if let Some(link) = self.link(peer)
             && !link.dirty
         {
@@ -353,7 +416,11 @@ impl TcpEndpoint {
             return;
         };
         link.dirty = false;
-        let Way::Open(connection) = &mut link.way else { return };
+        let connection = match &mut link.way {
+            Way::Open(connection) => connection,
+            Way::Parked => return self.reconnect(peer),
+            Way::None | Way::Dial(_) => return,
+        };
         let was_blocked = connection.blocked;
         match connection.write(peer, engine, counters) {
             Ok(()) if was_blocked != connection.blocked => {
@@ -375,9 +442,16 @@ impl TcpEndpoint {
         let link = links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer));
         let Some(Link { way: Way::Open(connection), .. }) = link else { return };
         let lost = match connection.read(peer, engine, counters, budget, events) {
+            Ok(Read::End) | Err(Broken::Io(_)) if connection.closing != Closing::No => {
+                return self.park(peer);
+            }
             Ok(Read::Empty) if connection.dead => LostReason::Closed,
             Ok(Read::Empty) => return,
             Ok(Read::More) => return self.leave_unread(peer),
+            Ok(Read::Note(note)) => {
+                self.leave_unread(peer);
+                return self.hear_note(peer, note);
+            }
             Ok(Read::Busy) => {
                 if !connection.paused {
                     connection.paused = true;
@@ -563,7 +637,7 @@ impl Endpoint for TcpEndpoint {
         }
         let peer = self.add(address, true)?;
         if !self.engine.is_self(peer) {
-            let dial = Box::new(Dial::new(address.clone(), patience, now));
+            let dial = Box::new(Dial::new(address.clone(), None, patience, now));
             if let Some(link) = self.link(peer) {
                 link.way = Way::Dial(dial);
             }
@@ -578,7 +652,10 @@ impl Endpoint for TcpEndpoint {
 
     fn forget(&mut self, peer: Peer) {
         if let Some(link) = self.link(peer) {
-            *link = Link::default();
+            let session = std::mem::take(link).session;
+            if let Some(session) = session {
+                self.parked.remove(&session);
+            }
             self.engine.forget(peer);
         }
     }
@@ -589,6 +666,7 @@ impl Endpoint for TcpEndpoint {
             let max = self.capabilities.limits.max_inject;
             let len = parts.iter().map(|part| part.len()).sum();
             if let Some(connection) = self.connection(peer)
+                && connection.closing == Closing::No
                 && connection.outbox.has_room()
                 && len <= max
             {
@@ -636,7 +714,10 @@ impl Endpoint for TcpEndpoint {
         if !(self.strangers.is_empty() && self.dialing.is_empty()) {
             self.keep_time();
         }
-        if self.engine.has_output() {
+        if now >= self.idle_at {
+            self.look_for_idle();
+        }
+        if self.engine.has_output() || !self.dirty.is_empty() {
             busy |= self.flush();
         }
         let left = limit.saturating_sub(events.len());
@@ -651,7 +732,7 @@ impl Endpoint for TcpEndpoint {
             return Sleep::Busy;
         }
         self.armed = true;
-        let mut until = Time::NEVER;
+        let mut until = self.idle_at;
         if !self.paused.is_empty() {
             // A lease that comes back makes no noise.
             until = now.after(LOOK_AGAIN);

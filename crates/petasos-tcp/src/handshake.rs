@@ -18,19 +18,34 @@ use petasos_fabric::{Address, Incarnation};
 use sha2::Sha256;
 
 /// What the first frame begins with: the protocol and its version.
-pub const MAGIC: [u8; 8] = *b"PETASOS\x01";
+pub const MAGIC: [u8; 8] = *b"PETASOS\x02";
 const NONCE: usize = 32;
 const PROOF: usize = 32;
+const SESSION: usize = 8;
 const IDENTITY: usize = 8 + 1 + Address::MAX;
 
 /// Length of the first frame.
 pub const CHALLENGE_LEN: usize = MAGIC.len() + NONCE;
 /// Length of the second frame.
-pub const HELLO_LEN: usize = NONCE + IDENTITY + PROOF;
+pub const HELLO_LEN: usize = NONCE + SESSION + IDENTITY + PROOF;
 /// Length of the third frame.
 pub const VERDICT_LEN: usize = 1 + IDENTITY + PROOF;
 
 type Nonce = [u8; NONCE];
+
+/// Names what two endpoints have going on, over one connection after the other: a number that both make
+/// of the first handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Session(std::num::NonZeroU64);
+
+impl Session {
+    fn of(server: &Nonce, client: &Nonce) -> Session {
+        let word =
+            |nonce: &Nonce| nonce.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let number = word(server) ^ word(client).rotate_left(32);
+        Session(std::num::NonZeroU64::new(number).unwrap_or(std::num::NonZeroU64::MIN))
+    }
+}
 
 /// Who somebody is: his address, and which life of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +66,8 @@ pub enum Verdict {
     Crossed = 1,
     /// The proof was wrong.
     Refused = 2,
+    /// Packets follow, and go on where the session of the client's choice stood.
+    Resumed = 3,
 }
 
 /// How a handshake fails.
@@ -88,16 +105,25 @@ impl Server {
         (Server { nonce, client: [0; NONCE] }, frame)
     }
 
-    /// Takes the second frame: who the client is.
+    /// Takes the second frame: who the client is, and which session he wants to go on with.
     pub fn hello(
         &mut self,
         secret: Option<&Secret>,
         frame: &[u8; HELLO_LEN],
-    ) -> Result<Identity, HandshakeError> {
+    ) -> Result<(Identity, Option<Session>), HandshakeError> {
         let (said, proof) = frame.split_at(HELLO_LEN - PROOF);
         self.client.copy_from_slice(&said[..NONCE]);
         check(secret, b"petasos client", &self.nonce, &self.client, &said[NONCE..], proof)?;
-        Identity::decode(&said[NONCE..])
+        let (session, identity) = said[NONCE..].split_at(SESSION);
+        let session = session.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let session = std::num::NonZeroU64::new(session).map(Session);
+        Ok((Identity::decode(identity)?, session))
+    }
+
+    /// The session that begins with this handshake.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        Session::of(&self.nonce, &self.client)
     }
 
     /// The third frame.
@@ -135,6 +161,7 @@ impl Client {
         secret: Option<&Secret>,
         nonce: Nonce,
         own: &Identity,
+        session: Option<Session>,
         challenge: &[u8; CHALLENGE_LEN],
     ) -> Result<(Client, [u8; HELLO_LEN]), HandshakeError> {
         let (magic, server) = challenge.split_at(MAGIC.len());
@@ -145,8 +172,10 @@ impl Client {
         client.server.copy_from_slice(server);
         let mut frame = [0; HELLO_LEN];
         frame[..NONCE].copy_from_slice(&nonce);
-        own.encode(&mut frame[NONCE..NONCE + IDENTITY]);
-        let (said, proof) = frame.split_at_mut(NONCE + IDENTITY);
+        let number = session.map_or(0, |Session(number)| number.get());
+        frame[NONCE..NONCE + SESSION].copy_from_slice(&number.to_le_bytes());
+        own.encode(&mut frame[NONCE + SESSION..][..IDENTITY]);
+        let (said, proof) = frame.split_at_mut(HELLO_LEN - PROOF);
         let code = mac(secret, b"petasos client", &client.server, &nonce, &said[NONCE..]);
         proof.copy_from_slice(&code.finalize().into_bytes());
         Ok((client, frame))
@@ -166,9 +195,16 @@ impl Client {
         let verdict = match said[0] {
             0 => Verdict::Welcome,
             1 => Verdict::Crossed,
+            3 => Verdict::Resumed,
             _ => return Err(HandshakeError::Identity),
         };
         Ok((verdict, Identity::decode(&said[1..])?))
+    }
+
+    /// The session that begins with this handshake.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        Session::of(&self.server, &self.nonce)
     }
 }
 
@@ -235,11 +271,14 @@ mod tests {
         Secret::new(vec![byte; 32]).unwrap()
     }
 
-    type Outcome = (Result<Identity, HandshakeError>, Result<(Verdict, Identity), HandshakeError>);
+    type Outcome = (
+        Result<(Identity, Option<Session>), HandshakeError>,
+        Result<(Verdict, Identity), HandshakeError>,
+    );
 
     fn shake(ours: Option<&Secret>, theirs: Option<&Secret>) -> Outcome {
         let (mut server, challenge) = Server::begin([1; 32]);
-        let (client, hello) = Client::begin(ours, [2; 32], &who(2), &challenge).unwrap();
+        let (client, hello) = Client::begin(ours, [2; 32], &who(2), None, &challenge).unwrap();
         let seen = server.hello(theirs, &hello);
         let verdict = if seen.is_ok() { Verdict::Welcome } else { Verdict::Refused };
         let frame = server.verdict(theirs, verdict, &who(1));
@@ -251,7 +290,7 @@ mod tests {
         let secret = secret(7);
         for secret in [None, Some(&secret)] {
             let (seen, told) = shake(secret, secret);
-            assert_eq!(seen, Ok(who(2)));
+            assert_eq!(seen, Ok((who(2), None)));
             assert_eq!(told, Ok((Verdict::Welcome, who(1))));
         }
     }
@@ -270,13 +309,13 @@ mod tests {
     fn a_false_server_is_found_out() {
         let (a, b) = (secret(7), secret(8));
         let (mut server, challenge) = Server::begin([1; 32]);
-        let (client, hello) = Client::begin(Some(&a), [2; 32], &who(2), &challenge).unwrap();
+        let (client, hello) = Client::begin(Some(&a), [2; 32], &who(2), None, &challenge).unwrap();
         let _ = server.hello(Some(&b), &hello);
         let frame = server.verdict(Some(&b), Verdict::Welcome, &who(1));
         assert_eq!(client.verdict(Some(&a), &frame), Err(HandshakeError::Proof));
         // The client's own proof, sent back.
         let mut mirrored = [0; VERDICT_LEN];
-        mirrored[1..].copy_from_slice(&hello[NONCE..]);
+        mirrored[1..].copy_from_slice(&hello[NONCE + SESSION..]);
         assert_eq!(client.verdict(Some(&a), &mirrored), Err(HandshakeError::Proof));
     }
 
@@ -284,7 +323,14 @@ mod tests {
     fn every_byte_of_a_frame_is_under_the_proof() {
         let secret = secret(7);
         let (mut server, challenge) = Server::begin([1; 32]);
-        let (_, hello) = Client::begin(Some(&secret), [2; 32], &who(2), &challenge).unwrap();
+        let (client, hello) =
+            Client::begin(Some(&secret), [2; 32], &who(2), None, &challenge).unwrap();
+        assert_eq!(server.hello(Some(&secret), &hello), Ok((who(2), None)));
+        let session = client.session();
+        assert_eq!(session, server.session(), "both name it so");
+        let (_, hello) =
+            Client::begin(Some(&secret), [2; 32], &who(2), Some(session), &challenge).unwrap();
+        assert_eq!(server.hello(Some(&secret), &hello), Ok((who(2), Some(session))));
         for at in 0..HELLO_LEN {
             let mut spoiled = hello;
             spoiled[at] ^= 1;

@@ -18,6 +18,13 @@
 //! machine or the way to it is gone, is noticed within [`Config::silence`], by the kernel's own
 //! keep-alive: an idle endpoint uses no processor time for it. A process that is stopped but not
 //! dead still has a kernel that answers, and is not lost.
+//!
+//! # Jobs of many processes
+//!
+//! A process that talks to thousands in turn keeps a socket for each, unless
+//! [`Config::close_idle_after`] or [`Config::max_connections`] is set, at all of them. Then idle
+//! connections are closed, and made again when there is something to send, by whichever side; handles
+//! stay what they are, and about 500 bytes are kept for each peer.
 
 mod address;
 mod config;
@@ -25,6 +32,7 @@ mod connection;
 mod dial;
 mod endpoint;
 pub mod handshake;
+mod idle;
 mod io;
 mod outbox;
 mod poller;

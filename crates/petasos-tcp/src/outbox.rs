@@ -71,6 +71,12 @@ impl Outbox {
         self.len += header.len() + len;
     }
 
+    /// Takes something of the transport's own.
+    pub(crate) fn note(&mut self, bytes: &[u8]) {
+        self.tail().0.extend_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
     /// Takes a packet of the engine's.
     pub(crate) fn packet(&mut self, packet: Packet) {
         self.len += packet.len();

@@ -2,7 +2,7 @@
 
 use crate::{
     Secret,
-    handshake::{self, HELLO_LEN, Identity, VERDICT_LEN, Verdict},
+    handshake::{self, HELLO_LEN, Identity, Session, VERDICT_LEN, Verdict},
 };
 use petasos_fabric::Time;
 use rustix::{
@@ -26,7 +26,7 @@ pub(crate) enum Heard {
     /// Not all that it has to say.
     Part,
     /// It knows the secret, and says who it is.
-    Hello(Identity),
+    Hello(Identity, Option<Session>),
     /// It does not.
     Refused,
     /// It went away.
@@ -46,12 +46,17 @@ impl Stranger {
     pub(crate) fn listen(&mut self, secret: Option<&Secret>) -> Heard {
         match receive_part(&self.socket, &mut self.hello, &mut self.got) {
             Part::Whole => match self.server.hello(secret, &self.hello) {
-                Ok(identity) => Heard::Hello(identity),
+                Ok((identity, session)) => Heard::Hello(identity, session),
                 Err(_) => Heard::Refused,
             },
             Part::More => Heard::Part,
             Part::Gone => Heard::Gone,
         }
+    }
+
+    /// The session that begins with this handshake.
+    pub(crate) fn session(&self) -> Session {
+        self.server.session()
     }
 
     /// Ends the handshake. False if the stranger has gone.

@@ -5,11 +5,13 @@ use petasos_fabric::{Address, Endpoint, Time};
 use petasos_tcp::{Config, Secret, TcpEndpoint};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
 #[derive(Default)]
 struct OverTcp {
     time: RealTime,
     secret: Option<Secret>,
+    idle: Option<Duration>,
 }
 
 /// A free port below those that the system gives to connections.
@@ -33,6 +35,7 @@ impl Fixture for OverTcp {
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
         let mut config = Config::default();
         config.secret = self.secret.clone();
+        config.close_idle_after = self.idle;
         Box::new(TcpEndpoint::open(at, config).unwrap())
     }
 
@@ -46,3 +49,4 @@ conformance!(
     faulty,
     OverTcp { secret: Some(Secret::new("a secret for the tests").unwrap()), ..OverTcp::default() }
 );
+conformance!(parting, OverTcp { idle: Some(Duration::from_millis(10)), ..OverTcp::default() });

@@ -191,7 +191,7 @@ fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
             address: Address::parse("tcp://127.0.0.1:1").unwrap(),
             incarnation: petasos_fabric::Incarnation::random(),
         };
-        let (_, hello) = Client::begin(None, [7; 32], &own, &challenge).unwrap();
+        let (_, hello) = Client::begin(None, [7; 32], &own, None, &challenge).unwrap();
         stream.write_all(&hello).unwrap();
         stream.read_exact(&mut [0; VERDICT_LEN]).unwrap();
         stream.write_all(&[0xff; 1000]).unwrap();

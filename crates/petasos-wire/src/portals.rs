@@ -8,6 +8,10 @@
 //! An 8-byte put and its acknowledgement so are a cache line each, as transports count them. The length
 //! of data that travels with its header, or behind it, is not said again; a get says how much it wants.
 //!
+//! Data that is long may be *lent* instead: then the request says its length, and has a key of the fabric in
+//! place of the data. That of a put names memory to fetch it from, that of a get memory to bring it to. Who
+//! lends wants an answer in any case, and waits for it before the memory is used again.
+//!
 //! Numbers of operators and types are not looked at here: they mean something to the protocol only.
 
 /// The version of these headers.
@@ -25,6 +29,7 @@ const LENGTH: u8 = 4;
 const JOB: u8 = 8;
 const ATOMIC: u8 = 16;
 const WANTS: u8 = 32;
+const LENT: u8 = 64;
 
 const DIFFERS: u8 = 1;
 
@@ -100,8 +105,10 @@ pub struct Request {
     pub offset: u64,
     /// What the initiator sends along.
     pub header_data: u64,
-    /// How much is wanted: of a get, in bytes; else 0.
+    /// How much is wanted of a get, or lent for a put, in bytes; else 0.
     pub length: u64,
+    /// Whether a key follows: of a put in place of the data, of a get to where its data goes.
+    pub lent: bool,
     /// The job, and the index of the access control entry.
     pub job: (u32, u32),
     /// Of atomic operations.
@@ -135,7 +142,8 @@ impl Request {
         let flag = |set: bool, flag| if set { flag } else { 0 };
         let flags = flag(self.offset != 0, OFFSET)
             | flag(self.header_data != 0, DATA)
-            | flag(self.kind == Kind::Get, LENGTH)
+            | flag(self.kind == Kind::Get || self.lent, LENGTH)
+            | flag(self.lent, LENT)
             | flag(self.job != (0, 0), JOB)
             | flag(self.atomic.is_some(), ATOMIC)
             | flag(self.operation.is_some(), WANTS);
@@ -204,9 +212,12 @@ pub fn decode(frame: &[u8]) -> Result<(Frame, &[u8]), HeaderError> {
     }
     let kind = Kind::from_u8(kind & 15).ok_or(HeaderError::Kind(kind & 15))?;
     let atomic = matches!(kind, Kind::Atomic | Kind::FetchAtomic);
-    let sound = flags & !(OFFSET | DATA | LENGTH | JOB | ATOMIC | WANTS) == 0
-        && (flags & LENGTH != 0) == (kind == Kind::Get)
-        && (flags & ATOMIC != 0) == atomic;
+    let lent = flags & LENT != 0;
+    let may_lend = matches!(kind, Kind::Put | Kind::Get) && flags & WANTS != 0;
+    let sound = flags & !(OFFSET | DATA | LENGTH | JOB | ATOMIC | WANTS | LENT) == 0
+        && (flags & LENGTH != 0) == (kind == Kind::Get || lent)
+        && (flags & ATOMIC != 0) == atomic
+        && (!lent || may_lend);
     if !sound {
         return Err(HeaderError::Flags(flags));
     }
@@ -223,7 +234,7 @@ pub fn decode(frame: &[u8]) -> Result<(Frame, &[u8]), HeaderError> {
             Some(Atomic { operator, datatype, operand: *operand })
         }
     };
-    if kind == Kind::Get && !rest.is_empty() {
+    if kind == Kind::Get && !lent && !rest.is_empty() {
         return Err(HeaderError::Field("data of a get"));
     }
     let request = Request {
@@ -235,6 +246,7 @@ pub fn decode(frame: &[u8]) -> Result<(Frame, &[u8]), HeaderError> {
         offset,
         header_data,
         length,
+        lent,
         job: (job as u32, (job >> 32) as u32),
         atomic,
     };
@@ -248,12 +260,13 @@ mod tests {
 
     fn request() -> impl Strategy<Value = Request> {
         let numbers = any::<(u64, u64, u64, u64, u32, u32, u32)>();
-        let small = any::<(u8, u8, [u8; OPERAND], u16, [bool; 4])>();
+        let small = any::<(u8, u8, [u8; OPERAND], u16, [bool; 5])>();
         (1_u8..6, numbers, small).prop_map(|(kind, numbers, small)| {
             let (bits, offset, header_data, length, user, job, cookie) = numbers;
             let (operator, datatype, operand, portal, flags) = small;
             let kind = Kind::from_u8(kind).unwrap();
             let atomic = Atomic { operator, datatype, operand };
+            let lent = flags[4] && flags[0] && matches!(kind, Kind::Put | Kind::Get);
             Request {
                 kind,
                 operation: flags[0].then_some(bits ^ length),
@@ -262,7 +275,8 @@ mod tests {
                 bits,
                 offset: if flags[1] { offset } else { 0 },
                 header_data: if flags[2] { header_data } else { 0 },
-                length: if kind == Kind::Get { length } else { 0 },
+                length: if kind == Kind::Get || lent { length } else { 0 },
+                lent,
                 job: if flags[3] { (job, cookie) } else { (0, 0) },
                 atomic: matches!(kind, Kind::Atomic | Kind::FetchAtomic).then_some(atomic),
             }
@@ -272,7 +286,7 @@ mod tests {
     proptest! {
         #[test]
         fn requests_come_back(request in request(), data in any::<Vec<u8>>(), cut in any::<usize>()) {
-            let data = if request.kind == Kind::Get { vec![] } else { data };
+            let data = if request.kind == Kind::Get && !request.lent { vec![] } else { data };
             let mut frame = Vec::new();
             request.encode(&mut frame);
             prop_assert!(frame.len() <= MAX && frame.len().is_multiple_of(8));
@@ -317,6 +331,7 @@ mod tests {
             offset: 64,
             header_data: 9,
             length: 0,
+            lent: false,
             job: (0, 0),
             atomic: None,
         };

@@ -25,6 +25,22 @@ fn every_rank_calls_every_other_with_bulk_data() {
     place.assert_clean();
 }
 
+/// The layers on matching one-sided messages: two-sided messages as of MPI, and a small SHMEM.
+#[test]
+fn two_sided_messages_and_a_small_shmem() {
+    let place = Place::new();
+    for (name, does) in
+        [("two_sided", "messages sent and received"), ("shmem", "operations ended well")]
+    {
+        let program = example(name);
+        for ranks in ["1", "2", "5"] {
+            let ran = place.run(&["run", "-n", ranks, program.to_str().unwrap()]).assert(0);
+            assert_eq!(ran.out.matches(does).count().to_string(), ranks, "{name}: {ran:?}");
+        }
+    }
+    place.assert_clean();
+}
+
 #[test]
 fn cards_are_exchanged_fully_and_directly() {
     let name = "ranks::cards_are_exchanged_fully_and_directly";

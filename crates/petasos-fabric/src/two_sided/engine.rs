@@ -161,6 +161,13 @@ impl Engine {
         }
     }
 
+    /// Whether nothing is under way with a peer, in either direction, as far as this side knows.
+    #[must_use]
+    pub fn is_idle(&self, peer: Peer) -> bool {
+        let link = self.peers.look(peer).map(|(_, link)| link);
+        link.is_some_and(|link| link.is_none_or(|link| link.is_plain()))
+    }
+
     /// Gives back memory that the table keeps for a peer's traffic, as far as nothing is under way:
     /// for transports with many peers that are seldom heard of.
     pub fn trim(&mut self, peer: Peer) {

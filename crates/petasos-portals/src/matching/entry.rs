@@ -217,8 +217,8 @@ impl Entry {
         Answer::Taken { offset, len }
     }
 
-    /// A message was taken: whether the entry is used up by it.
-    pub(super) fn take(&mut self, len: u64) -> bool {
+    /// A message was taken.
+    pub(super) fn take(&mut self, len: u64) {
         self.pending += 1;
         if let Some(left) = &mut self.left {
             *left -= 1;
@@ -230,7 +230,6 @@ impl Entry {
                 self.left = Some(0);
             }
         }
-        !self.is_active()
     }
 
     /// Whether it goes when it is used up.

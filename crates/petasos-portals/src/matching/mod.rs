@@ -22,7 +22,7 @@ pub(crate) use list::At;
 pub(crate) use pattern::{Fold, Shown};
 
 use crate::{
-    Counts, EventQueue, Failure, Handle, Memory, Quiet, counter::Counter, handle::Table,
+    Counts, EventQueue, Failure, Handle, Left, Memory, Quiet, counter::Counter, handle::Table,
     message::Arrival,
 };
 use entry::Answer;
@@ -83,13 +83,15 @@ pub(crate) struct Owner {
     pub(crate) queue: Option<Handle<EventQueue>>,
     pub(crate) counter: Option<Handle<Counter>>,
     pub(crate) counts: Counts,
+    pub(crate) left: Left,
 }
 
 impl Owner {
     /// A search: an entry that there never is.
     pub(crate) fn search(portal: u16, user_data: u64) -> Owner {
         let (entry, quiet, counts) = (Handle::from_bits(0), Quiet::NONE, Counts::NONE);
-        Owner { entry, portal, user_data, quiet, queue: None, counter: None, counts }
+        let (queue, counter, left) = (None, None, Left::default());
+        Owner { entry, portal, user_data, quiet, queue, counter, counts, left }
     }
 }
 
@@ -221,6 +223,7 @@ impl Matching {
             queue: entry.spec.queue,
             counter: entry.spec.counter,
             counts: entry.spec.counts,
+            left: Left { operations: entry.left, offset: entry.offset },
         }
     }
 
@@ -431,14 +434,21 @@ impl Matching {
             self.entries[slot].headers += 1;
             header = Some(index);
         }
+        self.entries[slot].take(len);
+        self.leave_if_used_up(slot);
+        Ok(Taken { entry: slot, list, header, offset, len })
+    }
+
+    /// An entry that takes nothing any more goes, if it was made so, when nothing needs it.
+    #[inline]
+    fn leave_if_used_up(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
-        if entry.take(len) && entry.unlinks() {
+        if !entry.is_active() && entry.unlinks() {
             entry.leaving = true;
             if !entry.stays {
                 self.unlist(slot);
             }
         }
-        Ok(Taken { entry: slot, list, header, offset, len })
     }
 
     /// The data of a message that was taken is there, or has left; or never will.

@@ -1,7 +1,7 @@
 //! What Portals 3 needs beyond its successor: entries without memory, which is attached, used up, and
 //! exchanged while the entry stays where it is.
 
-use super::{At, Entry, EntryError, List, MatchEntry, Matching};
+use super::{At, Entry, EntryError, List, MatchEntry, Matching, Notice};
 use crate::{Handle, Memory};
 
 impl Matching {
@@ -83,6 +83,32 @@ impl Matching {
         let entry = self.entries.get(handle);
         let entry = entry.filter(|entry| entry.attached && entry.serial == serial);
         entry.map(|entry| (&entry.spec, entry.left, entry.offset)).ok_or(EntryError::Stale)
+    }
+
+    /// Memory of an entry is used for an operation of one's own, and stays until [`Matching::let_go`].
+    pub(crate) fn hold(&mut self, handle: Handle<MatchEntry>) {
+        if let Some(entry) = self.entries.get_mut(handle) {
+            entry.pending += 1;
+        }
+    }
+
+    pub(crate) fn let_go(&mut self, handle: Handle<MatchEntry>, notices: &mut Vec<Notice>) {
+        if let Some(entry) = self.entries.get_mut(handle) {
+            entry.pending -= 1;
+            self.settle(handle.index(), notices);
+        }
+    }
+
+    /// Takes one off what memory may do that serves both ways; false if that was nothing.
+    pub(crate) fn spend(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
+        let entry = self.entries.get_mut(handle);
+        let entry = entry.filter(|entry| entry.is_active() && entry.serial == serial);
+        let Some(entry) = entry else { return false };
+        if let Some(left) = &mut entry.left {
+            *left -= 1;
+            self.leave_if_used_up(handle.index());
+        }
+        true
     }
 
     /// Takes the memory of an entry back; the entry goes with it if it was made so.

@@ -21,7 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A descriptor is either attached to an entry, and for others, or bound, and for operations of one's own.
+//! A descriptor is attached to an entry, for others, or bound. Operations of one's own are started from
+//! both; what they may do is counted together with what others do. Their events name a descriptor that
+//! was for that operation only: they are known by `user_data`.
 
 use crate::{
     Accepts, Ack, Config, Descriptor, Directory, Error, EventQueue, Handle, MatchEntry, Memory,
@@ -390,10 +392,11 @@ impl Interface {
         header_data: u64,
     ) -> Result<(), Error> {
         self.inner.with_state(|state| {
-            let (result, data) = (state.part(get, None)?, state.part(put, None)?);
+            let (result, user_data) = state.part(get, None)?;
+            let data = state.part(put, None).inspect_err(|_| state.drop_part(result))?.0;
             let operation = Operation::get_put(result, data, place);
-            let user_data = state.user_data(result.descriptor);
-            state.start(Operation { cookie, header_data, user_data, ..operation })
+            let started = state.start(Operation { cookie, header_data, user_data, ..operation });
+            started.inspect_err(|_| [result, data].iter().for_each(|part| state.drop_part(*part)))
         })
     }
 
@@ -404,27 +407,50 @@ impl Interface {
         operation: impl FnOnce(Part) -> Operation,
     ) -> Result<(), Error> {
         self.inner.with_state(|state| {
-            let part = state.part(descriptor, part)?;
-            let user_data = state.user_data(part.descriptor);
-            state.start(Operation { user_data, ..operation(part) })
+            let (part, user_data) = state.part(descriptor, part)?;
+            let started = state.start(Operation { user_data, ..operation(part) });
+            started.inspect_err(|_| state.drop_part(part))
         })
     }
 }
 
 impl State {
-    /// A part of a bound descriptor, or all of it.
-    fn part(&self, descriptor: DescriptorHandle, part: Option<(u64, u64)>) -> Result<Part, Error> {
-        let DescriptorHandle::Free(descriptor) = descriptor else {
-            return Err(Error::Argument("bind memory for operations of one's own"));
+    /// A part of a descriptor, or all of it, and what that was given. One that is attached to an entry is
+    /// bound for this operation.
+    fn part(
+        &mut self,
+        descriptor: DescriptorHandle,
+        part: Option<(u64, u64)>,
+    ) -> Result<(Part, u64), Error> {
+        let descriptor = match descriptor {
+            DescriptorHandle::Free(descriptor) => descriptor,
+            DescriptorHandle::Attached(entry, serial) => {
+                let (spec, ..) = self.matching.look(entry, serial).map_err(of_descriptor)?;
+                let silent = spec.quiet.has(Quiet::COMMUNICATION);
+                let quiet = if silent { spec.quiet.with(Quiet::SUCCESS) } else { spec.quiet };
+                let own =
+                    Descriptor { queue: spec.queue, quiet, ..Descriptor::new(spec.memory.clone()) };
+                let (left, unlink, user_data) = (None, false, spec.user_data);
+                let threshold = Some(Threshold { left, unlink, user_data });
+                let attached = Some((entry, serial));
+                let limit = self.config.limits.descriptors as u64;
+                let bound = Bound { threshold, attached, ..Bound::new(own) };
+                let room = self.descriptors.insert(bound);
+                room.ok_or(Error::NoSpace { what: "descriptors", limit })?
+            }
         };
         let bound = self.descriptors.get(descriptor).ok_or(Error::Handle("a descriptor"))?;
+        let user_data = bound.threshold.map_or(0, |threshold| threshold.user_data);
         let (offset, len) = part.unwrap_or((0, bound.spec.memory.len()));
-        Ok(Part { descriptor, offset, len })
+        Ok((Part { descriptor, offset, len }, user_data))
     }
 
-    fn user_data(&self, descriptor: Handle<Descriptor>) -> u64 {
-        let threshold = self.descriptors.get(descriptor).and_then(|bound| bound.threshold);
-        threshold.map_or(0, |threshold| threshold.user_data)
+    /// The operation that an attached descriptor was bound for was not started.
+    fn drop_part(&mut self, part: Part) {
+        let bound = self.descriptors.get(part.descriptor);
+        if bound.is_some_and(|bound| bound.attached.is_some()) {
+            self.descriptors.remove(part.descriptor);
+        }
     }
 }
 

@@ -23,6 +23,14 @@ pub(crate) enum Over {
     Sim,
 }
 
+/// The user whom a target sees, of a process that says it is this one: transports of one node know better.
+pub(crate) fn seen(over: Over, claimed: u32) -> u32 {
+    match over {
+        Over::Local | Over::Shm => rustix::process::geteuid().as_raw(),
+        Over::Tcp | Over::Sim => claimed,
+    }
+}
+
 /// Interfaces with ranks, driven together.
 pub(crate) struct Job {
     pub(crate) ranks: Vec<Interface>,

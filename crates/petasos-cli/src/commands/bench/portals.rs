@@ -1,5 +1,5 @@
 //! Matching one-sided messages: a put with its acknowledgement beside a message there and back through
-//! the channel, and matching among many entries.
+//! the channel, matching among many entries, and long puts beside one copy between processes.
 //!
 //! Both sides are threads of this process, on a core each, and spin: for a put as for a bare message.
 
@@ -11,6 +11,7 @@ use crate::{
     exit::{Code, Failure, Outcome},
     figures::{self, Row},
     limits::{self, Plan},
+    output,
 };
 use petasos::{
     Transport,
@@ -36,6 +37,9 @@ const ENTRIES: [u64; 3] = [1, 1_000, 100_000];
 /// Bits that only the entry with wildcards, the last one, matches; and those it ignores.
 const WILD: (u64, u64) = (1 << 40, 255);
 
+/// Bytes of long puts.
+const LONG: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 16 << 20];
+
 /// Bytes of a put; and of a bare message that does the same: they fit a line of the channel both.
 const PUT: usize = 8;
 const MESSAGE: usize = 32;
@@ -58,6 +62,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
         return Ok(matches(bench, transport));
     }
     let mut rows = figures::on_client_core(&bench.plan, || puts(bench, transport))?;
+    rows.extend(figures::on_client_core(&bench.plan, || long_puts(bench, transport))?);
     rows.extend(figures::on_client_core(&bench.plan, || {
         Ok::<_, Failure>(matches(bench, transport))
     })?);
@@ -93,7 +98,7 @@ fn puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
             let limit = bare_echo(bench, transport, &plan)?;
             if pair.as_ref().is_none_or(|pair: &Pair| pair.entries != case.entries) {
                 drop(pair.take());
-                pair = Some(Pair::begin(bench, transport, case.entries)?);
+                pair = Some(Pair::begin(bench, transport, case.entries, PUT)?);
             }
             let Some(pair) = &mut pair else { continue };
             let value = pair.put(&plan, case.bits)?;
@@ -123,6 +128,42 @@ fn puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
+/// Long puts, one in flight, beside what one copy between processes takes where there is such a thing.
+fn long_puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
+    let plan = bench.plan_of(10);
+    let how = format!(
+        "a put with acknowledgement into memory that is used again, one in flight; {}",
+        plan.cores.describe("both sides threads that spin")
+    );
+    let mut rows = Vec::new();
+    for bytes in LONG {
+        bench.step(transport, format_args!("puts of {}", output::size(bytes as u64)));
+        let mut found = Vec::new();
+        let mut alone = Vec::new();
+        for _ in 0..bench.rounds {
+            let limit = match transport.scheme {
+                "shm" => Some(limits::vm_readv(&plan, &[bytes])?),
+                _ => None,
+            };
+            let value = bytes as f64 / Pair::begin(bench, transport, 1, bytes)?.put(&plan, 0)?;
+            match limit {
+                Some(limit) => found.push(Beside::bandwidth(value, &limit)),
+                None => alone.push(value),
+            }
+        }
+        let (value, limit) = match found.is_empty() {
+            true => (typical(alone, |rate| *rate), None),
+            false => {
+                let Beside { value, limit, of } = Beside::typical(found);
+                (value, Some((of, limit)))
+            }
+        };
+        let what = format!("put of {}", output::size(bytes as u64));
+        rows.push(Row::new(transport.scheme, what, (value, "GB/s"), limit, &how));
+    }
+    Ok(rows)
+}
+
 /// A message there and back, without anything above the channel.
 fn bare_echo(bench: &Bench, transport: &Transport, plan: &Plan) -> Outcome<f64> {
     let [here, there] = [(); 2].map(|()| open(bench, transport));
@@ -148,7 +189,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn begin(bench: &Bench, transport: &Transport, entries: u64) -> Outcome<Pair> {
+    fn begin(bench: &Bench, transport: &Transport, entries: u64, bytes: usize) -> Outcome<Pair> {
         let ends = [open(bench, transport)?, open(bench, transport)?];
         let map = Arc::new(ProcessMap::ranks(ends.each_ref().map(|end| end.address().clone())));
         let config = Config { idle: Idle::Spin, ..Config::default() };
@@ -160,16 +201,19 @@ impl Pair {
         let [initiator, target] = interfaces.try_into().map_err(|_| failed("two interfaces"))?;
         target.portal(PortalOptions { index: Some(0), ..Default::default() }).map_err(failed)?;
         let exact = (0..entries).map(|bits| (bits, 0));
-        let memory = MatchEntry::new(vec![0; PUT]).memory;
+        let memory = MatchEntry::new(vec![0; bytes]).memory;
         for (bits, ignore) in exact.chain([WILD]) {
             let entry = MatchEntry { bits, ignore, ..MatchEntry::new(memory.clone()) };
             target.append(0, List::Priority, entry).map_err(failed)?;
         }
         let idle = target.queue(1).map_err(failed)?;
         let queue = initiator.queue(16).map_err(failed)?;
-        let bound =
-            Descriptor { queue: Some(queue), quiet: Quiet::SEND, ..Descriptor::new(vec![7; PUT]) };
-        let part = Part::of(initiator.bind(bound).map_err(failed)?, PUT as u64);
+        let bound = Descriptor {
+            queue: Some(queue),
+            quiet: Quiet::SEND,
+            ..Descriptor::new(vec![7; bytes])
+        };
+        let part = Part::of(initiator.bind(bound).map_err(failed)?, bytes as u64);
         let stop = Arc::new(AtomicBool::new(false));
         let (core, stopped) = (bench.plan.cores.server, Arc::clone(&stop));
         let drive = move || {

@@ -1,0 +1,230 @@
+//! Connections on which nothing happens are closed, and made again when somebody has something to say.
+//!
+//! Both sides must want that. One *asks*, and sends nothing more until there is an answer; the other, if it
+//! finds the connection as idle, *agrees*, which is the last it sends there, or else refuses, and all goes on.
+//! Who asked closes. (If both ask at a time, each takes the other's question for the answer.) So each side has
+//! read all that the other had sent, and the *session*, what both engines know of each other, stands still. It
+//! goes on over another connection, for which the client names it in his hello, and the server says so in his
+//! verdict. Who has forgotten a session begins a new one, and the other side's peer is lost.
+
+use crate::{
+    connection::{Closing, Connection},
+    dial::Dial,
+    endpoint::{TcpEndpoint, Way},
+    handshake::Identity,
+    poller::Name,
+    strangers::Stranger,
+};
+use petasos_fabric::{
+    LostReason, Peer, Time,
+    two_sided::header::{PREFIX, VERSION},
+};
+use std::{os::fd::OwnedFd, time::Duration};
+
+/// How often connections are looked at, where only their number is limited; and how often at least and at most
+/// where time is.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// The kind of packets that say something about closing: none of the engine's.
+const KIND: u8 = 0xf0;
+
+/// What is said about closing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// May it be closed?
+    Ask = 0,
+    /// It may.
+    Agree = 1,
+    /// It is needed.
+    Refuse = 2,
+}
+
+impl Note {
+    fn encode(self) -> [u8; PREFIX] {
+        [KIND, VERSION, self as u8, 0, 0, 0, 0, 0]
+    }
+
+    pub(crate) fn decode(prefix: [u8; PREFIX]) -> Option<Note> {
+        [Note::Ask, Note::Agree, Note::Refuse].into_iter().find(|note| note.encode() == prefix)
+    }
+}
+
+impl TcpEndpoint {
+    /// How often connections are looked at; `None`: they are not closed.
+    fn idle_interval(&self) -> Option<Duration> {
+        match (self.config.close_idle_after, self.config.max_connections) {
+            (Some(after), _) => Some((after / 4).clamp(LOOKS[0], LOOKS[1])),
+            (None, Some(_)) => Some(LOOK),
+            (None, None) => None,
+        }
+    }
+
+    /// Looks at the connections, and asks for those to be closed that are idle for long, or too many.
+    pub(crate) fn look_for_idle(&mut self) {
+        self.idle_at = Time::NEVER;
+        let Some(interval) = self.idle_interval() else { return };
+        let now = self.now;
+        let (mut open, mut idle) = (0, Vec::new());
+        for link in &mut self.links {
+            let (Some(peer), Way::Open(connection)) = (link.peer, &link.way) else { continue };
+            open += 1;
+            if connection.traffic != link.seen {
+                (link.seen, link.since) = (connection.traffic, now);
+            } else if connection.is_still() && self.engine.is_idle(peer) {
+                idle.push((link.since, peer));
+            }
+        }
+        if open > 0 {
+            self.idle_at = now.after(interval);
+        }
+        idle.sort_unstable();
+        let excess = open - self.config.max_connections.unwrap_or(open).min(open);
+        for (at, (since, peer)) in idle.into_iter().enumerate() {
+            let quiet = now.since(since);
+            let long = self.config.close_idle_after.is_some_and(|after| quiet >= after);
+            if long || (at < excess && quiet >= interval) {
+                self.say(peer, Closing::Asked, Note::Ask);
+            }
+        }
+    }
+
+    fn say(&mut self, peer: Peer, closing: Closing, note: Note) {
+        if let Some(session) = self.link(peer).and_then(|link| link.session) {
+            // From now on the other side may come with another connection.
+            match closing {
+                Closing::No => self.parked.remove(&session),
+                Closing::Asked | Closing::Agreed => self.parked.insert(session, peer),
+            };
+        }
+        if let Some(connection) = self.connection(peer) {
+            connection.closing = closing;
+            connection.outbox.note(&note.encode());
+            connection.traffic = connection.traffic.wrapping_sub(PREFIX as u64);
+            self.soil(peer);
+        }
+    }
+
+    /// The other side says something about closing.
+    pub(crate) fn hear_note(&mut self, peer: Peer, note: Note) {
+        let Some(closing) = self.connection(peer).map(|c| c.closing) else { return };
+        match (note, closing) {
+            (Note::Ask, Closing::No) if self.is_idle_too(peer) => {
+                self.say(peer, Closing::Agreed, Note::Agree);
+            }
+            (Note::Ask, Closing::No) => self.say(peer, Closing::No, Note::Refuse),
+            (Note::Ask | Note::Agree, Closing::Asked) => self.park(peer),
+            (Note::Refuse, Closing::Asked) => {
+                // It is asked again after the same time.
+                let now = self.now;
+                if let Some(link) = self.link(peer)
+                    && let Way::Open(connection) = &mut link.way
+                {
+                    connection.closing = Closing::No;
+                    link.since = now;
+                    if let Some(session) = link.session {
+                        self.parked.remove(&session);
+                    }
+                }
+                self.soil(peer);
+            }
+            _ => {
+                self.counters.violations += 1;
+                let what = format!("{note:?} out of place");
+                self.lose(peer, LostReason::Protocol(what));
+            }
+        }
+    }
+
+    /// Whether nothing has come, or gone, for a while.
+    fn is_idle_too(&mut self, peer: Peer) -> bool {
+        let (now, interval) = (self.now, self.idle_interval());
+        let engine = self.engine.is_idle(peer);
+        let Some(link) = self.link(peer) else { return false };
+        let Way::Open(connection) = &link.way else { return false };
+        let quiet = connection.traffic == link.seen;
+        let long = interval.is_some_and(|interval| now.since(link.since) >= interval);
+        engine && quiet && long && connection.outbox.is_empty()
+    }
+
+    /// Closes a connection whose peer stays; connects again at once if there is something to send by now.
+    pub(crate) fn park(&mut self, peer: Peer) {
+        let Some(link) = self.link(peer) else { return };
+        let Some(session) = link.session else { return };
+        // The socket is closed, which also takes it out of the poller.
+        link.way = Way::Parked;
+        self.parked.insert(session, peer);
+        self.counters.closed_idle += 1;
+        if self.engine.is_idle(peer) {
+            self.engine.trim(peer);
+        } else {
+            self.reconnect(peer);
+        }
+    }
+
+    /// There is something to send on a connection that was closed.
+    pub(crate) fn reconnect(&mut self, peer: Peer) {
+        let Some(info) = self.engine.peer_info(peer) else { return };
+        let (now, patience) = (self.now, self.config.silence);
+        if let Some(link) = self.link(peer) {
+            let dial = Dial::new(info.address, link.session, patience, now);
+            link.way = Way::Dial(Box::new(dial));
+            self.dialing.push(peer);
+        }
+    }
+
+    /// Packets go on.
+    pub(crate) fn resume_session(&mut self, peer: Peer, socket: OwnedFd, identity: &Identity) {
+        let known = self.engine.peer_info(peer).and_then(|info| info.incarnation);
+        if known != Some(identity.incarnation) {
+            return self.lose(peer, LostReason::Restarted);
+        }
+        let now = self.now;
+        let Some(link) = self.link(peer) else { return };
+        let session = link.session;
+        link.way = Way::Open(Box::new(Connection::new(socket)));
+        (link.seen, link.since) = (0, now);
+        if let Some(session) = session {
+            self.parked.remove(&session);
+        }
+        self.counters.connections += 1;
+        self.counters.resumed += 1;
+        self.idle_at = self.idle_at.min(now.after(LOOKS[0]));
+        self.soil(peer);
+    }
+
+    /// Somebody goes on with a session.
+    pub(crate) fn meet_again(&mut self, peer: Peer, stranger: Stranger, identity: &Identity) {
+        // Both have asked, and it was the first to see that: what it sent before is still to be read here.
+        let unread = self.connection(peer).is_some_and(|c| c.closing == Closing::Asked);
+        let crossed = self
+            .link(peer)
+            .is_some_and(|link| matches!(&link.way, Way::Dial(dial) if dial.socket().is_some()));
+        let secret = self.config.secret.as_ref();
+        if unread || (crossed && self.identity.incarnation > identity.incarnation) {
+            stranger.answer(secret, crate::handshake::Verdict::Crossed, &self.identity);
+        } else if stranger.answer(secret, crate::handshake::Verdict::Resumed, &self.identity) {
+            self.poller.set(&stranger.socket, Name::Peer(peer.index), true, false);
+            self.resume_session(peer, stranger.socket, identity);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_fabric::two_sided::header;
+
+    #[test]
+    fn notes_are_no_packets() {
+        for note in [Note::Ask, Note::Agree, Note::Refuse] {
+            assert_eq!(Note::decode(note.encode()), Some(note));
+            assert!(header::frame(note.encode()).is_err());
+            assert_eq!(header::message_len(note.encode()), None);
+        }
+        let mut wrong = Note::Ask.encode();
+        wrong[7] = 1;
+        assert_eq!(Note::decode(wrong), None);
+        assert_eq!(Note::decode(header::message_header(5)), None);
+    }
+}
