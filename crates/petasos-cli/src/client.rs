@@ -66,10 +66,10 @@ fn own(url: &Address) -> String {
 /// Reads a URL from the command line.
 pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
     let address = Address::parse(text).map_err(|error| error.to_string())?;
-    if petasos::is_known(address.scheme()) {
+    if petasos::Transport::of(address.scheme()).is_some() {
         return Ok(address);
     }
-    let built = petasos::transports().iter().filter(|transport| transport.missing.is_none());
+    let built = petasos::transports().iter().filter(|t| t.missing().is_none());
     let schemes: Vec<_> = built.map(|t| format!("{}://", t.scheme)).collect();
     Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
 }
@@ -79,17 +79,17 @@ pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Tra
     let between = |t: &&petasos::Transport| t.scheme != "self";
     let known = || petasos::transports().iter().filter(between);
     if wanted.is_empty() {
-        return Ok(known().filter(|t| t.missing.is_none() && t.by_default).collect());
+        return Ok(known().filter(|t| t.by_default).collect());
     }
     let mut chosen: Vec<&petasos::Transport> = Vec::new();
     for name in wanted {
         let Some(transport) = known().find(|transport| transport.scheme == name) else {
-            let names: Vec<_> = known().filter(|t| t.missing.is_none()).map(|t| t.scheme).collect();
+            let names: Vec<_> = known().filter(|t| t.missing().is_none()).map(|t| t.scheme).collect();
             let text = format!("`{name}` is no transport between processes");
             let advice = format!("--transport {}", names.join(","));
             return Err(Failure::new(Code::Usage, text).advise(advice));
         };
-        if let Some(missing) = transport.missing {
+        if let Some(missing) = transport.missing() {
             return Err(Failure::new(Code::Unavailable, format!("{name}: {missing}")));
         }
         if !chosen.contains(&transport) {

@@ -63,7 +63,7 @@ pub use petasos_self as local;
 pub use petasos_shm as shm;
 #[cfg(feature = "tcp")]
 pub use petasos_tcp as tcp;
-pub use transports::{OpenError, OpenOptions, Transport, is_known, open, transports};
+pub use transports::{OpenError, OpenOptions, Transport, open, transports};
 
 /// The front page's service really compiles, and runs.
 #[cfg(doctest)]

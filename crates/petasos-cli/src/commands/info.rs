@@ -98,7 +98,7 @@ fn look(transport: &Transport) -> Found {
         capabilities: None,
         notes: Vec::new(),
     };
-    if let Some(missing) = transport.missing {
+    if let Some(missing) = transport.missing() {
         return none(missing.to_owned());
     }
     match petasos::open(transport.any, &OpenOptions::default()) {
