@@ -66,6 +66,10 @@ pub enum OpenError {
     #[cfg(feature = "ofi")]
     #[error(transparent)]
     Ofi(#[from] petasos_ofi::OpenError),
+    /// Several transports were not put under one address.
+    #[cfg(feature = "auto")]
+    #[error(transparent)]
+    Auto(#[from] petasos_auto::OpenError),
 }
 
 /// A transport that exists: built into this program, or not.
@@ -96,7 +100,7 @@ const fn transport(
     Transport { scheme, title, any, by_default: built, unbuilt }
 }
 
-static TRANSPORTS: [Transport; 5] = [
+static TRANSPORTS: [Transport; 6] = [
     transport(
         "self",
         "within the process",
@@ -126,6 +130,16 @@ static TRANSPORTS: [Transport; 5] = [
             "ofi://*",
             cfg!(feature = "ofi"),
             "not built in: needs the feature `ofi` of the crate `petasos`",
+        )
+    },
+    Transport {
+        by_default: false,
+        ..transport(
+            "auto",
+            "shared memory on a node, a network between nodes",
+            "auto://*",
+            cfg!(feature = "auto"),
+            "not built in: needs the feature `auto` of the crate `petasos`",
         )
     },
     transport(
@@ -183,6 +197,8 @@ impl Transport {
             "tcp" => vec![format!("addresses here: {}", petasos_tcp::probe().join(", "))],
             #[cfg(feature = "ofi")]
             "ofi" => petasos_ofi::probe(),
+            #[cfg(feature = "auto")]
+            "auto" => vec![format!("this node: {}", petasos_auto::Node::here())],
             _ => Vec::new(),
         }
     }
@@ -200,7 +216,9 @@ pub fn transports() -> &'static [Transport] {
 /// * `self://NAME` or `self://*`: within this process;
 /// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
 /// * `tcp://HOST:PORT`: over TCP; port 0 for any free one;
-/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network.
+/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network;
+/// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best network to others;
+///   `auto://URL,URL` names the transports.
 ///
 /// # Errors
 /// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
@@ -222,6 +240,8 @@ pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenE
             }
             Ok(Box::new(petasos_ofi::Ofi::open(&address, config)?))
         }
+        #[cfg(feature = "auto")]
+        "auto" => Ok(Box::new(crate::open_auto(&address, options)?)),
         scheme => Err(refuse(scheme, options)),
     }
 }
