@@ -2,8 +2,13 @@
 //! `cargo run --example seeds`, in the folder `fuzz`.
 
 use bytes::Bytes;
+use petasos_auto::{
+    Node, Places,
+    card::{Card, Wish},
+};
 use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
+use petasos_ofi::frame::{Control, HEAD, Head, Leave, TARGET};
 use petasos_tcp::{
     Secret,
     handshake::{Client, Identity, Server, Verdict},
@@ -28,7 +33,8 @@ fn main() -> io::Result<()> {
     write("pair", pairs())?;
     write("channels", channels())?;
     write("over", overs())?;
-    write("portals", one_sided())
+    write("portals", one_sided())?;
+    write("networks", networks())
 }
 
 fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
@@ -355,4 +361,38 @@ fn one_sided() -> Vec<Vec<u8>> {
     let kinds = [Kind::Put, Kind::Get, Kind::GetPut, Kind::Atomic, Kind::FetchAtomic];
     let requests = kinds.into_iter().flat_map(|kind| [request(kind, false), request(kind, true)]);
     requests.chain([response(None), response(Some((64, 1 << 33)))]).collect()
+}
+
+/// The first byte is the target's choice: a head, a control message, an address, a card.
+fn networks() -> Vec<Vec<u8>> {
+    let of = |choice: u8, bytes: Vec<u8>| [vec![choice], bytes].concat();
+    let target = [9; TARGET];
+    let leave = Leave { key: u64::MAX / 5, base: 1 << 40, access: Access::WRITE };
+    let head = Head { slot: 3, taken: 65_000, number: 7, ticket: u64::MAX / 7 };
+    let heads = [head.to_bytes(), [0; HEAD]].map(|bytes| of(0, bytes.to_vec()));
+    let controls = [
+        Control::Hello { slot: 1, ticket: 2, provider: "tcp;ofi_rxm".into(), name: vec![2; 16] },
+        Control::Ring,
+        Control::Awake,
+        Control::Sleep,
+        Control::Rung(77),
+        Control::Bye(u32::MAX),
+        Control::Ask(target),
+        Control::Grant(target, leave),
+        Control::Refuse(target),
+        Control::Revoke(target),
+        Control::Released(target),
+    ];
+    let ways = ["shm://4711-0123456789abcdef", "ofi+verbs://[fd00::7]:40", "tcp://10.0.0.7:4040"]
+        .map(|way| Address::parse(way).expect("an address"));
+    let whole = |ways: &[Address]| Places::compose(Node::of(b"a node"), ways).expect("short");
+    let texts = [whole(&ways).to_string(), "auto://node7:4040".to_owned(), "auto://*".to_owned()];
+    let incarnation = Incarnation::new(u64::MAX / 3).expect("not zero");
+    let cards = [Wish::Stay, Wish::Ask]
+        .map(|wish| of(3, Card { wish, incarnation, address: whole(&ways[..2]) }.encode()));
+    let mut all = heads.to_vec();
+    all.extend(controls.iter().map(|control| of(1, control.to_bytes())));
+    all.extend(texts.map(|text| of(2, text.into_bytes())));
+    all.extend(cards);
+    all
 }

@@ -16,11 +16,11 @@ const MAGIC: &[u8; 8] = b"petasosa";
 const VERSION: u8 = 1;
 const HEAD: usize = 19;
 /// The longest card.
-pub(crate) const LONGEST: usize = HEAD + Address::MAX;
+pub const LONGEST: usize = HEAD + Address::MAX;
 
 /// What the sender wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub enum Wish {
     /// To talk by the way on which the card comes.
     Stay = 1,
     /// To know the other's whole address.
@@ -29,14 +29,19 @@ pub(crate) enum Wish {
 
 /// Who one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Card {
-    pub(crate) wish: Wish,
-    pub(crate) incarnation: Incarnation,
-    pub(crate) address: Address,
+pub struct Card {
+    /// What its sender wants.
+    pub wish: Wish,
+    /// His life.
+    pub incarnation: Incarnation,
+    /// His whole address.
+    pub address: Address,
 }
 
 impl Card {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// As it travels.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(LONGEST);
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[VERSION, self.wish as u8]);
@@ -47,7 +52,7 @@ impl Card {
     }
 
     /// Reads what should be one, or says what is wrong with it.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Card, &'static str> {
+    pub fn decode(bytes: &[u8]) -> Result<Card, &'static str> {
         let (head, address) = bytes.split_first_chunk::<HEAD>().ok_or("its card is cut short")?;
         if head[..8] != *MAGIC {
             return Err("it does not say who it is, as auto:// does");

@@ -41,7 +41,7 @@
 
 #![forbid(unsafe_code)]
 
-mod card;
+pub mod card;
 mod endpoint;
 mod error;
 mod keys;

@@ -2,7 +2,7 @@
 
 use crate::{OpenError, OpenOptions, open};
 use petasos_auto::{Auto, Member, Node, Reach};
-use petasos_fabric::{Address, AddressError, Endpoint};
+use petasos_fabric::{Address, AddressError};
 use std::{fs, net::IpAddr};
 
 /// Opens an endpoint of several transports: what [`open`] does for `auto://`, as what it is.
@@ -75,6 +75,7 @@ fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
 mod tests {
     use super::*;
     use petasos_auto::Places;
+    use petasos_fabric::Endpoint;
 
     #[test]
     fn what_stands_behind_an_address() {

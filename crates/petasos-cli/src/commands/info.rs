@@ -59,6 +59,9 @@ struct Shown {
 }
 
 pub(crate) fn run(options: &cli::Info) -> Outcome {
+    if let Some(peer) = &options.peer {
+        return super::way::run(peer, options);
+    }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: machine(),
