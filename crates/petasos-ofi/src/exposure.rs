@@ -93,8 +93,9 @@ impl Ofi {
             let opened = match known {
                 Some(opened) => opened,
                 None => {
+                    let opened = net.open_memory(&inner(memory), access)?;
                     counters.registrations += 1;
-                    net.open_memory(&inner(memory), access)?
+                    opened
                 }
             };
             let (memory, holders) = (memory.clone(), Vec::new());

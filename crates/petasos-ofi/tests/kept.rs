@@ -14,6 +14,8 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LEN: usize = 256 << 10;
+/// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
+const RIGHTS: Access = Access::READ.with(Access::WRITE);
 
 /// Two endpoints: `a` reaches memory of `b`.
 struct Pair {
@@ -119,16 +121,16 @@ fn own_memory_stays_open(scheme: &str) {
     let memory = pair.b.alloc(2 * LEN).unwrap();
     let half = memory.slice(LEN, LEN).unwrap();
     for byte in 1..=20 {
-        pair.round(&half, Access::WRITE, byte);
+        pair.round(&half, RIGHTS, byte);
     }
     assert_eq!(pair.counts(), (1, 19, LEN));
     // Not another part, and not with other rights.
-    pair.round(&memory.whole(), Access::WRITE, 21);
+    pair.round(&memory.whole(), RIGHTS, 21);
     pair.round(&half, Access::ALL, 22);
     assert_eq!(pair.counts(), (3, 19, 4 * LEN));
     // Twice at a time: each has its own.
-    let (first, of_first) = pair.expose(&half, Access::WRITE);
-    let (second, of_second) = pair.expose(&half, Access::WRITE);
+    let (first, of_first) = pair.expose(&half, RIGHTS);
+    let (second, of_second) = pair.expose(&half, RIGHTS);
     pair.put(of_first, vec![23; LEN]).unwrap();
     pair.put(of_second, vec![24; LEN]).unwrap();
     pair.close(first);
@@ -138,7 +140,7 @@ fn own_memory_stays_open(scheme: &str) {
     drop((half, memory));
     let other = pair.b.alloc(2 * LEN).unwrap();
     pair.until("what is gone is closed", |pair| pair.counts().2 == 0);
-    pair.round(&other.whole(), Access::WRITE, 25);
+    pair.round(&other.whole(), RIGHTS, 25);
     assert_eq!(pair.counts(), (5, 20, 2 * LEN));
     let holder = other.whole();
     assert!(other.into_exclusive().is_err(), "open memory became exclusive");
@@ -152,11 +154,11 @@ fn other_memory_is_closed(scheme: &str) {
     let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
     for byte in 1..=3 {
         let memory = Region::zeroed(LEN);
-        pair.round(&memory.whole(), Access::WRITE, byte);
+        pair.round(&memory.whole(), RIGHTS, byte);
         assert!(memory.into_exclusive().is_ok(), "somebody still holds the memory");
     }
     let of_a = pair.a.alloc(LEN).unwrap().whole();
-    pair.round(&of_a, Access::WRITE, 4);
+    pair.round(&of_a, RIGHTS, 4);
     assert_eq!(pair.counts(), (4, 0, 0));
 }
 
@@ -165,21 +167,21 @@ fn no_more_than_is_allowed(scheme: &str) {
     let memory: Vec<Slice> = (0..3).map(|_| pair.b.alloc(LEN).unwrap().whole()).collect();
     for byte in 1..=3 {
         for memory in &memory {
-            pair.round(memory, Access::WRITE, byte);
+            pair.round(memory, RIGHTS, byte);
         }
     }
     // The longest unused is always the next one.
     assert_eq!(pair.counts(), (9, 0, 2 * LEN));
-    pair.round(&memory[2], Access::WRITE, 4);
-    pair.round(&memory[1], Access::WRITE, 4);
+    pair.round(&memory[2], RIGHTS, 4);
+    pair.round(&memory[1], RIGHTS, 4);
     assert_eq!(pair.counts(), (9, 2, 2 * LEN));
     let large = pair.b.alloc(3 * LEN).unwrap().whole();
-    pair.round(&large, Access::WRITE, 5);
+    pair.round(&large, RIGHTS, 5);
     assert_eq!(pair.counts(), (10, 2, 2 * LEN), "too large to be kept");
     let Some(mut pair) = Pair::open(scheme, 0) else { return };
     let memory = pair.b.alloc(LEN).unwrap();
     for byte in 1..=3 {
-        pair.round(&memory.whole(), Access::WRITE, byte);
+        pair.round(&memory.whole(), RIGHTS, byte);
     }
     assert_eq!(pair.counts(), (3, 0, 0));
     assert!(memory.into_exclusive().is_ok());
@@ -189,7 +191,7 @@ fn no_more_than_is_allowed(scheme: &str) {
 fn not_what_a_lost_peer_had(scheme: &str) {
     let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
     let memory = pair.b.alloc(LEN).unwrap().whole();
-    let (region, remote) = pair.expose(&memory, Access::WRITE);
+    let (region, remote) = pair.expose(&memory, RIGHTS);
     pair.put(remote, vec![1; LEN]).unwrap();
     pair.a.forget(remote.peer);
     let lost = |e: &Event| matches!(e, Event::PeerLost { .. });
