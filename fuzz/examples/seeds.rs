@@ -2,8 +2,13 @@
 //! `cargo run --example seeds`, in the folder `fuzz`.
 
 use bytes::Bytes;
+use petasos_auto::{
+    Node, Places,
+    card::{Card, Wish},
+};
 use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
+use petasos_ofi::frame::{Control, HEAD, Head, Leave, TARGET};
 use petasos_tcp::{
     Secret,
     handshake::{Client, Identity, Server, Verdict},
@@ -33,7 +38,8 @@ fn main() -> io::Result<()> {
     write("admission", petasos_pmix::fuzzing::admission_seeds())?;
     write("pmi1", petasos_pmix::fuzzing::pmi1_seeds())?;
     write("pmix41", petasos_pmix::fuzzing::pmix41_seeds())?;
-    write("engine", engines())
+    write("engine", engines())?;
+    write("networks", networks())
 }
 
 fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
@@ -152,7 +158,7 @@ fn handshakes() -> Vec<Vec<u8>> {
     for (choice, secret) in [(0, None), (1, Some(&known))] {
         let (mut server, challenge) = Server::begin([1; 32]);
         let (_, hello) =
-            Client::begin(secret, [2; 32], &identity(2), &challenge).expect("a challenge");
+            Client::begin(secret, [2; 32], &identity(2), None, &challenge).expect("a challenge");
         server.hello(secret, &hello).expect("a hello");
         for choice in [choice, choice | 2] {
             seeds.push([&[choice], &hello[..]].concat());
@@ -333,7 +339,7 @@ fn overs() -> Vec<Vec<u8>> {
 
 /// Each kind of request, short and with all that it can have, and responses.
 fn one_sided() -> Vec<Vec<u8>> {
-    let request = |kind, full: bool| {
+    let request = |kind, full: bool, lent: bool| {
         let atomic = Atomic { operator: 3, datatype: 7, operand: [9; portals::OPERAND] };
         let request = portals::Request {
             kind,
@@ -343,7 +349,8 @@ fn one_sided() -> Vec<Vec<u8>> {
             bits: u64::MAX / 5,
             offset: if full { 1 << 40 } else { 0 },
             header_data: if full { 77 } else { 0 },
-            length: if kind == Kind::Get { 4096 } else { 0 },
+            length: if kind == Kind::Get || lent { 4096 } else { 0 },
+            lent,
             job: if full { (6, 2) } else { (0, 0) },
             atomic: matches!(kind, Kind::Atomic | Kind::FetchAtomic).then_some(atomic),
         };
@@ -358,8 +365,12 @@ fn one_sided() -> Vec<Vec<u8>> {
         seed
     };
     let kinds = [Kind::Put, Kind::Get, Kind::GetPut, Kind::Atomic, Kind::FetchAtomic];
-    let requests = kinds.into_iter().flat_map(|kind| [request(kind, false), request(kind, true)]);
-    requests.chain([response(None), response(Some((64, 1 << 33)))]).collect()
+    let requests = kinds
+        .into_iter()
+        .flat_map(|kind| [request(kind, false, false), request(kind, true, false)]);
+    let lent = [Kind::Put, Kind::Get].map(|kind| request(kind, true, true));
+    let responses = [response(None), response(Some((64, 1 << 33)))];
+    requests.chain(lent).chain(responses).collect()
 }
 
 /// Values, and two of them in frames.
@@ -395,4 +406,38 @@ fn engines() -> Vec<Vec<u8>> {
         }
     }
     seeds
+}
+
+/// The first byte is the target's choice: a head, a control message, an address, a card.
+fn networks() -> Vec<Vec<u8>> {
+    let of = |choice: u8, bytes: Vec<u8>| [vec![choice], bytes].concat();
+    let target = [9; TARGET];
+    let leave = Leave { key: u64::MAX / 5, base: 1 << 40, access: Access::WRITE };
+    let head = Head { slot: 3, taken: 65_000, number: 7, ticket: u64::MAX / 7 };
+    let heads = [head.to_bytes(), [0; HEAD]].map(|bytes| of(0, bytes.to_vec()));
+    let controls = [
+        Control::Hello { slot: 1, ticket: 2, provider: "tcp;ofi_rxm".into(), name: vec![2; 16] },
+        Control::Ring,
+        Control::Awake,
+        Control::Sleep,
+        Control::Rung(77),
+        Control::Bye(u32::MAX),
+        Control::Ask(target),
+        Control::Grant(target, leave),
+        Control::Refuse(target),
+        Control::Revoke(target),
+        Control::Released(target),
+    ];
+    let ways = ["shm://4711-0123456789abcdef", "ofi+verbs://[fd00::7]:40", "tcp://10.0.0.7:4040"]
+        .map(|way| Address::parse(way).expect("an address"));
+    let whole = |ways: &[Address]| Places::compose(Node::of(b"a node"), ways).expect("short");
+    let texts = [whole(&ways).to_string(), "auto://node7:4040".to_owned(), "auto://*".to_owned()];
+    let incarnation = Incarnation::new(u64::MAX / 3).expect("not zero");
+    let cards = [Wish::Stay, Wish::Ask]
+        .map(|wish| of(3, Card { wish, incarnation, address: whole(&ways[..2]) }.encode()));
+    let mut all = heads.to_vec();
+    all.extend(controls.iter().map(|control| of(1, control.to_bytes())));
+    all.extend(texts.map(|text| of(2, text.into_bytes())));
+    all.extend(cards);
+    all
 }

@@ -64,7 +64,7 @@ fn hello(secret: Option<&Secret>, key: &[u8], proven: bool, mut cut: Cut<'_>) {
     // A recorded proof may be right, too.
     let proven = *place == right;
     match server.hello(secret, &hello) {
-        Ok(identity) => {
+        Ok((identity, _)) => {
             assert!(proven, "nobody guesses a proof");
             assert_eq!(identity.address.scheme(), "tcp");
         }
@@ -81,7 +81,9 @@ fn verdict(secret: Option<&Secret>, key: &[u8], proven: bool, mut cut: Cut<'_>) 
         0 => frame(&mut cut),
         _ => good,
     };
-    let Ok((client, hello)) = Client::begin(secret, [2; NONCE], &own(), &challenge) else { return };
+    let Ok((client, hello)) = Client::begin(secret, [2; NONCE], &own(), None, &challenge) else {
+        return;
+    };
     let mut verdict: [u8; VERDICT_LEN] = frame(&mut cut);
     let (said, place) = verdict.split_at_mut(VERDICT_LEN - PROOF);
     let nonce = &challenge[CHALLENGE_LEN - NONCE..];

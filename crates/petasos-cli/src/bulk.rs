@@ -66,8 +66,8 @@ pub(crate) fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<M
 pub(crate) fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]> {
     let (plan, sizes) = (setting.plan, &[amount.bytes]);
     let both = match (setting.transport.scheme, amount.of_transport) {
-        ("shm", true) => limits::memcpy(plan, sizes)?,
-        ("shm", false) => {
+        ("shm" | "auto", true) => limits::memcpy(plan, sizes)?,
+        ("shm" | "auto", false) => {
             // Where one may not reach into the other, both map what they share.
             let limit = |between: limits::BulkFn| {
                 between(plan, sizes).or_else(|_| limits::memcpy(plan, sizes))

@@ -261,6 +261,15 @@ pub(crate) struct Tune {
 
 #[derive(Debug, Args)]
 pub(crate) struct Info {
+    /// Somebody, as `petasos serve` prints it: which way leads there from here, and why
+    #[arg(value_name = "PEER", value_parser = parse_url)]
+    pub(crate) peer: Option<Address>,
+    /// The file with the secret that both sides of a network know
+    #[arg(long, value_name = "FILE", requires = "peer")]
+    pub(crate) secret: Option<PathBuf>,
+    /// How long to wait for an answer
+    #[arg(short, long, default_value = "3s", value_parser = parse_time, requires = "peer")]
+    pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) json: Json,
 }

@@ -7,6 +7,7 @@ use crate::{
 };
 use petasos::{
     Engine, EngineConfig, OpenOptions,
+    auto::{Node, Places},
     fabric::{Address, Endpoint},
 };
 use std::{net::IpAddr, path::Path, time::Duration};
@@ -48,12 +49,23 @@ pub(crate) fn endpoint(
 }
 
 /// Where the calling side listens, so that answers find it: no further than it must.
-fn own(url: &Address) -> String {
+pub(crate) fn own(url: &Address) -> String {
     let scheme = url.scheme();
-    if scheme != "tcp" && (!scheme.starts_with("ofi") || scheme == "ofi+shm") {
+    let mut place = url.rest().to_owned();
+    if scheme == "auto"
+        && let Ok(Places::Known { node, ways }) = Places::parse(url)
+    {
+        let shared = node == Node::here() && ways.iter().any(|way| way.scheme() == "shm");
+        match ways.iter().find(|way| way.scheme() != "shm").filter(|_| !shared) {
+            Some(network) => place = network.rest().to_owned(),
+            None => return "auto://*".to_owned(),
+        }
+    } else if !matches!(scheme, "tcp" | "auto")
+        && (!scheme.starts_with("ofi") || scheme == "ofi+shm")
+    {
         return format!("{scheme}://*");
     }
-    let host = url.rest().rsplit_once(':').map_or("", |(host, _)| host);
+    let host = place.rsplit_once(':').map_or("", |(host, _)| host);
     match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
         Ok(ip) if ip.is_loopback() && ip.is_ipv6() => format!("{scheme}://[::1]:0"),
         Ok(ip) if ip.is_loopback() => format!("{scheme}://127.0.0.1:0"),
@@ -66,10 +78,10 @@ fn own(url: &Address) -> String {
 /// Reads a URL from the command line.
 pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
     let address = Address::parse(text).map_err(|error| error.to_string())?;
-    if petasos::is_known(address.scheme()) {
+    if petasos::Transport::of(address.scheme()).is_some() {
         return Ok(address);
     }
-    let built = petasos::transports().iter().filter(|transport| transport.missing.is_none());
+    let built = petasos::transports().iter().filter(|t| t.missing().is_none());
     let schemes: Vec<_> = built.map(|t| format!("{}://", t.scheme)).collect();
     Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
 }
@@ -79,17 +91,18 @@ pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Tra
     let between = |t: &&petasos::Transport| t.scheme != "self";
     let known = || petasos::transports().iter().filter(between);
     if wanted.is_empty() {
-        return Ok(known().filter(|t| t.missing.is_none() && t.by_default).collect());
+        return Ok(known().filter(|t| t.by_default).collect());
     }
     let mut chosen: Vec<&petasos::Transport> = Vec::new();
     for name in wanted {
         let Some(transport) = known().find(|transport| transport.scheme == name) else {
-            let names: Vec<_> = known().filter(|t| t.missing.is_none()).map(|t| t.scheme).collect();
+            let names: Vec<_> =
+                known().filter(|t| t.missing().is_none()).map(|t| t.scheme).collect();
             let text = format!("`{name}` is no transport between processes");
             let advice = format!("--transport {}", names.join(","));
             return Err(Failure::new(Code::Usage, text).advise(advice));
         };
-        if let Some(missing) = transport.missing {
+        if let Some(missing) = transport.missing() {
             return Err(Failure::new(Code::Unavailable, format!("{name}: {missing}")));
         }
         if !chosen.contains(&transport) {
@@ -112,8 +125,14 @@ mod tests {
             ("tcp://[fd00::1]:4040", "tcp://[::]:0"),
             ("tcp://node7:4040", "tcp://0.0.0.0:0"),
             ("shm://x", "shm://*"),
+            ("auto://127.0.0.1:4040", "auto://127.0.0.1:0"),
+            ("auto://node7:4040", "auto://0.0.0.0:0"),
+            ("auto://0123456789abcdef/shm://x,tcp://127.0.0.1:4040", "auto://127.0.0.1:0"),
+            ("auto://0123456789abcdef/shm://x,tcp://[fd00::1]:4040", "auto://[::]:0"),
         ] {
             assert_eq!(own(&url.parse().unwrap()), expected);
         }
+        let here = format!("auto://{}/shm://x,tcp://10.0.0.1:4040", Node::here());
+        assert_eq!(own(&here.parse().unwrap()), "auto://*");
     }
 }

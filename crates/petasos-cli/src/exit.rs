@@ -98,7 +98,7 @@ impl fmt::Display for Failure {
 }
 
 /// What a lost peer means for the exit code, and what to do.
-fn lost(reason: &LostReason) -> (Code, &'static str) {
+pub(crate) fn lost(reason: &LostReason) -> (Code, &'static str) {
     match reason {
         LostReason::Refused(_) => {
             (Code::Refused, "give both sides the same file with --secret, readable by you alone")

@@ -31,8 +31,8 @@ impl Latency {
 /// The limit of a call over this transport, both sides waiting like that.
 pub(crate) fn limit(transport: &Transport, waiting: Waiting) -> RoundTripFn {
     match (transport.scheme, waiting) {
-        ("shm", Waiting::Sleeping) => limits::futex_round_trip,
-        ("shm", _) => limits::cache_line_round_trip,
+        ("shm" | "auto", Waiting::Sleeping) => limits::futex_round_trip,
+        ("shm" | "auto", _) => limits::cache_line_round_trip,
         (_, Waiting::Sleeping) => |plan| limits::tcp_round_trip(plan, limits::Waiting::Sleeping),
         _ => |plan| limits::tcp_round_trip(plan, limits::Waiting::Spinning),
     }
@@ -47,11 +47,13 @@ pub(crate) fn limit_of(
 ) -> Outcome<RoundTrip> {
     Ok(match (transport.scheme, waiting) {
         // Without the bytes, which count for little beside the waking.
-        ("shm", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
-        ("shm", _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
-        ("shm", _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
-        ("shm", _) if bytes <= limits::LONGEST_IN_SLOT => limits::short_round_trip(plan, bytes)?,
-        ("shm", _) => limits::copied_round_trip(plan, bytes)?,
+        ("shm" | "auto", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
+        ("shm" | "auto", _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
+        ("shm" | "auto", _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
+        ("shm" | "auto", _) if bytes <= limits::LONGEST_IN_SLOT => {
+            limits::short_round_trip(plan, bytes)?
+        }
+        ("shm" | "auto", _) => limits::copied_round_trip(plan, bytes)?,
         (_, Waiting::Sleeping) => limits::tcp_echo(plan, limits::Waiting::Sleeping, bytes.max(8))?,
         _ => limits::tcp_echo(plan, limits::Waiting::Spinning, bytes.max(8))?,
     })

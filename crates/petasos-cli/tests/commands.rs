@@ -23,6 +23,33 @@ fn ping_over_each_transport() {
     place.assert_clean();
 }
 
+/// One address: by shared memory, or by TCP where one side has nothing else.
+#[test]
+fn one_address_for_both() {
+    let place = Place::new();
+    let mut servers = [&["--listen", "auto://*"], &["--listen", "auto://tcp://127.0.0.1:0"]]
+        .map(|listen| Serving::start(&place, listen, 1));
+    for (server, way) in servers.iter().zip(["shm://", "tcp://"]) {
+        let whole = &server.urls[0];
+        let (_, port) = whole.rsplit_once(':').unwrap();
+        for url in [whole, &format!("auto://127.0.0.1:{port}")] {
+            place.run(&["ping", url, "-c", "3", "-i", "1ms", "--size", "300000"]).assert(0);
+            let text = place.run(&["info", url]).assert(0).out;
+            assert!(text.contains("it is on this node"), "{text}");
+            let report = place.run(&["info", url, "--json"]).assert(0).json();
+            assert_eq!(report["address"], **whole, "{report}");
+            assert!(report["way"].as_str().unwrap().starts_with(way), "{report}");
+        }
+    }
+    for server in &mut servers {
+        assert_eq!(server.interrupt(), Some(0));
+    }
+    place.run(&["info", "auto://127.0.0.1:1", "-t", "200ms"]).assert(3).says("petasos serve");
+    place.run(&["info", "shm://nobody-here", "-t", "200ms"]).assert(3);
+    place.run(&["info", "auto://0123456789abcdef/shm://x"]).assert(2).says("no way");
+    place.assert_clean();
+}
+
 #[test]
 fn nobody_there() {
     let place = Place::new();

@@ -44,7 +44,7 @@ pub struct Faulty {
     lost: HashMap<Peer, PeerInfo>,
     /// Whom `inject` below called full; it will tell.
     full: HashSet<Peer>,
-    /// Whom `inject` here called full; the event is in `held`.
+    /// Whom `inject` here or below called full; the event is in `held`.
     owed: HashSet<Peer>,
 }
 
@@ -101,8 +101,8 @@ impl Faulty {
                 self.up.retain(|up| up != peer);
                 self.full.remove(peer);
             }
-            // One event for both, if it was refused here, too.
-            Event::Writable { peer } if self.full.remove(peer) && self.owed.contains(peer) => {
+            // One event for both, if it was refused here, too, before this is told or after.
+            Event::Writable { peer } if self.full.remove(peer) && !self.owed.insert(*peer) => {
                 return;
             }
             _ => {}

@@ -45,6 +45,7 @@ pub fn empty_messages(w: &mut World) {
     let (a, b, ab, _) = w.pair();
     w.inject(a, ab, b"");
     let sent = w.send(a, ab, b"");
+    w.until("it is accepted", |w| w.accepted(a));
     w.inject(a, ab, b"x");
     w.ok(a, sent);
     let three: Vec<_> = (0..3).map(|_| w.message(b).1).collect();

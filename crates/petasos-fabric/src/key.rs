@@ -44,6 +44,8 @@ impl Key {
     pub const ROUTE_SLOT: u8 = 4;
     /// Kind of the route by a network device that reaches registered memory by itself.
     pub const ROUTE_DEVICE: u8 = 5;
+    /// Kind of the route through one of several transports under a common address.
+    pub const ROUTE_MEMBER: u8 = 6;
 
     /// A key that came from outside; checked when it is used.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Key, ImportError> {

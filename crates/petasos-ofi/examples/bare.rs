@@ -1,10 +1,15 @@
-//! A message of 64 bytes there and back: by libfabric alone, and by the contract over it, in turns in one run.
+//! A message of 64 bytes there and back, and puts of a megabyte: by libfabric alone, and by the contract over it, in
+//! turns in one run.
 //!
 //! `cargo run --release -p petasos-ofi --example bare -- ofi+shm 5` (the kind of address, and how many turns).
 
-use petasos_fabric::{Address, Clock, Endpoint, Event, Lease, Peer, Time};
+use petasos_fabric::{
+    Access, Address, Clock, Endpoint, Event, Key, Lease, Level, Operation, Peer, Region,
+    RemoteSpan, Slice, Time, Token,
+};
 use petasos_ofi::{Config, Ofi, bare::Bare};
 use std::{
+    collections::VecDeque,
     error::Error,
     io::{BufRead, BufReader, Write},
     process::{Child, Command, Stdio},
@@ -12,10 +17,17 @@ use std::{
 };
 
 type Anything<T> = Result<T, Box<dyn Error>>;
+/// What measures, or answers: see [`other`].
+type Way = fn(&str, Option<&mut Child>) -> Anything<f64>;
 
 const LEN: usize = 64;
 const BATCH: u32 = 2000;
 const BATCHES: usize = 40;
+/// The length of a put, how many are under way, how many there are, and how often.
+const PUT: usize = 1 << 20;
+const DEEP: u32 = 8;
+const PUTS: u32 = 100;
+const RUNS: usize = 9;
 
 fn main() -> Anything<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -23,24 +35,37 @@ fn main() -> Anything<()> {
     if let Some(role) = arguments.get(2) {
         return match role.as_str() {
             "bare" => bare(scheme, None).map(drop),
+            "bare puts" => bare_puts(scheme, None).map(drop),
+            "our puts" => our_puts(scheme, None).map(drop),
             _ => ours(scheme, None).map(drop),
         };
     }
     let turns: usize = arguments.get(1).map_or(Ok(5), |turns| turns.parse())?;
-    let (mut alone, mut contract) = (Vec::new(), Vec::new());
-    for _ in 0..turns {
-        let mut child = other(scheme, "bare")?;
-        alone.push(bare(scheme, Some(&mut child))?);
+    let measured = |way: Way, role: &str| -> Anything<f64> {
+        let mut child = other(scheme, role)?;
+        let value = way(scheme, Some(&mut child))?;
         child.wait()?;
-        let mut child = other(scheme, "ours")?;
-        contract.push(ours(scheme, Some(&mut child))?);
-        child.wait()?;
-    }
-    let (alone, contract) = (median(alone), median(contract));
+        Ok(value)
+    };
+    let in_turns = |first: (Way, &str), second: (Way, &str)| -> Anything<(f64, f64)> {
+        let mut values = (Vec::new(), Vec::new());
+        for _ in 0..turns {
+            values.0.push(measured(first.0, first.1)?);
+            values.1.push(measured(second.0, second.1)?);
+        }
+        Ok((median(values.0), median(values.1)))
+    };
+    let (alone, contract) = in_turns((bare, "bare"), (ours, "ours"))?;
     println!("{scheme}, {LEN} bytes there and back, median of {turns} turns:");
     println!(
         "  libfabric alone {alone:.0} ns, the contract {contract:.0} ns, difference {:.0} ns",
         contract - alone
+    );
+    let (alone, contract) = in_turns((bare_puts, "bare puts"), (our_puts, "our puts"))?;
+    println!("{scheme}, puts of {PUT} bytes, {DEEP} under way:");
+    println!(
+        "  libfabric alone {alone:.2} GB/s, the contract {contract:.2} GB/s, {:+.1} %",
+        (contract / alone - 1.0) * 100.0
     );
     Ok(())
 }
@@ -73,6 +98,112 @@ fn exchange(child: Option<&mut Child>, line: &str) -> Anything<String> {
     Ok(heard.trim().to_owned())
 }
 
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Anything<Vec<u8>> {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16);
+    Ok((0..text.len()).step_by(2).map(byte).collect::<Result<_, _>>()?)
+}
+
+/// Gigabytes in a second, of several runs: `more` begins puts as far as there is room, and says how many have ended.
+fn rate(mut more: impl FnMut(u32) -> u32) -> f64 {
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        let begin = Instant::now();
+        let (mut begun, mut ended) = (0, 0);
+        while ended < PUTS {
+            let room = (PUTS - begun).min(DEEP - (begun - ended));
+            begun += room;
+            ended += more(room);
+        }
+        runs.push(f64::from(PUTS) * PUT as f64 / begin.elapsed().as_nanos() as f64);
+    }
+    median(runs)
+}
+
+fn bare_puts(scheme: &str, child: Option<&mut Child>) -> Anything<f64> {
+    let first = child.is_some();
+    let mut end = Bare::open(&Address::parse(&format!("{scheme}://*"))?)?;
+    let memory = Region::zeroed(PUT).whole();
+    let exposed = end.expose(&memory).ok_or("the provider has no access of its own")?;
+    let (key, base) = exposed.place();
+    let heard = exchange(child, &format!("{key} {base} {}", hex(end.name())))?;
+    let mut words = heard.split(' ');
+    let mut word = || words.next().ok_or("cut short");
+    let place = (word()?.parse()?, word()?.parse()?);
+    let other = end.insert(&unhex(word()?)?).ok_or("not a name")?;
+    if !first {
+        while end.poll().1 == 0 {}
+        return Ok(0.0);
+    }
+    memory.write(0, &vec![7; PUT]);
+    let mut owed = 0;
+    let rate = rate(|room| {
+        owed += room;
+        while owed > 0 && end.put(other, &memory, place) {
+            owed -= 1;
+        }
+        end.poll().0
+    });
+    while !end.send(other, b"enough") {
+        end.poll();
+    }
+    for _ in 0..1000 {
+        end.poll();
+    }
+    Ok(rate)
+}
+
+fn our_puts(scheme: &str, child: Option<&mut Child>) -> Anything<f64> {
+    let first = child.is_some();
+    let mut end = Ofi::open(&Address::parse(&format!("{scheme}://*"))?, Config::default())?;
+    let memory = Region::zeroed(PUT).whole();
+    let region = end.register(&memory, Access::ALL)?;
+    let heard = exchange(child, &hex(end.export(region)?.as_bytes()))?;
+    let (clock, mut events) = (Clock::start(), Vec::new());
+    if !first {
+        loop {
+            end.progress(clock.now(), 64, &mut events);
+            if events.drain(..).any(|event| matches!(event, Event::Message { .. })) {
+                return Ok(0.0);
+            }
+        }
+    }
+    memory.write(0, &vec![7; PUT]);
+    let remote = end.import(&Key::from_bytes(unhex(&heard)?)?)?;
+    let mut queue = VecDeque::new();
+    let (mut passes, mut now) = (0u32, clock.now());
+    let rate = rate(|room| {
+        queue.extend((0..room).map(|_| Operation::Put {
+            token: Token(0),
+            remote,
+            local: [Slice::clone(&memory)].into_iter().collect(),
+            spans: [RemoteSpan { offset: 0, len: PUT as u64 }].into_iter().collect(),
+            level: Level::Visible,
+            event: None,
+        }));
+        if !queue.is_empty() {
+            end.submit(&mut queue);
+        }
+        passes = passes.wrapping_add(1);
+        if passes.is_multiple_of(16) {
+            now = clock.now();
+        }
+        end.progress(now, 64, &mut events);
+        let done = |event: &Event| matches!(event, Event::Done { result: Ok(_), .. });
+        events.drain(..).filter(done).count() as u32
+    });
+    while end.inject(remote.peer, &[b"enough"]).is_err() {
+        end.progress(clock.now(), 64, &mut events);
+    }
+    for _ in 0..1000 {
+        end.progress(clock.now(), 64, &mut events);
+    }
+    Ok(rate)
+}
+
 /// Measures, or answers.
 fn rounds(first: bool, mut send: impl FnMut(), mut receive: impl FnMut()) -> f64 {
     let mut batches = Vec::new();
@@ -95,11 +226,8 @@ fn rounds(first: bool, mut send: impl FnMut(), mut receive: impl FnMut()) -> f64
 fn bare(scheme: &str, child: Option<&mut Child>) -> Anything<f64> {
     let first = child.is_some();
     let mut end = Bare::open(&Address::parse(&format!("{scheme}://*"))?)?;
-    let name: String = end.name().iter().map(|byte| format!("{byte:02x}")).collect();
-    let heard = exchange(child, &name)?;
-    let byte = |at: usize| u8::from_str_radix(&heard[at..at + 2], 16);
-    let name = (0..heard.len()).step_by(2).map(byte).collect::<Result<Vec<u8>, _>>()?;
-    let other = end.insert(&name).ok_or("not a name")?;
+    let heard = exchange(child, &hex(end.name()))?;
+    let other = end.insert(&unhex(&heard)?).ok_or("not a name")?;
     let end = std::cell::RefCell::new(end);
     let send = || {
         while !end.borrow_mut().send(other, &[7; LEN]) {

@@ -1,14 +1,14 @@
 //! The library without the contract: what our overhead is measured against.
 //!
-//! One endpoint, short messages that are sent by `fi_inject` where the provider takes them so, and completions read
-//! one after another. For measurements alone.
+//! One endpoint, short messages that are sent by `fi_inject` where the provider takes them so, writes into memory of
+//! the other side, and completions read one after another. For measurements alone.
 
 use crate::{
     OpenError,
-    net::{Net, Node, Sizes},
+    net::{Happened, Mark, Net, Node, Opened, Sizes},
     providers::Provider,
 };
-use petasos_fabric::Address;
+use petasos_fabric::{Access, Address, Slice};
 
 /// An endpoint of the library's.
 pub struct Bare(Net);
@@ -47,5 +47,40 @@ impl Bare {
     #[inline]
     pub fn receive(&mut self) -> Option<usize> {
         self.0.receive_plain()
+    }
+
+    /// Opens memory to be written: the provider's key, and where it lies. Closed when dropped.
+    pub fn expose(&mut self, memory: &Slice) -> Option<Exposed> {
+        self.0.open_memory(memory, Access::WRITE.with(Access::READ)).map(Exposed)
+    }
+
+    /// Begins to write to the beginning of memory that the other side opened. False if there is no room.
+    pub fn put(&mut self, to: Other, local: &Slice, place: (u64, u64)) -> bool {
+        let mark = Mark::Access { access: 0, serial: 0 };
+        self.0.access(to.0, false, local.clone(), place, 0, mark).is_ok()
+    }
+
+    /// Moves everything on: how many writes ended, and how many messages came.
+    pub fn poll(&mut self) -> (u32, u32) {
+        let (mut done, mut came) = (0, 0);
+        while let Some(happened) = self.0.next() {
+            match happened {
+                Happened::Done(Mark::Access { .. }, _) => done += 1,
+                Happened::Packet(_) => came += 1,
+                _ => {}
+            }
+        }
+        (done, came)
+    }
+}
+
+/// Memory that the other side may write.
+pub struct Exposed(Opened);
+
+impl Exposed {
+    /// The provider's key, and where it lies.
+    #[must_use]
+    pub fn place(&self) -> (u64, u64) {
+        self.0.place()
     }
 }

@@ -27,6 +27,11 @@ pub struct Config {
     pub remote_access: bool,
     /// Puts and gets from this length on are left to the provider.
     pub remote_access_from: u64,
+    /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
+    /// the provider when they are deregistered, so that registering them again costs nothing: of 256 registrations at
+    /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
+    /// to what it said when it gave that back, reaches such memory until it is closed. 0 closes all at once.
+    pub keep_registered: usize,
     /// How long what is under way with a lost peer may take to come back from the library before it is
     /// given up.
     pub grace: Duration,
@@ -62,6 +67,7 @@ impl Default for Config {
             sends: 256,
             remote_access: true,
             remote_access_from: 16 << 10,
+            keep_registered: 64 << 20,
             grace: Duration::from_secs(1),
         }
     }
@@ -85,6 +91,12 @@ pub struct Counters {
     pub parked: u64,
     /// Pieces of put and get that the provider did.
     pub accesses: u64,
+    /// How often memory was opened to peers by the provider.
+    pub registrations: u64,
+    /// How often that was not needed, for it had been kept open.
+    pub registrations_kept: u64,
+    /// Bytes that are kept open now, though nobody uses them.
+    pub kept_bytes: usize,
     /// Peers that were rung for, since they may sleep.
     pub rings: u64,
     /// Peers cut off because they broke the protocol.

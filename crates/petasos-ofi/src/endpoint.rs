@@ -1,10 +1,10 @@
 //! The contract, as far as it is not somebody else's.
 
-use crate::{frame::Control, link::State, providers::BEST, state::Ofi};
+use crate::{frame::Control, link::State, net, providers::BEST, state::Ofi};
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, RegionId,
-    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
+    Incarnation, InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use std::{
     collections::VecDeque,
@@ -176,6 +176,16 @@ impl Endpoint for Ofi {
 
     fn notifier(&self) -> Notifier {
         self.control.notifier()
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        if len == 0 || len > isize::MAX as usize {
+            return Err(AllocError::BadLength(len));
+        }
+        Ok(match self.kept.is_on() {
+            true => net::lend(self.kept.own(Region::zeroed(len))),
+            false => Region::zeroed(len),
+        })
     }
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {

@@ -5,10 +5,11 @@
 
 use crate::{
     frame::{Control, Leave, TARGET},
+    kept::inner,
     net::Opened,
     state::Ofi,
 };
-use petasos_fabric::{Key, LostReason, Operation, Peer, RegionId, Slice, Time};
+use petasos_fabric::{Access, Key, LostReason, Operation, Peer, RegionId, Slice, Time};
 use std::{
     collections::{HashMap, hash_map::Entry},
     time::Duration,
@@ -24,6 +25,7 @@ const MOURNING: Duration = Duration::from_secs(60);
 struct Exposure {
     opened: Opened,
     memory: Slice,
+    access: Access,
     holders: Vec<Peer>,
     /// One of them was lost, and gave nothing back.
     torn: bool,
@@ -83,13 +85,21 @@ impl Ofi {
         if !self.accesses.native || parts.route(Key::ROUTE_TWO_SIDED)?[..] != target[..] {
             return None;
         }
-        let Ofi { exposures, net, engine, .. } = self;
+        let Ofi { exposures, net, engine, kept, counters, .. } = self;
         if let Entry::Vacant(vacant) = exposures.list.entry(region) {
             let (memory, access) = engine.region(region)?;
-            let opened = net.open_memory(memory, access)?;
-            let memory = memory.clone();
-            let exposure =
-                Exposure { opened, memory, holders: Vec::new(), torn: false, closing: None };
+            let known = kept.take(memory, access);
+            counters.registrations_kept += u64::from(known.is_some());
+            let opened = match known {
+                Some(opened) => opened,
+                None => {
+                    let opened = net.open_memory(&inner(memory), access)?;
+                    counters.registrations += 1;
+                    opened
+                }
+            };
+            let (memory, holders) = (memory.clone(), Vec::new());
+            let exposure = Exposure { opened, memory, access, holders, torn: false, closing: None };
             vacant.insert(exposure);
         }
         let exposure =
@@ -162,14 +172,17 @@ impl Ofi {
         if !list.get(&region).is_some_and(free) {
             return;
         }
-        let Some(Exposure { opened, memory, torn, closing: operation, .. }) = list.remove(&region)
+        let Some(Exposure { opened, memory, access, torn, closing: operation, .. }) =
+            list.remove(&region)
         else {
             return;
         };
         *closing -= 1;
-        drop(opened);
         if torn {
+            drop(opened);
             kept.push((memory, self.now.after(MOURNING)));
+        } else {
+            self.kept.keep(&memory, access, opened);
         }
         if let Some((operation, _)) = operation {
             self.engine.submit(operation);

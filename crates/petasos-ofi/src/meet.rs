@@ -98,6 +98,7 @@ impl Ofi {
 
     /// Moves the control endpoint on. True if anything was done.
     pub(crate) fn attend(&mut self) -> bool {
+        self.kept.look_after();
         let mut mail = std::mem::take(&mut self.mail);
         let mut worked = self.control.progress(self.now, 64, &mut mail);
         worked |= !mail.is_empty();

@@ -4,6 +4,7 @@ use crate::{
     Config, Counters, OpenError,
     access::Accesses,
     exposure::Exposures,
+    kept::Kept,
     link::Link,
     net::{Net, Node, Sizes},
     providers::{Meeting, Provider},
@@ -22,6 +23,7 @@ use std::{
 pub struct Ofi {
     /// Closed before what it works for: what was opened to others first, then the provider's endpoint.
     pub(crate) exposures: Exposures,
+    pub(crate) kept: Kept,
     pub(crate) accesses: Accesses,
     pub(crate) net: Net,
     /// The endpoint by which peers meet, which vouches for them, notices their end, and rings.
@@ -120,6 +122,7 @@ impl Ofi {
         let pool = Pool::new(limits.max_leases);
         Ok(Ofi {
             exposures: Exposures::default(),
+            kept: Kept::new(if native { config.keep_registered } else { 0 }),
             accesses: Accesses::new(native),
             engine: Engine::new(own, control.incarnation(), numbers, pool),
             rings: net.wait_fd().is_none(),
@@ -155,7 +158,7 @@ impl Ofi {
     /// What the endpoint did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { kept_bytes: self.kept.bytes(), ..self.counters }
     }
 
     /// The provider that carries it, in libfabric's words.

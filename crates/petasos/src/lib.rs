@@ -2,7 +2,7 @@
 //! depend on.
 //!
 //! * [`open`] makes an endpoint of a URL, whose scheme says over what: `shm://*`, `tcp://HOST:PORT`,
-//!   `self://*`. Each transport is behind a feature of the same name (`self-transport` for the
+//!   `self://*`, `auto://*` for the best way to each peer. Each transport is behind a feature of the same name (`self-transport` for the
 //!   first); [`transports()`] lists them.
 //!   Their settings are in the modules [`shm`], [`tcp`] and [`local`], for those who open an
 //!   endpoint themselves.
@@ -44,9 +44,13 @@
 #[cfg(feature = "job")]
 mod job;
 mod transports;
+#[cfg(feature = "auto")]
+mod whichever;
 
 #[cfg(feature = "job")]
 pub use job::{job, open_own};
+#[cfg(feature = "auto")]
+pub use petasos_auto as auto;
 #[cfg(feature = "channel")]
 pub use petasos_channel as channel;
 pub use petasos_fabric::{Tuning, TuningError};
@@ -63,7 +67,9 @@ pub use petasos_self as local;
 pub use petasos_shm as shm;
 #[cfg(feature = "tcp")]
 pub use petasos_tcp as tcp;
-pub use transports::{OpenError, OpenOptions, Transport, is_known, open, transports};
+pub use transports::{OpenError, OpenOptions, Transport, open, transports};
+#[cfg(feature = "auto")]
+pub use whichever::open_auto;
 
 /// The front page's service really compiles, and runs.
 #[cfg(doctest)]

@@ -1,7 +1,9 @@
 //! Which transports this build has, and which one a URL means.
 
 use petasos_fabric::{Address, AddressError, Endpoint};
-use std::{path::PathBuf, sync::OnceLock};
+use std::path::PathBuf;
+#[cfg(feature = "ofi")]
+use std::sync::OnceLock;
 
 /// What transports may need to know beside the URL. `Default` suits endpoints of one machine.
 #[derive(Clone, Debug, Default)]
@@ -64,23 +66,27 @@ pub enum OpenError {
     #[cfg(feature = "ofi")]
     #[error(transparent)]
     Ofi(#[from] petasos_ofi::OpenError),
+    /// Several transports were not put under one address.
+    #[cfg(feature = "auto")]
+    #[error(transparent)]
+    Auto(#[from] petasos_auto::OpenError),
 }
 
 /// A transport that exists: built into this program, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transport {
-    /// The scheme of its addresses.
+    /// The scheme of its addresses; providers of one family follow after a `+`, as in `ofi+verbs`.
     pub scheme: &'static str,
     /// What it is.
     pub title: &'static str,
     /// A URL with which [`open`] makes an endpoint of any name on this machine.
     pub any: &'static str,
-    /// Why this program does not have it; `None` if it does.
-    pub missing: Option<&'static str>,
-    /// Whether programs take it when they are told to take all: not what goes the way of another one of
-    /// these.
+    /// Whether programs take it when they are told to take all: it is built in, and does not go the way of
+    /// another one of these.
     pub by_default: bool,
+    /// Why this program was built without it.
+    unbuilt: Option<&'static str>,
 }
 
 const fn transport(
@@ -90,11 +96,11 @@ const fn transport(
     built: bool,
     without: &'static str,
 ) -> Transport {
-    let missing = if built { None } else { Some(without) };
-    Transport { scheme, title, any, missing, by_default: built }
+    let unbuilt = if built { None } else { Some(without) };
+    Transport { scheme, title, any, by_default: built, unbuilt }
 }
 
-const TRANSPORTS: [Transport; 5] = [
+static TRANSPORTS: [Transport; 6] = [
     transport(
         "self",
         "within the process",
@@ -116,13 +122,26 @@ const TRANSPORTS: [Transport; 5] = [
         cfg!(feature = "tcp"),
         "not built in: needs the feature `tcp` of the crate `petasos`",
     ),
-    transport(
-        "ofi",
-        "RDMA networks, by libfabric",
-        "ofi://*",
-        cfg!(feature = "ofi"),
-        "not built in: needs the feature `ofi` of the crate `petasos`",
-    ),
+    Transport {
+        by_default: false,
+        ..transport(
+            "ofi",
+            "RDMA networks, by libfabric",
+            "ofi://*",
+            cfg!(feature = "ofi"),
+            "not built in: needs the feature `ofi` of the crate `petasos`",
+        )
+    },
+    Transport {
+        by_default: false,
+        ..transport(
+            "auto",
+            "shared memory on a node, a network between nodes",
+            "auto://*",
+            cfg!(feature = "auto"),
+            "not built in: needs the feature `auto` of the crate `petasos`",
+        )
+    },
     transport(
         "ucx",
         "RDMA networks, by UCX",
@@ -133,6 +152,29 @@ const TRANSPORTS: [Transport; 5] = [
 ];
 
 impl Transport {
+    /// The transport of addresses with this scheme, whether or not it is here. Loads no library.
+    #[must_use]
+    pub fn of(scheme: &str) -> Option<&'static Transport> {
+        // A provider may be named after a `+`, as in ofi+verbs.
+        let family = scheme.split('+').next();
+        TRANSPORTS.iter().find(|transport| Some(transport.scheme) == family)
+    }
+
+    /// Why this program does not have it here; `None` if it does. For a network this loads its library, when it is
+    /// first asked, which takes a moment.
+    #[must_use]
+    pub fn missing(&self) -> Option<&'static str> {
+        match self.scheme {
+            #[cfg(feature = "ofi")]
+            "ofi" => {
+                static WITHOUT: OnceLock<Option<String>> = OnceLock::new();
+                let find = || petasos_ofi::find().err().map(|error| error.to_string());
+                WITHOUT.get_or_init(find).as_deref()
+            }
+            _ => self.unbuilt,
+        }
+    }
+
     /// What this machine lets the transport do, a line each: whether other processes' memory can
     /// be reached, where it can listen.
     #[must_use]
@@ -155,34 +197,18 @@ impl Transport {
             "tcp" => vec![format!("addresses here: {}", petasos_tcp::probe().join(", "))],
             #[cfg(feature = "ofi")]
             "ofi" => petasos_ofi::probe(),
+            #[cfg(feature = "auto")]
+            "auto" => vec![format!("this node: {}", petasos_auto::Node::here())],
             _ => Vec::new(),
         }
     }
 }
 
-/// Whether this version knows transports with this scheme, whether or not they are here. Loads no library.
-#[must_use]
-pub fn is_known(scheme: &str) -> bool {
-    let family = scheme.split('+').next();
-    TRANSPORTS.iter().any(|transport| Some(transport.scheme) == family)
-}
-
-/// All transports that this version knows, also those that this program was built without. To find out
-/// what is here, libraries of networks are loaded, which takes a moment.
+/// All transports that this version knows, also those that this program was built without. Costs nothing:
+/// [`Transport::missing`] says which are here.
 #[must_use]
 pub fn transports() -> &'static [Transport] {
-    static HERE: OnceLock<[Transport; 5]> = OnceLock::new();
-    HERE.get_or_init(|| {
-        let mut here = TRANSPORTS;
-        for transport in here.iter_mut().filter(|transport| transport.scheme == "ofi") {
-            transport.by_default = false;
-            #[cfg(feature = "ofi")]
-            if let Err(error) = petasos_ofi::find() {
-                transport.missing = Some(String::leak(error.to_string()));
-            }
-        }
-        here
-    })
+    &TRANSPORTS
 }
 
 /// Opens an endpoint: the scheme of `url` says over which transport.
@@ -190,7 +216,9 @@ pub fn transports() -> &'static [Transport] {
 /// * `self://NAME` or `self://*`: within this process;
 /// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
 /// * `tcp://HOST:PORT`: over TCP; port 0 for any free one;
-/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network.
+/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network;
+/// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best network to others;
+///   `auto://URL,URL` names the transports.
 ///
 /// # Errors
 /// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
@@ -212,6 +240,8 @@ pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenE
             }
             Ok(Box::new(petasos_ofi::Ofi::open(&address, config)?))
         }
+        #[cfg(feature = "auto")]
+        "auto" => Ok(Box::new(crate::open_auto(&address, options)?)),
         scheme => Err(refuse(scheme, options)),
     }
 }
@@ -230,16 +260,12 @@ fn open_tcp(
 
 /// Why there is no endpoint of this scheme, whatever the options.
 fn refuse(scheme: &str, _: &OpenOptions) -> OpenError {
-    // A provider may be named after a `+`, as in ofi+verbs.
-    let family = scheme.split('+').next().unwrap_or(scheme);
-    for transport in transports() {
-        if let Some(reason) = transport.missing
-            && transport.scheme == family
-        {
-            return OpenError::NotBuilt { scheme: transport.scheme, reason };
-        }
+    if let Some(transport) = Transport::of(scheme)
+        && let Some(reason) = transport.missing()
+    {
+        return OpenError::NotBuilt { scheme: transport.scheme, reason };
     }
-    let built = transports().iter().filter(|transport| transport.missing.is_none());
+    let built = transports().iter().filter(|transport| transport.missing().is_none());
     let known: Vec<String> = built.map(|transport| format!("{}://…", transport.scheme)).collect();
     OpenError::UnknownScheme { scheme: scheme.to_owned(), known: known.join(" or ") }
 }
@@ -251,7 +277,7 @@ mod tests {
     #[test]
     fn the_scheme_chooses() {
         let options = OpenOptions::default();
-        for transport in transports().iter().filter(|t| t.missing.is_none()) {
+        for transport in transports().iter().filter(|t| t.missing().is_none()) {
             let endpoint = open(transport.any, &options).unwrap();
             let family = endpoint.address().scheme().split('+').next();
             assert_eq!(family, Some(transport.scheme));

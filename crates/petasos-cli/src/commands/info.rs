@@ -59,6 +59,9 @@ struct Shown {
 }
 
 pub(crate) fn run(options: &cli::Info) -> Outcome {
+    if let Some(peer) = &options.peer {
+        return super::way::run(peer, options);
+    }
     let report = Report {
         version: env!("CARGO_PKG_VERSION"),
         machine: machine(),
@@ -98,7 +101,7 @@ fn look(transport: &Transport) -> Found {
         capabilities: None,
         notes: Vec::new(),
     };
-    if let Some(missing) = transport.missing {
+    if let Some(missing) = transport.missing() {
         return none(missing.to_owned());
     }
     match petasos::open(transport.any, &OpenOptions::default()) {

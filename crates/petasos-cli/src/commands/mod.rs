@@ -11,3 +11,4 @@ pub(crate) mod quickstart;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod tune;
+mod way;

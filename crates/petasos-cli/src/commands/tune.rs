@@ -37,8 +37,6 @@ const HEADERS: usize = 256;
 const THROUGH: [usize; 2] = [64, 128 << 10];
 /// The channels that are compared, the one that the receiver fetches from last.
 const CHANNELS: [&str; 3] = [channel::MP, channel::EXCLUSIVE, channel::SHARED];
-/// Schemes of which a tuning may speak. Not to ask what transports there are: finding out takes time.
-const TUNED: [&str; 3] = ["shm", "tcp", "self"];
 /// What lends everything, as far as that can be.
 const LEND_ALL: usize = 1024;
 
@@ -83,9 +81,9 @@ struct Size {
 /// Says what is wrong with what is known of this machine, which everything then goes on without.
 pub(crate) fn check() {
     let wrong = match Tuning::load() {
-        Ok(tuning) => TUNED.iter().find_map(|scheme| {
-            let error = Thresholds::tuned(&tuning, scheme).err()?;
-            Some(format!("{scheme}.channel: {error}"))
+        Ok(tuning) => petasos::transports().iter().find_map(|transport| {
+            let error = Thresholds::tuned(&tuning, transport.scheme).err()?;
+            Some(format!("{}.channel: {error}", transport.scheme))
         }),
         Err(error) => Some(error.to_string()),
     };

@@ -1,11 +1,15 @@
 //! Nodes, and memory that is opened to them.
 
 use super::{Net, Node, objects, open::Handle};
+use crate::kept::Lent;
 use crate::sys::{
     FI_ENABLE, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fid_mr,
 };
-use petasos_fabric::{Access, Slice};
-use std::{mem::ManuallyDrop, ptr};
+use petasos_fabric::{Access, Region, Slice, memory::RegionBuilder};
+use std::{
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+};
 
 /// Memory that was opened: closed when dropped, and held until then.
 pub(crate) struct Opened {
@@ -34,6 +38,15 @@ impl Opened {
         let key = unsafe { (*self.handle.as_ptr()).key };
         (key, self.memory.as_ptr() as u64)
     }
+}
+
+/// Memory that holds its owner, by which it is known again; never exclusive.
+pub(crate) fn lend(owner: Lent) -> Region {
+    let whole = owner.memory.whole();
+    let base = NonNull::new(whole.as_ptr()).expect("memory of a region is never at null");
+    // SAFETY: the owner holds the region that has this memory, which is mapped, initialised and writable as long, and
+    // never handed out as exclusive, for the owner holds it; so there are no references into it.
+    unsafe { RegionBuilder::new(base, whole.len()).build(Box::new(owner)) }
 }
 
 impl Net {

@@ -17,7 +17,7 @@ mod poll;
 mod post;
 mod slots;
 
-pub(crate) use memory::Opened;
+pub(crate) use memory::{Opened, lend};
 pub(crate) use open::Sizes;
 pub(crate) use poll::{Happened, Packet};
 pub(crate) use post::Refusal;

@@ -39,7 +39,7 @@ pub(super) fn run(options: &Serve) -> Outcome {
     let mut urls: Vec<String> = options.listen.iter().map(ToString::to_string).collect();
     if urls.is_empty() {
         let here = petasos::transports().iter();
-        let between = here.filter(|t| t.missing.is_none() && t.by_default && t.scheme != "self");
+        let between = here.filter(|t| t.by_default && t.scheme != "self");
         urls = between.map(|transport| transport.any.to_owned()).collect();
     }
     if let Some(url) = urls.iter().find(|url| url.starts_with("self://")) {

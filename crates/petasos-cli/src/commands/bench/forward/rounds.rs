@@ -151,7 +151,7 @@ impl<'a> Rounds<'a> {
                 "tcp" => Over::Tcp,
                 _ => continue,
             };
-            if transport.missing.is_some() {
+            if transport.missing().is_some() {
                 continue;
             }
             self.bench.step(transport, "bandwidth");

@@ -1,0 +1,118 @@
+//! The first message each way: who one is.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..8 | `petasosa` |
+//! | 8 | version |
+//! | 9 | 1 to stay, 2 to ask for the other's card alone |
+//! | 10..18 | incarnation, little-endian |
+//! | 18 | length of the address |
+//! | 19.. | the whole address |
+
+use crate::{Places, SCHEME};
+use petasos_fabric::{Address, Incarnation};
+
+const MAGIC: &[u8; 8] = b"petasosa";
+const VERSION: u8 = 1;
+const HEAD: usize = 19;
+/// The longest card.
+pub const LONGEST: usize = HEAD + Address::MAX;
+
+/// What the sender wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// To talk by the way on which the card comes.
+    Stay = 1,
+    /// To know the other's whole address.
+    Ask = 2,
+}
+
+/// Who one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// What its sender wants.
+    pub wish: Wish,
+    /// His life.
+    pub incarnation: Incarnation,
+    /// His whole address.
+    pub address: Address,
+}
+
+impl Card {
+    /// As it travels.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(LONGEST);
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[VERSION, self.wish as u8]);
+        out.extend_from_slice(&self.incarnation.get().to_le_bytes());
+        out.push(self.address.as_str().len() as u8);
+        out.extend_from_slice(self.address.as_str().as_bytes());
+        out
+    }
+
+    /// Reads what should be one, or says what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Card, &'static str> {
+        let (head, address) = bytes.split_first_chunk::<HEAD>().ok_or("its card is cut short")?;
+        if head[..8] != *MAGIC {
+            return Err("it does not say who it is, as auto:// does");
+        }
+        if head[8] != VERSION {
+            return Err("its card is of another version");
+        }
+        let wish = match head[9] {
+            1 => Wish::Stay,
+            2 => Wish::Ask,
+            _ => return Err("its card has an unknown wish"),
+        };
+        let number = u64::from_le_bytes(std::array::from_fn(|at| head[10 + at]));
+        let incarnation = Incarnation::new(number).ok_or("its card has no incarnation")?;
+        if address.len() != usize::from(head[18]) {
+            return Err("its card is cut short");
+        }
+        let address = std::str::from_utf8(address).ok().and_then(|text| Address::parse(text).ok());
+        let address = address.ok_or("its card has no address")?;
+        match Places::parse(&address) {
+            Ok(Places::Known { .. }) if address.scheme() == SCHEME => {
+                Ok(Card { wish, incarnation, address })
+            }
+            _ => Err("its card does not have its whole address"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Node;
+    use proptest::prelude::*;
+
+    fn card(wish: Wish) -> Card {
+        let way = Address::parse("tcp://h:1").unwrap();
+        let address = Places::compose(Node::of(b"x"), &[way]).unwrap();
+        Card { wish, incarnation: Incarnation::new(7).unwrap(), address }
+    }
+
+    #[test]
+    fn there_and_back() {
+        for wish in [Wish::Stay, Wish::Ask] {
+            let bytes = card(wish).encode();
+            assert_eq!(Card::decode(&bytes), Ok(card(wish)));
+            assert!((0..bytes.len()).all(|len| Card::decode(&bytes[..len]).is_err()));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn garbage_is_refused_or_means_one_thing(at in 0usize..60, byte: u8, noise: Vec<u8>) {
+            let _ = Card::decode(&noise);
+            let mut bytes = card(Wish::Stay).encode();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(card) = Card::decode(&bytes) {
+                prop_assert_eq!(card.encode(), bytes);
+            }
+        }
+    }
+}

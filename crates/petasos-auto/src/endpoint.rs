@@ -1,0 +1,230 @@
+//! The contract.
+
+use crate::{Auto, Reach, peers::Way};
+use petasos_fabric::{
+    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
+    Incarnation, InjectError, Key, Lease, Notifier, Operation, Peer, PeerInfo, PeerState, Region,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+};
+use std::{
+    collections::VecDeque,
+    mem,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
+
+/// Passes after which a network over which nothing came is only looked at now and then.
+const WARM: u32 = 1024;
+/// How often it is: every so many passes.
+const COLD: u32 = 64;
+/// How often one is over which something comes, while something comes over shared memory, too.
+const SHARED: u32 = 8;
+
+impl Auto {
+    /// Whether something has come or gone by a member lately.
+    #[inline]
+    fn is_warm(&self, member: usize) -> bool {
+        self.passes.wrapping_sub(self.busy[member]) < WARM
+    }
+
+    /// Whether a member has its turn in this pass.
+    #[inline]
+    fn is_due(&self, member: usize) -> bool {
+        let given = self.given & (1 << member) != 0;
+        if given || self.members[member].reach == Reach::Node || self.passes.is_multiple_of(COLD) {
+            return true;
+        }
+        let near = self.members[0].reach == Reach::Node && self.is_warm(0);
+        self.is_warm(member) && (!near || self.passes.is_multiple_of(SHARED))
+    }
+}
+
+impl Endpoint for Auto {
+    fn address(&self) -> &Address {
+        &self.address
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        self.resolve_by_a_way(address, patience)
+    }
+
+    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
+        self.peers.get(peer).map(|entry| entry.info())
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        self.forget_peer(peer);
+    }
+
+    #[inline]
+    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let entry = self.peers.get_mut(peer).ok_or(InjectError::UnknownPeer)?;
+        let max = self.capabilities.limits.max_inject;
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > max {
+            return Err(InjectError::TooLong { len, max });
+        }
+        let Way { member, peer: there } = entry.way;
+        if !entry.open || !self.backlog[member].is_empty() {
+            if matches!(entry.state, PeerState::Lost(_)) {
+                return Err(InjectError::PeerLost);
+            }
+            if !mem::replace(&mut entry.full, true) {
+                self.full.push(peer);
+            }
+            return Err(InjectError::Full);
+        }
+        self.busy[member] = self.passes;
+        self.given |= 1 << member;
+        let sent = self.members[member].endpoint.inject(there, parts);
+        match sent {
+            Err(InjectError::Full) => entry.full_there = true,
+            // It is known as lost here, or will be.
+            Err(InjectError::UnknownPeer) => return Err(InjectError::PeerLost),
+            _ => {}
+        }
+        sent
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        self.submit_all(operations);
+    }
+
+    fn cancel(&mut self, token: Token) {
+        self.cancel_all(token);
+    }
+
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        self.now = now;
+        self.passes = self.passes.wrapping_add(1);
+        let before = events.len();
+        let limit = before.saturating_add(budget.max(1));
+        events.append(&mut self.early);
+        let mut worked = false;
+        if self.backlog.iter().any(|backlog| !backlog.is_empty()) {
+            self.flush();
+        }
+        let all = mem::take(&mut self.armed);
+        let count = self.members.len();
+        for nth in 0..count {
+            // None is always the first.
+            let member = (nth + self.passes as usize) % count;
+            let room = limit.saturating_sub(events.len());
+            if room == 0 {
+                self.armed |= all;
+                break;
+            }
+            if !all && !self.is_due(member) {
+                continue;
+            }
+            self.given &= !(1 << member);
+            let from = events.len();
+            if self.members[member].endpoint.progress(now, room, events) {
+                worked = true;
+                self.busy[member] = self.passes;
+            }
+            if events.len() > from {
+                self.translate(member, from, events);
+            }
+        }
+        if !self.greetings.is_empty() {
+            worked |= self.look_after_greetings();
+        }
+        // Who is up can be talked to from now on, so the card leaves at once.
+        while let Some(member) = self.carding.pop() {
+            let from = events.len();
+            self.members[member].endpoint.progress(now, 1, events);
+            self.translate(member, from, events);
+        }
+        if !self.full.is_empty() {
+            worked |= self.tell_room(Some(events));
+        }
+        events.append(&mut self.early);
+        worked | (events.len() > before)
+    }
+
+    #[inline]
+    fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
+        if !self.early.is_empty() {
+            return None;
+        }
+        for member in 0..self.members.len() {
+            if self.is_warm(member)
+                && let Some(peer) = self.members[member].endpoint.poll_message(message)
+            {
+                self.busy[member] = self.passes;
+                let ours = self.peers.introduced(member, peer);
+                if ours.is_none() {
+                    let card = mem::take(message);
+                    self.card(Way { member, peer }, &card);
+                }
+                return ours;
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn linger(&self) {
+        match self.members[0].reach {
+            Reach::Node => self.members[0].endpoint.linger(),
+            Reach::Network => std::hint::spin_loop(),
+        }
+    }
+
+    fn arm(&mut self, now: Time) -> Sleep {
+        self.armed = true;
+        if !self.early.is_empty() || self.tell_room(None) {
+            return Sleep::Busy;
+        }
+        let mut until = self.until();
+        for member in &mut self.members {
+            match member.endpoint.arm(now) {
+                Sleep::Busy => return Sleep::Busy,
+                Sleep::Until(time) => until = until.min(time),
+            }
+        }
+        Sleep::Until(until)
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let all = self.members.iter().all(|member| member.endpoint.fd().is_some());
+        all.then(|| self.epoll.as_fd())
+    }
+
+    fn notifier(&self) -> Notifier {
+        self.members[0].endpoint.notifier()
+    }
+
+    /// Memory of the member that goes to this node: its peers may read it in place.
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        self.members[0].endpoint.alloc(len)
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        self.register_all(memory, access)
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        self.export_all(region)
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        self.import_key(key)
+    }
+
+    fn release(&mut self, remote: Remote) {
+        if let Some(entry) = self.peers.get(remote.peer) {
+            let Way { member, peer } = entry.way;
+            self.members[member].endpoint.release(Remote { peer, ..remote });
+        }
+    }
+}

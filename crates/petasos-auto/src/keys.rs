@@ -1,0 +1,208 @@
+//! Memory: registered with all members, and keys that say how each of them reaches it.
+//!
+//! A key of this transport has a route per way ([`Key::ROUTE_MEMBER`]): which of the owner's ways (a byte), the
+//! member's incarnation (8 bytes), and the routes of its key (their number, and for each kind, length and bytes). The
+//! rest of the member's key is in ours.
+
+use crate::{Auto, Places, submit::Pending};
+use petasos_fabric::{
+    Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, OpError,
+    OpErrorKind, Operation, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
+};
+use std::{collections::HashMap, time::Duration};
+
+/// How long the owner of an imported key is tried.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Regions by our names, and the members' names of them.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    slots: Vec<(u32, Option<Registered>)>,
+    free: Vec<u32>,
+    ours: HashMap<(usize, RegionId), RegionId>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    /// With each member.
+    there: Vec<RegionId>,
+    /// It is being closed: by whom, with how many members it still is, and what went wrong.
+    closing: Option<(Token, usize, Option<OpError>)>,
+}
+
+impl Regions {
+    fn get(&self, region: RegionId) -> Option<&Registered> {
+        let (generation, slot) = self.slots.get(region.index as usize)?;
+        slot.as_ref().filter(|_| *generation == region.generation)
+    }
+
+    fn get_mut(&mut self, region: RegionId) -> Option<&mut Registered> {
+        let (generation, slot) = self.slots.get_mut(region.index as usize)?;
+        slot.as_mut().filter(|_| *generation == region.generation)
+    }
+
+    fn add(&mut self, there: Vec<RegionId>) -> RegionId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let (generation, slot) = &mut self.slots[index as usize];
+        let region = RegionId { index, generation: *generation };
+        for (member, id) in there.iter().enumerate() {
+            self.ours.insert((member, *id), region);
+        }
+        *slot = Some(Registered { there, closing: None });
+        region
+    }
+
+    fn remove(&mut self, region: RegionId) -> Option<Registered> {
+        self.get(region)?;
+        let (generation, slot) = self.slots.get_mut(region.index as usize)?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(region.index);
+        let registered = slot.take()?;
+        for (member, id) in registered.there.iter().enumerate() {
+            self.ours.remove(&(member, *id));
+        }
+        Some(registered)
+    }
+
+    /// Our name for a member's region.
+    pub(crate) fn ours(&self, member: usize, region: RegionId) -> Option<RegionId> {
+        self.ours.get(&(member, region)).copied()
+    }
+}
+
+impl Auto {
+    pub(crate) fn register_all(
+        &mut self,
+        memory: &Slice,
+        access: Access,
+    ) -> Result<RegionId, RegisterError> {
+        let mut there = Vec::with_capacity(self.members.len());
+        for member in 0..self.members.len() {
+            match self.members[member].endpoint.register(memory, access) {
+                Ok(region) => there.push(region),
+                Err(error) => {
+                    for (member, region) in there.into_iter().enumerate() {
+                        let token = self.token(Pending::Nobody);
+                        self.hand(member, Operation::Deregister { token, region });
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(self.regions.add(there))
+    }
+
+    /// Closes a region with all members.
+    pub(crate) fn close(&mut self, token: Token, region: RegionId) {
+        let count = self.members.len();
+        let Some(registered) = self.regions.get_mut(region).filter(|r| r.closing.is_none()) else {
+            return self.fail(token, OpError::local(OpErrorKind::UnknownRegion));
+        };
+        registered.closing = Some((token, count, None));
+        for (member, region_there) in registered.there.clone().into_iter().enumerate() {
+            let token = self.token(Pending::Closing { token, region, member });
+            self.hand(member, Operation::Deregister { token, region: region_there });
+        }
+    }
+
+    /// A member has closed its part. Gives the result when all have.
+    pub(crate) fn closed(
+        &mut self,
+        region: RegionId,
+        result: Result<Done, OpError>,
+    ) -> Option<Event> {
+        let (token, left, error) = self.regions.get_mut(region)?.closing.as_mut()?;
+        *left -= 1;
+        if let Err(found) = result {
+            error.get_or_insert(found);
+        }
+        if *left > 0 {
+            return None;
+        }
+        let token = *token;
+        let error = self.regions.remove(region)?.closing.and_then(|(.., error)| error);
+        let result = error.map_or(Ok(Done::Deregistered), Err);
+        Some(Event::Done { token, result })
+    }
+
+    pub(crate) fn export_all(&self, region: RegionId) -> Result<Key, ExportError> {
+        let registered = self.regions.get(region).ok_or(ExportError::UnknownRegion)?;
+        let mut whole = KeyParts {
+            owner: self.address.clone(),
+            incarnation: self.incarnation,
+            len: 0,
+            access: Access::NONE,
+            routes: Vec::new(),
+        };
+        for (at, (member, id)) in self.members.iter().zip(&registered.there).enumerate() {
+            let key = member.endpoint.export(*id)?;
+            let parts = key.parse().map_err(|_| ExportError::UnknownRegion)?;
+            (whole.len, whole.access) = (parts.len, parts.access);
+            let mut route = vec![at as u8];
+            route.extend_from_slice(&parts.incarnation.get().to_le_bytes());
+            route.push(parts.routes.len() as u8);
+            for (kind, bytes) in parts.routes {
+                route.extend_from_slice(&[kind, bytes.len() as u8]);
+                route.extend_from_slice(&bytes);
+            }
+            whole.routes.push((Key::ROUTE_MEMBER, route.into()));
+        }
+        Ok(Key::compose(&whole))
+    }
+
+    pub(crate) fn import_key(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let ours = self.resolve(&parts.owner, PATIENCE)?;
+        let no_route =
+            || ImportError::NoRoute { owner: parts.owner.clone(), scheme: crate::SCHEME };
+        let entry = self.peers.get(ours).ok_or_else(no_route)?;
+        if entry.incarnation.is_some_and(|incarnation| incarnation != parts.incarnation) {
+            return Err(ImportError::Stale(parts.owner));
+        }
+        let way = entry.way;
+        let Ok(Places::Known { ways, .. }) = Places::parse(&parts.owner) else {
+            return Err(no_route());
+        };
+        let endpoint = &mut self.members[way.member].endpoint;
+        let scheme = endpoint.address().scheme();
+        let at = ways.iter().position(|way| way.scheme() == scheme).ok_or_else(no_route)?;
+        let routes = parts.routes.iter().filter(|(kind, _)| *kind == Key::ROUTE_MEMBER);
+        let mut routes = routes.filter_map(|(_, bytes)| bytes.split_first());
+        let (_, route) = routes.find(|(nth, _)| usize::from(**nth) == at).ok_or_else(no_route)?;
+        // As the member knows the owner: by the spelling that it was resolved by.
+        let owner = endpoint.peer(way.peer).map_or_else(|| ways[at].clone(), |info| info.address);
+        let route =
+            member_key(route, owner, &parts).ok_or(ImportError::Malformed("a bad route"))?;
+        let remote = endpoint.import(&route).map_err(|error| match error {
+            ImportError::Stale(_) => ImportError::Stale(parts.owner.clone()),
+            other => other,
+        })?;
+        if remote.peer != way.peer {
+            endpoint.release(remote);
+            return Err(ImportError::Stale(parts.owner));
+        }
+        Ok(Remote { peer: ours, ..remote })
+    }
+}
+
+/// The member's key, put together again.
+fn member_key(route: &[u8], owner: petasos_fabric::Address, parts: &KeyParts) -> Option<Key> {
+    let (incarnation, rest) = route.split_first_chunk()?;
+    let incarnation = Incarnation::new(u64::from_le_bytes(*incarnation))?;
+    let (count, mut rest) = rest.split_first()?;
+    let mut routes = Vec::new();
+    for _ in 0..*count {
+        let (&[kind, len], tail) = rest.split_first_chunk::<2>()?;
+        let (bytes, tail) = tail.split_at_checked(usize::from(len))?;
+        routes.push((kind, bytes.to_vec().into()));
+        rest = tail;
+    }
+    // As many as a key may have, and together no longer than they were in ours.
+    (rest.is_empty() && routes.len() <= 8).then(|| {
+        let (len, access) = (parts.len, parts.access);
+        Key::compose(&KeyParts { owner, incarnation, len, access, routes })
+    })
+}

@@ -1,0 +1,59 @@
+//! Which node this is: who can share memory with whom.
+
+use sha2::{Digest, Sha256};
+use std::{fmt, fs};
+
+/// Processes that can reach each other over shared memory: of one boot of one kernel, one network name space (names of
+/// sockets are those of that) and one user. A hash of the three, so that none of them is told to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Node(u64);
+
+impl Node {
+    /// Where this process is. If the system does not say, nobody else is there.
+    #[must_use]
+    pub fn here() -> Node {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let space = fs::read_link("/proc/self/ns/net");
+        let (Ok(boot), Ok(space)) = (boot, space) else {
+            return Node(petasos_fabric::Incarnation::random().get());
+        };
+        let user = rustix::process::geteuid().as_raw();
+        let text = format!("petasos node\n{}\n{}\n{user}", boot.trim(), space.display());
+        Node::of(text.as_bytes())
+    }
+
+    /// The one with this name: to tell apart what [`Node::here`] does not.
+    #[must_use]
+    pub fn of(name: &[u8]) -> Node {
+        let hash = Sha256::digest(name);
+        Node(u64::from_le_bytes(std::array::from_fn(|at| hash[at])))
+    }
+
+    /// The node written so in an address.
+    pub(crate) fn parse(text: &str) -> Option<Node> {
+        let plain = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        let number = (text.len() == 16 && text.bytes().all(plain)).then_some(text)?;
+        u64::from_str_radix(number, 16).ok().map(Node)
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn here_is_here() {
+        assert_eq!(Node::here(), Node::here());
+        assert_ne!(Node::here(), Node::of(b"elsewhere"));
+        assert_eq!(Node::parse(&Node::here().to_string()), Some(Node::here()));
+        for bad in ["", "123", "0123456789ABCDEF", "+123456789abcdef", "0123456789abcdef0"] {
+            assert_eq!(Node::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Who is known: peers by their handles, and what each member calls them.
+
+use crate::card::Wish;
+use petasos_fabric::{Address, Incarnation, Operation, Patience, Peer, PeerInfo, PeerState};
+use std::collections::{HashMap, VecDeque};
+
+/// How a member knows a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// Which of the members.
+    pub(crate) member: usize,
+    /// Its handle.
+    pub(crate) peer: Peer,
+}
+
+/// A peer, as users know it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) handle: Peer,
+    pub(crate) way: Way,
+    /// Whether what is submitted goes that way: not before both cards were shown.
+    pub(crate) open: bool,
+    pub(crate) state: PeerState,
+    pub(crate) address: Address,
+    pub(crate) incarnation: Option<Incarnation>,
+    /// Somebody here asked for it, so the handle stays until it is forgotten.
+    pub(crate) asked: bool,
+    /// `inject` said `Full` by itself, or the member did.
+    pub(crate) full: bool,
+    pub(crate) full_there: bool,
+    /// What was submitted before it is open.
+    pub(crate) waiting: VecDeque<Operation>,
+}
+
+impl Entry {
+    pub(crate) fn info(&self) -> PeerInfo {
+        PeerInfo::new(self.address.clone(), self.incarnation, self.state.clone())
+    }
+}
+
+/// A peer, as a member knows it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The member's handle.
+    peer: Peer,
+    /// Ours, if it has one.
+    pub(crate) ours: Option<Peer>,
+    /// Its card came, and it stays.
+    pub(crate) introduced: bool,
+    /// Which card of ours has left, and which one has not.
+    pub(crate) told: Option<Wish>,
+    pub(crate) owed: Option<Wish>,
+    /// How long its card may take, once the member reached it.
+    pub(crate) patience: Option<Patience>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    slots: Vec<(u32, Option<Entry>)>,
+    free: Vec<u32>,
+    by_address: HashMap<Address, Peer>,
+    /// By member, and by the slot of its handle.
+    links: Vec<Vec<Option<Link>>>,
+}
+
+impl Peers {
+    pub(crate) fn new(members: usize) -> Peers {
+        Peers { links: (0..members).map(|_| Vec::new()).collect(), ..Peers::default() }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, peer: Peer) -> Option<&Entry> {
+        let (generation, entry) = self.slots.get(peer.index as usize)?;
+        entry.as_ref().filter(|_| *generation == peer.generation)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, peer: Peer) -> Option<&mut Entry> {
+        let (generation, entry) = self.slots.get_mut(peer.index as usize)?;
+        entry.as_mut().filter(|_| *generation == peer.generation)
+    }
+
+    /// Who is there, and not lost.
+    pub(crate) fn find(&self, address: &Address) -> Option<Peer> {
+        self.by_address.get(address).copied()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// A new one, who is found by its address unless another one is.
+    pub(crate) fn add(&mut self, address: &Address, way: Way, asked: bool) -> Peer {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let (generation, slot) = &mut self.slots[index as usize];
+        let handle = Peer { index, generation: *generation };
+        *slot = Some(Entry {
+            handle,
+            way,
+            open: false,
+            state: PeerState::Connecting,
+            address: address.clone(),
+            incarnation: None,
+            asked,
+            full: false,
+            full_there: false,
+            waiting: VecDeque::new(),
+        });
+        self.name(address, handle);
+        handle
+    }
+
+    /// A peer is found by this address, too.
+    pub(crate) fn name(&mut self, address: &Address, peer: Peer) {
+        self.by_address.entry(address.clone()).or_insert(peer);
+    }
+
+    /// A peer is not found any more.
+    pub(crate) fn unname(&mut self, peer: Peer) {
+        self.by_address.retain(|_, known| *known != peer);
+    }
+
+    /// Takes a peer out; its handle is stale from now on.
+    pub(crate) fn remove(&mut self, peer: Peer) -> Option<Entry> {
+        self.get(peer)?;
+        self.unname(peer);
+        let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
+        *generation = generation.wrapping_add(1);
+        self.free.push(peer.index);
+        slot.take()
+    }
+
+    /// All handles.
+    pub(crate) fn handles(&self) -> Vec<Peer> {
+        self.slots.iter().filter_map(|(_, entry)| Some(entry.as_ref()?.handle)).collect()
+    }
+
+    #[inline]
+    pub(crate) fn link(&mut self, way: Way) -> Option<&mut Link> {
+        let link = self.links[way.member].get_mut(way.peer.index as usize)?.as_mut()?;
+        (link.peer == way.peer).then_some(link)
+    }
+
+    /// Whose messages come by this way; `None` if he has not shown his card.
+    #[inline]
+    pub(crate) fn introduced(&self, member: usize, peer: Peer) -> Option<Peer> {
+        let link = self.links[member].get(peer.index as usize)?.as_ref()?;
+        link.ours.filter(|_| link.introduced && link.peer == peer)
+    }
+
+    /// The link by this way, made if there was none.
+    pub(crate) fn link_or_new(&mut self, way: Way) -> &mut Link {
+        let links = &mut self.links[way.member];
+        let index = way.peer.index as usize;
+        if links.len() <= index {
+            links.resize_with(index + 1, || None);
+        }
+        let slot = &mut links[index];
+        if slot.as_ref().is_none_or(|link| link.peer != way.peer) {
+            let peer = way.peer;
+            *slot = Some(Link {
+                peer,
+                ours: None,
+                introduced: false,
+                told: None,
+                owed: None,
+                patience: None,
+            });
+        }
+        slot.as_mut().expect("just filled")
+    }
+
+    /// Takes a link out.
+    pub(crate) fn unlink(&mut self, way: Way) -> Option<Link> {
+        self.link(way)?;
+        self.links[way.member][way.peer.index as usize].take()
+    }
+}

@@ -1,0 +1,132 @@
+//! What members report, in our terms.
+
+use crate::{Auto, peers::Way, submit::Pending};
+use petasos_fabric::{Done, Event, LostReason, OpError, PeerState, Token};
+use std::mem;
+
+impl Auto {
+    /// Translates what a member has put behind the first so many events.
+    pub(crate) fn translate(&mut self, member: usize, from: usize, events: &mut Vec<Event>) {
+        let mut at = from;
+        while at < events.len() {
+            let told = self.translate_one(member, &mut events[at]);
+            if !told {
+                events.remove(at);
+            }
+            // What it means beside, before it.
+            let news = self.early.len();
+            if news > 0 {
+                events.splice(at..at, self.early.drain(..));
+            }
+            at += news + usize::from(told);
+        }
+    }
+
+    /// One event. False if it is none of the user's.
+    fn translate_one(&mut self, member: usize, event: &mut Event) -> bool {
+        match event {
+            Event::Message { peer, message } => match self.peers.introduced(member, *peer) {
+                Some(ours) => *peer = ours,
+                None => {
+                    let message = mem::take(message);
+                    self.card(Way { member, peer: *peer }, &message);
+                    return false;
+                }
+            },
+            Event::LongMessage { peer, body, .. } => match self.peers.introduced(member, *peer) {
+                Some(ours) => (*peer, body.peer) = (ours, ours),
+                None => return self.too_early(Way { member, peer: *peer }),
+            },
+            Event::PutArrived { peer, region, .. } => {
+                let ours = self.peers.introduced(member, *peer);
+                let known = self.regions.ours(member, *region);
+                match (ours, known) {
+                    (Some(ours), Some(known)) => (*peer, *region) = (ours, known),
+                    (None, _) => return self.too_early(Way { member, peer: *peer }),
+                    (_, None) => return false,
+                }
+            }
+            Event::Done { token, result } => {
+                let failed = OpError::local(petasos_fabric::OpErrorKind::Cancelled);
+                let result = mem::replace(result, Err(failed));
+                match self.done(*token, result) {
+                    Some(done) => *event = done,
+                    None => return false,
+                }
+            }
+            Event::PeerUp { peer, .. } => {
+                self.reached(Way { member, peer: *peer });
+                return false;
+            }
+            Event::PeerLost { peer, reason } => {
+                let reason = mem::replace(reason, LostReason::Closed);
+                self.left(Way { member, peer: *peer }, reason);
+                return false;
+            }
+            Event::Writable { peer } => {
+                let Some(link) = self.peers.link(Way { member, peer: *peer }) else { return false };
+                let Some(ours) = link.ours else { return false };
+                let Some(entry) = self.peers.get_mut(ours).filter(|e| e.full_there) else {
+                    return false;
+                };
+                entry.full_there = false;
+                if entry.state != PeerState::Up {
+                    // Nothing of it is told before it is up.
+                    if !mem::replace(&mut entry.full, true) {
+                        self.full.push(ours);
+                    }
+                    return false;
+                }
+                entry.full = false;
+                *peer = ours;
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn too_early(&mut self, way: Way) -> bool {
+        self.cut(way, LostReason::Protocol("it did not say who it is".to_owned()));
+        false
+    }
+
+    /// A member has completed an operation: the user's event, if it is his.
+    pub(crate) fn done(&mut self, name: Token, result: Result<Done, OpError>) -> Option<Event> {
+        match self.pending.try_remove(name.0 as usize)? {
+            Pending::User { token, address, .. } => {
+                let reword = |mut error: OpError| {
+                    error.peer = error.peer.map(|_| address);
+                    error
+                };
+                Some(Event::Done { token, result: result.map_err(reword) })
+            }
+            Pending::Closing { region, .. } => self.closed(region, result),
+            Pending::Nobody => None,
+        }
+    }
+
+    /// Tells those to whom `inject` said `Full` that there is room again. True if there is for one.
+    pub(crate) fn tell_room(&mut self, events: Option<&mut Vec<Event>>) -> bool {
+        let Auto { peers, backlog, .. } = self;
+        let there_is = |peer: &petasos_fabric::Peer| {
+            peers.get(*peer).is_some_and(|entry| {
+                let up = entry.state == PeerState::Up && entry.open;
+                up && entry.full && !entry.full_there && backlog[entry.way.member].is_empty()
+            })
+        };
+        let ready: Vec<_> = self.full.iter().copied().filter(there_is).collect();
+        let Some(events) = events else { return !ready.is_empty() };
+        for peer in &ready {
+            // It may be in the list twice, if its member said so in between.
+            if let Some(entry) = self.peers.get_mut(*peer).filter(|entry| entry.full) {
+                entry.full = false;
+                events.push(Event::Writable { peer: *peer });
+            }
+        }
+        let peers = &self.peers;
+        self.full.retain(|peer| {
+            peers.get(*peer).is_some_and(|e| e.full && !matches!(e.state, PeerState::Lost(_)))
+        });
+        !ready.is_empty()
+    }
+}

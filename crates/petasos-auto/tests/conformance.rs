@@ -1,0 +1,93 @@
+//! The contract, kept by one address over shared memory and TCP: between endpoints of one node, by the network alone,
+//! and between nodes.
+
+use petasos_auto::{Auto, Member, Node, Places, Reach};
+use petasos_conformance::{Fixture, RealTime, conformance};
+use petasos_fabric::{Address, Endpoint, Time};
+use petasos_shm::Shm;
+use petasos_tcp::{Config, TcpEndpoint};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Where the endpoints of a fixture are to each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    /// On one node: shared memory.
+    Near,
+    /// On one node, without shared memory.
+    Forced,
+    /// On nodes of their own, which both have shared memory.
+    Far,
+}
+
+struct OverBoth {
+    time: RealTime,
+    lie: Lie,
+}
+
+impl OverBoth {
+    fn new(lie: Lie) -> OverBoth {
+        OverBoth { time: RealTime::default(), lie }
+    }
+}
+
+/// A free port below those that the system gives to connections.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let offset = (std::process::id() as u16).wrapping_mul(97).wrapping_add(nth) % 12_000;
+        let port = 20_000 + offset;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+impl Fixture for OverBoth {
+    fn fresh(&self) -> Address {
+        let name = self.time.name();
+        let node = match self.lie {
+            Lie::Far => Node::of(name.as_bytes()),
+            Lie::Near | Lie::Forced => Node::here(),
+        };
+        let mut ways = vec![Address::parse(&format!("tcp://127.0.0.1:{}", port())).unwrap()];
+        if self.lie != Lie::Forced {
+            ways.insert(0, Address::parse(&format!("shm://{name}")).unwrap());
+        }
+        Places::compose(node, &ways).unwrap()
+    }
+
+    fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+        let Places::Known { node, ways } = Places::parse(at).unwrap() else { panic!("{at}") };
+        let member = |way: &Address| match way.scheme() {
+            "shm" => Member { endpoint: Box::new(Shm::open(way).unwrap()), reach: Reach::Node },
+            _ => {
+                let endpoint = TcpEndpoint::open(way, Config::default()).unwrap();
+                Member { endpoint: Box::new(endpoint), reach: Reach::Network }
+            }
+        };
+        Box::new(Auto::open(node, ways.iter().map(member).collect()).unwrap())
+    }
+
+    fn now(&self) -> Time {
+        self.time.now()
+    }
+}
+
+mod near {
+    use super::*;
+    conformance!(OverBoth::new(Lie::Near));
+    conformance!(faulty, OverBoth::new(Lie::Near));
+}
+
+mod forced_to_tcp {
+    use super::*;
+    conformance!(OverBoth::new(Lie::Forced));
+    conformance!(faulty, OverBoth::new(Lie::Forced));
+}
+
+mod far {
+    use super::*;
+    conformance!(OverBoth::new(Lie::Far));
+}

@@ -1,0 +1,248 @@
+//! Which way is taken to whom, asking for a whole address, and who does not say who he is.
+
+use petasos_auto::{Auto, Member, Node, Places, Reach};
+use petasos_fabric::{
+    Address, Clock, Endpoint, Event, Level, LostReason, Operation, Payload, Peer, PeerState, Sleep,
+    Time, Token,
+};
+use petasos_shm::Shm;
+use petasos_tcp::{Config, TcpEndpoint};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn address(text: &str) -> Address {
+    Address::parse(text).unwrap()
+}
+
+fn shm() -> Member {
+    Member { endpoint: Box::new(Shm::open(&address("shm://*")).unwrap()), reach: Reach::Node }
+}
+
+fn tcp() -> Member {
+    let endpoint = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
+    Member { endpoint: Box::new(endpoint), reach: Reach::Network }
+}
+
+fn auto(node: Node, members: Vec<Member>) -> Auto {
+    Auto::open(node, members).unwrap()
+}
+
+/// The place of an endpoint by this scheme.
+fn place(end: &Auto, scheme: &str) -> Address {
+    let Ok(Places::Known { ways, .. }) = Places::parse(end.address()) else { panic!("not whole") };
+    ways.into_iter().find(|way| way.scheme() == scheme).unwrap()
+}
+
+/// Drives endpoints until something is seen of their events.
+fn until<const N: usize>(
+    mut ends: [&mut dyn Endpoint; N],
+    events: &mut [Vec<Event>; N],
+    mut seen: impl FnMut(&[Vec<Event>; N]) -> bool,
+) {
+    let (clock, end) = (Clock::start(), Instant::now() + 2 * PATIENCE);
+    while !seen(events) {
+        for (endpoint, events) in ends.iter_mut().zip(events.iter_mut()) {
+            endpoint.progress(clock.now(), 64, events);
+        }
+        assert!(Instant::now() < end, "not seen: {events:?}");
+    }
+}
+
+fn up(events: &[Event]) -> Option<Peer> {
+    events.iter().find_map(|event| match event {
+        Event::PeerUp { peer, .. } => Some(*peer),
+        _ => None,
+    })
+}
+
+fn messages(events: &[Event]) -> Vec<Vec<u8>> {
+    let message = |event: &Event| match event {
+        Event::Message { message, .. } => Some(message.to_vec()),
+        _ => None,
+    };
+    events.iter().filter_map(message).collect()
+}
+
+/// The schemes by which two know each other.
+fn ways(a: &mut Auto, b: &mut Auto, target: &Address) -> (String, String) {
+    let ab = a.resolve(target, PATIENCE).unwrap();
+    let mut events = [Vec::new(), Vec::new()];
+    until([a, b], &mut events, |events| events.iter().all(|events| up(events).is_some()));
+    let ba = up(&events[1]).unwrap();
+    let (there, back) = (a.chosen(ab).unwrap(), b.chosen(ba).unwrap());
+    assert_eq!(a.peer(ab).unwrap().address, *b.address());
+    assert_eq!(b.peer(ba).unwrap().address, *a.address());
+    assert_eq!(a.resolve(&b.address().clone(), PATIENCE).unwrap(), ab);
+    (there.way.scheme().to_owned(), back.way.scheme().to_owned())
+}
+
+#[test]
+fn shared_memory_on_a_node_and_the_network_between_nodes() {
+    let both = || vec![tcp(), shm()];
+    let here = Node::here();
+    let (near, far) = (Node::of(b"another node"), Node::of(b"and another"));
+    for (of_a, of_b, expected) in [(here, here, "shm"), (here, near, "tcp"), (near, far, "tcp")] {
+        let (mut a, mut b) = (auto(of_a, both()), auto(of_b, both()));
+        let target = b.address().clone();
+        let (there, back) = ways(&mut a, &mut b, &target);
+        assert_eq!((&*there, &*back), (expected, expected));
+    }
+    let (mut a, mut b) = (auto(here, both()), auto(here, vec![tcp()]));
+    let target = b.address().clone();
+    assert_eq!(ways(&mut a, &mut b, &target), ("tcp".into(), "tcp".into()));
+    let (mut a, b) = (auto(near, vec![shm()]), auto(far, vec![shm()]));
+    let refused = a.resolve(b.address(), PATIENCE).unwrap_err().to_string();
+    assert!(refused.contains("no way"), "{refused}");
+}
+
+/// `auto://HOST:PORT` is enough: who is there says the rest, and what was submitted before takes the way that is
+/// chosen then, in order.
+#[test]
+fn a_short_address_is_asked_for_the_whole() {
+    for (of_b, expected) in [(Node::here(), "shm"), (Node::of(b"another node"), "tcp")] {
+        let mut a = auto(Node::here(), vec![shm(), tcp()]);
+        let mut b = auto(of_b, vec![shm(), tcp()]);
+        let short = address(&format!("auto://{}", place(&b, "tcp").rest()));
+        let ab = a.resolve(&short, PATIENCE).unwrap();
+        assert_eq!(a.resolve(&short, PATIENCE).unwrap(), ab);
+        assert!(a.chosen(ab).is_none());
+        assert!(a.inject(ab, &[b"too early"]).is_err());
+        let send = |i: u8| {
+            let payload = Payload::Bytes(vec![i; 300].into());
+            let token = Token(u64::from(i));
+            Operation::Send { token, peer: ab, payload, level: Level::Delivered }
+        };
+        a.submit(&mut (0..50).map(send).collect::<VecDeque<_>>());
+        let mut events = [Vec::new(), Vec::new()];
+        until([&mut a, &mut b], &mut events, |events| messages(&events[1]).len() == 50);
+        let expected_messages: Vec<_> = (0..50u8).map(|i| vec![i; 300]).collect();
+        assert_eq!(messages(&events[1]), expected_messages);
+        until([&mut a, &mut b], &mut events, |events| {
+            events[0].iter().filter(|e| matches!(e, Event::Done { result: Ok(_), .. })).count()
+                == 50
+        });
+        let room = |event: &Event| matches!(event, Event::Writable { peer } if *peer == ab);
+        assert_eq!(events[0].iter().filter(|event| room(event)).count(), 1);
+        assert_eq!(a.chosen(ab).unwrap().way.scheme(), expected);
+        assert_eq!(a.peer(ab).unwrap().address, *b.address());
+        for same in [short, b.address().clone()] {
+            assert_eq!(a.resolve(&same, PATIENCE).unwrap(), ab);
+        }
+        let ups = events.iter().flatten().filter(|e| matches!(e, Event::PeerUp { .. })).count();
+        assert_eq!(ups, 2);
+        a.forget(ab);
+        let lost = |events: &[Vec<Event>; 2]| {
+            events[1].iter().any(|event| matches!(event, Event::PeerLost { .. }))
+        };
+        until([&mut a, &mut b], &mut events, lost);
+    }
+}
+
+#[test]
+fn nobody_at_a_short_address() {
+    let mut a = auto(Node::here(), vec![shm(), tcp()]);
+    let ab = a.resolve(&address("auto://127.0.0.1:1"), Duration::from_millis(100)).unwrap();
+    let payload = Payload::Bytes(b"hello?".as_slice().into());
+    let send = Operation::Send { token: Token(1), peer: ab, payload, level: Level::Reusable };
+    a.submit(&mut VecDeque::from([send]));
+    let mut events = [Vec::new()];
+    until([&mut a], &mut events, |[events]| {
+        events.iter().any(|event| matches!(event, Event::PeerLost { .. }))
+    });
+    let failed = |event: &Event| matches!(event, Event::Done { token: Token(1), result: Err(_) });
+    assert!(events[0].iter().any(failed), "{events:?}");
+    assert!(matches!(a.peer(ab).unwrap().state, PeerState::Lost(LostReason::Unreachable(..))));
+}
+
+/// Who speaks to a member without a card is cut off, and the others do not hear of it; neither do they of one whose
+/// card names places that are not his.
+#[test]
+fn strangers_are_cut_off() {
+    let mut b = auto(Node::here(), vec![shm(), tcp()]);
+    let target = place(&b, "tcp");
+    let lie = {
+        let mut liar = auto(Node::of(b"liar"), vec![tcp()]);
+        let mut witness = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
+        let short = address(&format!("auto://{}", witness.address().rest()));
+        let whole = address(&format!("auto://{}/{}", Node::of(b"x"), witness.address()));
+        liar.resolve(&whole, PATIENCE).unwrap();
+        let mut events = [Vec::new(), Vec::new()];
+        until([&mut liar, &mut witness], &mut events, |e| !messages(&e[1]).is_empty());
+        drop(short);
+        messages(&events[1])[0].clone()
+    };
+    for words in [&b""[..], b"hello", &[0; 300], &lie] {
+        let mut stranger = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
+        let to = stranger.resolve(&target, PATIENCE).unwrap();
+        stranger.inject(to, &[words]).unwrap();
+        let mut events = [Vec::new(), Vec::new()];
+        until([&mut stranger, &mut b], &mut events, |events| {
+            events[0].iter().any(|event| matches!(event, Event::PeerLost { .. }))
+        });
+        assert!(events[1].is_empty(), "{:?}", events[1]);
+        assert!(messages(&events[0]).is_empty(), "it was told who we are");
+    }
+    let mut a = auto(Node::here(), vec![shm(), tcp()]);
+    let target = b.address().clone();
+    assert_eq!(ways(&mut a, &mut b, &target).0, "shm");
+}
+
+/// One who says nothing is waited for a while; one who is asked for and is somebody else is lost.
+#[test]
+fn not_who_was_asked_for() {
+    let mut a = auto(Node::here(), vec![tcp()]);
+    let mut b = auto(Node::here(), vec![shm(), tcp()]);
+    let whole = address(&format!("auto://{}/{}", Node::here(), place(&b, "tcp")));
+    a.resolve(&whole, PATIENCE).unwrap();
+    let mut events = [Vec::new(), Vec::new()];
+    until([&mut a, &mut b], &mut events, |events| {
+        events[0]
+            .iter()
+            .any(|event| matches!(event, Event::PeerLost { reason: LostReason::Protocol(_), .. }))
+    });
+    assert!(up(&events[0]).is_none());
+}
+
+/// Sleeps end by what comes over either transport.
+#[test]
+fn woken_by_either() {
+    let mut b = auto(Node::here(), vec![shm(), tcp()]);
+    let target = b.address().clone();
+    for node in [Node::here(), Node::of(b"another node")] {
+        let mut a = auto(node, vec![shm(), tcp()]);
+        let ab = a.resolve(&target, PATIENCE).unwrap();
+        let mut events = [Vec::new(), Vec::new()];
+        until([&mut a, &mut b], &mut events, |events| events.iter().all(|e| up(e).is_some()));
+        let clock = Clock::start();
+        for round in 0..20 {
+            while b.arm(clock.now()) == Sleep::Busy {
+                b.progress(clock.now(), 64, &mut events[1]);
+            }
+            let before = messages(&events[1]).len();
+            while a.inject(ab, &[b"wake up"]).is_err() {
+                a.progress(clock.now(), 64, &mut events[0]);
+            }
+            a.progress(clock.now(), 64, &mut events[0]);
+            let end = Instant::now() + PATIENCE;
+            while messages(&events[1]).len() == before {
+                assert!(Instant::now() < end, "slept over message {round} of {node}");
+                if let Sleep::Until(time) = b.arm(clock.now()) {
+                    wait(b.fd().unwrap(), time.since(clock.now()).min(PATIENCE));
+                }
+                b.progress(clock.now(), 64, &mut events[1]);
+            }
+        }
+    }
+    let _ = Time::NEVER;
+}
+
+/// Until a descriptor is readable.
+fn wait(fd: std::os::fd::BorrowedFd<'_>, longest: Duration) {
+    let mut list = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+    let longest = longest.try_into().unwrap();
+    rustix::event::poll(&mut list, Some(&longest)).unwrap();
+}

@@ -1,0 +1,107 @@
+//! `petasos info PEER`: which way leads to somebody, and why that one.
+
+use crate::{
+    cli, client,
+    exit::{Code, Failure, Outcome, lost},
+    output,
+};
+use petasos::{
+    OpenOptions,
+    auto::Auto,
+    fabric::{Address, Clock, Endpoint, Event, Incarnation, Peer},
+};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+#[derive(Serialize)]
+struct Report<'a> {
+    peer: &'a str,
+    /// Its whole address.
+    address: String,
+    incarnation: String,
+    /// Where it was reached, in the terms of one transport.
+    way: String,
+    why: String,
+    /// Until it was.
+    nanoseconds: u64,
+}
+
+pub(super) fn run(peer: &Address, options: &cli::Info) -> Outcome {
+    let mut open = OpenOptions::default();
+    open.secret_file.clone_from(&options.secret);
+    let own = Address::parse(&client::own(peer)).map_err(petasos::OpenError::from)?;
+    let patience = options.timeout;
+    let report = match own.scheme() {
+        "auto" => {
+            let mut endpoint = petasos::open_auto(&own, &open)?;
+            let reached = reach(&mut endpoint, peer, patience)?;
+            let chosen = |endpoint: &Auto| endpoint.chosen(reached.peer);
+            let (way, why) =
+                chosen(&endpoint).map_or_else(Default::default, |c| (c.way.to_string(), c.why));
+            reached.report(peer, &endpoint, way, why)
+        }
+        scheme => {
+            let mut endpoint = petasos::open(own.as_str(), &open)?;
+            let reached = reach(&mut *endpoint, peer, patience)?;
+            let why = format!("its URL says {scheme}: auto:// would have a choice");
+            reached.report(peer, &*endpoint, peer.to_string(), why)
+        }
+    };
+    if options.json.json {
+        return output::print_json(&report);
+    }
+    let Report { address, incarnation, way, why, nanoseconds, .. } = &report;
+    output::print(&format!(
+        "{peer}\naddress      {address}\nincarnation  {incarnation}\nway          {way}\nwhy          {why}\nreached in   {}",
+        output::time(*nanoseconds as f64)
+    ))
+}
+
+/// Somebody who answered.
+struct Reached {
+    peer: Peer,
+    incarnation: Incarnation,
+    took: Duration,
+}
+
+impl Reached {
+    fn report<'a>(
+        &self,
+        peer: &'a Address,
+        by: &dyn Endpoint,
+        way: String,
+        why: String,
+    ) -> Report<'a> {
+        let address = by.peer(self.peer).map_or_else(String::new, |info| info.address.to_string());
+        let (incarnation, nanoseconds) =
+            (format!("{:?}", self.incarnation), self.took.as_nanos() as u64);
+        Report { peer: peer.as_str(), address, incarnation, way, why, nanoseconds }
+    }
+}
+
+/// Drives an endpoint until somebody has answered.
+fn reach(endpoint: &mut dyn Endpoint, address: &Address, patience: Duration) -> Outcome<Reached> {
+    let (clock, begin) = (Clock::start(), Instant::now());
+    let unresolved = |error: petasos::fabric::ResolveError| {
+        Failure::new(Code::Usage, error).advise("write the URL as `petasos serve` prints it")
+    };
+    let wanted = endpoint.resolve(address, patience).map_err(unresolved)?;
+    let mut events = Vec::new();
+    loop {
+        if !endpoint.progress(clock.now(), 64, &mut events) {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        for event in events.drain(..) {
+            match event {
+                Event::PeerUp { peer, incarnation } if peer == wanted => {
+                    return Ok(Reached { peer, incarnation, took: begin.elapsed() });
+                }
+                Event::PeerLost { peer, reason } if peer == wanted => {
+                    let (code, advice) = lost(&reason);
+                    return Err(Failure::new(code, format!("{address}: {reason}")).advise(advice));
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Memory that is registered again and again stays open to the provider, as long as somebody holds it, and no more of it
+//! than is allowed; other memory does not.
+
+use petasos_fabric::{
+    Access, Address, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, Region,
+    RegionId, Remote, RemoteSpan, Slice, Support, Token,
+};
+use petasos_ofi::{Config, Ofi};
+use smallvec::smallvec;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LEN: usize = 256 << 10;
+/// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
+const RIGHTS: Access = Access::READ.with(Access::WRITE);
+
+/// Two endpoints: `a` reaches memory of `b`.
+struct Pair {
+    a: Ofi,
+    b: Ofi,
+    clock: Clock,
+    events: [Vec<Event>; 2],
+    next: u64,
+}
+
+impl Pair {
+    /// `None`, with a word, where the provider is not here or has no access of its own.
+    fn open(scheme: &str, keep: usize) -> Option<Pair> {
+        if let Err(error) = petasos_ofi::find() {
+            petasos_testing::skip(&error.to_string());
+            return None;
+        }
+        let mut config = Config::default();
+        config.remote_access_from = 1;
+        config.keep_registered = keep;
+        let open = || {
+            Ofi::open(&Address::parse(&format!("{scheme}://*")).unwrap(), config.clone()).unwrap()
+        };
+        let (mut a, b) = (open(), open());
+        if a.capabilities().remote_access != Support::Native {
+            petasos_testing::skip(&format!("{scheme} has no access of its own here"));
+            return None;
+        }
+        a.resolve(&b.address().clone(), PATIENCE).unwrap();
+        let mut pair = Pair { a, b, clock: Clock::start(), events: Default::default(), next: 0 };
+        let up = |e: &[Event]| e.iter().any(|e| matches!(e, Event::PeerUp { .. }));
+        pair.until("both are up", |pair| pair.events.iter().all(|e| up(e)));
+        Some(pair)
+    }
+
+    fn until(&mut self, what: &str, mut seen: impl FnMut(&Pair) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !seen(self) {
+            self.a.progress(self.clock.now(), 64, &mut self.events[0]);
+            self.b.progress(self.clock.now(), 64, &mut self.events[1]);
+            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.b.counters());
+        }
+    }
+
+    fn submit(
+        &mut self,
+        at_b: bool,
+        operation: impl FnOnce(Token) -> Operation,
+    ) -> Result<Done, OpErrorKind> {
+        self.next += 1;
+        let token = Token(self.next);
+        let end: &mut dyn Endpoint = if at_b { &mut self.b } else { &mut self.a };
+        end.submit(&mut VecDeque::from([operation(token)]));
+        let at = usize::from(at_b);
+        let is = |e: &Event| matches!(e, Event::Done { token: done, .. } if *done == token);
+        self.until("it is done", |pair| pair.events[at].iter().any(is));
+        let found = self.events[at].iter().position(is).unwrap();
+        match self.events[at].remove(found) {
+            Event::Done { result, .. } => result.map_err(|error| error.kind),
+            _ => unreachable!(),
+        }
+    }
+
+    fn expose(&mut self, memory: &Slice, access: Access) -> (RegionId, Remote) {
+        let region = self.b.register(memory, access).unwrap();
+        let key = self.b.export(region).unwrap();
+        let key = Key::from_bytes(key.as_bytes().clone()).unwrap();
+        (region, self.a.import(&key).unwrap())
+    }
+
+    fn put(&mut self, remote: Remote, bytes: Vec<u8>) -> Result<Done, OpErrorKind> {
+        let spans = smallvec![RemoteSpan { offset: 0, len: bytes.len() as u64 }];
+        let local = smallvec![Slice::from(bytes)];
+        let (level, event) = (Level::Visible, None);
+        self.submit(false, |token| Operation::Put { token, remote, local, spans, level, event })
+    }
+
+    fn close(&mut self, region: RegionId) {
+        self.submit(true, |token| Operation::Deregister { token, region }).unwrap();
+    }
+
+    /// Opens memory, writes to it, and closes it.
+    fn round(&mut self, memory: &Slice, access: Access, byte: u8) {
+        let (region, remote) = self.expose(memory, access);
+        self.put(remote, vec![byte; memory.len()]).unwrap();
+        self.close(region);
+        assert!(memory.to_vec() == vec![byte; memory.len()], "round {byte}");
+        // Kept open or not: the key is good no more.
+        let late = self.put(remote, vec![0; memory.len()]);
+        assert!(matches!(late, Err(OpErrorKind::StaleKey)), "{late:?}");
+        self.a.release(remote);
+    }
+
+    /// How often memory was opened, how often that was not needed, and bytes kept.
+    fn counts(&self) -> (u64, u64, usize) {
+        let counters = self.b.counters();
+        (counters.registrations, counters.registrations_kept, counters.kept_bytes)
+    }
+}
+
+fn own_memory_stays_open(scheme: &str) {
+    let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
+    let memory = pair.b.alloc(2 * LEN).unwrap();
+    let half = memory.slice(LEN, LEN).unwrap();
+    for byte in 1..=20 {
+        pair.round(&half, RIGHTS, byte);
+    }
+    assert_eq!(pair.counts(), (1, 19, LEN));
+    // Not another part, and not with other rights.
+    pair.round(&memory.whole(), RIGHTS, 21);
+    pair.round(&half, Access::ALL, 22);
+    assert_eq!(pair.counts(), (3, 19, 4 * LEN));
+    // Twice at a time: each has its own.
+    let (first, of_first) = pair.expose(&half, RIGHTS);
+    let (second, of_second) = pair.expose(&half, RIGHTS);
+    pair.put(of_first, vec![23; LEN]).unwrap();
+    pair.put(of_second, vec![24; LEN]).unwrap();
+    pair.close(first);
+    pair.close(second);
+    assert_eq!(pair.counts(), (4, 20, 5 * LEN));
+    // Other memory in its place is not it.
+    drop((half, memory));
+    let other = pair.b.alloc(2 * LEN).unwrap();
+    pair.until("what is gone is closed", |pair| pair.counts().2 == 0);
+    pair.round(&other.whole(), RIGHTS, 25);
+    assert_eq!(pair.counts(), (5, 20, 2 * LEN));
+    let holder = other.whole();
+    assert!(other.into_exclusive().is_err(), "open memory became exclusive");
+    // It outlives the endpoint, wherever it is dropped.
+    drop(pair);
+    assert!(holder.to_vec() == vec![25; 2 * LEN]);
+    std::thread::spawn(move || drop(holder)).join().unwrap();
+}
+
+fn other_memory_is_closed(scheme: &str) {
+    let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
+    for byte in 1..=3 {
+        let memory = Region::zeroed(LEN);
+        pair.round(&memory.whole(), RIGHTS, byte);
+        assert!(memory.into_exclusive().is_ok(), "somebody still holds the memory");
+    }
+    let of_a = pair.a.alloc(LEN).unwrap().whole();
+    pair.round(&of_a, RIGHTS, 4);
+    assert_eq!(pair.counts(), (4, 0, 0));
+}
+
+fn no_more_than_is_allowed(scheme: &str) {
+    let Some(mut pair) = Pair::open(scheme, 2 * LEN) else { return };
+    let memory: Vec<Slice> = (0..3).map(|_| pair.b.alloc(LEN).unwrap().whole()).collect();
+    for byte in 1..=3 {
+        for memory in &memory {
+            pair.round(memory, RIGHTS, byte);
+        }
+    }
+    // The longest unused is always the next one.
+    assert_eq!(pair.counts(), (9, 0, 2 * LEN));
+    pair.round(&memory[2], RIGHTS, 4);
+    pair.round(&memory[1], RIGHTS, 4);
+    assert_eq!(pair.counts(), (9, 2, 2 * LEN));
+    let large = pair.b.alloc(3 * LEN).unwrap().whole();
+    pair.round(&large, RIGHTS, 5);
+    assert_eq!(pair.counts(), (10, 2, 2 * LEN), "too large to be kept");
+    let Some(mut pair) = Pair::open(scheme, 0) else { return };
+    let memory = pair.b.alloc(LEN).unwrap();
+    for byte in 1..=3 {
+        pair.round(&memory.whole(), RIGHTS, byte);
+    }
+    assert_eq!(pair.counts(), (3, 0, 0));
+    assert!(memory.into_exclusive().is_ok());
+}
+
+/// A peer that is lost gives nothing back: what it was granted is closed.
+fn not_what_a_lost_peer_had(scheme: &str) {
+    let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
+    let memory = pair.b.alloc(LEN).unwrap().whole();
+    let (region, remote) = pair.expose(&memory, RIGHTS);
+    pair.put(remote, vec![1; LEN]).unwrap();
+    pair.a.forget(remote.peer);
+    let lost = |e: &Event| matches!(e, Event::PeerLost { .. });
+    pair.until("the loss", |pair| pair.events[1].iter().any(lost));
+    pair.close(region);
+    assert_eq!(pair.counts(), (1, 0, 0));
+}
+
+macro_rules! over {
+    ($name:ident, $scheme:expr) => {
+        mod $name {
+            #[test]
+            fn own_memory_stays_open() {
+                super::own_memory_stays_open($scheme);
+            }
+            #[test]
+            fn other_memory_is_closed() {
+                super::other_memory_is_closed($scheme);
+            }
+            #[test]
+            fn no_more_than_is_allowed() {
+                super::no_more_than_is_allowed($scheme);
+            }
+            #[test]
+            fn not_what_a_lost_peer_had() {
+                super::not_what_a_lost_peer_had($scheme);
+            }
+        }
+    };
+}
+
+over!(tcp, "ofi+tcp");
+over!(shm, "ofi+shm");

@@ -1,0 +1,103 @@
+//! `auto://`: which transports stand behind it.
+
+use crate::{OpenError, OpenOptions, open};
+use petasos_auto::{Auto, Member, Node, Reach};
+use petasos_fabric::{Address, AddressError};
+use std::{fs, net::IpAddr};
+
+/// Opens an endpoint of several transports: what [`open`] does for `auto://`, as what it is.
+///
+/// * `auto://*`: shared memory, and TCP on the loopback interface;
+/// * `auto://HOST:PORT`: shared memory, TCP there, and if this machine has a card that libfabric knows, and `HOST`
+///   is not the loopback interface, that, too, in preference to TCP;
+/// * `auto://URL,URL`: those, networks in the order of preference. `auto://tcp://HOST:PORT` goes without shared memory.
+///   The whole address of an endpoint that has ended is such a list, too.
+///
+/// # Errors
+/// See [`OpenError`]: one of the transports was refused, or they do not go together.
+pub fn open_auto(address: &Address, options: &OpenOptions) -> Result<Auto, OpenError> {
+    let mut members = Vec::new();
+    for url in urls(address)? {
+        let place = Address::parse(&url)?;
+        let reach = match place.scheme() {
+            "shm" | "ofi+shm" => Reach::Node,
+            "self" | "auto" => {
+                return Err(OpenError::UnknownScheme {
+                    scheme: format!("auto://{}://", place.scheme()),
+                    known: "shm, tcp or ofi".to_owned(),
+                });
+            }
+            _ => Reach::Network,
+        };
+        members.push(Member { endpoint: open(&url, options)?, reach });
+    }
+    if let Some(member) = best_network(address, options) {
+        // Before TCP, which is last.
+        members.insert(members.len() - 1, member);
+    }
+    Ok(Auto::open(Node::here(), members)?)
+}
+
+/// What is to be opened for an address.
+fn urls(address: &Address) -> Result<Vec<String>, AddressError> {
+    let rest = address.rest();
+    if rest.contains("://") {
+        // After the node, if it is a whole address.
+        let list = match rest.split_once('/') {
+            Some((node, list)) if !node.contains(':') => list,
+            _ => rest,
+        };
+        return Ok(list.split(',').map(str::to_owned).collect());
+    }
+    let place = if rest == "*" { "127.0.0.1:0" } else { rest };
+    Ok(vec!["shm://*".to_owned(), format!("tcp://{place}")])
+}
+
+/// An endpoint over a card, if there may be one, and others shall reach us.
+fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
+    let (host, _) = address.rest().rsplit_once(':')?;
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let nowhere = host.contains("://")
+        || matches!(host, "*" | "localhost")
+        || ip.is_ok_and(|ip| ip.is_loopback());
+    // Loading the library takes longer than opening all else: only where there is a card.
+    let card = |class: &str| fs::read_dir(class).is_ok_and(|mut cards| cards.next().is_some());
+    let cards = ["/sys/class/infiniband", "/sys/class/cxi"];
+    if nowhere || !cfg!(feature = "ofi") || !cards.into_iter().any(card) {
+        return None;
+    }
+    let endpoint = open(&format!("ofi://{host}:0"), options).ok()?;
+    let by_sockets = endpoint.address().scheme().starts_with("ofi+tcp");
+    (!by_sockets).then_some(Member { endpoint, reach: Reach::Network })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_auto::Places;
+    use petasos_fabric::Endpoint;
+
+    #[test]
+    fn what_stands_behind_an_address() {
+        let schemes = |url: &str| {
+            let endpoint =
+                open_auto(&Address::parse(url).unwrap(), &OpenOptions::default()).unwrap();
+            let Ok(Places::Known { ways, .. }) = Places::parse(endpoint.address()) else {
+                panic!("{}", endpoint.address())
+            };
+            ways.iter().map(|way| way.scheme().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(schemes("auto://*"), ["shm", "tcp"]);
+        assert_eq!(schemes("auto://127.0.0.1:0"), ["shm", "tcp"]);
+        assert_eq!(schemes("auto://tcp://*"), ["tcp"]);
+        assert_eq!(schemes("auto://tcp://[::1]:0,shm://*"), ["shm", "tcp"]);
+        let whole = open_auto(&Address::parse("auto://*").unwrap(), &OpenOptions::default());
+        let address = whole.unwrap().address().clone();
+        let again = open_auto(&address, &OpenOptions::default()).unwrap();
+        assert_eq!(*again.address(), address, "the successor of an endpoint at its place");
+        for bad in ["auto://self://x", "auto://auto://*", "auto://shm://a,shm://b", "auto://x"] {
+            let refused = open_auto(&Address::parse(bad).unwrap(), &OpenOptions::default());
+            assert!(refused.is_err(), "{bad}");
+        }
+    }
+}

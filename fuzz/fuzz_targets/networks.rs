@@ -1,0 +1,43 @@
+//! What travels between endpoints over libfabric: heads of packets, and messages where they meet; and the cards of
+//! `auto://`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use petasos_auto::{Places, SCHEME, card::Card};
+use petasos_fabric::Address;
+use petasos_fuzz::Cut;
+use petasos_ofi::frame::{Control, HEAD, Head};
+
+fuzz_target!(|data: &[u8]| {
+    let mut cut = Cut(data);
+    let choice = cut.u8() % 4;
+    let rest = cut.0;
+    petasos_fuzz::bounded(4096, || match choice {
+        0 => {
+            // Any bytes are a head, and mean one thing.
+            if let Some(bytes) = rest.first_chunk::<HEAD>() {
+                assert_eq!(Head::from_bytes(*bytes).to_bytes(), *bytes);
+            }
+        }
+        1 => {
+            if let Ok(control) = Control::from_bytes(rest) {
+                assert_eq!(control.to_bytes(), rest);
+            }
+        }
+        2 => {
+            let text = std::str::from_utf8(rest).ok();
+            let address = text.and_then(|text| Address::parse(text).ok());
+            if let Some(address) = address
+                && address.scheme() == SCHEME
+                && let Ok(Places::Known { node, ways }) = Places::parse(&address)
+            {
+                assert_eq!(Places::compose(node, &ways), Ok(address));
+            }
+        }
+        _ => {
+            if let Ok(card) = Card::decode(rest) {
+                assert_eq!(card.encode(), rest);
+            }
+        }
+    });
+});
