@@ -311,7 +311,8 @@ fn hello(stream: &mut TcpStream, known: bool, random: &mut Random) -> Option<(Cl
     let address = format!("tcp://127.0.0.1:{}", 1 + random.below(200));
     let own = Identity { address: address.parse().unwrap(), incarnation: Incarnation::random() };
     let nonce = random.bytes(32).try_into().unwrap();
-    let (client, hello) = Client::begin(secret(known).as_ref(), nonce, &own, &challenge).ok()?;
+    let (client, hello) =
+        Client::begin(secret(known).as_ref(), nonce, &own, None, &challenge).ok()?;
     Some((client, hello.to_vec()))
 }
 

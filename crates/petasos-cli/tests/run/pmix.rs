@@ -121,8 +121,7 @@ fn programs_of_both_kinds_understand_each_other() {
             program.display(),
             own.display()
         );
-        let mut command =
-            place.command(&["run", "-n", "2", "--wire", "pmix", "sh", "-c", &script]);
+        let mut command = place.command(&["run", "-n", "2", "--wire", "pmix", "sh", "-c", &script]);
         let output = command.env("PETASOS_TEST_ROLE", "rank").output().unwrap();
         assert!(output.status.success(), "{}", text(&output));
         return place.assert_clean();
