@@ -1,4 +1,5 @@
-//! A client's connection to its daemon, for any number of threads: whoever waits reads for all.
+//! A client's connection to its daemon, or to a PMIx server, for any number of threads: whoever waits
+//! reads for all.
 
 use crate::{
     Error,
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::JobError;
+use super::{JobError, pmix};
 
 /// What the thread that runs event handlers gets, in order.
 #[derive(Debug)]
@@ -43,8 +44,16 @@ struct State {
     closed: Option<String>,
 }
 
+/// What is spoken on a connection.
+#[derive(Debug)]
+enum Speaks {
+    Native,
+    Pmix(Box<pmix::Dialect>),
+}
+
 #[derive(Debug)]
 pub(super) struct Link {
+    speaks: Speaks,
     state: Mutex<State>,
     changed: Condvar,
     reader: Mutex<Frames>,
@@ -60,11 +69,19 @@ impl Link {
     pub(super) fn connect(socket: &Path, token: &[u8]) -> io::Result<Link> {
         let mut stream = UnixStream::connect(socket)?;
         stream.write_all(&greeting(token, None))?;
-        let reader = Frames::new(Stream::Unix(stream.try_clone()?), MAX_CLIENT_FRAME);
-        let writer = Frames::new(Stream::Unix(stream), MAX_CLIENT_FRAME);
+        Link::new(Stream::Unix(stream), Speaks::Native)
+    }
+
+    /// A connection to a PMIx server that has been made.
+    pub(super) fn pmix(stream: Stream, dialect: pmix::Dialect) -> io::Result<Link> {
+        Link::new(stream, Speaks::Pmix(Box::new(dialect)))
+    }
+
+    fn new(stream: Stream, speaks: Speaks) -> io::Result<Link> {
+        let reader = Mutex::new(Frames::new(stream.try_clone()?, MAX_CLIENT_FRAME));
+        let writer = Mutex::new(Frames::new(stream, MAX_CLIENT_FRAME));
         let state = Mutex::new(State::default());
-        let (reader, writer) = (Mutex::new(reader), Mutex::new(writer));
-        Ok(Link { state, changed: Condvar::new(), reader, writer })
+        Ok(Link { speaks, state, changed: Condvar::new(), reader, writer })
     }
 
     /// Asks, and waits for the answer; the daemon gives one, or is held for lost after `patience`.
@@ -80,7 +97,14 @@ impl Link {
         };
         let sent = {
             let mut writer = lock(&self.writer);
-            writer.push(&Asked { id, what });
+            match &self.speaks {
+                Speaks::Native => writer.push(&Asked { id, what }),
+                Speaks::Pmix(dialect) => {
+                    if let Some(answer) = dialect.push(&mut writer, id, what)? {
+                        lock(&self.state).take(answer);
+                    }
+                }
+            }
             writer.flush()
         };
         if let Err(error) = sent {
@@ -171,7 +195,11 @@ impl Link {
         }
         reader.fill()?;
         let mut messages = Vec::new();
-        while let Some(message) = reader.take()? {
+        let mut take = || match &self.speaks {
+            Speaks::Native => reader.take(),
+            Speaks::Pmix(dialect) => dialect.take(&mut reader),
+        };
+        while let Some(message) = take()? {
             messages.push(message);
         }
         Ok(messages)

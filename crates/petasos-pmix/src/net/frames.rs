@@ -19,6 +19,14 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// Another end of the same.
+    pub(crate) fn try_clone(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+        })
+    }
+
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Unix(stream) => stream.read(into),
