@@ -102,17 +102,21 @@ fn own_host(job: &Job) -> io::Result<IpAddr> {
     if let Some(found) = names.take(8).find_map(towards) {
         return Ok(found);
     }
-    // The others have no names that are known here: what this host's own name says.
-    let own = crate::daemon::host_name();
-    let found = (own.as_str(), 0).to_socket_addrs().ok();
-    let found = found.and_then(|mut all| all.find(|a| !a.ip().is_loopback()).map(|a| a.ip()));
-    let way_out = || {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
-        Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback())
+    // The others have no names that are known here: what this host is called by its launcher, or the
+    // first interface that is not for itself.
+    let named = std::env::var("MPIR_CVAR_CH3_INTERFACE_HOSTNAME").ok();
+    let named = named.and_then(|name| (name, 0).to_socket_addrs().ok());
+    let named =
+        named.and_then(|mut all| all.find_map(|a| Some(a.ip()).filter(|ip| !ip.is_loopback())));
+    let first = || {
+        let all = nix::ifaddrs::getifaddrs().ok()?;
+        let address = |one: nix::ifaddrs::InterfaceAddress| {
+            Some(IpAddr::from(one.address?.as_sockaddr_in()?.ip())).filter(|ip| !ip.is_loopback())
+        };
+        all.into_iter().find_map(address)
     };
     let none = || io::Error::other("this host has no address by which others reach it");
-    found.or_else(way_out).ok_or_else(none)
+    named.or_else(first).ok_or_else(none)
 }
 
 /// A free port there. Nobody gets it by chance, and who asks for it by its number does.
