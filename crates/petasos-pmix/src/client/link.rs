@@ -6,7 +6,7 @@ use crate::{
     daemon::{Asked, FromDaemon, MAX_CLIENT_FRAME, greeting},
     event::Event,
     message::{Answer, Request},
-    net::{Frames, Stream},
+    net::{Frames, Looking, Stream},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -40,6 +40,8 @@ struct State {
     items: VecDeque<Item>,
     /// Somebody reads.
     reading: bool,
+    /// So many wait for him.
+    waiting: usize,
     /// There is no connection any more.
     closed: Option<String>,
 }
@@ -57,6 +59,7 @@ pub(super) struct Link {
     state: Mutex<State>,
     changed: Condvar,
     reader: Mutex<Frames>,
+    looking: Mutex<Looking>,
     writer: Mutex<Frames>,
 }
 
@@ -81,7 +84,8 @@ impl Link {
         let reader = Mutex::new(Frames::new(stream.try_clone()?, MAX_CLIENT_FRAME));
         let writer = Mutex::new(Frames::new(stream, MAX_CLIENT_FRAME));
         let state = Mutex::new(State::default());
-        Ok(Link { speaks, state, changed: Condvar::new(), reader, writer })
+        let (changed, looking) = (Condvar::new(), Mutex::default());
+        Ok(Link { speaks, state, changed, reader, looking, writer })
     }
 
     /// Asks, and waits for the answer; the daemon gives one, or is held for lost after `patience`.
@@ -163,8 +167,10 @@ impl Link {
             // Closing does not wake who reads: it looks now and then.
             let left = left.unwrap_or(Duration::MAX).min(Duration::from_millis(200));
             if state.reading {
+                state.waiting += 1;
                 let waited = self.changed.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.waiting -= 1;
                 continue;
             }
             state.reading = true;
@@ -180,20 +186,27 @@ impl Link {
                     state = lock(&self.state);
                 }
             }
-            self.changed.notify_all();
+            if state.waiting > 0 {
+                self.changed.notify_all();
+            }
         }
     }
 
     fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {
         let mut reader = lock(&self.reader);
-        let wait = Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: i64::from(patience.subsec_nanos()),
-        };
-        if poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait)).unwrap_or(0) == 0 {
-            return Ok(Vec::new());
+        let looking = Instant::now();
+        while !reader.fill()? {
+            if lock(&self.looking).goes_on(looking) {
+                continue;
+            }
+            let wait = Timespec {
+                tv_sec: patience.as_secs() as i64,
+                tv_nsec: i64::from(patience.subsec_nanos()),
+            };
+            if poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait)).unwrap_or(0) == 0 {
+                return Ok(Vec::new());
+            }
         }
-        reader.fill()?;
         let mut messages = Vec::new();
         let mut take = || match &self.speaks {
             Speaks::Native => reader.take(),

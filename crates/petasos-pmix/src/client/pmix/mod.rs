@@ -22,7 +22,8 @@ use std::{
     io::{self, Read, Write},
     net::{Ipv6Addr, SocketAddr, TcpStream},
     sync::Mutex,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 /// The longest message of a server.
@@ -280,8 +281,10 @@ pub(super) fn get(
     immediate: bool,
     wait: bool,
 ) -> Result<Answer, JobError> {
+    let until = Instant::now() + timeout;
     let ask = |key: &str, immediate: bool| {
-        let (key, timeout) = (key.to_owned(), Some(timeout).filter(|_| !immediate));
+        let left = until.saturating_duration_since(Instant::now());
+        let (key, timeout) = (key.to_owned(), Some(left).filter(|_| !immediate));
         call(Request::Get { proc, key, timeout, immediate, wait })
     };
     let missing = |result: &Result<Answer, JobError>| match result {
@@ -293,8 +296,15 @@ pub(super) fn get(
     if immediate || !missing(&first) {
         return first;
     }
-    if wait {
-        return ask(&key, false);
+    // Each commit is answered with all that there is: then it is waited for the next one.
+    let mut pause = Duration::from_millis(1);
+    while wait {
+        let answer = ask(&key, false);
+        if !missing(&answer) || Instant::now() >= until {
+            return answer;
+        }
+        thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(50));
     }
     match ask(COMMITS, false) {
         Err(JobError::Refused(Error::GetTimeout { node, state, .. })) => {
