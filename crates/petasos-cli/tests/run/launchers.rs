@@ -154,7 +154,9 @@ fn ranks_of_mpirun_exchange_cards_and_events() {
         GetOptions { timeout: Some(Duration::from_secs(1)), wait: true, ..GetOptions::default() };
     let late = job.get_with(next, "late", how).unwrap_err();
     let named = match &late {
-        JobError::Refused(Error::GetTimeout { proc, .. } | Error::NotFound { proc, .. }) => proc.rank,
+        JobError::Refused(Error::GetTimeout { proc, .. } | Error::NotFound { proc, .. }) => {
+            proc.rank
+        }
         other => panic!("{other}"),
     };
     assert_eq!(named, next);
