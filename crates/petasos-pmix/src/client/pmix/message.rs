@@ -26,7 +26,12 @@ const DEREGISTER: u8 = 14;
 
 const TIMEOUT: &str = "pmix.timeout";
 const CUSTOM: &str = "pmix.evrange";
+/// Whom an event is for that the server gives to its whole node; it takes no list of its own with that.
+const MEANT: &str = "petasos.range";
 const NON_DEFAULT: &str = "pmix.evnondef";
+
+/// The range of an event that is for the server's node.
+const LOCAL: u8 = 2;
 
 /// What an answer is to.
 #[derive(Clone, Debug, PartialEq)]
@@ -251,7 +256,8 @@ impl Asker {
         out.count(1);
         out.byte(number);
         let mut infos = vec![];
-        infos.extend(told.map(|names| (CUSTOM, Typed::Procs(names))));
+        let list = if number == LOCAL { MEANT } else { CUSTOM };
+        infos.extend(told.map(|names| (list, Typed::Procs(names))));
         if non_default {
             infos.push((NON_DEFAULT, Typed::Plain(true.into())));
         }
@@ -265,7 +271,6 @@ impl Asker {
     /// The server's range for one of ours, and who of it is meant. On one node, whom the server itself
     /// can reach; so nothing goes through the launcher.
     fn told(&self, range: &Range, one_node: bool) -> Option<(u8, Option<Vec<Name>>)> {
-        const LOCAL: u8 = 2;
         let names = match range {
             Range::Custom(group) => Some(self.names(group)),
             Range::Namespace => Some(vec![self.name(WILDCARD)]),
@@ -384,7 +389,7 @@ impl Asker {
         let mut range = Range::Session;
         for (key, value) in from.infos()? {
             match (key.as_str(), value) {
-                (CUSTOM, Typed::Procs(names)) => {
+                (CUSTOM | MEANT, Typed::Procs(names)) => {
                     let us = |name: &Name| {
                         name.space == self.space && [self.me.rank, WILDCARD].contains(&name.rank)
                     };
