@@ -303,9 +303,13 @@ impl Job {
         {
             return Ok(entry.value.clone());
         }
-        if rank == Proc::JOB && self.link.is_foreign() {
-            // What the launcher told at the start is all there is.
-            return Err(Error::NotFound { proc, key: key.to_owned() }.into());
+        // What the launcher told at the start is all there is, and it might wait for ranks that are none.
+        if self.link.is_foreign() && self.map.node_of(rank).is_none() {
+            return Err(match rank {
+                Proc::JOB => Error::NotFound { proc, key: key.to_owned() },
+                _ => Error::NoSuchProc(proc),
+            }
+            .into());
         }
         let of = |card: &Card| card.entries.get(key).map(|entry| entry.value.clone());
         if let Some(value) = lock(&self.cards).get(&proc).and_then(of) {
