@@ -121,7 +121,7 @@ mod tests {
             "(vector,(9,9,9",
             "(vector,(4000000000,4000000000,1))",
         ] {
-            assert!(of(nonsense, 2).is_none() == !nonsense.is_empty(), "{nonsense}");
+            assert_eq!(of(nonsense, 2).is_none(), !nonsense.is_empty(), "{nonsense}");
         }
         assert_eq!(places(None, 2), Some(vec![Node(0); 2]));
     }

@@ -296,15 +296,17 @@ pub(super) fn get(
     if immediate || !missing(&first) {
         return first;
     }
-    // Each commit is answered with all that there is: then it is waited for the next one.
-    let mut pause = Duration::from_millis(1);
-    while wait {
-        let answer = ask(&key, false);
-        if !missing(&answer) || Instant::now() >= until {
-            return answer;
+    if wait {
+        // Each commit is answered with all that there is: then it is waited for the next one.
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let answer = ask(&key, false);
+            if !missing(&answer) || Instant::now() >= until {
+                return answer;
+            }
+            thread::sleep(pause);
+            pause = (2 * pause).min(Duration::from_millis(50));
         }
-        thread::sleep(pause);
-        pause = (2 * pause).min(Duration::from_millis(50));
     }
     match ask(COMMITS, false) {
         Err(JobError::Refused(Error::GetTimeout { node, state, .. })) => {
