@@ -4,7 +4,8 @@
 //!
 //! * [`launch`] runs a job, as the command `petasos run` does.
 //! * [`Job`] is a process's place in it: rank, size, the addresses of the others; cards (put, commit,
-//!   get), fences, publishing, queries, events. The face crate's `job()` gives the process's own.
+//!   get), fences, publishing, queries, events. The face crate's `job()` gives the process's own. It
+//!   also speaks to other launchers: to PMIx servers (`mpirun` of Open MPI), and PMI-1 (`mpiexec` of MPICH).
 //! * [`engine`] is what each node's daemon is about, a state machine without I/O; [`chain`] the same
 //!   for the event handlers of a process. [`message`], [`event`] and [`job`] are what they talk about.
 //!

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo build --examples && petasos run -n 4 target/debug/examples/all_to_all [KiB]
+//! mpirun -n 4 target/debug/examples/all_to_all; mpiexec.hydra -n 4 target/debug/examples/all_to_all
 //! ```
 
 use petasos::{

@@ -1,13 +1,14 @@
 //! The job that this process is a rank of, and the endpoints of its peers.
 
-use crate::{OpenError, OpenOptions, open};
+use crate::{OpenError, OpenOptions, SecretBytes, open};
 use petasos_fabric::Endpoint;
 use petasos_pmix::{Job, JobError};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 static JOB: OnceLock<Job> = OnceLock::new();
 
-/// The job that this process was started in by `petasos run`; joined when it is first asked for.
+/// The job that this process was started in, by `petasos run` or by another launcher that speaks PMIx or
+/// PMI-1 (`mpirun`, `mpiexec`); joined when it is first asked for.
 ///
 /// [`Job::peer`] says where each rank's endpoint is, and [`open_own`] opens this rank's: all can
 /// call each other at once, without having exchanged anything. Call [`Job::finalize`] in the end:
@@ -34,6 +35,11 @@ pub fn job() -> Result<&'static Job, JobError> {
 /// # Errors
 /// See [`OpenError`]; one of those is that it is open already.
 pub fn open_own(job: &Job) -> Result<Box<dyn Endpoint>, OpenError> {
-    let own = job.peer(job.rank()).map_err(|error| OpenError::Job(Box::new(error)))?;
-    open(own.as_str(), &OpenOptions::default().secret_file(job.secret_file()))
+    let failed = |error| OpenError::Job(Box::new(error));
+    let own = job.peer(job.rank()).map_err(failed)?;
+    let secret = job.secret().map_err(failed)?;
+    open(
+        own.as_str(),
+        &OpenOptions { secret: secret.map(SecretBytes::new), ..OpenOptions::default() },
+    )
 }

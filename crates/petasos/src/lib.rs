@@ -9,7 +9,7 @@
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
 //! * With the feature `portals`, `portals` has matching one-sided messages.
 //! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
-//! * In a program started by `petasos run`, [`job()`] knows the other ranks, and where their
+//! * In a program started by `petasos run`, `mpirun` or `mpiexec`, [`job()`] knows the other ranks, and where their
 //!   endpoints are.
 //! * [`Tuning`] knows what `petasos tune` found out about this machine; engines and channels go by it
 //!   where they are told nothing else.
@@ -67,7 +67,7 @@ pub use petasos_self as local;
 pub use petasos_shm as shm;
 #[cfg(feature = "tcp")]
 pub use petasos_tcp as tcp;
-pub use transports::{OpenError, OpenOptions, Transport, open, transports};
+pub use transports::{OpenError, OpenOptions, SecretBytes, Transport, open, transports};
 #[cfg(feature = "auto")]
 pub use whichever::open_auto;
 

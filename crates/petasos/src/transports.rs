@@ -12,6 +12,25 @@ pub struct OpenOptions {
     /// A file with the secret that both sides of a connection over a network prove to know. It must
     /// belong to this user, and nobody else may read it.
     pub secret_file: Option<PathBuf>,
+    /// The secret itself, in place of a file.
+    pub secret: Option<SecretBytes>,
+}
+
+/// A secret, which is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretBytes(Vec<u8>);
+
+impl SecretBytes {
+    /// These bytes; how many there have to be is the transport's to say.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> SecretBytes {
+        SecretBytes(bytes.into())
+    }
+}
+
+impl std::fmt::Debug for SecretBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretBytes(…)")
+    }
 }
 
 impl OpenOptions {
@@ -234,10 +253,11 @@ pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenE
         #[cfg(feature = "ofi")]
         scheme if scheme == "ofi" || scheme.starts_with("ofi+") => {
             let mut config = petasos_ofi::Config::default();
-            if let Some(path) = &options.secret_file {
-                let secret = petasos_ofi::Secret::from_file(path);
-                config.secret = Some(secret.map_err(petasos_ofi::OpenError::from)?);
-            }
+            let secret = match (&options.secret, &options.secret_file) {
+                (Some(secret), _) => Some(petasos_ofi::Secret::new(secret.0.clone())),
+                (None, path) => path.as_ref().map(petasos_ofi::Secret::from_file),
+            };
+            config.secret = secret.transpose().map_err(petasos_ofi::OpenError::from)?;
             Ok(Box::new(petasos_ofi::Ofi::open(&address, config)?))
         }
         #[cfg(feature = "auto")]
@@ -252,9 +272,10 @@ fn open_tcp(
     options: &OpenOptions,
 ) -> Result<petasos_tcp::TcpEndpoint, petasos_tcp::OpenError> {
     let mut config = petasos_tcp::Config::default();
-    if let Some(path) = &options.secret_file {
-        config.secret = Some(petasos_tcp::Secret::from_file(path)?);
-    }
+    config.secret = match (&options.secret, &options.secret_file) {
+        (Some(secret), _) => Some(petasos_tcp::Secret::new(secret.0.clone())?),
+        (None, path) => path.as_ref().map(petasos_tcp::Secret::from_file).transpose()?,
+    };
     petasos_tcp::TcpEndpoint::open(address, config)
 }
 

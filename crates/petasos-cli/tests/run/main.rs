@@ -5,6 +5,7 @@ mod common;
 mod ends;
 mod hosts;
 mod jobs;
+mod launchers;
 mod mpi;
 mod pmix;
 mod private;

@@ -1,6 +1,6 @@
 //! Event handlers of a program, run one after the other by a thread of their own.
 
-use super::link::{Item, Link};
+use super::{link::Item, server::Server};
 use crate::{
     Info, Node, Proc,
     chain::{Handlers, Registration, Returned},
@@ -71,7 +71,7 @@ impl Running {
         &self,
         with: Registration,
         callback: impl FnMut(&Event, &[Returned]) -> Reply + Send + 'static,
-        link: &Arc<Link>,
+        link: &Arc<Server>,
     ) -> Result<u64, super::JobError> {
         let mut thread = lock(&self.thread);
         if thread.is_none() {
@@ -98,7 +98,7 @@ impl Running {
     }
 
     /// This process made an event: its own handlers run, too.
-    pub(super) fn own(&self, event: Event, link: &Link) {
+    pub(super) fn own(&self, event: Event, link: &Server) {
         match *lock(&self.thread) {
             Some(_) => link.put_item(Item::Own(event)),
             None => lock(&self.state).handlers.keep(&event, self.clock.now()),

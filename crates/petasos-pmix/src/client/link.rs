@@ -1,11 +1,12 @@
-//! A client's connection to its daemon, for any number of threads: whoever waits reads for all.
+//! A client's connection to its daemon, or to a PMIx server, for any number of threads: whoever waits
+//! reads for all.
 
 use crate::{
     Error,
     daemon::{Asked, FromDaemon, MAX_CLIENT_FRAME, greeting},
     event::Event,
     message::{Answer, Request},
-    net::{Frames, Stream},
+    net::{Frames, Looking, Stream},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::JobError;
+use super::{JobError, pmix};
 
 /// What the thread that runs event handlers gets, in order.
 #[derive(Debug)]
@@ -39,15 +40,26 @@ struct State {
     items: VecDeque<Item>,
     /// Somebody reads.
     reading: bool,
+    /// So many wait for him.
+    waiting: usize,
     /// There is no connection any more.
     closed: Option<String>,
 }
 
+/// What is spoken on a connection.
+#[derive(Debug)]
+enum Speaks {
+    Native,
+    Pmix(Box<pmix::Dialect>),
+}
+
 #[derive(Debug)]
 pub(super) struct Link {
+    speaks: Speaks,
     state: Mutex<State>,
     changed: Condvar,
     reader: Mutex<Frames>,
+    looking: Mutex<Looking>,
     writer: Mutex<Frames>,
 }
 
@@ -60,11 +72,20 @@ impl Link {
     pub(super) fn connect(socket: &Path, token: &[u8]) -> io::Result<Link> {
         let mut stream = UnixStream::connect(socket)?;
         stream.write_all(&greeting(token, None))?;
-        let reader = Frames::new(Stream::Unix(stream.try_clone()?), MAX_CLIENT_FRAME);
-        let writer = Frames::new(Stream::Unix(stream), MAX_CLIENT_FRAME);
+        Link::new(Stream::Unix(stream), Speaks::Native)
+    }
+
+    /// A connection to a PMIx server that has been made.
+    pub(super) fn pmix(stream: Stream, dialect: pmix::Dialect) -> io::Result<Link> {
+        Link::new(stream, Speaks::Pmix(Box::new(dialect)))
+    }
+
+    fn new(stream: Stream, speaks: Speaks) -> io::Result<Link> {
+        let reader = Mutex::new(Frames::new(stream.try_clone()?, MAX_CLIENT_FRAME));
+        let writer = Mutex::new(Frames::new(stream, MAX_CLIENT_FRAME));
         let state = Mutex::new(State::default());
-        let (reader, writer) = (Mutex::new(reader), Mutex::new(writer));
-        Ok(Link { state, changed: Condvar::new(), reader, writer })
+        let (changed, looking) = (Condvar::new(), Mutex::default());
+        Ok(Link { speaks, state, changed, reader, looking, writer })
     }
 
     /// Asks, and waits for the answer; the daemon gives one, or is held for lost after `patience`.
@@ -80,7 +101,14 @@ impl Link {
         };
         let sent = {
             let mut writer = lock(&self.writer);
-            writer.push(&Asked { id, what });
+            match &self.speaks {
+                Speaks::Native => writer.push(&Asked { id, what }),
+                Speaks::Pmix(dialect) => {
+                    if let Some(answer) = dialect.push(&mut writer, id, what)? {
+                        lock(&self.state).take(answer);
+                    }
+                }
+            }
             writer.flush()
         };
         if let Err(error) = sent {
@@ -139,8 +167,10 @@ impl Link {
             // Closing does not wake who reads: it looks now and then.
             let left = left.unwrap_or(Duration::MAX).min(Duration::from_millis(200));
             if state.reading {
+                state.waiting += 1;
                 let waited = self.changed.wait_timeout(state, left);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.waiting -= 1;
                 continue;
             }
             state.reading = true;
@@ -156,22 +186,33 @@ impl Link {
                     state = lock(&self.state);
                 }
             }
-            self.changed.notify_all();
+            if state.waiting > 0 {
+                self.changed.notify_all();
+            }
         }
     }
 
     fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {
         let mut reader = lock(&self.reader);
-        let wait = Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: i64::from(patience.subsec_nanos()),
-        };
-        if poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait)).unwrap_or(0) == 0 {
-            return Ok(Vec::new());
+        let looking = Instant::now();
+        while !reader.fill()? {
+            if lock(&self.looking).goes_on(looking) {
+                continue;
+            }
+            let wait = Timespec {
+                tv_sec: patience.as_secs() as i64,
+                tv_nsec: i64::from(patience.subsec_nanos()),
+            };
+            if poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait)).unwrap_or(0) == 0 {
+                return Ok(Vec::new());
+            }
         }
-        reader.fill()?;
         let mut messages = Vec::new();
-        while let Some(message) = reader.take()? {
+        let mut take = || match &self.speaks {
+            Speaks::Native => reader.take(),
+            Speaks::Pmix(dialect) => dialect.take(&mut reader),
+        };
+        while let Some(message) = take()? {
             messages.push(message);
         }
         Ok(messages)

@@ -1,7 +1,12 @@
 //! The life of a process in its job: who it is, who the others are, what they have to say.
 
+mod foreign;
 mod handlers;
 mod link;
+mod places;
+mod pmi1;
+mod pmix;
+mod server;
 
 use crate::{
     Card, Entry, Error, Group, Info, Node, Proc, Scope, Value,
@@ -10,11 +15,14 @@ use crate::{
     job::{JobError as BadJob, JobMap},
     message::{Answer, Persistence, Published, Request},
 };
+use foreign::Found;
 pub use handlers::Reply;
 use handlers::Running;
 use link::Link;
 use petasos_fabric::Address;
 use petasos_wire::{Encoding, from_bytes};
+use places::Places;
+use server::Server;
 use std::{
     collections::{BTreeMap, HashMap},
     fmt, fs, io,
@@ -36,9 +44,21 @@ const PATIENCE: Duration = Duration::from_secs(360);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// This process was not started by `petasos run`.
-    #[error("this process is not part of a job ({JOB_DIR} is not set): start it by `petasos run`")]
+    /// Nobody started this process as part of a job.
+    #[error(
+        "this process is not part of a job (none of {JOB_DIR}, PMIX_NAMESPACE, PMI_FD and PMI_PORT is \
+         set): start it by `petasos run`, or by a launcher that speaks PMIx or PMI-1, as mpirun and \
+         mpiexec do"
+    )]
     NoJob,
+    /// Who started the job has no such thing.
+    #[error("{what} is not offered by this launcher ({launcher}): `petasos run` has it")]
+    NotOffered {
+        /// What was asked for.
+        what: String,
+        /// What it speaks.
+        launcher: String,
+    },
     /// A file or the socket of the daemon could not be used.
     #[error("{0}: {1}")]
     Io(String, io::Error),
@@ -86,8 +106,9 @@ pub struct Job {
     proc: Proc,
     node: Node,
     map: Arc<JobMap>,
-    directory: PathBuf,
-    link: Arc<Link>,
+    /// Who and where this process's daemon is, or what another launcher has in its place.
+    link: Arc<Server>,
+    places: Places,
     events: Running,
     own: Mutex<Own>,
     cards: Mutex<HashMap<Proc, Card>>,
@@ -110,15 +131,52 @@ fn read(path: &Path) -> Result<Vec<u8>, JobError> {
 }
 
 impl Job {
-    /// Joins the job as the rank that this process was started as.
+    /// Joins the job as the rank that this process was started as: by `petasos run`, or by another
+    /// launcher, whose server it then speaks to: PMIx (`mpirun` of Open MPI, `prterun`, Slurm with its
+    /// PMIx plug-in), or PMI-1 (`mpiexec` of MPICH, Slurm).
+    ///
+    /// What the other launcher does not have ends with [`JobError::NotOffered`]. Where it has put ranks
+    /// on several hosts, this waits for rank 0 (PMIx), or for all (PMI-1).
     ///
     /// # Errors
-    /// If it was not started by `petasos run`, or its daemon is gone or refuses.
+    /// If nobody started it so, or its daemon is gone or refuses.
     pub fn init() -> Result<Job, JobError> {
-        let directory = std::env::var_os(JOB_DIR).ok_or(JobError::NoJob)?;
-        let rank = std::env::var(RANK_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let rank = rank.ok_or(JobError::NoJob)?;
-        Job::connect(PathBuf::from(directory), Some(rank))
+        let variable = |name: &str| std::env::var(name).ok();
+        if let Some(directory) = std::env::var_os(JOB_DIR) {
+            let rank = variable(RANK_VARIABLE).and_then(|text| text.parse().ok());
+            return Job::connect(PathBuf::from(directory), Some(rank.ok_or(JobError::NoJob)?));
+        }
+        let at = |what: &str| {
+            let what = format!("the {what} server of the launcher");
+            move |error| JobError::Io(what.clone(), error)
+        };
+        let (map, proc, node, server) = match foreign::find(variable)?.ok_or(JobError::NoJob)? {
+            Found::Pmix(setting) => {
+                let found = pmix::connect(&setting).map_err(at("PMIx"))?;
+                let link = Link::pmix(found.stream, found.dialect).map_err(at("PMIx"))?;
+                (found.map, found.proc, found.node, Server::Pmix(link))
+            }
+            Found::Pmi1(setting) => {
+                let (map, client) = pmi1::connect(&setting).map_err(at("PMI-1"))?;
+                (map, client.proc(), client.node(), Server::Pmi1(client))
+            }
+        };
+        let job = Job::new(proc, node, map, server, Places::default());
+        Places::exchange(&job)?;
+        Ok(job)
+    }
+
+    fn new(proc: Proc, node: Node, map: JobMap, server: Server, places: Places) -> Job {
+        Job {
+            proc,
+            node,
+            map: Arc::new(map),
+            link: Arc::new(server),
+            places,
+            events: Running::new(proc, node),
+            own: Mutex::default(),
+            cards: Mutex::default(),
+        }
     }
 
     /// Looks into a job from outside, by its private directory; see [`running`].
@@ -135,7 +193,6 @@ impl Job {
         let spec = from_bytes(Encoding::Native, &read(&file)?);
         let spec = spec.map_err(|error| bad(error.to_string()))?;
         let map = JobMap::new(spec).map_err(|error: BadJob| bad(error.to_string()))?;
-        let map = Arc::new(map);
         let socket = directory.join("server");
         let link = Link::connect(&socket, &read(&directory.join("token"))?);
         let link = link.map_err(|error| JobError::Io(socket.display().to_string(), error))?;
@@ -146,16 +203,7 @@ impl Job {
         let Answer::Welcome { proc, node } = link.call(request, SLACK)? else {
             return Err(bad("the daemon answers with something else".to_owned()));
         };
-        Ok(Job {
-            proc,
-            node,
-            map,
-            directory,
-            link: Arc::new(link),
-            events: Running::new(proc, node),
-            own: Mutex::default(),
-            cards: Mutex::default(),
-        })
+        Ok(Job::new(proc, node, map, Server::Native(link), Places::assigned(directory)))
     }
 
     /// Who this process is.
@@ -188,20 +236,27 @@ impl Job {
         &self.map
     }
 
-    /// The file with the secret by which the ranks know each other over TCP.
-    #[must_use]
-    pub fn secret_file(&self) -> PathBuf {
-        self.directory.join("secret")
-    }
-
-    /// Where a rank's endpoint is: assigned before the job was started, so that nothing needs to
-    /// be exchanged. A rank that opens its own endpoint at its own address is reached by all.
+    /// The secret by which the ranks know each other over TCP; nothing on one host, where none is needed.
     ///
     /// # Errors
-    /// If the job has no such rank.
+    /// If the daemon's file of it is gone, or rank 0 does not tell.
+    pub fn secret(&self) -> Result<Option<Vec<u8>>, JobError> {
+        self.places.secret(self)
+    }
+
+    /// Where a rank's endpoint is. A rank that opens its own endpoint at its own address is reached by
+    /// all. Under `petasos run`, and on one host, that was assigned before the job was started, and
+    /// nothing is exchanged; else the rank is asked for it when this is first called.
+    ///
+    /// # Errors
+    /// If the job has no such rank, or that rank does not tell.
     pub fn peer(&self, rank: u32) -> Result<Address, JobError> {
         let none = || JobError::Refused(Error::NoSuchProc(self.map.proc(rank)));
-        let text = self.map.address(rank).ok_or_else(none)?;
+        self.map.node_of(rank).ok_or_else(none)?;
+        let text = match self.places.of(self, rank)? {
+            Some(text) => text,
+            None => self.map.address(rank).ok_or_else(none)?,
+        };
         Address::parse(&text).map_err(|error| JobError::BadJobFile(text, error.to_string()))
     }
 
@@ -247,6 +302,14 @@ impl Job {
             && let Some(entry) = lock(&self.own).all.get(key)
         {
             return Ok(entry.value.clone());
+        }
+        // What the launcher told at the start is all there is, and it might wait for ranks that are none.
+        if self.link.is_foreign() && self.map.node_of(rank).is_none() {
+            return Err(match rank {
+                Proc::JOB => Error::NotFound { proc, key: key.to_owned() },
+                _ => Error::NoSuchProc(proc),
+            }
+            .into());
         }
         let of = |card: &Card| card.entries.get(key).map(|entry| entry.value.clone());
         if let Some(value) = lock(&self.cards).get(&proc).and_then(of) {

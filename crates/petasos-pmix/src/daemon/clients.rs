@@ -68,6 +68,8 @@ pub(crate) struct Client {
     rank: Option<u32>,
     /// It closed its connection; the engine hears of it at this time.
     pub(crate) closing: Option<Time>,
+    /// It is among those that are waited for.
+    pub(crate) watched: bool,
 }
 
 impl Client {
@@ -98,7 +100,8 @@ impl Daemon {
         stream.set_nonblocking(true)?;
         self.next_client += 1;
         let frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
-        let client = Client { frames, speaks: Speaks::Unknown, rank: None, closing: None };
+        let client =
+            Client { frames, speaks: Speaks::Unknown, rank: None, closing: None, watched: false };
         self.clients.insert(self.next_client, client);
         Ok(())
     }
@@ -124,7 +127,7 @@ impl Daemon {
             self.next_client += 1;
             let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
             let speaks = Speaks::Pmix41(pmix41::Session::new(self.me));
-            let client = Client { frames, speaks, rank: None, closing: None };
+            let client = Client { frames, speaks, rank: None, closing: None, watched: false };
             self.clients.insert(self.next_client, client);
             self.engine.client_opened(ClientId(self.next_client));
         }

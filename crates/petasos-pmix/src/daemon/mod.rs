@@ -18,6 +18,7 @@ mod print;
 mod rank;
 mod ranks;
 mod wake;
+mod watch;
 
 use crate::{
     Node,
@@ -35,7 +36,6 @@ use petasos_wire::{Encoding, from_bytes, to_vec};
 use place::Place;
 use ranks::Rank;
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
 };
@@ -48,6 +48,7 @@ use std::{
     sync::Arc,
 };
 use wake::{Wake, Waker, Wakes};
+use watch::Watch;
 
 pub use guard::{GUARD, run as run_guard};
 pub use rank::{RANK, run as run_rank};
@@ -86,6 +87,7 @@ struct Daemon {
     ports: Vec<OwnedFd>,
     waker: Waker,
     wakes: Wakes,
+    watch: Watch,
     /// The program that this is, to start others of.
     own: PathBuf,
     /// What only the head's daemon has.
@@ -104,7 +106,11 @@ enum Source {
     Clients,
     Strangers,
     Pmix41,
+    /// One of those that are many.
+    Set,
     Client(u64),
+    /// A client to which more can be sent.
+    Drain,
     Peer(u64),
     Rank(u32),
     Out(u32),
@@ -140,6 +146,7 @@ impl Daemon {
             ports: Vec::new(),
             waker,
             wakes,
+            watch: Watch::new()?,
             own: std::env::current_exe()?,
             head: None,
             leash: false,
@@ -329,74 +336,6 @@ impl Daemon {
         self.head_time(now);
     }
 
-    fn wait(&self, until: Time) -> Vec<Source> {
-        let mut all: Vec<(Source, PollFd<'_>)> = Vec::new();
-        let (read, write) = (PollFlags::IN, PollFlags::OUT);
-        all.push((Source::Wakes, PollFd::new(&self.wakes, read)));
-        if let Some(listener) = &self.listener {
-            all.push((Source::Clients, PollFd::new(listener, read)));
-        }
-        if let Some(listener) = &self.peers.listener {
-            all.push((Source::Strangers, PollFd::new(listener, read)));
-        }
-        if let Some(listener) = &self.pmix41 {
-            all.push((Source::Pmix41, PollFd::new(listener, read)));
-        }
-        for (number, client) in &self.clients {
-            let flags = if client.is_read() { read } else { PollFlags::empty() };
-            let flags = if client.frames.backlog() > 0 { flags | write } else { flags };
-            if client.closing.is_none() {
-                all.push((Source::Client(*number), PollFd::new(&client.frames, flags)));
-            }
-        }
-        for (number, link) in &self.peers.links {
-            let flags = if link.frames.backlog() > 0 { read | write } else { read };
-            all.push((Source::Peer(*number), PollFd::new(&link.frames, flags)));
-        }
-        let takes_output = self.takes_output();
-        for (number, rank) in &self.ranks {
-            if rank.ended.is_none() {
-                all.push((Source::Rank(*number), PollFd::new(&rank.pidfd, read)));
-            }
-            if let (Some(out), true) = (&rank.out, takes_output) {
-                all.push((Source::Out(*number), PollFd::new(out, read)));
-            }
-            if let (Some(err), true) = (&rank.err, takes_output) {
-                all.push((Source::Err(*number), PollFd::new(err, read)));
-            }
-            if let (Some(input), false) = (&rank.input, rank.feed.is_empty()) {
-                all.push((Source::Feed, PollFd::new(input, write)));
-            }
-        }
-        let stdin = rustix::stdio::stdin();
-        if self.leash {
-            all.push((Source::Leash, PollFd::from_borrowed_fd(stdin, read)));
-        } else if self.head_takes_input() {
-            all.push((Source::Input, PollFd::from_borrowed_fd(stdin, read)));
-        }
-        if let Some(head) = &self.head {
-            for (node, pidfd) in head.remotes() {
-                all.push((Source::Remote(node), PollFd::new(pidfd, read)));
-            }
-        }
-        let deadline = self.engine.deadline().min(self.clients_deadline()).min(until);
-        let deadline = deadline.min(self.ranks_deadline()).min(self.head_deadline());
-        let wait = deadline.since(self.clock.now());
-        // A little longer, so that it is not a little too early.
-        let wait = Timespec {
-            tv_sec: wait.as_secs().min(3600) as i64,
-            tv_nsec: i64::from(wait.subsec_nanos()),
-        };
-        let (sources, mut fds): (Vec<Source>, Vec<PollFd<'_>>) = all.into_iter().unzip();
-        match poll(&mut fds, Some(&wait)) {
-            Ok(_) => {
-                let ready = |(_, fd): &(Source, &PollFd<'_>)| !fd.revents().is_empty();
-                sources.into_iter().zip(&fds).filter(ready).map(|(source, _)| source).collect()
-            }
-            Err(_) => Vec::new(),
-        }
-    }
-
     fn see_to(&mut self, source: Source) {
         match source {
             Source::Wakes => {
@@ -408,6 +347,8 @@ impl Daemon {
             Source::Strangers => self.peers.accept(&self.waker),
             Source::Pmix41 => self.accept_pmix41(),
             Source::Client(number) => self.read_client(number),
+            // What waits is sent at each turn.
+            Source::Drain | Source::Set => {}
             Source::Peer(number) => self.read_peer(number),
             Source::Rank(number) => self.rank_ended(number),
             Source::Out(number) => self.read_output(number, false),

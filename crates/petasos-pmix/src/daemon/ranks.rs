@@ -32,6 +32,8 @@ pub(crate) struct Rank {
     pub(crate) feed: VecDeque<u8>,
     feed_ends: bool,
     pub(crate) ended: Option<Gone>,
+    /// Its end, its output and its errors are waited for.
+    pub(crate) watched: [bool; 3],
     until: Time,
 }
 
@@ -111,6 +113,7 @@ impl Daemon {
             feed: VecDeque::new(),
             feed_ends: false,
             ended: None,
+            watched: [false; 3],
             until: Time::NEVER,
         })
     }

@@ -1,9 +1,14 @@
 //! Values over a stream: each in a frame, its length (32 bits, little-endian) before it.
 
 use petasos_wire::{Encoding, Wire, encode_into, from_bytes};
+use rustix::{
+    buffer::spare_capacity,
+    io::Errno,
+    net::{RecvFlags, recv},
+};
 use std::{
     collections::VecDeque,
-    io::{self, ErrorKind, IoSlice, Read, Write},
+    io::{self, ErrorKind, IoSlice, Write},
     net::TcpStream,
     os::{
         fd::{AsFd, BorrowedFd},
@@ -19,11 +24,12 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(stream) => stream.read(into),
-            Stream::Tcp(stream) => stream.read(into),
-        }
+    /// Another end of the same.
+    pub(crate) fn try_clone(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+        })
     }
 
     fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -43,7 +49,7 @@ impl AsFd for Stream {
     }
 }
 
-/// Bytes read in one go.
+/// Bytes read in one go, at least.
 const BLOCK: usize = 16 << 10;
 
 /// A stream of frames, in both directions. Works on blocking streams as on those that do not.
@@ -114,22 +120,19 @@ impl Frames {
         self.backlog
     }
 
-    /// Reads once; false if there is nothing now. The end of the stream is an error.
+    /// Reads once, without waiting; false if there is nothing now. The end of the stream is an error.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
-        if self.taken > 0 {
-            self.come.drain(..self.taken);
-            self.taken = 0;
+        match self.taken == self.come.len() {
+            true => self.come.clear(),
+            false => drop(self.come.drain(..self.taken)),
         }
-        let mut block = [0; BLOCK];
-        let read = self.stream.read(&mut block);
-        self.come.extend_from_slice(&block[..*read.as_ref().unwrap_or(&0)]);
-        match read {
-            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        self.taken = 0;
+        self.come.reserve(BLOCK);
+        match recv(&self.stream, spare_capacity(&mut self.come), RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => Ok(true),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 

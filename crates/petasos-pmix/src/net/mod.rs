@@ -1,6 +1,9 @@
-//! The native wire: frames over streams, and how daemons prove a secret to each other.
+//! The native wire: frames over streams, how daemons prove a secret to each other, and how long one
+//! looks for what comes before sleep.
 
 mod frames;
 pub(crate) mod handshake;
+mod looking;
 
 pub(crate) use frames::{Frames, Stream};
+pub(crate) use looking::Looking;

@@ -1,0 +1,93 @@
+//! Programs that somebody else's launcher started: which one, and how to get to it.
+
+use super::{JobError, pmi1, pmix};
+
+/// What the environment says of who started this process.
+#[derive(Debug)]
+pub(super) enum Found {
+    Pmix(pmix::Setting),
+    Pmi1(pmi1::Setting),
+}
+
+/// The launcher of this process, if the variables of one are there.
+///
+/// # Errors
+/// If they are there and make no sense.
+pub(super) fn find(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Found>, JobError> {
+    let number = |name: &str| match variable(name) {
+        Some(text) => text.parse().map(Some).map_err(|_| bad(name, &text)),
+        None => Ok(None),
+    };
+    // The formats of a server are those of the newest that it names.
+    let uris = ["PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3", "PMIX_SERVER_URI2"];
+    let uris: Vec<String> = uris.iter().filter_map(|name| variable(name)).collect();
+    if let (Some(space), Some(rank), false) =
+        (variable("PMIX_NAMESPACE"), number("PMIX_RANK")?, uris.is_empty())
+    {
+        if space.is_empty() || space.len() > 255 {
+            return Err(bad("PMIX_NAMESPACE", &space));
+        }
+        return Ok(Some(Found::Pmix(pmix::Setting {
+            uris,
+            space,
+            rank,
+            security: variable("PMIX_SECURITY_MODE"),
+            local_events_only: variable("OMPI_MCA_orte_hnp_uri").is_some()
+                || variable("OMPI_MCA_orte_ess_num_procs").is_some()
+                || variable("OMPI_COMMAND").is_some(),
+        })));
+    }
+    let way = match (number("PMI_FD")?, variable("PMI_PORT")) {
+        (Some(fd), _) => pmi1::Way::Descriptor(fd as i32),
+        (None, Some(port)) => pmi1::Way::Port(port),
+        (None, None) => return Ok(None),
+    };
+    let (rank, size) = (number("PMI_RANK")?, number("PMI_SIZE")?);
+    let id = number("PMI_ID")?;
+    Ok(Some(Found::Pmi1(pmi1::Setting { way, rank, size, id })))
+}
+
+fn bad(name: &str, text: &str) -> JobError {
+    JobError::BadJobFile(format!("the variable {name}"), format!("`{text}` makes no sense"))
+}
+
+/// A job's name with nothing in it that an address may not have, and not too long for one.
+pub(super) fn plain(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-+=".contains(c) { c } else { '-' };
+    let short: String = name.chars().map(plain).collect();
+    // The end tells jobs of one launcher apart, and its number is in the beginning.
+    match short.len() {
+        0..=40 => short,
+        len => format!("{}{}", &short[..20], &short[len - 20..]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<Option<Found>, JobError> {
+        find(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+    }
+
+    #[test]
+    fn the_environment_says_who_it_was() {
+        assert!(of(&[]).unwrap().is_none());
+        let uri = "1.0;tcp4://127.0.0.1:4711";
+        let pmix = [("PMIX_NAMESPACE", "1"), ("PMIX_RANK", "3"), ("PMIX_SERVER_URI4", uri)];
+        assert!(matches!(of(&pmix).unwrap(), Some(Found::Pmix(s)) if s.rank == 3));
+        // Without a server it is no PMIx.
+        assert!(of(&pmix[..2]).unwrap().is_none());
+        let pmi1 = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];
+        assert!(matches!(of(&pmi1).unwrap(), Some(Found::Pmi1(s)) if s.size == Some(2)));
+        assert!(of(&[("PMI_FD", "x")]).is_err());
+        assert!(of(&[("PMIX_NAMESPACE", ""), pmix[1], pmix[2]]).is_err());
+    }
+
+    #[test]
+    fn names_become_plain() {
+        assert_eq!(plain("prterun-host-12@1"), "prterun-host-12-1");
+        assert_eq!(plain(&"x".repeat(300)).len(), 40);
+        assert_eq!(plain("ä"), "-");
+    }
+}

@@ -1,0 +1,129 @@
+//! Where the ranks' endpoints are, and the secret of the job, where nobody has assigned them before the
+//! start: a job of another launcher, on several hosts. Each rank keeps a port and says on its card where
+//! that is; rank 0 makes the secret. Whoever can read the cards of that launcher can read it.
+
+use super::{Job, JobError, read};
+use crate::{Error, Scope, Value, net::handshake::random};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+const ADDRESS: &str = "petasos.address";
+const SECRET: &str = "petasos.secret";
+
+/// How the addresses came about.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// The private directory of a job of ours.
+    directory: Option<PathBuf>,
+    /// The port of this rank, kept until it listens there.
+    kept: Mutex<Option<OwnedFd>>,
+}
+
+impl Places {
+    /// By `petasos run`, whose directory this is.
+    pub(super) fn assigned(directory: PathBuf) -> Places {
+        Places { directory: Some(directory), kept: Mutex::default() }
+    }
+
+    fn is_exchanged(job: &Job) -> bool {
+        job.link.is_foreign() && job.map.hosts().len() > 1
+    }
+
+    /// Tells the others where this rank will be, if they cannot know.
+    pub(super) fn exchange(job: &Job) -> Result<(), JobError> {
+        if !Places::is_exchanged(job) {
+            return Ok(());
+        }
+        let kept = own_host(job).and_then(keep_port);
+        let (address, kept) = kept.map_err(|e| JobError::Io("a port for this rank".into(), e))?;
+        *job.places.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        job.put(Scope::Global, ADDRESS, format!("tcp://{address}"));
+        if job.rank() == 0 {
+            let hex: String = random().iter().map(|byte| format!("{byte:02x}")).collect();
+            job.put(Scope::Global, SECRET, hex);
+        }
+        job.commit()?;
+        match &*job.link {
+            super::server::Server::Pmi1(_) => job.fence(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The address of a rank; nothing if it follows from what everybody knows.
+    pub(super) fn of(&self, job: &Job, rank: u32) -> Result<Option<String>, JobError> {
+        if !Places::is_exchanged(job) {
+            return Ok(None);
+        }
+        text(job, rank, ADDRESS).map(Some)
+    }
+
+    pub(super) fn secret(&self, job: &Job) -> Result<Option<Vec<u8>>, JobError> {
+        match &self.directory {
+            Some(directory) => Ok(Some(read(&directory.join("secret"))?.trim_ascii().to_vec())),
+            None if Places::is_exchanged(job) => Ok(Some(text(job, 0, SECRET)?.into_bytes())),
+            None => Ok(None),
+        }
+    }
+}
+
+fn text(job: &Job, rank: u32, key: &str) -> Result<String, JobError> {
+    match job.get(rank, key)? {
+        Value::Text(text) => Ok(text),
+        other => {
+            let why = format!("`{key}` of rank {rank} is {other}, not text");
+            Err(JobError::Refused(Error::Misuse(why)))
+        }
+    }
+}
+
+/// The address of this host by which the others reach it: what its interface towards another host is.
+fn own_host(job: &Job) -> io::Result<IpAddr> {
+    let others = job.map.hosts().iter().filter(|node| **node != job.node);
+    let names = others.filter_map(|node| job.map.node(*node)).map(|node| node.name.as_str());
+    let towards = |name: &str| {
+        let there = (name, 9).to_socket_addrs().ok()?.find(|a| !a.ip().is_loopback())?;
+        let any: IpAddr = match there {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        // Nothing is sent: the system only says over which interface it would go.
+        let socket = UdpSocket::bind((any, 0)).ok()?;
+        socket.connect(there).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    if let Some(found) = names.take(8).find_map(towards) {
+        return Ok(found);
+    }
+    // The others have no names that are known here: what this host is called by its launcher, or the
+    // first interface that is not for itself.
+    let named = std::env::var("MPIR_CVAR_CH3_INTERFACE_HOSTNAME").ok();
+    let named = named.and_then(|name| (name, 0).to_socket_addrs().ok());
+    let named =
+        named.and_then(|mut all| all.find_map(|a| Some(a.ip()).filter(|ip| !ip.is_loopback())));
+    let first = || {
+        let all = nix::ifaddrs::getifaddrs().ok()?;
+        let address = |one: nix::ifaddrs::InterfaceAddress| {
+            Some(IpAddr::from(one.address?.as_sockaddr_in()?.ip())).filter(|ip| !ip.is_loopback())
+        };
+        all.into_iter().find_map(address)
+    };
+    let none = || io::Error::other("this host has no address by which others reach it");
+    named.or_else(first).ok_or_else(none)
+}
+
+/// A free port there. Nobody gets it by chance, and who asks for it by its number does.
+fn keep_port(host: IpAddr) -> io::Result<(SocketAddr, OwnedFd)> {
+    let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddr::from((host, 0)))?;
+    Ok((SocketAddr::try_from(getsockname(&socket)?)?, socket))
+}

@@ -1,0 +1,148 @@
+//! The client against a launcher that is none.
+
+use super::*;
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    thread::{self, JoinHandle},
+};
+
+/// A launcher of one process of two; `answer` has the word on what it has none for.
+fn launcher(
+    mut answer: impl FnMut(&str) -> Option<String> + Send + 'static,
+) -> (Setting, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let way = Way::Port(listener.local_addr().unwrap().to_string());
+    let run = move || {
+        let mut table = BTreeMap::new();
+        let (mut stream, _) = listener.accept().unwrap();
+        for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+            let Ok(line) = line else { return };
+            let words = |name| word(&line, name).unwrap_or_default().to_owned();
+            let said = match answer(&line) {
+                Some(said) => said,
+                None => match words("cmd").as_str() {
+                    "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".into(),
+                    "initack" => {
+                        "cmd=initack rc=0\ncmd=set size=2\ncmd=set rank=1\ncmd=set debug=0".into()
+                    }
+                    "get_maxes" => "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=100".into(),
+                    "get_my_kvsname" => "cmd=my_kvsname kvsname=kvs_1".into(),
+                    "put" => {
+                        assert!(words("value").len() < 100 && words("key").len() < 64);
+                        table.insert(words("key"), words("value"));
+                        "cmd=put_result rc=0 msg=success".into()
+                    }
+                    "get" => match table.get(&words("key")) {
+                        Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
+                        None => "cmd=get_result rc=-1 msg=not_found value=unknown".into(),
+                    },
+                    "barrier_in" => "cmd=barrier_out".into(),
+                    "finalize" => "cmd=finalize_ack".into(),
+                    other => format!("cmd={other}_result rc=1"),
+                },
+            };
+            if stream.write_all(format!("{said}\n").as_bytes()).is_err() {
+                return;
+            }
+        }
+    };
+    (Setting { way, rank: None, size: None, id: Some(1) }, thread::spawn(run))
+}
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn get(rank: u32, key: &str) -> Request {
+    let (proc, key) = (Proc::new(JobId(0), rank), key.to_owned());
+    Request::Get { proc, key, timeout: None, immediate: false, wait: false }
+}
+
+#[test]
+fn cards_go_through_the_table_in_pieces() {
+    let (setting, thread) = launcher(|_| None);
+    let (map, client) = connect(&setting).unwrap();
+    assert_eq!((map.size(), client.proc().rank), (2, 1));
+    // Of rank 0 nothing was spread.
+    assert!(matches!(client.call(get(0, "k"), SOON), Err(JobError::NotOffered { .. })));
+    for (nth, len) in [(0u8, 0usize), (1, 10_000), (2, 70)] {
+        let value: Vec<u8> = (0..len).map(|at| at as u8 ^ nth).collect();
+        let entry = Entry { scope: crate::Scope::Global, value: value.clone().into() };
+        client.call(Request::Commit(vec![(format!("k{nth}"), entry)]), SOON).unwrap();
+        let found = client.call(get(1, &format!("k{nth}")), SOON).unwrap();
+        let Answer::Card(card) = found else { panic!() };
+        assert_eq!(card.version, u64::from(nth) + 1);
+        assert_eq!(card.entries[&format!("k{nth}")].value, Value::Bytes(value));
+    }
+    let missing = client.call(get(1, "none"), SOON);
+    assert!(matches!(missing, Err(JobError::Refused(Error::NotFound { .. }))), "{missing:?}");
+    assert!(matches!(client.call(get(9, "k"), SOON), Err(JobError::Refused(Error::NoSuchProc(_)))));
+    let huge = Entry { scope: crate::Scope::Global, value: vec![0; MAX_COMMIT].into() };
+    let huge = client.call(Request::Commit(vec![("k".into(), huge)]), SOON);
+    assert!(matches!(huge, Err(JobError::Refused(Error::Limit { .. }))));
+    let all = Request::Fence { group: None, collect: true, timeout: None };
+    assert_eq!(client.call(all, SOON).unwrap(), Answer::Done);
+    let group = Some(Group::of([map.proc(1)]));
+    let some = Request::Fence { group, collect: false, timeout: None };
+    assert!(matches!(client.call(some, SOON), Err(JobError::NotOffered { .. })));
+    let register = Request::Register { handler: 1, codes: vec![] };
+    assert!(matches!(client.call(register, SOON), Err(JobError::NotOffered { .. })));
+    client.call(Request::Finalize, SOON).unwrap();
+    client.close();
+    assert!(matches!(client.call(get(1, "k"), SOON), Err(JobError::Lost(_))));
+    drop(client);
+    thread.join().unwrap();
+}
+
+#[test]
+fn launchers_that_make_no_sense_are_refused() {
+    for (word, said) in [
+        ("initack", "x".to_owned()),
+        ("initack", "cmd=initack\ncmd=set size=4000000000\ncmd=set rank=0\ncmd=set".to_owned()),
+        ("initack", "cmd=initack\ncmd=set size=2\ncmd=set rank=2\ncmd=set".to_owned()),
+        ("init", "cmd=response_to_init rc=-1".to_owned()),
+        ("get_maxes", "y".repeat(2 * MAX_LINE)),
+        ("get_my_kvsname", "cmd=my_kvsname".to_owned()),
+        ("key=PMI_process_mapping", "cmd=get_result rc=0 value=(vector,(0,0,0))".to_owned()),
+    ] {
+        let matches = move |line: &str| line.contains(word).then(|| said.clone());
+        let (setting, thread) = launcher(matches);
+        assert!(connect(&setting).is_err(), "{word}");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn cards_that_make_no_sense_end_the_connection() {
+    for value in ["", "x", "0", "5.AAAA", "0.A", "0.AAAA", "0.=", "99999999999999999999.A"] {
+        let said = format!("cmd=get_result rc=0 msg=success value={value}");
+        let matches = move |line: &str| line.contains("key=petasos-0-0-0").then(|| said.clone());
+        let (setting, thread) = launcher(matches);
+        let (_, client) = connect(&setting).unwrap();
+        let got = client.call(get(0, "k"), SOON);
+        assert!(matches!(got, Err(JobError::Lost(_))), "{value}: {got:?}");
+        assert!(matches!(client.call(get(1, "k"), SOON), Err(JobError::Lost(_))));
+        drop(client);
+        thread.join().unwrap();
+    }
+    // It does not answer at all.
+    let (setting, thread) = launcher(|line| line.contains("barrier").then(|| "\0".repeat(9)));
+    let (_, client) = connect(&setting).unwrap();
+    let fence = Request::Fence { group: None, collect: true, timeout: None };
+    assert!(client.call(fence, Duration::from_millis(100)).is_err());
+    drop(client);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_descriptor_is_taken_by_its_number() {
+    use std::os::fd::AsRawFd;
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let again = descriptor(theirs.as_raw_fd()).unwrap();
+    assert_ne!(again.as_raw_fd(), theirs.as_raw_fd());
+    File::from(again).write_all(b"x").unwrap();
+    let mut byte = [0];
+    (&ours).read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"x");
+    assert!(descriptor(1 << 20).is_err() && descriptor(-1).is_err());
+}
