@@ -172,6 +172,11 @@ impl Writer {
                 self.unsigned(values.len() as u64);
                 values.iter().for_each(|value| self.value(value));
             }
+            // Packed as it came, or as the program says that it is.
+            Value::Typed { kind, packed } => {
+                self.unsigned(u64::from(*kind));
+                self.0.extend(packed);
+            }
         }
     }
 
