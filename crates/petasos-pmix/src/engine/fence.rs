@@ -175,7 +175,7 @@ impl Engine {
             return;
         }
         // Whoever has come more often has been to this one; only the others are missing.
-        let missing = signature.calls.iter().filter(|(_, calls)| **calls <= nth + 1);
+        let missing = signature.calls.iter().filter(|(_, calls)| **calls <= nth.saturating_add(1));
         let fence = Fence {
             missing: missing.map(|(proc, _)| *proc).collect(),
             children: signature.children.iter().copied().collect(),
