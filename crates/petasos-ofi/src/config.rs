@@ -30,7 +30,7 @@ pub struct Config {
     /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
     /// the provider when they are deregistered, so that registering them again costs nothing: of 256 registrations at
     /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
-    /// to what it said when it gave that back, reaches such memory until it is closed. 0 closes all at once.
+    /// to what it said when it gave that back, reaches such memory until it is closed: for peers that are trusted. Default: 0, all is closed at once.
     pub keep_registered: usize,
     /// How long what is under way with a lost peer may take to come back from the library before it is
     /// given up.
@@ -67,7 +67,7 @@ impl Default for Config {
             sends: 256,
             remote_access: true,
             remote_access_from: 16 << 10,
-            keep_registered: 64 << 20,
+            keep_registered: 0,
             grace: Duration::from_secs(1),
         }
     }

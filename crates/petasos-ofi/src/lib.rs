@@ -38,9 +38,9 @@
 //!
 //! No memory is registered with a provider before a peer asks for it on the connection, and shows the key of the region;
 //! what he gets is the provider's key, random where the provider lets us choose, for this region alone and until it is
-//! closed. (Memory of the endpoint's own, [`alloc`](petasos_fabric::Endpoint::alloc), stays open to the provider for the
-//! next time it is registered, see [`Config::keep_registered`].) What is left is that the provider's port takes whoever names such a key, not the peer alone: 64 random bits
-//! stand before it, or, where the provider makes its keys itself (verbs, efa, psm3, opx), fewer. Layered providers
+//! closed. (With [`Config::keep_registered`] memory of [`alloc`](petasos_fabric::Endpoint::alloc) stays open to the
+//! provider for the next time it is registered.) What is left is that the provider's port takes whoever names such a key,
+//! not the peer alone: 64 random bits stand before it, or, where the provider makes its keys itself (verbs, efa, psm3, opx), fewer. Layered providers
 //! (`ofi_rxm`) open all memory for reading, so memory that peers may only write is not given to them. With
 //! [`Config::remote_access`] off nothing is ever registered, and the owner serves all access.
 //!

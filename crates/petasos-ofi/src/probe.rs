@@ -1,7 +1,7 @@
 //! What was found: for `petasos info`.
 
 use crate::{
-    Config, LoadError,
+    LoadError,
     providers::{Meeting, Provider, providers},
     sys::{library::library, offer::Offer},
 };
@@ -24,10 +24,6 @@ pub fn probe() -> Vec<String> {
     for provider in providers() {
         lines.push(line(provider, &others));
     }
-    lines.push(format!(
-        "memory of the endpoint's own stays registered when regions are closed: up to {} MiB",
-        Config::default().keep_registered >> 20
-    ));
     lines.push(
         "exposure: strangers are turned away before libfabric is involved; whoever can reach a provider's own \
          port can still send it packets, which are thrown away for want of a ticket, but its parsers see them \
