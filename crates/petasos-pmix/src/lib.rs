@@ -31,6 +31,7 @@ pub mod launch;
 pub mod message;
 mod names;
 mod net;
+mod numbers;
 mod pmi1;
 mod pmix41;
 pub mod status;

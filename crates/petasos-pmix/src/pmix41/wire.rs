@@ -4,7 +4,12 @@
 //! What a client packed is read once, within its bounds; a value whose type means nothing here is
 //! not understood but measured, so that it can be kept and handed on.
 
-use crate::status;
+use crate::{
+    numbers::{take_signed, take_unsigned},
+    status,
+};
+
+pub(crate) use crate::numbers::{put_signed, put_unsigned};
 
 /// Numbers of types (PMIx Standard 4.1, section 3.3, and `pmix_common.h`).
 pub(crate) mod kind {
@@ -53,21 +58,6 @@ pub(super) type Decoded<T> = Result<T, Refusal>;
 pub(super) const MALFORMED: Refusal = Refusal(status::UNPACK_FAILURE);
 pub(super) const UNSUPPORTED: Refusal = Refusal(status::NOT_SUPPORTED);
 pub(super) const BAD: Refusal = Refusal(status::BAD_PARAM);
-
-/// An unsigned number: seven bits a byte, the least first; the ninth byte is a whole one.
-pub(crate) fn put_unsigned(out: &mut Vec<u8>, mut number: u64) {
-    let mut bytes = 0;
-    while number > 0x7f && bytes < 8 {
-        out.push(number as u8 & 0x7f | 0x80);
-        number >>= 7;
-        bytes += 1;
-    }
-    out.push(number as u8);
-}
-
-pub(crate) fn put_signed(out: &mut Vec<u8>, number: i64) {
-    put_unsigned(out, ((number << 1) ^ (number >> 63)) as u64);
-}
 
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_signed(out, text.len() as i64 + 1);
@@ -120,20 +110,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn unsigned(&mut self) -> Decoded<u64> {
-        let mut number = 0;
-        for at in 0..9 {
-            let byte = u64::from(self.byte()?);
-            if at == 8 || byte & 0x80 == 0 {
-                return Ok(number | byte << (7 * at));
-            }
-            number |= (byte & 0x7f) << (7 * at);
-        }
-        Ok(number)
+        take_unsigned(&mut self.0).ok_or(MALFORMED)
     }
 
     pub(super) fn signed(&mut self) -> Decoded<i64> {
-        let number = self.unsigned()?;
-        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+        take_signed(&mut self.0).ok_or(MALFORMED)
     }
 
     /// The bytes of a text without its end; `None` where there is none.

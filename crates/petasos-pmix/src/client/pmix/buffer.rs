@@ -1,7 +1,7 @@
 //! How OpenPMIx 4.1 packs: numbers of seven bits a byte, text with its end, typed values. What a
 //! server sends is bounded by its message, looked at once, and turned into our own values.
 
-use crate::{Scope, Value, value::MAX_VALUE};
+use crate::{Scope, Value, numbers, value::MAX_VALUE};
 use std::io;
 
 /// Types of the wire that are spoken of by name here; see [`Reader::value`] for all that are read.
@@ -65,18 +65,12 @@ impl Typed {
 pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
-    pub(super) fn unsigned(&mut self, mut number: u64) {
-        let mut bytes = 0;
-        while number > 0x7f && bytes < 8 {
-            self.0.push(number as u8 & 0x7f | 0x80);
-            number >>= 7;
-            bytes += 1;
-        }
-        self.0.push(number as u8);
+    pub(super) fn unsigned(&mut self, number: u64) {
+        numbers::put_unsigned(&mut self.0, number);
     }
 
     pub(super) fn signed(&mut self, number: i64) {
-        self.unsigned(((number << 1) ^ (number >> 63)) as u64);
+        numbers::put_signed(&mut self.0, number);
     }
 
     pub(super) fn byte(&mut self, byte: u8) {
@@ -230,20 +224,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn unsigned(&mut self) -> io::Result<u64> {
-        let mut number = 0;
-        for at in 0..9 {
-            let byte = u64::from(self.byte()?);
-            if at == 8 || byte & 0x80 == 0 {
-                return Ok(number | byte << (7 * at));
-            }
-            number |= (byte & 0x7f) << (7 * at);
-        }
-        Ok(number)
+        numbers::take_unsigned(&mut self.0).ok_or_else(|| bad("it ends within a number"))
     }
 
     pub(super) fn signed(&mut self) -> io::Result<i64> {
-        let number = self.unsigned()?;
-        Ok((number >> 1) as i64 ^ -((number & 1) as i64))
+        numbers::take_signed(&mut self.0).ok_or_else(|| bad("it ends within a number"))
     }
 
     /// How many things follow; each takes a byte at least.
