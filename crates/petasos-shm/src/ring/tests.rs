@@ -452,7 +452,10 @@ mod edges {
             (consumer.look(), !consumer.is_empty())
         };
         for len in [0, 1, LINE, LINE + 1, MAX_SHORT] {
-            assert_eq!(look(&consumer, 0, header(LAP, SHORT, len)), (Some((len, cells_for(len))), true));
+            assert_eq!(
+                look(&consumer, 0, header(LAP, SHORT, len)),
+                (Some((len, cells_for(len))), true)
+            );
         }
         for other in [MAX_SHORT + 1, 0xFF_FFFF].map(|len| header(LAP, SHORT, len)) {
             assert_eq!(look(&consumer, 0, other), (None, true));
