@@ -47,13 +47,13 @@ static double median(double *values, int count) {
     return values[count / 2];
 }
 
-/* Bytes of memory that no other process has. */
+/* Bytes of memory that this process does not share with a file or another process. */
 static double private_bytes(void) {
     FILE *file = fopen("/proc/self/smaps_rollup", "r");
     char line[256];
     double kib = 0, found;
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "Private_Dirty: %lf", &found) == 1) kib = found;
+        if (sscanf(line, "Anonymous: %lf", &found) == 1) kib = found;
     if (file) fclose(file);
     return kib * 1024;
 }

@@ -105,10 +105,10 @@ fn times(many: usize, work: impl Fn(usize) -> Result<(), JobError>) -> Result<f6
     Ok(median(&mut all))
 }
 
-/// Bytes of memory that no other process has.
+/// Bytes of memory that this process does not share with a file or another process.
 fn private_bytes() -> f64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:"));
+    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
     kib.unwrap_or_default() * 1024.0
 }

@@ -112,7 +112,7 @@ impl Rounds<'_> {
         for figure in &FIGURES {
             let of_all = found.iter().map(|rounds| {
                 let values = rounds.iter().filter_map(|found| found.get(figure.key).copied());
-                values.filter(|value| *value > 0.0 || figure.unit == "B").collect()
+                values.filter(|value| *value > 0.0).collect()
             });
             let place = |standing: Standing| match figure.plot {
                 Some(plot) => standing.at(plot, figure.what, ranks),

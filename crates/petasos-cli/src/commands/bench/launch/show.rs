@@ -195,7 +195,7 @@ fn notes(rounds: usize, lines: &[Line]) -> Vec<String> {
                 .to_owned(),
         );
         notes.push(
-            "memory is private and dirty, as the kernel counts it; events go from rank 0 to rank 1, with \
+            "memory is anonymous, as the kernel counts it; events go from rank 0 to rank 1, with \
              2 ms between them, or there and back at once"
                 .to_owned(),
         );
