@@ -269,7 +269,14 @@ static void wire_up(int full) {
     if (full) fence(1);
     uint32_t peers[2] = {(me.rank + 1) % size, (me.rank + size - 1) % size};
     for (int n = 0; n < 2; n++) {
-        pmix_value_t *value = get(peers[n], "address");
+        pmix_value_t *value = NULL;
+        pmix_proc_t peer = proc_of(peers[n]);
+        pmix_status_t status;
+        /* Under mpirun a card that is not there yet is not waited for. */
+        while ((status = PMIx_Get(&peer, "address", NULL, 0, &value)) == PMIX_ERR_NOT_FOUND &&
+               now() - start < 20e9)
+            usleep(100);
+        OK(status);
         if (value->type != PMIX_BYTE_OBJECT || !value->data.bo.size) exit(1);
         PMIX_VALUE_RELEASE(value);
     }

@@ -25,7 +25,7 @@ use std::{
 /// What is measured of OpenPMIx, in C.
 const PEER: &str = include_str!("peer.c");
 /// A launcher that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(15);
 /// How long it may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(2);
 

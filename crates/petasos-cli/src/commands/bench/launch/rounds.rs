@@ -66,8 +66,12 @@ impl Rounds<'_> {
         let present: Vec<Who> =
             LAUNCHERS.into_iter().filter(|who| self.programs.starts(*who)).collect();
         let mut found: Vec<Vec<f64>> = vec![Vec::new(); present.len()];
-        for _ in 0..self.rounds {
+        for round in 0..self.rounds {
             for (who, found) in present.iter().zip(&mut found) {
+                if found.len() < round {
+                    // It failed before; one that hangs takes long to do so.
+                    continue;
+                }
                 self.progress.step(format!("{ranks} ranks that do nothing: {}", who.name()));
                 let took = match who {
                     Who::Bare => Some(bare::start(PROGRAM, ranks)?),
@@ -93,7 +97,7 @@ impl Rounds<'_> {
         let mut found: Vec<Vec<Found>> = vec![Vec::new(); present.len()];
         let mut limits: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         let words = ["measure", if with_events { "1" } else { "0" }];
-        for _ in 0..self.rounds {
+        for round in 0..self.rounds {
             for count in [1, ranks] {
                 self.progress.step(format!("{count} bare processes that come together"));
                 let rounds = limits.entry(count).or_default();
@@ -102,6 +106,9 @@ impl Rounds<'_> {
                 }
             }
             for (who, found) in present.iter().zip(&mut found) {
+                if found.len() < round {
+                    continue;
+                }
                 self.progress.step(format!("within a job of {ranks} ranks: {}", who.name()));
                 let ran = self.programs.measuring(*who, ranks, &words);
                 let figures = ran.and_then(|ran| figures(&ran));
@@ -142,8 +149,11 @@ impl Rounds<'_> {
         let mut all: Vec<(Who, Way, Vec<f64>, Vec<f64>)> = present
             .flat_map(|who| ways(who).iter().map(move |way| (who, *way, Vec::new(), Vec::new())))
             .collect();
-        for _ in 0..self.rounds {
+        for round in 0..self.rounds {
             for (who, way, median_of, until) in &mut all {
+                if until.len() < round {
+                    continue;
+                }
                 self.progress.step(format!("{ranks} ranks, {}: {}", way.title(), who.name()));
                 let ran = self.programs.measuring(*who, ranks, &[way.word()]);
                 let wired = ran.and_then(|ran| wired(&ran, ranks));

@@ -203,7 +203,8 @@ fn notes(rounds: usize, lines: &[Line]) -> Vec<String> {
     if has(Table::WireUp) {
         notes.push(
             "addresses: each process wants those of its neighbours in a ring; instant on: assigned \
-             before the start; direct: each puts its own on its card, and asks; full: a fence spreads \
+             before the start; direct: each puts its own on its card, and asks (under mpirun again \
+             every 100 µs, as a card that is not there yet is not waited for there); full: a fence spreads \
              all cards, first"
                 .to_owned(),
         );
