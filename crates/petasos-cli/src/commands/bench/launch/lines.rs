@@ -163,7 +163,12 @@ impl Line {
         standings: Vec<Standing>,
     ) -> Line {
         let rounds = |who: Who| standings.iter().find(|one| one.who == who).map(|one| &one.rounds);
+        let judged = matches!(table, Table::Start | Table::Within);
         let ratio = |above: Who, below: Who| {
+            if !judged {
+                // There whoever learns addresses has several figures.
+                return None;
+            }
             let ratios = rounds(above)?.iter().zip(rounds(below)?).map(|(a, b)| a / b);
             let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
             (!ratios.is_empty()).then(|| median(&mut ratios))

@@ -42,6 +42,22 @@ struct Wired {
     at: f64,
 }
 
+/// How somebody's ranks learn addresses, and how long that took in each round.
+struct Exchange {
+    who: Who,
+    way: Way,
+    /// Of a rank, after its init.
+    own: Vec<f64>,
+    /// Of the last rank, since the start of the launcher.
+    last: Vec<f64>,
+}
+
+impl Exchange {
+    fn new(who: Who, way: Way) -> Exchange {
+        Exchange { who, way, own: Vec::new(), last: Vec::new() }
+    }
+}
+
 impl Rounds<'_> {
     /// What somebody's job gave, or nothing, and why not among what was skipped. Of ourselves that is a
     /// failure.
@@ -146,38 +162,38 @@ impl Rounds<'_> {
         };
         let present = [Who::Petasos, Who::OpenPmix].into_iter();
         let present = present.filter(|who| self.programs.has(*who));
-        let mut all: Vec<(Who, Way, Vec<f64>, Vec<f64>)> = present
-            .flat_map(|who| ways(who).iter().map(move |way| (who, *way, Vec::new(), Vec::new())))
+        let mut all: Vec<Exchange> = present
+            .flat_map(|who| ways(who).iter().map(move |way| Exchange::new(who, *way)))
             .collect();
         for round in 0..self.rounds {
-            for (who, way, median_of, until) in &mut all {
-                if until.len() < round {
+            for Exchange { who, way, own, last } in &mut all {
+                if last.len() < round {
                     continue;
                 }
                 self.progress.step(format!("{ranks} ranks, {}: {}", way.title(), who.name()));
                 let ran = self.programs.measuring(*who, ranks, &[way.word()]);
                 let wired = ran.and_then(|ran| wired(&ran, ranks));
-                if let Some((own, last)) = self.given(*who, ranks, wired)? {
-                    median_of.push(own);
-                    until.push(last);
+                if let Some((median, until)) = self.given(*who, ranks, wired)? {
+                    own.push(median);
+                    last.push(until);
                 }
             }
         }
-        let of = |what: &str, pick: fn(&(Who, Way, Vec<f64>, Vec<f64>)) -> &Vec<f64>| {
+        let of = |what: &str, pick: fn(&Exchange) -> &Vec<f64>| {
             let named = all.iter().filter(|one| !pick(one).is_empty()).map(|one| {
-                let name = match one.0 {
-                    Who::Petasos => one.1.title().to_owned(),
-                    who => format!("{}: {}", who.name(), one.1.title()),
+                let name = match one.who {
+                    Who::Petasos => one.way.title().to_owned(),
+                    who => format!("{}: {}", who.name(), one.way.title()),
                 };
-                Standing::new(one.0, pick(one).clone()).named(name).at(Plot::WireUp, what, ranks)
+                Standing::new(one.who, pick(one).clone()).named(name).at(Plot::WireUp, what, ranks)
             });
             named.collect::<Vec<_>>()
         };
         let own = ("wired", "after init, a process (median)");
         let last = ("ready", "from the start of the launcher, the last process");
         Ok(vec![
-            Line::new(Table::WireUp, own, ranks, "ns", of(own.1, |one| &one.2)),
-            Line::new(Table::WireUp, last, ranks, "ns", of(last.1, |one| &one.3)),
+            Line::new(Table::WireUp, own, ranks, "ns", of(own.1, |one| &one.own)),
+            Line::new(Table::WireUp, last, ranks, "ns", of(last.1, |one| &one.last)),
         ])
     }
 

@@ -232,13 +232,11 @@ impl Net {
                     let arrives = sent + MODEL.latency_ns;
                     self.plan(arrives, to, Plan::Arrive { from: node, message, len });
                 }
-                Output::Answer { result, .. } => {
-                    // Whoever is refused does not get there, and so the run has no result.
-                    if result.is_ok() {
-                        self.steps[node.0 as usize] += 1;
-                        let done = self.done[node.0 as usize].busy.max(at) + MODEL.request_ns;
-                        self.plan(done, node, Plan::Ask);
-                    }
+                // Whoever is refused does not get there, and so the run has no result.
+                Output::Answer { result: Ok(_), .. } => {
+                    self.steps[node.0 as usize] += 1;
+                    let done = self.done[node.0 as usize].busy.max(at) + MODEL.request_ns;
+                    self.plan(done, node, Plan::Ask);
                 }
                 _ => {}
             }
