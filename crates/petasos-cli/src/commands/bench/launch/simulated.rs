@@ -46,10 +46,8 @@ pub(super) const MODEL: Model = Model {
 pub(super) struct Found {
     /// From the start of the last process until all have their neighbours' addresses, nanoseconds.
     pub(super) ready_ns: f64,
-    /// Messages and bytes that the busiest node sends and takes, and a node on an average.
-    pub(super) most_messages: f64,
+    /// Bytes that the busiest daemon sends and takes, and a daemon on an average.
     pub(super) most_bytes: f64,
-    pub(super) messages: f64,
     pub(super) bytes: f64,
 }
 
@@ -69,7 +67,6 @@ enum Plan {
 struct Done {
     /// Until then it is at work.
     busy: u64,
-    messages: u64,
     bytes: u64,
 }
 
@@ -104,14 +101,11 @@ pub(super) fn run(nodes: u32, way: Way) -> Option<Found> {
         }
     }
     let last_start = MODEL.spread_ns;
-    let of = |pick: fn(&Done) -> u64| net.done.iter().map(pick);
-    let mean = |sum: u64| sum as f64 / f64::from(nodes);
+    let bytes = || net.done.iter().map(|done| done.bytes);
     (net.waiting == 0).then(|| Found {
         ready_ns: net.ready.saturating_sub(last_start) as f64,
-        most_messages: of(|done| done.messages).max().unwrap_or_default() as f64,
-        most_bytes: of(|done| done.bytes).max().unwrap_or_default() as f64,
-        messages: mean(of(|done| done.messages).sum()),
-        bytes: mean(of(|done| done.bytes).sum()),
+        most_bytes: bytes().max().unwrap_or_default() as f64,
+        bytes: bytes().sum::<u64>() as f64 / f64::from(nodes),
     })
 }
 
@@ -218,7 +212,6 @@ impl Net {
         let done = &mut self.done[node.0 as usize];
         let takes = MODEL.message_ns + (len as f64 * MODEL.byte_ns) as u64;
         done.busy = done.busy.max(at) + takes;
-        done.messages += 1;
         done.bytes += len as u64;
         done.busy
     }
