@@ -1,24 +1,16 @@
 //! Posting: packets, accesses, and slabs to receive into.
 
 use super::{
-    Net, Node, Slab,
-    slots::{BUFFER, Held, Mark, Owner},
+    Net, Slab,
+    slots::{BUFFER, Held, Owner},
 };
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, fi_msg, fi_msg_rma, fi_rma_iov,
 };
+use petasos_datagram::{Mark, Node, Refusal};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 use smallvec::SmallVec;
 use std::ptr;
-
-/// Why something was not posted: nothing of it has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No room now; poll, and try again.
-    Full,
-    /// The library says no, with this code.
-    Failed(isize),
-}
 
 fn outcome(code: isize) -> Result<(), Refusal> {
     match code {
@@ -30,9 +22,9 @@ fn outcome(code: isize) -> Result<(), Refusal> {
 
 impl Net {
     /// Sends what `fill` writes, in so many bytes that the provider takes it before the call returns: at
-    /// most [`Facts::inject`](super::Facts::inject). Nothing comes back.
+    /// most [`Facts::inject`](petasos_datagram::Facts::inject). Nothing comes back.
     #[inline]
-    pub(crate) fn inject(
+    pub(super) fn post_inject(
         &mut self,
         to: Node,
         len: usize,
@@ -46,9 +38,9 @@ impl Net {
         outcome(code)
     }
 
-    /// Sends a short packet, of [`Net::SHORT`] bytes at most, by way of a slot's buffer. Its mark comes back.
+    /// Sends a short packet, of [`BUFFER`] bytes at most, by way of a slot's buffer. Its mark comes back.
     #[inline]
-    pub(crate) fn send_short(
+    pub(super) fn post_short(
         &mut self,
         to: Node,
         heads: &[&[u8]],
@@ -66,9 +58,6 @@ impl Net {
         Ok(())
     }
 
-    /// The longest packet of [`Net::send_short`].
-    pub(crate) const SHORT: usize = BUFFER;
-
     fn send_buffer(&mut self, to: Node, slot: u32, len: usize) -> Result<(), Refusal> {
         debug_assert!(len <= BUFFER);
         let ep = self.ep;
@@ -82,7 +71,7 @@ impl Net {
 
     /// Sends a packet: head, and payload from where it lies. Its mark comes back; until then the payload
     /// is held. Refused, it is given back.
-    pub(crate) fn send(
+    pub(super) fn post_send(
         &mut self,
         to: Node,
         head: &[u8],
@@ -113,7 +102,7 @@ impl Net {
         let mut pieces: SmallVec<[libc::iovec; 8]> = SmallVec::new();
         let piece = |at: *mut u8, len| libc::iovec { iov_base: at.cast(), iov_len: len };
         pieces.push(piece(self.slots.buffer(slot), head.len()));
-        let most = self.facts.pieces;
+        let most = self.details.pieces;
         let mut copy = None;
         match &payload {
             Outgoing::Bytes(bytes) if most > 1 => {
@@ -165,7 +154,7 @@ impl Net {
 
     /// Reads (`get`) or writes remote memory, known by the provider's key and where it lies: `local` is held until the mark comes back. A write is
     /// complete when it has arrived.
-    pub(crate) fn access(
+    pub(super) fn post_access(
         &mut self,
         node: Node,
         get: bool,
@@ -177,7 +166,7 @@ impl Net {
         let slot = self.slots.next().ok_or(Refusal::Full)?;
         let ep = self.ep;
         let here = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
-        let base = if self.facts.virtual_addresses { base } else { 0 };
+        let base = if self.details.virtual_addresses { base } else { 0 };
         let there = fi_rma_iov { addr: base.wrapping_add(offset), len: local.len(), key };
         let message = fi_msg_rma {
             msg_iov: &here,
@@ -202,11 +191,6 @@ impl Net {
         outcome(code)?;
         self.slots.keep(slot, mark, Held::Memory(local));
         Ok(())
-    }
-
-    /// How many sends and accesses are under way.
-    pub(crate) fn running(&self) -> usize {
-        self.slots.running()
     }
 
     /// Gives slabs that have been read to the library. False if some must wait.
@@ -235,7 +219,7 @@ impl Net {
             data: 0,
         };
         let ep = self.ep;
-        let flags = if self.facts.multi { FI_MULTI_RECV } else { 0 };
+        let flags = if self.details.multi { FI_MULTI_RECV } else { 0 };
         // SAFETY: the endpoint is open; the list is copied by the call. The slab stays where it is for the life
         // of the endpoint, nobody has a reference into it, and it is posted once at a time (`posted`).
         outcome(unsafe { ((*(*ep).msg).recvmsg)(ep, &message, flags) })?;
@@ -247,10 +231,10 @@ impl Net {
 impl Net {
     /// The least that it takes to send a short message. False if there is no room.
     #[inline]
-    pub(crate) fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
+    pub(super) fn post_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
         if bytes.len() > self.facts.inject {
             let mark = Mark::Short { link: 0, serial: 0 };
-            return self.send_short(to, &[], &[bytes], mark).is_ok();
+            return self.post_short(to, &[], &[bytes], mark).is_ok();
         }
         let ep = self.ep;
         // SAFETY: the endpoint is open; the bytes are copied before the call returns.

@@ -1,18 +1,8 @@
 //! What is under way: memory that the library works on, and what to tell when it is done.
 
+use petasos_datagram::Mark;
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 use std::ffi::c_void;
-
-/// The caller's name for what it posted; comes back with the completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
-    /// A packet: the link, and which of its packets.
-    Packet { link: u32, serial: u32 },
-    /// A packet whose end nobody waits for.
-    Short { link: u32, serial: u32 },
-    /// A piece of an access.
-    Access { access: u32, serial: u32 },
-}
 
 /// What is kept while an operation is under way.
 #[derive(Debug)]

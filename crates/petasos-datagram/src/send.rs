@@ -3,8 +3,8 @@
 use crate::{
     frame::{Control, HEAD, Head},
     link::{Link, WINDOW},
-    net::{Mark, Net, Refusal},
-    state::Ofi,
+    network::{Mark, Network, Refusal},
+    state::Datagrams,
 };
 use petasos_fabric::{InjectError, LostReason, Peer, two_sided::header::message_header};
 use std::mem;
@@ -17,7 +17,7 @@ fn head(link: &Link) -> [u8; HEAD] {
     Head { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
 }
 
-impl Ofi {
+impl<N: Network> Datagrams<N> {
     /// Sends a message around the engine. `None` if that is not possible now, and the engine is to take it.
     #[inline]
     pub(crate) fn inject_now(
@@ -25,7 +25,7 @@ impl Ofi {
         peer: Peer,
         parts: &[&[u8]],
     ) -> Option<Result<(), InjectError>> {
-        let Ofi { links, net, engine, .. } = self;
+        let Datagrams { links, net, engine, .. } = self;
         let link = links.get_mut(peer.index as usize)?.as_deref_mut()?;
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let total = HEAD + 8 + len;
@@ -33,7 +33,7 @@ impl Ofi {
             || !link.is_up()
             || !link.has_window()
             || link.stuck.is_some()
-            || total > Net::SHORT
+            || total > N::SHORT
             || engine.messages_queued(peer)
         {
             return None;
@@ -108,7 +108,7 @@ impl Ofi {
     fn write(&mut self, index: u32) -> bool {
         let mut count = 0;
         let mut failed = None;
-        let Ofi { links, net, engine, .. } = self;
+        let Datagrams { links, net, engine, .. } = self;
         let Some(Some(link)) = links.get_mut(index as usize) else { return false };
         link.queued = false;
         let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
@@ -206,7 +206,7 @@ impl Ofi {
         let owing = mem::take(&mut self.owing);
         let mut told = false;
         for index in owing {
-            let Ofi { links, net, .. } = self;
+            let Datagrams { links, net, .. } = self;
             let Some(Some(link)) = links.get_mut(index as usize) else { continue };
             link.owing = false;
             let Some(node) = link.node.filter(|_| link.is_up()) else { continue };

@@ -1,12 +1,12 @@
 //! Sleeping, and being woken.
 //!
-//! Where a provider has a descriptor to wait on, that is all there is to it. Where it has none, as on shared
+//! Where a library has a descriptor to wait on, that is all there is to it. Where it has none, as on shared
 //! memory, peers ring for each other on the control connection, which wakes:
 //!
 //! * Who sends rings, unless told not to. So a sleeper is woken by the first message, and needs to prepare
 //!   nothing.
 //! * Who spins says so ([`Control::Awake`]) to those who ring, and they stop: then a message costs no more
-//!   than what the provider takes.
+//!   than what the library takes.
 //! * Who wants to sleep after that says so ([`Control::Sleep`]), and sleeps soundly once the others have said
 //!   how much they had sent before they heard it ([`Control::Rung`]), and that came. A peer that is not
 //!   driven does not say it; meanwhile there are naps, the longer the more there were.
@@ -14,7 +14,8 @@
 use crate::{
     frame::Control,
     link::{State, Watch},
-    state::Ofi,
+    network::Network,
+    state::Datagrams,
 };
 use petasos_fabric::{Sleep, Time};
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub(crate) const SPINNING: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 const DOUBLED: u32 = 8;
 
-impl Ofi {
+impl<N: Network> Datagrams<N> {
     /// As the contract has it.
     pub(crate) fn prepare(&mut self, now: Time) -> Sleep {
         let spun = self.passes > 0;
