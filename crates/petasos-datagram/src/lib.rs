@@ -56,6 +56,7 @@ mod network;
 mod receive;
 mod send;
 mod sleep;
+pub mod slots;
 mod state;
 
 pub use config::{Config, Counters};

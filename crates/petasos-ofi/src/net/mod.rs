@@ -22,7 +22,7 @@ use crate::sys::{fi_cq_data_entry, fid_cq, fid_ep, library::Library};
 use objects::{Objects, Visitors};
 use petasos_datagram::Facts;
 use petasos_fabric::Region;
-use slots::Slots;
+use slots::{Contexts, Slots};
 use std::{collections::HashMap, os::fd::RawFd, sync::Arc};
 
 /// Completions read at a time.
@@ -40,6 +40,7 @@ pub struct Net {
     #[expect(dead_code, reason = "kept for the library, and filled by others")]
     visitors: Arc<Visitors>,
     slots: Slots,
+    contexts: Contexts,
     slabs: Vec<Slab>,
     /// Slabs that are to be given to the library (again).
     unposted: Vec<u32>,

@@ -3,7 +3,7 @@
 use super::{
     Details, Net, Slab,
     objects::{self, Objects},
-    slots::Slots,
+    slots::{Contexts, Slots},
 };
 use crate::{
     OpenError, leftovers,
@@ -253,10 +253,13 @@ impl Net {
             buf: ptr::null_mut(),
             data: 0,
         };
-        let slots = Slots::new(sends, count);
+        let slots = Slots::new(sends);
+        let contexts = Contexts::new(sends, count);
         let slabs: Vec<Slab> =
             (0..count).map(|_| Slab { region: Region::zeroed(slab), posted: false }).collect();
-        let memory = slots.memory().into_iter().chain(slabs.iter().map(|slab| slab.region.clone()));
+        let memory = [slots.memory(), contexts.memory()]
+            .into_iter()
+            .chain(slabs.iter().map(|slab| slab.region.clone()));
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
         let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect() });
@@ -271,6 +274,7 @@ impl Net {
             shares: HashMap::new(),
             visitors,
             slots,
+            contexts,
             slabs,
             unposted: (0..count as u32).rev().collect(),
             batch: [nothing; super::BATCH],
@@ -307,7 +311,7 @@ impl Drop for Net {
     fn drop(&mut self) {
         // What others still fetch stays: whoever does so without asking would get what is there then.
         if self.slots.running() > 0 {
-            mem::forget(mem::replace(&mut self.slots, Slots::new(0, 0)));
+            mem::forget(mem::replace(&mut self.slots, Slots::new(0)));
         }
     }
 }

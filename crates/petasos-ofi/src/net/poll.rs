@@ -56,8 +56,8 @@ impl Net {
     fn take(&mut self) -> Option<Happened> {
         let entry = self.batch[self.taken];
         self.taken += 1;
-        match self.slots.owner(entry.op_context) {
-            Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?, Ok(()))),
+        match self.contexts.owner(entry.op_context) {
+            Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?.0, Ok(()))),
             Some(Owner::Receive(slab)) => {
                 if entry.flags & FI_MULTI_RECV != 0 || !self.details.multi {
                     // Read to its end: posted again with the next batch, when this one has been taken.
@@ -100,8 +100,8 @@ impl Net {
         }
         // SAFETY: all zeroes is a value of it, and so is what the library wrote.
         let entry = unsafe { entry.assume_init() };
-        match self.slots.owner(entry.op_context)? {
-            Owner::Slot(slot) => Some(Happened::Done(self.slots.done(slot)?, Err(entry.err))),
+        match self.contexts.owner(entry.op_context)? {
+            Owner::Slot(slot) => Some(Happened::Done(self.slots.done(slot)?.0, Err(entry.err))),
             Owner::Receive(slab) => {
                 let truncated = entry.err == FI_ETRUNC || entry.err == libc::EMSGSIZE;
                 if !self.details.multi || entry.flags & FI_MULTI_RECV != 0 || !truncated {
@@ -144,7 +144,7 @@ impl Net {
             return None;
         }
         let entry = self.batch[0];
-        match self.slots.owner(entry.op_context)? {
+        match self.contexts.owner(entry.op_context)? {
             Owner::Slot(slot) => {
                 self.slots.done(slot);
                 None

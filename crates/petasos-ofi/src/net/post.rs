@@ -7,7 +7,7 @@ use super::{
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, fi_msg, fi_msg_rma, fi_rma_iov,
 };
-use petasos_datagram::{Mark, Node, Refusal};
+use petasos_datagram::{Mark, Node, Refusal, slots::copy_payload};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 use smallvec::SmallVec;
 use std::ptr;
@@ -54,14 +54,14 @@ impl Net {
             len += part.len();
         }
         self.send_buffer(to, slot, len)?;
-        self.slots.keep(slot, mark, Held::Nothing);
+        self.slots.keep(slot, (mark, Held::Nothing));
         Ok(())
     }
 
     fn send_buffer(&mut self, to: Node, slot: u32, len: usize) -> Result<(), Refusal> {
         debug_assert!(len <= BUFFER);
         let ep = self.ep;
-        let (buffer, context) = (self.slots.buffer(slot), self.slots.context(Owner::Slot(slot)));
+        let (buffer, context) = (self.slots.buffer(slot), self.contexts.of(Owner::Slot(slot)));
         // SAFETY: the endpoint is open; buffer and context are this slot's, at a fixed place, and are not
         // used for anything else before the completion, since the caller keeps the slot if this succeeds.
         let code =
@@ -82,21 +82,11 @@ impl Net {
         self.slots.write(slot, 0, head);
         let total = head.len() + payload.len();
         if total <= BUFFER {
-            let mut at = head.len();
-            match &payload {
-                Outgoing::Nothing => {}
-                Outgoing::Bytes(bytes) => self.slots.write(slot, at, bytes),
-                Outgoing::Memory(pieces) => {
-                    for piece in pieces {
-                        self.slots.copy(slot, at, piece);
-                        at += piece.len();
-                    }
-                }
-            }
+            self.slots.copy(slot, head.len(), &payload);
             if let Err(refusal) = self.send_buffer(to, slot, total) {
                 return Err((refusal, payload));
             }
-            self.slots.keep(slot, mark, Held::Nothing);
+            self.slots.keep(slot, (mark, Held::Nothing));
             return Ok(());
         }
         let mut pieces: SmallVec<[libc::iovec; 8]> = SmallVec::new();
@@ -115,18 +105,7 @@ impl Net {
             _ => {
                 let whole = Region::zeroed(total);
                 whole.write(0, head);
-                let mut at = head.len();
-                match &payload {
-                    Outgoing::Bytes(bytes) => whole.write(at, bytes),
-                    Outgoing::Memory(memory) => {
-                        for part in memory {
-                            if let Some(room) = whole.slice(at, part.len()) {
-                                at += part.copy_to(&room);
-                            }
-                        }
-                    }
-                    Outgoing::Nothing => {}
-                }
+                copy_payload(&payload, &whole, head.len());
                 pieces[0] = piece(whole.as_ptr(), total);
                 copy = Some(whole);
             }
@@ -136,7 +115,7 @@ impl Net {
             desc: ptr::null_mut(),
             iov_count: pieces.len(),
             addr: to.0,
-            context: self.slots.context(Owner::Slot(slot)),
+            context: self.contexts.of(Owner::Slot(slot)),
             data: 0,
         };
         let ep = self.ep;
@@ -148,7 +127,7 @@ impl Net {
             return Err((refusal, payload));
         }
         let held = copy.map_or(Held::Payload(payload), Held::Copy);
-        self.slots.keep(slot, mark, held);
+        self.slots.keep(slot, (mark, held));
         Ok(())
     }
 
@@ -175,7 +154,7 @@ impl Net {
             addr: node.0,
             rma_iov: &there,
             rma_iov_count: 1,
-            context: self.slots.context(Owner::Slot(slot)),
+            context: self.contexts.of(Owner::Slot(slot)),
             data: 0,
         };
         // SAFETY: the endpoint is open, and its offer has remote access, so that the table is there; both
@@ -189,7 +168,7 @@ impl Net {
             }
         };
         outcome(code)?;
-        self.slots.keep(slot, mark, Held::Memory(local));
+        self.slots.keep(slot, (mark, Held::Memory(local)));
         Ok(())
     }
 
@@ -215,7 +194,7 @@ impl Net {
             desc: ptr::null_mut(),
             iov_count: 1,
             addr: FI_ADDR_UNSPEC,
-            context: self.slots.context(Owner::Receive(index)),
+            context: self.contexts.of(Owner::Receive(index)),
             data: 0,
         };
         let ep = self.ep;
