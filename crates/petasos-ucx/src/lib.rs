@@ -1,7 +1,6 @@
 //! placeholder
 mod error;
 mod kinds;
-mod leftovers;
 mod net;
 mod probe;
 mod signals;

@@ -147,17 +147,16 @@ impl Net {
         Ok(Node(index.into()))
     }
 
-    /// Forgets a node. Where the library tells of dead peers its endpoint is closed at once; else it stays until the
-    /// worker goes, for what is on its way to a peer that is gone never arrives, and closing waits for that.
+    /// Forgets a node. Where the library tells of dead peers its endpoint is closed at once; else it goes when all that
+    /// is on its way has arrived, which, if the peer is gone, may be never: then it goes with the worker.
     pub(super) fn disconnect(&mut self, node: Node) {
         let Some(ep) = self.nodes.get_mut(node.0 as usize).and_then(Option::take) else { return };
-        if !self.kind.tells_of_death() {
-            return;
-        }
         self.free.push(node.0 as u32);
         let mut param = super::objects::request(closed, ptr::null_mut());
-        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-        param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        if self.kind.tells_of_death() {
+            param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+            param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        }
         let library = self.worker.library;
         param.user_data = ptr::from_ref(library).cast_mut().cast();
         // SAFETY: an endpoint of this worker's, closed once, for it was just taken out of its place.

@@ -7,7 +7,6 @@ use super::{
 use crate::{
     OpenError,
     kinds::{BEST, Kind},
-    leftovers,
 };
 use petasos_datagram::{
     Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, bare::Plain,
@@ -65,10 +64,6 @@ impl Network for Net {
 
     fn remove(&mut self, node: Node) {
         self.disconnect(node);
-    }
-
-    fn clean_up(&mut self, name: &[u8]) {
-        leftovers::remove(name);
     }
 
     #[inline]

@@ -1,2 +1,0 @@
-//! placeholder
-pub(crate) fn remove(_: &[u8]) {}
