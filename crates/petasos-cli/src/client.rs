@@ -60,9 +60,7 @@ pub(crate) fn own(url: &Address) -> String {
             Some(network) => place = network.rest().to_owned(),
             None => return "auto://*".to_owned(),
         }
-    } else if !matches!(scheme, "tcp" | "auto")
-        && (!scheme.starts_with("ofi") || scheme == "ofi+shm")
-    {
+    } else if petasos::stays_on_node(scheme) {
         return format!("{scheme}://*");
     }
     let host = place.rsplit_once(':').map_or("", |(host, _)| host);

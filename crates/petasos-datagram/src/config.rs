@@ -25,6 +25,10 @@ pub struct Config {
     /// Whether put and get are left to the library, where it can. Else the owner of the memory serves them,
     /// and nothing is registered with the library.
     pub remote_access: bool,
+    /// Leave put and get to the library also where its port then lets whoever reaches it access any memory of the
+    /// process: on UCX's cards, whose library does the accesses that a card cannot do without checking them. For networks
+    /// on which nobody else is. Default: false, the owner serves them there.
+    pub unchecked_access: bool,
     /// Puts and gets from this length on are left to the library.
     pub remote_access_from: u64,
     /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
@@ -66,6 +70,7 @@ impl Default for Config {
             slab: 1 << 20,
             sends: 256,
             remote_access: true,
+            unchecked_access: false,
             remote_access_from: 16 << 10,
             keep_registered: 0,
             grace: Duration::from_secs(1),

@@ -35,7 +35,9 @@ mod sys;
 pub use error::{LoadError, OpenError};
 #[doc(hidden)]
 pub use net::Net;
-pub use petasos_datagram::{Config, Counters, Meeting, Secret, SecretError};
+pub use petasos_datagram::{
+    Config, Counters, Meeting, OpenError as CommonError, Secret, SecretError,
+};
 pub use probe::{find, probe};
 pub use providers::{Provider, providers};
 

@@ -1,7 +1,7 @@
 //! Which of UCX's transports an address means.
 
 use crate::{OpenError, sys::library::library};
-use petasos_datagram::Meeting;
+use petasos_datagram::{Config, Meeting};
 use petasos_fabric::Address;
 
 /// A kind of address, and what it means to UCX.
@@ -25,9 +25,9 @@ pub struct Kind {
 pub(crate) enum Reach {
     /// The owner serves puts and gets.
     Owner,
-    /// The kernel copies, on behalf of the initiator.
-    Kernel,
-    /// A card does.
+    /// The library does, between processes of one user.
+    Library,
+    /// A card does, or the library for it.
     Card,
 }
 
@@ -54,16 +54,11 @@ const KINDS: [Kind; 8] = [
     network("ucx+ib", "ib", "InfiniBand and RoCE, by whatever of them suits", Reach::Card),
     network("ucx+rc", "rc", "InfiniBand and RoCE, reliable connections", Reach::Card),
     network("ucx+dc", "dc", "InfiniBand and RoCE, dynamic connections", Reach::Card),
-    network("ucx+ud", "ud", "InfiniBand and RoCE, datagrams", Reach::Card),
+    network("ucx+ud", "ud", "InfiniBand and RoCE, datagrams", Reach::Owner),
     network("ucx+tcp", "tcp", "TCP sockets", Reach::Owner),
     node("ucx+posix", "posix", "shared memory of this node", Reach::Owner),
     node("ucx+sysv", "sysv", "shared memory of this node, System V", Reach::Owner),
-    node(
-        "ucx+cma",
-        "posix,cma",
-        "shared memory of this node, long data by the kernel",
-        Reach::Kernel,
-    ),
+    node("ucx+cma", "posix,cma", "shared memory of this node, put and get by UCX", Reach::Library),
 ];
 
 /// The scheme that means the best network.
@@ -94,6 +89,17 @@ impl Kind {
                 .collect();
             OpenError::NotUcx { address: address.clone(), known: known.join(", ") }
         })
+    }
+
+    /// Whether the library is left to reach remote memory. Its part for that must not be there otherwise: it writes
+    /// wherever a packet says, without asking for a key.
+    pub(crate) fn accesses(&self, config: &Config) -> bool {
+        config.remote_access
+            && match self.reach {
+                Reach::Owner => false,
+                Reach::Library => true,
+                Reach::Card => config.unchecked_access,
+            }
     }
 
     /// Whether endpoints can sleep on a descriptor of the library's.

@@ -48,12 +48,12 @@ fn line(kind: &'static Kind) -> String {
 fn exposure(kind: &Kind) -> &'static str {
     match kind.reach {
         Reach::Owner => "put and get served by the owner; no memory is registered with it",
-        Reach::Kernel => {
-            "put and get by the kernel; processes of one user can reach each other's memory anyway"
+        Reach::Library => {
+            "put and get by UCX; processes of one user can reach each other's memory anyway"
         }
         Reach::Card => {
-            "put and get by the card; memory granted to a peer: keys are the card's and may be guessed by who can \
-             send packets on its network"
+            "put and get served by the owner; by the card only if asked for, for then whoever can send packets on its \
+             network can reach all memory of the process"
         }
     }
 }
@@ -62,13 +62,13 @@ impl Kind {
     /// Whether the library can use it on this machine, or why not.
     pub(crate) fn is_here(&'static self) -> Result<(), OpenError> {
         self.permitted()?;
-        Context::open(self, None).map(drop)
+        Context::open(self, None, false).map(drop)
     }
 
     /// Whether the kernel lets it.
     pub(crate) fn permitted(&self) -> Result<(), OpenError> {
         match petasos_shm::probe().cross_memory {
-            Err(reason) if self.reach == Reach::Kernel => {
+            Err(reason) if self.reach == Reach::Library => {
                 Err(OpenError::NotPermitted { transports: self.transports, reason })
             }
             _ => Ok(()),

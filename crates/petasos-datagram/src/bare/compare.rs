@@ -287,10 +287,12 @@ where
     }
     let peer = loop {
         end.progress(clock.now(), 16, &mut events);
-        let up = events.drain(..).find_map(|event| match event {
-            Event::PeerUp { peer, .. } => Some(peer),
+        let up = events.iter().find_map(|event| match event {
+            Event::PeerUp { peer, .. } => Some(*peer),
             _ => None,
         });
+        // What came with it is taken by who receives.
+        events.retain(|event| matches!(event, Event::Message { .. }));
         if let Some(peer) = up {
             break peer;
         }
@@ -318,6 +320,9 @@ fn receive<N: Plain>(
     peer: Peer,
 ) {
     let mut message = Lease::default();
+    if events.pop().is_some() {
+        return;
+    }
     loop {
         if end.poll_message(&mut message) == Some(peer) {
             return;

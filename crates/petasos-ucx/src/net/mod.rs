@@ -68,7 +68,8 @@ impl Net {
         config: &Config,
     ) -> Result<Net, OpenError> {
         kind.permitted()?;
-        let context = Context::open(kind, host)?;
+        let access = kind.accesses(config);
+        let context = Context::open(kind, host, access)?;
         let slots = Slots::new(config.sends);
         let landing = Landing::new(slots.count(), heads + Config::MAX_MESSAGE);
         let worker = Worker::open(context, kind, landing, slots.memory())?;
@@ -77,10 +78,10 @@ impl Net {
             protocol: kind.protocol(&worker.library.version_text()),
             fragment: Config::MAX_MESSAGE,
             inject: Slots::BUFFER,
-            access: (kind.reach != Reach::Owner).then_some(1 << 30),
+            access: access.then_some(1 << 30),
             enforcement: match kind.reach {
                 Reach::Owner => Enforcement::Owner,
-                Reach::Kernel => Enforcement::Initiator,
+                Reach::Library => Enforcement::Initiator,
                 Reach::Card => Enforcement::Device,
             },
         };

@@ -3,7 +3,7 @@
 use super::arrivals::{Landing, came};
 use crate::{
     OpenError,
-    kinds::{Kind, Reach},
+    kinds::Kind,
     sys::{
         Began, UCP_AM_FLAG_WHOLE_MSG, UCP_AM_HANDLER_PARAM_FIELD_ARG,
         UCP_AM_HANDLER_PARAM_FIELD_CB, UCP_AM_HANDLER_PARAM_FIELD_FLAGS,
@@ -44,7 +44,12 @@ unsafe impl Sync for Context {}
 
 impl Context {
     /// A context with the transports of this kind, on the device with this address of ours, if they are devices' own.
-    pub(crate) fn open(kind: &'static Kind, host: Option<&str>) -> Result<Arc<Context>, OpenError> {
+    /// `access` says whether the library is left to reach remote memory.
+    pub(crate) fn open(
+        kind: &'static Kind,
+        host: Option<&str>,
+        access: bool,
+    ) -> Result<Arc<Context>, OpenError> {
         let library = library()?;
         let transports = kind.transports;
         let refused = |call| move |status| refused(library, transports, call, status);
@@ -61,7 +66,7 @@ impl Context {
             let params = params.as_mut_ptr();
             (*params).field_mask = UCP_PARAM_FIELD_FEATURES;
             (*params).features = UCP_FEATURE_AM
-                | if kind.reach == Reach::Owner { 0 } else { UCP_FEATURE_RMA }
+                | if access { UCP_FEATURE_RMA } else { 0 }
                 | if kind.wakes() { UCP_FEATURE_WAKEUP } else { 0 };
             (library.ucp_init_version)(
                 VERSION.0,

@@ -7,6 +7,8 @@
 #![allow(non_camel_case_types, reason = "the names of UCX")]
 #![allow(missing_docs, reason = "documented by UCX")]
 
+#[cfg(test)]
+mod layout;
 pub(crate) mod library;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
