@@ -61,6 +61,6 @@ mod state;
 
 pub use config::{Config, Counters};
 pub use error::OpenError;
-pub use network::{Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal};
+pub use network::{Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, Taken};
 pub use petasos_tcp::{Secret, SecretError};
 pub use state::Datagrams;

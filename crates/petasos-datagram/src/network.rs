@@ -80,6 +80,15 @@ pub enum Refusal {
     Failed(isize),
 }
 
+/// What became of a packet that was taken before the call returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has left; nothing comes back.
+    Left,
+    /// The library keeps it for now: its mark comes back when it has left.
+    Waits,
+}
+
 /// A packet that came. Where it lies is the network's business.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -165,9 +174,14 @@ pub trait Network: Send + Sized + 'static {
     }
 
     /// Sends what `fill` writes, in so many bytes that the library takes them before the call returns: at most
-    /// [`Facts::inject`]. Nothing comes back.
-    fn inject(&mut self, to: Node, len: usize, fill: impl FnOnce(&mut [u8]))
-    -> Result<(), Refusal>;
+    /// [`Facts::inject`].
+    fn inject(
+        &mut self,
+        to: Node,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        mark: Mark,
+    ) -> Result<Taken, Refusal>;
 
     /// Sends a short packet, of [`Network::SHORT`] bytes at most, which is copied. Its mark comes back.
     fn send_short(

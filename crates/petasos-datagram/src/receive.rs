@@ -254,6 +254,8 @@ impl<N: Network> Datagrams<N> {
         };
         if let Some(code) = failed {
             self.fail(index, code as isize);
+        } else if self.rings {
+            self.ring_late(index);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::{
     frame::{Control, HEAD, Head},
     link::{Link, WINDOW},
-    network::{Mark, Network, Refusal},
+    network::{Mark, Network, Refusal, Taken},
     state::Datagrams,
 };
 use petasos_fabric::{InjectError, LostReason, Peer, two_sided::header::message_header};
@@ -40,8 +40,9 @@ impl<N: Network> Datagrams<N> {
         }
         let node = link.node?;
         let (head, message) = (head(link), message_header(len as u32));
+        let mark = Mark::Short { link: peer.index, serial: peer.generation };
         let sent = if total <= net.facts().inject {
-            net.inject(node, total, |room| {
+            let fill = |room: &mut [u8]| {
                 room[..HEAD].copy_from_slice(&head);
                 room[HEAD..HEAD + 8].copy_from_slice(&message);
                 let mut at = HEAD + 8;
@@ -49,15 +50,14 @@ impl<N: Network> Datagrams<N> {
                     room[at..at + part.len()].copy_from_slice(part);
                     at += part.len();
                 }
-            })
+            };
+            net.inject(node, total, fill, mark)
         } else {
-            let mark = Mark::Short { link: peer.index, serial: peer.generation };
-            let sent = net.send_short(node, &[&head, &message], parts, mark);
-            link.running += u32::from(sent.is_ok());
-            sent
+            net.send_short(node, &[&head, &message], parts, mark).map(|()| Taken::Waits)
         };
         match sent {
-            Ok(()) => {
+            Ok(taken) => {
+                link.running += u32::from(taken == Taken::Waits);
                 link.sent = link.sent.wrapping_add(1);
                 link.told = link.taken;
                 self.counters.packets_out += 1;
@@ -129,13 +129,19 @@ impl<N: Network> Datagrams<N> {
             whole[..HEAD].copy_from_slice(&head(link));
             whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
             let whole = &whole[..HEAD + header];
+            let mark = Mark::Packet { link: index, serial: link.next_serial() };
             let sent = if total <= net.facts().inject {
-                let sent = net.inject(node, total, |room| {
+                let fill = |room: &mut [u8]| {
                     room[..whole.len()].copy_from_slice(whole);
                     copy_payload(&packet.payload, &mut room[whole.len()..]);
-                });
-                match sent {
-                    Ok(()) => {
+                };
+                match net.inject(node, total, fill, mark) {
+                    Ok(Taken::Waits) => {
+                        link.depart();
+                        link.running += 1;
+                        Ok(())
+                    }
+                    Ok(Taken::Left) => {
                         let serial = link.depart();
                         for _ in 0..link.arrive(serial).unwrap_or_default() {
                             engine.sent(link.peer);
@@ -145,7 +151,6 @@ impl<N: Network> Datagrams<N> {
                     Err(refusal) => Err((refusal, packet)),
                 }
             } else {
-                let mark = Mark::Packet { link: index, serial: link.next_serial() };
                 match net.send(node, whole, packet.payload, mark) {
                     Ok(()) => {
                         link.depart();
@@ -214,16 +219,15 @@ impl<N: Network> Datagrams<N> {
                 continue;
             }
             let head = head(link);
+            let mark = Mark::Short { link: index, serial: link.peer.generation };
             let sent = if HEAD <= net.facts().inject {
-                net.inject(node, HEAD, |room| room.copy_from_slice(&head))
+                net.inject(node, HEAD, |room| room.copy_from_slice(&head), mark)
             } else {
-                let mark = Mark::Short { link: index, serial: link.peer.generation };
-                let sent = net.send_short(node, &[&head], &[], mark);
-                link.running += u32::from(sent.is_ok());
-                sent
+                net.send_short(node, &[&head], &[], mark).map(|()| Taken::Waits)
             };
             match sent {
-                Ok(()) => {
+                Ok(taken) => {
+                    link.running += u32::from(taken == Taken::Waits);
                     link.told = link.taken;
                     self.counters.acknowledgements += 1;
                     told = true;

@@ -6,7 +6,8 @@ use crate::{
     providers::{BEST, Provider},
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, bare::Plain,
+    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, Taken,
+    bare::Plain,
 };
 use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
 use std::os::fd::BorrowedFd;
@@ -90,8 +91,9 @@ impl Network for Net {
         to: Node,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), Refusal> {
-        self.post_inject(to, len, fill)
+        _: Mark,
+    ) -> Result<Taken, Refusal> {
+        self.post_inject(to, len, fill).map(|()| Taken::Left)
     }
 
     #[inline]

@@ -216,8 +216,7 @@ impl Net {
         }
         loop {
             let (slot, status) = self.worker.landing.over.borrow_mut().pop_front()?;
-            // Of short packets without a mark nothing is said: who is gone is told of by others.
-            if let Some((Some(mark), _)) = self.slots.done(slot) {
+            if let Some((mark, _)) = self.slots.done(slot) {
                 let result = if status == UCS_OK { Ok(()) } else { Err(i32::from(status)) };
                 return Some(Happened::Done(mark, result));
             }

@@ -34,8 +34,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One for each send and access. Short packets of which nobody wants to hear have no mark.
-type Slots = slots::Slots<(Option<Mark>, Held)>;
+/// One for each send and access.
+type Slots = slots::Slots<(Mark, Held)>;
 
 /// How long what was sent may take to leave when an endpoint ends.
 const FAREWELL: Duration = Duration::from_millis(200);

@@ -2,14 +2,15 @@
 
 use super::{
     Net, Slots,
-    memory::{Key, Opened},
+    memory::{Held, Key, Opened},
 };
 use crate::{
     OpenError,
     kinds::{BEST, Kind},
+    sys::UCS_OK,
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, bare::Plain,
+    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, Taken, bare::Plain,
 };
 use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
 use std::os::fd::BorrowedFd;
@@ -72,9 +73,10 @@ impl Network for Net {
         to: Node,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), Refusal> {
+        mark: Mark,
+    ) -> Result<Taken, Refusal> {
         assert!(len <= Slots::BUFFER);
-        self.post_short(to, len, None, |slots, slot| {
+        self.post_short(to, len, mark, |slots, slot| {
             // SAFETY: the buffer of a slot that is free, which nobody else uses or refers to; initialised, and as long.
             fill(unsafe { std::slice::from_raw_parts_mut(slots.buffer(slot), len) });
         })
@@ -89,13 +91,19 @@ impl Network for Net {
         mark: Mark,
     ) -> Result<(), Refusal> {
         let len = heads.iter().chain(parts).map(|part| part.len()).sum();
-        self.post_short(to, len, Some(mark), |slots, slot| {
+        let slot = self.slots.next().ok_or(Refusal::Full)?;
+        let taken = self.post_short(to, len, mark, |slots, slot| {
             let mut at = 0;
             for part in heads.iter().chain(parts) {
                 slots.write(slot, at, part);
                 at += part.len();
             }
-        })
+        })?;
+        if taken == Taken::Left {
+            self.slots.keep(slot, (mark, Held::Nothing));
+            self.worker.landing.ended(slot, UCS_OK);
+        }
+        Ok(())
     }
 
     fn send(
@@ -162,7 +170,8 @@ impl Network for Net {
 impl Plain for Net {
     #[inline]
     fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
-        self.post_short(to, bytes.len(), None, |slots, slot| slots.write(slot, 0, bytes)).is_ok()
+        let mark = Mark::Short { link: 0, serial: 0 };
+        self.post_short(to, bytes.len(), mark, |slots, slot| slots.write(slot, 0, bytes)).is_ok()
     }
 
     #[inline]

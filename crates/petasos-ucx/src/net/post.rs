@@ -11,7 +11,7 @@ use crate::sys::{
     UCP_OP_ATTR_FIELD_FLAGS, UCS_ERR_NO_MEMORY, UCS_ERR_NO_RESOURCE, UCS_OK, ucp_dt_iov,
     ucs_status_t,
 };
-use petasos_datagram::{Mark, Node, Refusal};
+use petasos_datagram::{Mark, Node, Refusal, Taken};
 use petasos_fabric::{Slice, two_sided::Outgoing};
 use std::{ffi::c_void, ptr};
 
@@ -67,28 +67,26 @@ impl Net {
         }
     }
 
-    /// Sends a short packet by way of a slot's buffer, which `fill` writes.
+    /// Sends a short packet by way of the next free slot's buffer, which `fill` writes. The slot is in use if it waits.
     #[inline]
     pub(super) fn post_short(
         &mut self,
         to: Node,
         len: usize,
-        mark: Option<Mark>,
+        mark: Mark,
         fill: impl FnOnce(&Slots, u32),
-    ) -> Result<(), Refusal> {
+    ) -> Result<Taken, Refusal> {
         let slot = self.slots.next().ok_or(Refusal::Full)?;
         fill(&self.slots, slot);
-        let began = self.send_buffer(to, slot, len)?;
-        self.began(slot, began, mark, Held::Nothing);
-        Ok(())
+        if self.send_buffer(to, slot, len)? == Began::Done {
+            return Ok(Taken::Left);
+        }
+        self.slots.keep(slot, (mark, Held::Nothing));
+        Ok(Taken::Waits)
     }
 
-    /// An operation has begun, or is over: then it is told so if anybody is to hear of it.
-    #[inline]
-    fn began(&mut self, slot: u32, began: Began, mark: Option<Mark>, held: Held) {
-        if began == Began::Done && mark.is_none() {
-            return;
-        }
+    /// An operation has begun, or is over.
+    fn began(&mut self, slot: u32, began: Began, mark: Mark, held: Held) {
         self.slots.keep(slot, (mark, held));
         if began == Began::Done {
             self.worker.landing.ended(slot, UCS_OK);
@@ -110,7 +108,7 @@ impl Net {
             self.slots.copy(slot, head.len(), &payload);
             return match self.send_buffer(to, slot, total) {
                 Ok(began) => {
-                    self.began(slot, began, Some(mark), Held::Nothing);
+                    self.began(slot, began, mark, Held::Nothing);
                     Ok(())
                 }
                 Err(refusal) => Err((refusal, payload)),
@@ -138,7 +136,7 @@ impl Net {
         let (list, count) = (pieces.0.as_ptr().cast(), pieces.0.len());
         match self.send_memory(to, slot, list, count, UCP_DATATYPE_IOV) {
             Ok(began) => {
-                self.began(slot, began, Some(mark), Held::Payload(held, pieces));
+                self.began(slot, began, mark, Held::Payload(held, pieces));
                 Ok(())
             }
             Err(refusal) => Err((refusal, held)),
@@ -179,7 +177,7 @@ impl Net {
             Began::Running => landing.expect(slot),
             Began::Done => {}
         }
-        self.slots.keep(slot, (Some(mark), Held::Memory(local, key.clone())));
+        self.slots.keep(slot, (mark, Held::Memory(local, key.clone())));
         let mut status = UCS_OK;
         if !get {
             // SAFETY: an endpoint of this worker's.
