@@ -25,7 +25,8 @@
 //! # Who is trusted
 //!
 //! Peers, once they showed who they are, say where their workers are (an address in UCX's form), and how memory is
-//! reached: UCX takes both for granted and reads them without a bound. So a peer could crash this process; without a
+//! reached: UCX takes both for granted. What it reads beyond their ends is ours, and ends every list; what they say is not
+//! checked otherwise. So a peer could crash this process; without a
 //! secret, and with TCP on the loopback interface, that is everybody on this machine. Over shared memory it is processes
 //! of one user, who can do so anyway.
 //!

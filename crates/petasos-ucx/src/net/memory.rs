@@ -19,8 +19,9 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// Zeroes behind what a peer says, where the library reads until it finds an end.
-const SLACK: usize = 4096;
+/// What lies behind what a peer says, for the library is told no length, and reads until it finds an end: each of these
+/// bytes is the last of any list, of one that is as long as its length can say.
+const SLACK: [u8; 32 << 10] = [0xff; 32 << 10];
 
 /// What is kept while an operation is under way.
 pub(super) enum Held {
@@ -116,7 +117,7 @@ unsafe extern "C" fn broke(_: *mut c_void, _: *mut ucp_ep, _: ucs_status_t) {}
 impl Net {
     /// Makes a node known, of the address of its worker.
     pub(super) fn connect(&mut self, name: &[u8]) -> Result<Node, String> {
-        let address = [name, &[0; SLACK]].concat();
+        let address = [name, &SLACK].concat();
         let mode = match self.kind.tells_of_death() {
             true => UCP_ERR_HANDLING_MODE_PEER,
             false => UCP_ERR_HANDLING_MODE_NONE,
@@ -125,7 +126,7 @@ impl Net {
         let mut ep = ptr::null_mut();
         let library = self.worker.library;
         // SAFETY: of the parameters those fields are filled that the mask names; an open worker; the address is read
-        // during the call, and is what a peer who proved who it is said that its worker's is, with zeroes behind it.
+        // during the call, and is what a peer who proved who it is said that its worker's is, with slack behind it.
         let status = unsafe {
             let params = params.as_mut_ptr();
             (*params).field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
@@ -215,10 +216,10 @@ impl Net {
         if key.is_empty() {
             return None;
         }
-        let key = [key, &[0; SLACK]].concat();
+        let key = [key, &SLACK].concat();
         let mut rkey = ptr::null_mut();
         // SAFETY: an endpoint of this worker's; the key is read during the call, and is what a peer who proved who it is
-        // said, with zeroes behind it; a place for the answer.
+        // said, with slack behind it; a place for the answer.
         let status =
             unsafe { (self.worker.library.ucp_ep_rkey_unpack)(ep, key.as_ptr().cast(), &mut rkey) };
         let (rkey, base) = (made(status, rkey).ok()?, u64::from_le_bytes(*base));
