@@ -1,5 +1,5 @@
-//! The contract, kept by the channels over endpoints of real memory: shared memory as the device, in
-//! real time, with descriptors to sleep on.
+//! The contract, kept by the channels over endpoints as the device: shared memory and the own
+//! process, in real time, with descriptors to sleep on.
 
 use petasos_channel::{
     Channels, Config, Device, DeviceEvent, Force, Over,
@@ -7,30 +7,25 @@ use petasos_channel::{
 };
 use petasos_conformance::{Fixture, RealTime, conformance};
 use petasos_fabric::{Access, Address, Endpoint, Region, Time};
+use petasos_self::Local;
 use petasos_shm::Shm;
 use std::time::{Duration, Instant};
 
-struct OverSharedMemory {
+/// Channels over endpoints that `open` makes.
+struct OverEndpoints<E> {
     time: RealTime,
     config: Config,
+    fresh: fn(&RealTime) -> String,
+    open: fn(&Address) -> E,
 }
 
-impl OverSharedMemory {
-    fn new(force: Force) -> OverSharedMemory {
-        let mut config = Config::default();
-        config.force = force;
-        OverSharedMemory { time: RealTime::default(), config }
-    }
-}
-
-impl Fixture for OverSharedMemory {
+impl<E: Endpoint + 'static> Fixture for OverEndpoints<E> {
     fn fresh(&self) -> Address {
-        Address::parse(&format!("shm://{}", self.time.name())).unwrap()
+        Address::parse(&(self.fresh)(&self.time)).unwrap()
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
-        let device = Shm::open_with(at, petasos_shm::Config::default()).unwrap();
-        Box::new(Channels::new(Over::new(device), self.config.clone()))
+        Box::new(Channels::new(Over::new((self.open)(at)), self.config.clone()))
     }
 
     fn now(&self) -> Time {
@@ -38,14 +33,56 @@ impl Fixture for OverSharedMemory {
     }
 }
 
-mod usual {
-    use super::*;
-    conformance!(OverSharedMemory::new(Force::None));
+fn forced(force: Force) -> Config {
+    let mut config = Config::default();
+    config.force = force;
+    config
 }
 
-mod exclusive {
+mod shared_memory {
     use super::*;
-    conformance!(OverSharedMemory::new(Force::Exclusive));
+
+    fn over(force: Force) -> impl Fixture {
+        OverEndpoints {
+            time: RealTime::default(),
+            config: forced(force),
+            fresh: |time| format!("shm://{}", time.name()),
+            open: |at| Shm::open_with(at, petasos_shm::Config::default()).unwrap(),
+        }
+    }
+
+    mod usual {
+        use super::*;
+        conformance!(over(Force::None));
+    }
+
+    mod exclusive {
+        use super::*;
+        conformance!(over(Force::Exclusive));
+    }
+}
+
+mod own_process {
+    use super::*;
+
+    fn over(force: Force) -> impl Fixture {
+        OverEndpoints {
+            time: RealTime::default(),
+            config: forced(force),
+            fresh: |time| format!("self://{}", time.name()),
+            open: |at| Local::open(at).unwrap(),
+        }
+    }
+
+    mod usual {
+        use super::*;
+        conformance!(over(Force::None));
+    }
+
+    mod exclusive {
+        use super::*;
+        conformance!(over(Force::Exclusive));
+    }
 }
 
 /// Drives devices until one of them, which is given, says what is wanted.

@@ -5,7 +5,7 @@ use crate::{
     assembly::Assembly,
     bell::Bell,
     pair::Pair,
-    ring::{LINE, MAX_SHORT, Piece, RingError},
+    ring::{MAX_SHORT, Piece, RingError},
     table::Table,
 };
 use petasos_fabric::{
@@ -193,14 +193,12 @@ impl Channel {
         counters: &mut Counters,
     ) -> Option<&Peer> {
         let consumer = &self.pair.consumer;
-        let len = consumer.look()?;
-        if len <= LINE {
-            // It has come since the first look.
-            message.put_words(len, || consumer.line(0));
-            return Some(self.received_short(1, now, counters));
+        let (len, cells) = consumer.look()?;
+        match cells {
+            1 => message.put_words(len, || consumer.line(0)),
+            _ => message.put_lines(len, || [consumer.line(0), consumer.line(1)]),
         }
-        message.put_lines(len, || [consumer.line(0), consumer.line(1)]);
-        Some(self.received_short(2, now, counters))
+        Some(self.received_short(cells, now, counters))
     }
 
     /// So many cells of a short message were taken.

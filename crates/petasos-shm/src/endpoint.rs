@@ -28,7 +28,7 @@ use std::{
 /// How long the owner of an imported key may be unreachable.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often who lingers looks for a message, with a pause before each look.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 8;
 /// How soon to look again at what nobody rings for: leases, regions that are being closed.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 

@@ -186,11 +186,17 @@ impl Transport {
         TRANSPORTS.iter().find(|transport| Some(transport.scheme) == family)
     }
 
+    /// The scheme without the provider: `ofi` of `ofi+tcp`.
+    #[must_use]
+    pub fn family(&self) -> &'static str {
+        self.scheme.split('+').next().unwrap_or(self.scheme)
+    }
+
     /// Why this program does not have it here; `None` if it does. For a network this loads its library, when it is
     /// first asked, which takes a moment.
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
-        match self.scheme {
+        match self.family() {
             #[cfg(feature = "ofi")]
             "ofi" => {
                 static WITHOUT: OnceLock<Option<String>> = OnceLock::new();
@@ -211,7 +217,7 @@ impl Transport {
     /// be reached, where it can listen.
     #[must_use]
     pub fn probe(&self) -> Vec<String> {
-        match self.scheme {
+        match self.family() {
             #[cfg(feature = "shm")]
             "shm" => {
                 let found = petasos_shm::probe();

@@ -66,17 +66,21 @@ impl<M: Memory> Consumer<M> {
         (len <= LINE as u64).then_some((len as usize, line))
     }
 
-    /// The length of the next message if it is there, short, and within the ring: take
-    /// [`Consumer::line`] of its one cell or two, and then [`Consumer::advance`]. If not,
+    /// The length of the next message and its cells, one or two, if it is there, short, and within
+    /// the ring: take [`Consumer::line`] of each, and then [`Consumer::advance`]. If not,
     /// [`Consumer::peek`] says what there is.
+    ///
+    /// One of one cell may have come since [`Consumer::one`] saw none.
     #[inline]
-    pub(crate) fn look(&self) -> Option<usize> {
+    pub(crate) fn look(&self) -> Option<(usize, usize)> {
         let word = self.memory.cell(self.tail)[0].load(Ordering::Acquire);
         // Nothing but the length is left if lap and kind are the expected ones.
         let len = word ^ header(self.lap, SHORT, 0);
-        let fits = len <= LINE as u64
-            || len <= MAX_SHORT as u64 && (self.tail + 1) & (self.cells as u64 - 1) != 0;
-        fits.then_some(len as usize)
+        if len <= LINE as u64 {
+            return Some((len as usize, 1));
+        }
+        let fits = len <= MAX_SHORT as u64 && (self.tail + 1) & (self.cells as u64 - 1) != 0;
+        fits.then_some((len as usize, 2))
     }
 
     /// The payload of this cell of the next message, which is short, and what lay there before.

@@ -30,14 +30,20 @@ fn send(producer: &mut Producer<Heap>, report: Report<'_>, kind: u8, bytes: &[u8
     sent.expect("honest reports")
 }
 
-/// Receives as the transport does. What it was, and whether that was seen at the first look.
+/// Receives as the transport does: looks for one cell, then for one or two, then for all there may
+/// be; a message may come between any two. What it was, and whether it was seen before the last look.
 fn receive(
     consumer: &mut Consumer<Heap>,
     report: Report<'_>,
 ) -> Result<Option<(u8, Vec<u8>, bool)>, RingError> {
-    if let Some(len) = consumer.look() {
+    let one = consumer.one().map(|(len, line)| bytes_of(line(), len));
+    if let Some(bytes) = one {
+        consumer.advance(1, report);
+        return Ok(Some((SHORT, bytes, true)));
+    }
+    if let Some((len, cells)) = consumer.look() {
         let bytes = lines(consumer, len);
-        consumer.advance(cells_for(len), report);
+        consumer.advance(cells, report);
         return Ok(Some((SHORT, bytes, true)));
     }
     let Some(incoming) = consumer.peek()? else { return Ok(None) };
@@ -54,7 +60,10 @@ fn receive(
 /// The bytes of a short message.
 fn lines(consumer: &Consumer<Heap>, len: usize) -> Vec<u8> {
     let cells = 0..cells_for(len);
-    let words: Vec<u64> = cells.flat_map(|cell| consumer.line(cell)).collect();
+    bytes_of(cells.flat_map(|cell| consumer.line(cell)), len)
+}
+
+fn bytes_of(words: impl IntoIterator<Item = u64>, len: usize) -> Vec<u8> {
     words.into_iter().flat_map(u64::to_ne_bytes).take(len).collect()
 }
 
@@ -443,7 +452,10 @@ mod edges {
             (consumer.look(), !consumer.is_empty())
         };
         for len in [0, 1, LINE, LINE + 1, MAX_SHORT] {
-            assert_eq!(look(&consumer, 0, header(LAP, SHORT, len)), (Some(len), true));
+            assert_eq!(
+                look(&consumer, 0, header(LAP, SHORT, len)),
+                (Some((len, cells_for(len))), true)
+            );
         }
         for other in [MAX_SHORT + 1, 0xFF_FFFF].map(|len| header(LAP, SHORT, len)) {
             assert_eq!(look(&consumer, 0, other), (None, true));
@@ -457,7 +469,7 @@ mod edges {
         // In the last cell there is room for one line, and not for two.
         let consumed = AtomicU64::new(0);
         consumer.advance(7, Report { consumed: &consumed });
-        assert_eq!(look(&consumer, 7, header(LAP, SHORT, LINE)), (Some(LINE), true));
+        assert_eq!(look(&consumer, 7, header(LAP, SHORT, LINE)), (Some((LINE, 1)), true));
         assert_eq!(look(&consumer, 7, header(LAP, SHORT, LINE + 1)), (None, true));
         let (len, cell, cells, max) = (LINE + 1, 7, 8, MAX_SHORT);
         assert_eq!(consumer.peek(), Err(RingError::Length { len, cell, cells, max }));

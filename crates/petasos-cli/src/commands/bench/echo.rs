@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     beside::{Beside, typical},
+    client,
     exit::Outcome,
     figures::{self, Pair, Row},
     latency,
@@ -123,8 +124,8 @@ impl<'a> Group<'a> {
 
     /// One name for the limits of all sizes, which are measured in ways of their own.
     fn limit_name(&self, machine: &RoundTrip) -> &'static str {
-        match (self.transport.scheme, self.waiting) {
-            ("shm", waiting) if waiting != Waiting::Sleeping => "bare message",
+        match (client::is_within_node(self.transport.scheme), self.waiting) {
+            (true, waiting) if waiting != Waiting::Sleeping => "bare message",
             _ => machine.name,
         }
     }
