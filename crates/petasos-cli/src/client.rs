@@ -86,9 +86,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
 
 /// Whether both sides of such a transport are on one node, and share memory.
 pub(crate) fn is_within_node(scheme: &str) -> bool {
-    const SHARED: [&str; 7] =
-        ["shm", "auto", "ofi+shm", "ucx+posix", "ucx+sysv", "ucx+cma", "ucx+shm"];
-    SHARED.contains(&scheme)
+    scheme == "auto" || petasos::stays_on_node(scheme)
 }
 
 /// A transport by the scheme of its addresses, of one provider if that says so.

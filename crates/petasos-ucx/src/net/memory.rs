@@ -21,7 +21,7 @@ use std::{
 
 /// What lies behind what a peer says, for the library is told no length, and reads until it finds an end: each of these
 /// bytes is the last of any list, of one that is as long as its length can say.
-const SLACK: [u8; 32 << 10] = [0xff; 32 << 10];
+static SLACK: [u8; 32 << 10] = [0xff; 32 << 10];
 
 /// What is kept while an operation is under way.
 pub(super) enum Held {
