@@ -13,7 +13,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Transports that need a library, or take one of the others.
-pub(crate) const NETWORKS: [&str; 3] = ["auto", "ofi+tcp", "ofi+shm"];
+pub(crate) const NETWORKS: [&str; 5] = ["auto", "ofi+tcp", "ofi+shm", "ucx+tcp", "ucx+posix"];
 
 /// Those of these that are here; of the others it is said why they are skipped.
 pub(crate) fn present<'a>(networks: &[&'a str]) -> Vec<&'a str> {
