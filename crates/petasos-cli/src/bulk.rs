@@ -5,6 +5,7 @@
 
 use crate::{
     beside::Beside,
+    client,
     exit::{Code, Failure, Outcome},
     figures::{Pair, Setting},
     limits::{self, BulkPoint, Plan},
@@ -65,9 +66,9 @@ pub(crate) fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<M
 /// The limits of pull and of push that belong to the transport and the memory.
 pub(crate) fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]> {
     let (plan, sizes) = (setting.plan, &[amount.bytes]);
-    let both = match (setting.transport.scheme, amount.of_transport) {
-        ("shm" | "auto", true) => limits::memcpy(plan, sizes)?,
-        ("shm" | "auto", false) => {
+    let both = match (client::is_within_node(setting.transport.scheme), amount.of_transport) {
+        (true, true) => limits::memcpy(plan, sizes)?,
+        (true, false) => {
             // Where one may not reach into the other, both map what they share.
             let limit = |between: limits::BulkFn| {
                 between(plan, sizes).or_else(|_| limits::memcpy(plan, sizes))

@@ -14,8 +14,8 @@ use petasos::{
 pub(crate) struct Channel {
     /// What it is called; no two of one transport have the same name.
     pub(crate) name: &'static str,
-    /// The scheme of its transport.
-    pub(crate) scheme: &'static str,
+    /// The schemes of its transports, without providers.
+    families: &'static [&'static str],
     /// What goes along it.
     pub(crate) carries: Carries,
     /// Of an RDMA network, with the transport's endpoint in place of a network card.
@@ -41,22 +41,22 @@ const SHORT: usize = 112;
 
 /// All channels that there are. Longer messages lie contiguous in the ring; mapped is the transport's
 /// own memory; gets over TCP are served by messages.
-pub(crate) static CHANNELS: [Channel; 14] = [
-    messages("shm", "short packets", 0, SHORT),
-    messages("shm", "ring", SHORT + 1, usize::MAX),
-    gets("shm", "get", false),
-    gets("shm", "get, mapped", true),
-    messages("tcp", "stream", 0, usize::MAX),
-    gets("tcp", "get", false),
-    over("shm", MP, |url, options| force(url, options, Force::Mp)),
-    over("shm", SHARED, |url, options| force(url, options, Force::Shared)),
-    over("shm", EXCLUSIVE, |url, options| force(url, options, Force::Exclusive)),
-    over("shm", BY_SIZE, |url, options| force(url, options, Force::None)),
-    over("tcp", MP, |url, options| force(url, options, Force::Mp)),
-    over("tcp", SHARED, |url, options| force(url, options, Force::Shared)),
-    over("tcp", EXCLUSIVE, |url, options| force(url, options, Force::Exclusive)),
-    over("tcp", BY_SIZE, |url, options| force(url, options, Force::None)),
+pub(crate) static CHANNELS: [Channel; 11] = [
+    messages(&["shm"], "short packets", 0, SHORT),
+    messages(&["shm"], "ring", SHORT + 1, usize::MAX),
+    gets(&["shm"], "get", false),
+    gets(&["shm"], "get, mapped", true),
+    messages(&["tcp"], "stream", 0, usize::MAX),
+    messages(&["auto", "ofi", "ucx"], "messages", 0, usize::MAX),
+    gets(&["tcp", "auto", "ofi", "ucx"], "get", false),
+    over(DEVICES, MP, |url, options| force(url, options, Force::Mp)),
+    over(DEVICES, SHARED, |url, options| force(url, options, Force::Shared)),
+    over(DEVICES, EXCLUSIVE, |url, options| force(url, options, Force::Exclusive)),
+    over(DEVICES, BY_SIZE, |url, options| force(url, options, Force::None)),
 ];
+
+/// What the channels of RDMA networks go over as a device.
+const DEVICES: &[&str] = &["shm", "tcp", "ofi", "ucx"];
 
 /// The channels of RDMA networks, over any endpoint.
 pub(crate) const MP: &str = "MP";
@@ -69,23 +69,27 @@ pub(crate) const BY_SIZE: &str = "by size";
 const LONGEST: usize = (128 << 10) + 1024;
 
 const fn messages(
-    scheme: &'static str,
+    families: &'static [&'static str],
     name: &'static str,
     shortest: usize,
     longest: usize,
 ) -> Channel {
     let carries = Carries::Messages { shortest, longest };
-    Channel { name, scheme, carries, over_device: false, open: petasos::open }
+    Channel { name, families, carries, over_device: false, open: petasos::open }
 }
 
-const fn over(scheme: &'static str, name: &'static str, open: Open) -> Channel {
+const fn over(families: &'static [&'static str], name: &'static str, open: Open) -> Channel {
     let carries = Carries::Messages { shortest: 0, longest: usize::MAX };
-    Channel { name, scheme, carries, over_device: true, open }
+    Channel { name, families, carries, over_device: true, open }
 }
 
-const fn gets(scheme: &'static str, name: &'static str, of_transport: bool) -> Channel {
+const fn gets(
+    families: &'static [&'static str],
+    name: &'static str,
+    of_transport: bool,
+) -> Channel {
     let carries = Carries::Gets { of_transport };
-    Channel { name, scheme, carries, over_device: false, open: petasos::open }
+    Channel { name, families, carries, over_device: false, open: petasos::open }
 }
 
 /// The channels over an endpoint of a transport, with the thresholds of this machine.
@@ -100,8 +104,9 @@ fn force(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpo
 
 impl Channel {
     /// The channels of a transport.
-    pub(crate) fn of(scheme: &str) -> impl Iterator<Item = &'static Channel> {
-        CHANNELS.iter().filter(move |channel| channel.scheme == scheme)
+    pub(crate) fn of(scheme: &str) -> impl Iterator<Item = &'static Channel> + use<'_> {
+        let family = scheme.split('+').next().unwrap_or(scheme);
+        CHANNELS.iter().filter(move |channel| channel.families.contains(&family))
     }
 
     /// The one of this name.
@@ -110,13 +115,13 @@ impl Channel {
     }
 
     /// Those that are compared in one plot.
-    pub(crate) fn panel(&self) -> String {
+    pub(crate) fn panel(&self, scheme: &str) -> String {
         let what = match self.carries {
             Carries::Messages { .. } => "messages",
             Carries::Gets { .. } => "remote access",
         };
         let device = if self.over_device { " as a device" } else { "" };
-        format!("{}{device}, {what}", self.scheme)
+        format!("{scheme}{device}, {what}")
     }
 }
 
@@ -139,9 +144,12 @@ mod tests {
     #[test]
     fn names_tell_them_apart() {
         for channel in &CHANNELS {
-            let found = Channel::named(channel.scheme, channel.name).unwrap();
-            assert!(std::ptr::eq(found, channel), "{channel:?}");
+            for family in channel.families {
+                let found = Channel::named(family, channel.name).unwrap();
+                assert!(std::ptr::eq(found, channel), "{channel:?}");
+            }
         }
+        assert!(Channel::named("ofi+shm", "messages").is_some());
         assert!(Channel::named("tcp", "short packets").is_none());
     }
 }

@@ -207,7 +207,7 @@ pub(crate) struct Quickstart {
     /// How much data to make
     #[arg(long, default_value = "256MiB", value_parser = parse_size, conflicts_with = "path")]
     pub(crate) size: u64,
-    /// Transports to use, one after the other: shm, tcp [default: all]
+    /// Transports to use, one after the other, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// Keep what was read back under this name; what is there stays until all has come
@@ -245,7 +245,7 @@ pub(crate) enum Wait {
 
 #[derive(Debug, Args)]
 pub(crate) struct Tune {
-    /// Transports to look at, one after the other: shm, tcp [default: all]
+    /// Transports to look at, one after the other, as in URLs [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// Where to write [default: where programs look, as PETASOS_TUNING says or
@@ -360,7 +360,7 @@ pub(crate) enum Experiment {
 /// How to measure, and where the results go.
 #[derive(Debug, Args)]
 pub(crate) struct Measuring {
-    /// Transports to use, one after the other: shm, tcp [default: all]
+    /// Transports to use, one after the other, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// Fewer sizes, fewer clients, shorter runs

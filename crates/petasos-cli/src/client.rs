@@ -60,9 +60,7 @@ pub(crate) fn own(url: &Address) -> String {
             Some(network) => place = network.rest().to_owned(),
             None => return "auto://*".to_owned(),
         }
-    } else if !matches!(scheme, "tcp" | "auto")
-        && (!scheme.starts_with("ofi") || scheme == "ofi+shm")
-    {
+    } else if petasos::stays_on_node(scheme) {
         return format!("{scheme}://*");
     }
     let host = place.rsplit_once(':').map_or("", |(host, _)| host);
@@ -86,6 +84,24 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
     Err(format!("`{}` is no transport: a URL begins with {}", text, schemes.join(", ")))
 }
 
+/// Whether both sides of such a transport are on one node, and share memory.
+pub(crate) fn is_within_node(scheme: &str) -> bool {
+    scheme == "auto" || petasos::stays_on_node(scheme)
+}
+
+/// A transport by the scheme of its addresses, of one provider if that says so.
+fn by_scheme(scheme: &str) -> Option<&'static petasos::Transport> {
+    let family = petasos::Transport::of(scheme)?;
+    if family.scheme == scheme {
+        return Some(family);
+    }
+    // For as long as the command runs, which asks once for each.
+    let mut provider = *family;
+    provider.scheme = String::leak(scheme.to_owned());
+    provider.any = String::leak(format!("{scheme}://*"));
+    Some(Box::leak(Box::new(provider)))
+}
+
 /// The transports asked for, or else all that go between processes and are built in.
 pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Transport>> {
     let between = |t: &&petasos::Transport| t.scheme != "self";
@@ -95,7 +111,10 @@ pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Tra
     }
     let mut chosen: Vec<&petasos::Transport> = Vec::new();
     for name in wanted {
-        let Some(transport) = known().find(|transport| transport.scheme == name) else {
+        if chosen.iter().any(|transport| transport.scheme == name) {
+            continue;
+        }
+        let Some(transport) = by_scheme(name).filter(between) else {
             let names: Vec<_> =
                 known().filter(|t| t.missing().is_none()).map(|t| t.scheme).collect();
             let text = format!("`{name}` is no transport between processes");
@@ -105,9 +124,7 @@ pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Tra
         if let Some(missing) = transport.missing() {
             return Err(Failure::new(Code::Unavailable, format!("{name}: {missing}")));
         }
-        if !chosen.contains(&transport) {
-            chosen.push(transport);
-        }
+        chosen.push(transport);
     }
     Ok(chosen)
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     beside::typical,
+    client,
     exit::{Code, Failure, Outcome},
     figures::Pair,
     limits::{self, Plan, RoundTrip, RoundTripFn},
@@ -30,9 +31,9 @@ impl Latency {
 
 /// The limit of a call over this transport, both sides waiting like that.
 pub(crate) fn limit(transport: &Transport, waiting: Waiting) -> RoundTripFn {
-    match (transport.scheme, waiting) {
-        ("shm" | "auto", Waiting::Sleeping) => limits::futex_round_trip,
-        ("shm" | "auto", _) => limits::cache_line_round_trip,
+    match (client::is_within_node(transport.scheme), waiting) {
+        (true, Waiting::Sleeping) => limits::futex_round_trip,
+        (true, _) => limits::cache_line_round_trip,
         (_, Waiting::Sleeping) => |plan| limits::tcp_round_trip(plan, limits::Waiting::Sleeping),
         _ => |plan| limits::tcp_round_trip(plan, limits::Waiting::Spinning),
     }
@@ -45,15 +46,13 @@ pub(crate) fn limit_of(
     plan: &Plan,
     bytes: usize,
 ) -> Outcome<RoundTrip> {
-    Ok(match (transport.scheme, waiting) {
+    Ok(match (client::is_within_node(transport.scheme), waiting) {
         // Without the bytes, which count for little beside the waking.
-        ("shm" | "auto", Waiting::Sleeping) => limits::futex_round_trip(plan)?,
-        ("shm" | "auto", _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
-        ("shm" | "auto", _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
-        ("shm" | "auto", _) if bytes <= limits::LONGEST_IN_SLOT => {
-            limits::short_round_trip(plan, bytes)?
-        }
-        ("shm" | "auto", _) => limits::copied_round_trip(plan, bytes)?,
+        (true, Waiting::Sleeping) => limits::futex_round_trip(plan)?,
+        (true, _) if bytes == 0 => limits::cache_line_round_trip(plan)?,
+        (true, _) if bytes == limits::MESSAGE_BYTES => limits::message_round_trip(plan)?,
+        (true, _) if bytes <= limits::LONGEST_IN_SLOT => limits::short_round_trip(plan, bytes)?,
+        (true, _) => limits::copied_round_trip(plan, bytes)?,
         (_, Waiting::Sleeping) => limits::tcp_echo(plan, limits::Waiting::Sleeping, bytes.max(8))?,
         _ => limits::tcp_echo(plan, limits::Waiting::Spinning, bytes.max(8))?,
     })

@@ -1,7 +1,7 @@
 //! Trees there and back.
 
 use crate::{
-    common::Place,
+    common::{NETWORKS, Place, present},
     export::{Export, TRANSPORTS},
     tree::{assert_same, hidden, make},
 };
@@ -43,6 +43,24 @@ fn there_and_back() {
         assert_eq!(export.staged(), 0);
     }
     place.assert_clean();
+}
+
+#[test]
+fn over_other_networks() {
+    for network in present(&NETWORKS) {
+        let place = Place::new();
+        make(&place.path("src"), 200, 6 << 20, 2);
+        let mut export = Export::at(&place, &format!("{network}://*"), &[]);
+        export.run(&place, &["put", "--fifos", "--checksum", "-q", "src", "@/there"]).assert(0);
+        export.run(&place, &["get", "--fifos", "--checksum", "-q", "@/there", "back"]).assert(0);
+        assert_same(&place.path("src"), &place.path("exp/there"));
+        assert_same(&place.path("src"), &place.path("back"));
+        let listed = export.run(&place, &["ls", "--json", "@/there"]).assert(0);
+        assert!(listed.out.lines().count() > 1, "{network}: {listed:?}");
+        assert_eq!(export.staged(), 0);
+        assert!(export.interrupt().is_some(), "{network}: it ends by itself");
+        place.assert_clean();
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::{
     bare,
     beside::Beside,
     channel::{Carries, Channel},
+    client,
     exit::{Code, Failure, Outcome},
     figures::{self, Pair, Row, Setting},
     latency, limits,
@@ -167,7 +168,7 @@ impl Experiment<'_> {
     fn device(&self, bytes: usize) -> Outcome<(Limit, Option<Limit>)> {
         let plan = &self.plan;
         let to_and_fro = || latency::limit_of(self.transport, self.setting.waiting, plan, bytes);
-        let shared = self.transport.scheme == "shm";
+        let shared = client::is_within_node(self.transport.scheme);
         match self.channel.carries {
             Carries::Messages { .. } => {
                 let found = to_and_fro()?;
@@ -288,7 +289,7 @@ impl Experiment<'_> {
                  very short travels with the call"
             }
         };
-        let panel = self.channel.panel();
+        let panel = self.channel.panel(self.transport.scheme);
         let bytes = output::size(size.bytes as u64);
         let mut rows = Vec::new();
         for (plot, unit, found) in

@@ -41,9 +41,9 @@ fn new_peers(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> 
     let word = figures::word(waiting);
     let plan = bench.plan_of(2);
     let setting = bench.setting(transport, waiting, &plan);
-    let (family, against) = match transport.scheme {
-        "shm" => (Family::Unix, "a Unix socket connected, and the word that it was accepted"),
-        _ => (Family::Tcp, "a connection, and three times 64 bytes there and back"),
+    let (family, against) = match client::is_within_node(transport.scheme) {
+        true => (Family::Unix, "a Unix socket connected, and the word that it was accepted"),
+        false => (Family::Tcp, "a connection, and three times 64 bytes there and back"),
     };
     let limit_waits = match waiting {
         Waiting::Sleeping => limits::Waiting::Sleeping,

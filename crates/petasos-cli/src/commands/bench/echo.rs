@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     beside::{Beside, typical},
+    client,
     exit::Outcome,
     figures::{self, Pair, Row},
     latency,
@@ -18,8 +19,27 @@ use crate::{
 use petasos::{Transport, wire::Encoding};
 
 /// Bytes there and back: neighbours are powers of two, so that steps show.
-const SIZES: [usize; 15] =
-    [0, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+const SIZES: [usize; 19] = [
+    0,
+    8,
+    16,
+    32,
+    64,
+    128,
+    256,
+    512,
+    1024,
+    2048,
+    4096,
+    8192,
+    16_384,
+    32_768,
+    65_536,
+    131_072,
+    262_144,
+    524_288,
+    1 << 20,
+];
 const QUICK_SIZES: [usize; 5] = [0, 64, 1024, 16_384, 65_536];
 
 /// Sizes whose rates are measured; null calls have theirs elsewhere.
@@ -123,8 +143,8 @@ impl<'a> Group<'a> {
 
     /// One name for the limits of all sizes, which are measured in ways of their own.
     fn limit_name(&self, machine: &RoundTrip) -> &'static str {
-        match (self.transport.scheme, self.waiting) {
-            ("shm", waiting) if waiting != Waiting::Sleeping => "bare message",
+        match (client::is_within_node(self.transport.scheme), self.waiting) {
+            (true, waiting) if waiting != Waiting::Sleeping => "bare message",
             _ => machine.name,
         }
     }

@@ -9,6 +9,7 @@ mod report;
 use super::Bench;
 use crate::{
     bulk::{self, Amount},
+    client,
     exit::{Code, Failure, Outcome},
     figures::{self, Pair, Setting},
     latency,
@@ -119,7 +120,7 @@ impl Group<'_> {
 
     fn has(&self, peer: &Peer) -> bool {
         use petasos_peers::{Transport as Theirs, Waiting as Wait};
-        let tcp = self.transport.scheme == "tcp";
+        let tcp = !client::is_within_node(self.transport.scheme);
         let sleeping = self.waiting == Waiting::Sleeping;
         (peer.transport == Theirs::Tcp) == tcp && (peer.waiting == Wait::Sleeping) == sleeping
     }

@@ -141,9 +141,9 @@ fn long_puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> 
         let mut found = Vec::new();
         let mut alone = Vec::new();
         for _ in 0..bench.rounds {
-            let limit = match transport.scheme {
-                "shm" => Some(limits::vm_readv(&plan, &[bytes])?),
-                _ => None,
+            let limit = match client::is_within_node(transport.scheme) {
+                true => Some(limits::vm_readv(&plan, &[bytes])?),
+                false => None,
             };
             let value = bytes as f64 / Pair::begin(bench, transport, 1, bytes)?.put(&plan, 0)?;
             match limit {

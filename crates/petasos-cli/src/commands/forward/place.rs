@@ -24,25 +24,49 @@ impl Place {
     /// at two slashes only.
     pub(crate) fn parse(text: &OsStr) -> Result<Place, String> {
         let bytes = text.as_bytes();
-        let Some(rest) = bytes.windows(3).position(|three| three == b"://").map(|at| at + 3) else {
+        let Some(rest) = after_scheme(bytes, 0) else {
             let text = text.display();
             return Err(format!(
                 "`{text}` is no place at a server: write it as tcp://HOST:PORT/PATH"
             ));
         };
-        let is_path = bytes.get(rest) == Some(&b'/');
-        // The first slash of a URL that is a path belongs to it.
-        let from = rest + usize::from(is_path);
-        let end = match is_path {
-            true => bytes[from..].windows(2).position(|two| two == b"//"),
-            false => bytes[from..].iter().position(|byte| *byte == b'/'),
-        };
-        let (url, path) = bytes.split_at(end.map_or(bytes.len(), |at| from + at));
+        let (url, path) = bytes.split_at(end_of_url(bytes, rest));
         let address = parse_url(&String::from_utf8_lossy(url))?;
         let rel = RelPath::parse(path).map_err(|error| error.to_string())?;
         let directory = !rel.is_root() && path.ends_with(b"/");
         Ok(Place { address, path: rel, directory })
     }
+}
+
+/// What follows the scheme of a URL that begins at `at`, if one does.
+fn after_scheme(bytes: &[u8], at: usize) -> Option<usize> {
+    let scheme = bytes.get(at..)?.iter().take_while(|byte| !b":/,".contains(byte)).count();
+    let found = scheme > 0 && bytes[at + scheme..].starts_with(b"://");
+    found.then_some(at + scheme + 3)
+}
+
+/// Where the URL ends whose scheme ends at `rest`.
+fn end_of_url(bytes: &[u8], rest: usize) -> usize {
+    let slash = end_of_one(bytes, rest);
+    // Several URLs under one address stand behind the node where they are: auto://NODE/URL,URL.
+    let mut next = after_scheme(bytes, slash + 1).filter(|_| bytes.starts_with(b"auto://"));
+    let mut end = slash;
+    while let Some(rest) = next {
+        end = end_of_one(bytes, rest);
+        let comma = bytes[rest..end].iter().position(|byte| *byte == b',');
+        next = comma.and_then(|at| after_scheme(bytes, rest + at + 1));
+    }
+    end
+}
+
+/// The same of one that has no others in it.
+fn end_of_one(bytes: &[u8], rest: usize) -> usize {
+    let found = match bytes.get(rest) {
+        // The first slash belongs to it.
+        Some(b'/') => bytes[rest + 1..].windows(2).position(|two| two == b"//").map(|at| at + 1),
+        _ => bytes[rest.min(bytes.len())..].iter().position(|byte| *byte == b'/'),
+    };
+    found.map_or(bytes.len(), |at| rest + at)
 }
 
 impl fmt::Display for Place {
@@ -78,6 +102,8 @@ impl Side {
 mod tests {
     use super::*;
 
+    const KNOWN: &str = "auto://0123456789abcdef/shm://x.y,tcp://127.0.0.1:4040";
+
     fn parsed(text: &str) -> (String, String, bool) {
         let place = Place::parse(OsStr::new(text)).unwrap();
         (place.address.to_string(), place.path.to_string(), place.directory)
@@ -95,6 +121,10 @@ mod tests {
             ("shm:///run/x", "shm:///run/x", "/", false),
             ("shm:///run/x//a/b", "shm:///run/x", "/a/b", false),
             ("shm:///run/x//", "shm:///run/x", "/", false),
+            ("auto://h:1/a", "auto://h:1", "/a", false),
+            (KNOWN, KNOWN, "/", false),
+            (&format!("{KNOWN}/a//b/"), KNOWN, "/a/b", true),
+            (&format!("{KNOWN}//tcp://h:1"), KNOWN, "/tcp:/h:1", false),
         ] {
             assert_eq!(parsed(text), (url.to_owned(), path.to_owned(), directory), "{text}");
         }
