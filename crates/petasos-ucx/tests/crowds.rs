@@ -107,7 +107,7 @@ fn with(test: &str, scheme: &str) {
     }
     let grown = resident().saturating_sub(after);
     println!("{scheme}: {after} KiB resident after 60, {grown} more after 120");
-    // One that stays mapped has its queue, and what it was sent by.
+    // Nothing of the size of a queue stays of each.
     assert!(grown < 8 << 10, "{grown} KiB for 60 peers that are gone");
 }
 
