@@ -156,6 +156,8 @@ pub(crate) fn signal(pid: u32, name: &str) {
     let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
     let signal = match name {
         "INT" => rustix::process::Signal::INT,
+        "STOP" => rustix::process::Signal::STOP,
+        "CONT" => rustix::process::Signal::CONT,
         _ => rustix::process::Signal::KILL,
     };
     // It may have ended meanwhile.
