@@ -80,11 +80,12 @@ pub fn notifier(w: &mut World) {
         calm(fixture, &mut *a);
         if round % 2 == 0 {
             let notifier = notifier.clone();
+            // Before the thread begins: else a notice may come, and be taken, within these four milliseconds.
+            let begin = Instant::now();
             let other = thread::spawn(move || {
                 thread::sleep(Duration::from_millis(5));
                 notifier.notify();
             });
-            let begin = Instant::now();
             while begin.elapsed() < Duration::from_millis(4) {
                 assert!(!sleep(&mut *a, fixture.now()), "slept through the notifier");
                 a.progress(fixture.now(), 1, &mut Vec::new());

@@ -1,5 +1,5 @@
 //! A message of 64 bytes there and back, and puts of a megabyte: by the library alone, and by the contract over it, in
-//! turns in one run. The examples `bare` of the transports are this program.
+//! turns in one run. The examples `bare` and `bare_ucx` of the transports are this program.
 
 use super::{Bare, Plain};
 use crate::{Config, Datagrams};

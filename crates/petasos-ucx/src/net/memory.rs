@@ -89,7 +89,7 @@ pub struct Opened {
     context: Arc<Context>,
 }
 
-// SAFETY: the library locks its contexts' registrations.
+// SAFETY: its context was opened for several threads.
 unsafe impl Send for Opened {}
 
 impl Opened {

@@ -9,8 +9,9 @@ use crate::{
         UCP_AM_HANDLER_PARAM_FIELD_CB, UCP_AM_HANDLER_PARAM_FIELD_FLAGS,
         UCP_AM_HANDLER_PARAM_FIELD_ID, UCP_FEATURE_AM, UCP_FEATURE_RMA, UCP_FEATURE_WAKEUP,
         UCP_OP_ATTR_FIELD_CALLBACK, UCP_OP_ATTR_FIELD_USER_DATA, UCP_PARAM_FIELD_FEATURES,
-        UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK, UCP_WORKER_PARAM_FIELD_FLAGS,
-        UCP_WORKER_PARAM_FIELD_THREAD_MODE, UCS_OK, UCS_THREAD_MODE_SERIALIZED, VERSION,
+        UCP_PARAM_FIELD_MT_WORKERS_SHARED, UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK,
+        UCP_WORKER_PARAM_FIELD_FLAGS, UCP_WORKER_PARAM_FIELD_THREAD_MODE, UCS_OK,
+        UCS_THREAD_MODE_SERIALIZED, VERSION,
         library::{Library, library},
         ucp_am_handler_param, ucp_config, ucp_context, ucp_params, ucp_request_param, ucp_worker,
         ucp_worker_params, ucs_status_t,
@@ -37,7 +38,7 @@ pub(crate) struct Context {
     transports: &'static str,
 }
 
-// SAFETY: the library locks contexts itself where several workers and registrations share one.
+// SAFETY: the library was told that threads share it (`mt_workers_shared`), and locks it.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -60,11 +61,12 @@ impl Context {
         }
         let mut params = MaybeUninit::<ucp_params>::zeroed();
         let mut context = ptr::null_mut();
-        // SAFETY: of the parameters the field is filled that the mask names, the rest is not read; the options are
+        // SAFETY: of the parameters those fields are filled that the mask names, the rest is not read; the options are
         // whole, and there is a place for the answer. Nothing of it is kept.
         let status = unsafe {
             let params = params.as_mut_ptr();
-            (*params).field_mask = UCP_PARAM_FIELD_FEATURES;
+            (*params).field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+            (*params).mt_workers_shared = 1;
             (*params).features = UCP_FEATURE_AM
                 | if access { UCP_FEATURE_RMA } else { 0 }
                 | if kind.wakes() { UCP_FEATURE_WAKEUP } else { 0 };

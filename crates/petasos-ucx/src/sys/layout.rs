@@ -26,7 +26,7 @@ fn layouts_are_those_of_the_headers() {
         return petasos_testing::skip("the headers of UCX (package libucx-dev) are not here");
     }
     let mut facts = facts! {
-        ucp_params: field_mask, features;
+        ucp_params: field_mask, features, mt_workers_shared;
         ucp_worker_params: field_mask, thread_mode, cpu_mask, events, user_data, event_fd, flags;
         ucp_am_handler_param: field_mask, id, flags, cb, arg;
         ucp_am_recv_param: recv_attr, reply_ep;
@@ -70,7 +70,7 @@ fn layouts_are_those_of_the_headers() {
         ($($name:ident)+) => { $(constant(stringify!($name), $name as u64);)+ };
     }
     constants! {
-        UCP_PARAM_FIELD_FEATURES UCP_FEATURE_RMA UCP_FEATURE_WAKEUP UCP_FEATURE_AM
+        UCP_PARAM_FIELD_FEATURES UCP_PARAM_FIELD_MT_WORKERS_SHARED UCP_FEATURE_RMA UCP_FEATURE_WAKEUP UCP_FEATURE_AM
         UCP_WORKER_PARAM_FIELD_THREAD_MODE UCP_WORKER_PARAM_FIELD_FLAGS UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK
         UCS_THREAD_MODE_SERIALIZED UCP_AM_HANDLER_PARAM_FIELD_ID UCP_AM_HANDLER_PARAM_FIELD_FLAGS
         UCP_AM_HANDLER_PARAM_FIELD_CB UCP_AM_HANDLER_PARAM_FIELD_ARG UCP_AM_FLAG_WHOLE_MSG

@@ -58,6 +58,7 @@ pub(crate) enum ucp_rkey {}
 pub(crate) enum ucp_mem {}
 
 pub(crate) const UCP_PARAM_FIELD_FEATURES: u64 = 1;
+pub(crate) const UCP_PARAM_FIELD_MT_WORKERS_SHARED: u64 = 1 << 5;
 pub(crate) const UCP_FEATURE_RMA: u64 = 1 << 1;
 pub(crate) const UCP_FEATURE_WAKEUP: u64 = 1 << 4;
 pub(crate) const UCP_FEATURE_AM: u64 = 1 << 6;
