@@ -101,6 +101,18 @@ impl Starter {
         self
     }
 
+    /// Runs it by another program, which is to become it: as `unshare` does.
+    #[must_use]
+    pub fn by(mut self, program: &str, arguments: &[&str]) -> Starter {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            command.env(name, value.unwrap_or_default());
+        }
+        self.command = command;
+        self
+    }
+
     /// Starts it, with its standard input and output connected to this process.
     ///
     /// # Panics

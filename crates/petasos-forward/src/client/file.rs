@@ -14,6 +14,9 @@ use petasos::{
 };
 use std::{cell::Cell, time::Duration};
 
+/// Pieces of memory that are lent with one descriptor.
+const PIECES: usize = 64;
+
 /// A file that is open at the server. Dropping it closes it, some time later;
 /// [`RemoteFile::close`] waits for that.
 #[derive(Debug)]
@@ -128,18 +131,47 @@ impl RemoteFile {
         Ok(())
     }
 
-    /// Reads into several pieces of memory, one after the other: at most 64 pieces, and
-    /// `Welcome::window` bytes.
+    /// Reads into several pieces of memory, one after the other, as much as they hold; less only at
+    /// the end of the file. Gives how much there was. Empty pieces are passed over.
+    ///
+    /// As many pieces are lent at once as fit `Welcome::window` and one descriptor; of more, one lot
+    /// after the other. When this returns without an error, the memory is the caller's alone again.
+    /// Dropping the future asks for the end of that; the engine keeps the memory until the network let
+    /// go.
     pub async fn read_vectored(&self, offset: u64, into: &[Slice]) -> Result<u64, RemoteError> {
-        let lent = self.remote.engine().bulk_of(into, Access::WRITE)?;
-        self.done("reading", |c, id| c.read_into(id, self.number, offset, lent.handle())).await
+        let mut done = 0;
+        for lot in lots(into, self.sizes().1) {
+            let asked: u64 = lot.iter().map(|piece| piece.len() as u64).sum();
+            let lent = self.remote.engine().bulk_of(&lot, Access::WRITE)?;
+            let at = offset + done;
+            let call = |c: &ForwardClient, id| c.read_into(id, self.number, at, lent.handle());
+            let got = self.done("reading", call).await?.min(asked);
+            lent.close().await?;
+            done += got;
+            if got < asked {
+                break;
+            }
+        }
+        Ok(done)
     }
 
-    /// Writes several pieces of memory, one after the other: at most 64 pieces, and
-    /// `Welcome::window` bytes.
+    /// Writes several pieces of memory, one after the other; gives where that ended, which with
+    /// `APPEND` only the server knows. Empty pieces are passed over.
+    ///
+    /// They are lent as in [`RemoteFile::read_vectored`]. Dropping the future leaves open how much was
+    /// written. With `APPEND`, what others append may come between two lots.
     pub async fn write_vectored(&self, offset: u64, from: &[Slice]) -> Result<u64, RemoteError> {
-        let lent = self.remote.engine().bulk_of(from, Access::READ)?;
-        self.done("writing", |c, id| c.write_from(id, self.number, offset, lent.handle())).await
+        let (mut done, mut end) = (0, offset);
+        for lot in lots(from, self.sizes().1) {
+            let len: u64 = lot.iter().map(|piece| piece.len() as u64).sum();
+            let lent = self.remote.engine().bulk_of(&lot, Access::READ)?;
+            let at = offset + done;
+            let call = |c: &ForwardClient, id| c.write_from(id, self.number, at, lent.handle());
+            end = self.done("writing", call).await?;
+            lent.close().await?;
+            done += len;
+        }
+        Ok(end)
     }
 
     /// Writes data that travels within the call: at most `Welcome::inline` bytes.
@@ -284,6 +316,27 @@ impl Drop for RemoteFile {
             close_later(&self.remote, self.number);
         }
     }
+}
+
+/// Pieces of memory in lots: each of at most `window` bytes, and of no more pieces than are lent with
+/// one descriptor. What does not fit a lot is cut; what is empty is left out.
+fn lots(pieces: &[Slice], window: usize) -> Vec<Vec<Slice>> {
+    let (mut lots, mut lot, mut room) = (Vec::new(), Vec::new(), window);
+    for piece in pieces {
+        let mut at = 0;
+        while at < piece.len() {
+            if room == 0 || lot.len() == PIECES {
+                lots.push(std::mem::take(&mut lot));
+                room = window;
+            }
+            let part = piece.part(at, (piece.len() - at).min(room)).expect("a part");
+            at += part.len();
+            room -= part.len();
+            lot.push(part);
+        }
+    }
+    lots.extend(Some(lot).filter(|lot| !lot.is_empty()));
+    lots
 }
 
 /// Closes a file or a directory, with nobody waiting for it.

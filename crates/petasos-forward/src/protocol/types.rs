@@ -316,6 +316,9 @@ pub struct Status {
     pub uptime_ms: u64,
     /// Memory for data on the way, in bytes: now, at most so far, and the limit.
     pub memory: [u64; 3],
+    /// Data that came within calls which wait for their turn, in bytes: now, and at most so far. It
+    /// counts beside `memory`, and is bounded by the same limit and 256 KiB for each client.
+    pub early: [u64; 2],
     /// Work that waits for a thread.
     pub queued: u64,
     /// Threads that work on files.

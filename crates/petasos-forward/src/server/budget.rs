@@ -11,6 +11,9 @@ use std::{
 /// The largest that can be asked for at once.
 pub(super) const MOST: u64 = 1 << 20;
 
+/// What each client may have here within calls, whatever others have: one call of the largest.
+const OWN: u64 = super::core::INLINE;
+
 /// The memory that there is.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -22,8 +25,11 @@ pub(super) struct Budget {
 struct State {
     used: u64,
     peak: u64,
-    /// Bytes that are here already, of those who wait.
+    /// Bytes that came within calls which wait for something, and the most so far.
     early: u64,
+    early_peak: u64,
+    /// The same, of each client that has some.
+    early_of: HashMap<u64, u64>,
     clients: HashMap<u64, Client>,
     /// Clients that wait, the next one first.
     ring: VecDeque<u64>,
@@ -32,22 +38,26 @@ struct State {
 #[derive(Debug, Default)]
 struct Client {
     held: u64,
-    /// Its part of the bytes that are here already.
-    early: u64,
     waiting: VecDeque<Claim>,
 }
 
 #[derive(Debug)]
 struct Claim {
     len: u64,
-    /// Whether the bytes are here already, within the call.
-    early: bool,
     answer: oneshot::Sender<Memory>,
 }
 
 /// Leave to use so much memory, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Memory {
+    budget: Arc<Budget>,
+    of: u64,
+    len: u64,
+}
+
+/// Bytes that are here already, within a call: counted until they are part of [`Memory`], or dropped.
+#[derive(Debug)]
+pub(super) struct Early {
     budget: Arc<Budget>,
     of: u64,
     len: u64,
@@ -67,22 +77,34 @@ impl Budget {
         [state.used, state.peak, self.limit]
     }
 
+    /// In-call bytes that wait now, and at most so far.
+    pub(super) fn early(&self) -> [u64; 2] {
+        let state = self.lock();
+        [state.early, state.early_peak]
+    }
+
+    /// Counts bytes that came within a call of client `of`, before the call waits for anything. In all
+    /// there are never more of them than the limit, and 256 KiB for each client beyond it.
+    ///
+    /// # Errors
+    /// `ENOBUFS` if as much waits already as there may be in all, and this client has its 256 KiB of
+    /// it. Whoever floods is refused, others are let in.
+    pub(super) fn arrive(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Early> {
+        let mut state = self.lock();
+        let of_this = state.early_of.get(&of).copied().unwrap_or(0);
+        if state.early + len > self.limit && of_this + len > OWN {
+            let detail = format!("the limit of {} bytes of memory is reached", self.limit);
+            return Err(FsError::new(Errno::NOBUFS, detail));
+        }
+        state.early += len;
+        state.early_peak = state.early_peak.max(state.early);
+        *state.early_of.entry(of).or_default() += len;
+        Ok(Early { budget: Arc::clone(self), of, len })
+    }
+
     /// Waits for memory for client `of`. Nobody has more than a quarter of all, or, while others
     /// wait, more than his share. Dropping the future gives the claim up.
     pub(super) async fn acquire(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
-        self.claim(of, len, false).await
-    }
-
-    /// The same for bytes that are here already, within a call.
-    ///
-    /// # Errors
-    /// `ENOBUFS` if as much waits already as there may be in all, and more than a share of it is
-    /// this client's. Whoever floods is refused, others wait.
-    pub(super) async fn admit(self: &Arc<Self>, of: u64, len: u64) -> FsResult<Memory> {
-        self.claim(of, len, true).await
-    }
-
-    async fn claim(self: &Arc<Self>, of: u64, len: u64, early: bool) -> FsResult<Memory> {
         let len = len.min(MOST);
         let receiver = {
             let mut state = self.lock();
@@ -90,21 +112,10 @@ impl Budget {
                 state.take(of, len);
                 return Ok(self.memory(of, len));
             }
-            if early && state.early + len > self.limit {
-                let of_this = state.clients.get(&of).map_or(0, |client| client.early);
-                if of_this + len > state.share(self.limit) {
-                    let detail = format!("the limit of {} bytes of memory is reached", self.limit);
-                    return Err(FsError::new(Errno::NOBUFS, detail));
-                }
-            }
             let (answer, receiver) = oneshot::channel();
             let client = state.clients.entry(of).or_default();
-            client.waiting.push_back(Claim { len, early, answer });
+            client.waiting.push_back(Claim { len, answer });
             let first = client.waiting.len() == 1;
-            if early {
-                client.early += len;
-                state.early += len;
-            }
             if first {
                 state.ring.push_back(of);
             }
@@ -189,13 +200,7 @@ impl State {
     }
 
     fn take_claim(&mut self, of: u64) -> Option<Claim> {
-        let client = self.clients.get_mut(&of)?;
-        let claim = client.waiting.pop_front()?;
-        if claim.early {
-            client.early -= claim.len;
-            self.early -= claim.len;
-        }
-        Some(claim)
+        self.clients.get_mut(&of)?.waiting.pop_front()
     }
 
     /// Forgets a client that has nothing and wants nothing.
@@ -210,6 +215,19 @@ fn hand_out(grants: Grants) {
     for (sender, memory) in grants {
         // Who gave up this very moment drops the memory, and so gives it to the next one.
         drop(sender.send(memory));
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        let mut state = self.budget.lock();
+        state.early -= self.len;
+        if let Some(early) = state.early_of.get_mut(&self.of) {
+            *early -= self.len;
+            if *early == 0 {
+                state.early_of.remove(&self.of);
+            }
+        }
     }
 }
 
@@ -262,21 +280,27 @@ mod tests {
     }
 
     #[test]
-    fn who_floods_is_refused_and_others_wait() {
+    fn who_floods_is_refused_and_others_are_let_in() {
         let budget = Budget::new(8 * MOST);
-        let _held: Vec<_> = (0..8).map(|of| now(&budget, of, MOST).unwrap()).collect();
         let mut flood = Vec::new();
         let refused = loop {
-            let mut claim = Box::pin(budget.admit(1, MOST));
-            match claim.as_mut().now_or_never() {
-                None => flood.push(claim),
-                Some(answer) => break answer.unwrap_err(),
+            match budget.arrive(1, OWN) {
+                Ok(early) => flood.push(early),
+                Err(error) => break error,
             }
-            assert!(flood.len() <= 8);
+            assert!(flood.len() <= 32);
         };
-        assert_eq!(refused.errno(), Errno::NOBUFS);
-        assert!(budget.admit(2, MOST).now_or_never().is_none(), "another one waits");
-        assert!(budget.acquire(1, MOST).now_or_never().is_none(), "nothing is here yet");
+        assert_eq!((refused.errno(), flood.len()), (Errno::NOBUFS, 32));
+        let others: Vec<_> = (2..10).map(|of| budget.arrive(of, OWN).unwrap()).collect();
+        assert!(budget.arrive(2, 1).is_err(), "it has its part");
+        assert_eq!(budget.early(), [8 * MOST + 8 * OWN; 2]);
+        drop(others);
+        assert!(budget.arrive(1, OWN).is_err());
+        flood.pop();
+        let last = budget.arrive(1, OWN).unwrap();
+        drop((flood, last));
+        assert_eq!(budget.early(), [0, 8 * MOST + 8 * OWN]);
+        assert!(budget.lock().early_of.is_empty());
     }
 
     type Waiting = Pin<Box<dyn Future<Output = FsResult<Memory>>>>;
@@ -284,27 +308,32 @@ mod tests {
     proptest! {
         #[test]
         fn never_more_than_there_is_and_nothing_is_lost(
-            steps in proptest::collection::vec((0u8..4, 0u64..6, 1..=MOST), 1..300)) {
+            steps in proptest::collection::vec((0u8..5, 0u64..6, 1..=MOST), 1..300)) {
             let budget = Budget::new(0);
             let mut claims: VecDeque<Waiting> = VecDeque::new();
             let mut held: VecDeque<Memory> = VecDeque::new();
+            let mut here: VecDeque<Early> = VecDeque::new();
             for (what, of, len) in steps {
                 match what {
-                    0 | 1 => {
+                    0 => here.extend(budget.arrive(of, len.min(OWN)).ok()),
+                    1 => {
                         let budget = Arc::clone(&budget);
-                        let early = what == 0;
                         let mut claim: Waiting =
-                            Box::pin(async move { budget.claim(of, len, early).await });
+                            Box::pin(async move { budget.acquire(of, len).await });
                         match claim.as_mut().now_or_never() {
                             Some(memory) => held.extend(memory.ok()),
                             None => claims.push_back(claim),
                         }
                     }
                     2 => drop(held.pop_front()),
+                    3 => drop(here.pop_front()),
                     _ => drop(claims.pop_front()),
                 }
                 let [used, peak, limit] = budget.status();
                 prop_assert!(used <= limit && peak <= limit);
+                let [early, peak] = budget.early();
+                prop_assert!(early <= peak && peak <= limit + 6 * OWN);
+                prop_assert_eq!(early, here.iter().map(|early| early.len).sum::<u64>());
             }
             // Whoever waits gets something in the end.
             let mut idle = 0;
@@ -318,10 +347,11 @@ mod tests {
                 idle = if claims.len() == before && held.is_empty() { idle + 1 } else { 0 };
                 prop_assert!(idle < 3, "{} wait for ever", claims.len());
             }
-            prop_assert_eq!(budget.status()[0], 0);
+            here.clear();
+            prop_assert_eq!((budget.status()[0], budget.early()[0]), (0, 0));
             let state = budget.lock();
-            prop_assert_eq!(state.early, 0);
             prop_assert!(state.clients.is_empty() && state.ring.is_empty());
+            prop_assert!(state.early_of.is_empty());
         }
     }
 }

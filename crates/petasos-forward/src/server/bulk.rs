@@ -42,7 +42,7 @@ impl Call {
         }
         let writing = Gate::new(WRITING, usize::MAX);
         self.flow(len, async |at, size, go_on| {
-            let mut block = self.core.blocks.get(self.session.id).await?;
+            let mut block = self.core.blocks.get(self.session.client).await?;
             if !go_on() {
                 return Ok(size);
             }
@@ -70,7 +70,7 @@ impl Call {
         while at < len {
             let size = (len - at).min(BLOCK as u64) as usize;
             self.earn(size as u64).await;
-            let mut block = self.core.blocks.get(self.session.id).await?;
+            let mut block = self.core.blocks.get(self.session.client).await?;
             remote.pull_into(at, block.lend(size)).await.map(drop).map_err(unreachable)?;
             let file = Arc::clone(file);
             let written = self.run(size as u64, move |_| {
@@ -98,7 +98,7 @@ impl Call {
         let len = len.min(i64::MAX as u64 - offset);
         let remote = open(context, into)?;
         let count = self.flow(len, async |at, size, go_on| {
-            let mut block = self.core.blocks.get(self.session.id).await?;
+            let mut block = self.core.blocks.get(self.session.client).await?;
             if !go_on() {
                 return Ok(size);
             }

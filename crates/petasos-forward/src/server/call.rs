@@ -1,6 +1,7 @@
 //! A call that is served: whose it is, and what it may do.
 
 use super::{
+    budget::{Early, Memory},
     core::{Core, INLINE},
     files::OpenFile,
     gate::Pass,
@@ -20,16 +21,25 @@ pub(super) struct Call {
     pub(super) core: Arc<Core>,
     pub(super) session: Arc<Session>,
     pass: Cell<Option<Pass>>,
+    /// What came within the call, as long as that counts as waiting.
+    early: Cell<Option<Early>>,
 }
 
 impl Call {
-    /// Begins a call, when it is its turn.
-    pub(super) async fn begin(core: &Arc<Core>, session: u64) -> FsResult<Call> {
+    /// Begins a call, when it is its turn; so many bytes that are worth counting came with it.
+    pub(super) async fn begin(core: &Arc<Core>, session: u64, carried: usize) -> FsResult<Call> {
         let session = core.session(session)?;
         core.total.calls.fetch_add(1, Relaxed);
         session.counters.calls.fetch_add(1, Relaxed);
         session.calls.fetch_add(1, Relaxed);
-        let call = Call { core: Arc::clone(core), session, pass: Cell::new(None) };
+        let (pass, early) = (Cell::default(), Cell::default());
+        let call = Call { core: Arc::clone(core), session, pass, early };
+        if carried > 0 {
+            match core.budget.arrive(call.session.client, carried as u64) {
+                Ok(early) => call.early.set(Some(early)),
+                Err(error) => return call.end(Err(error)),
+            }
+        }
         let Some(pass) = call.session.gate.enter().await else {
             let most = core.config.limits.calls_per_session;
             let detail = format!("the limit of {most} calls of a session, and as many that wait");
@@ -87,6 +97,18 @@ impl Call {
     /// A place for something that is about to be opened.
     pub(super) fn reserve(&self) -> FsResult<Reserved> {
         Reserved::new(&self.session)
+    }
+
+    /// Waits for memory: of the client's share.
+    pub(super) async fn memory(&self, bytes: u64) -> FsResult<Memory> {
+        self.core.budget.acquire(self.session.client, bytes).await
+    }
+
+    /// Waits until what came within the call counts as memory in use.
+    pub(super) async fn admit(&self, bytes: u64) -> FsResult<Memory> {
+        let memory = self.memory(bytes).await;
+        self.early.take();
+        memory
     }
 
     /// Waits until so many bytes may be moved.

@@ -127,7 +127,8 @@ impl Core {
             return Err(FsError::new(Errno::AGAIN, detail));
         }
         let most = (self.config.limits.sessions / SHARE).max(1);
-        if sessions.values().filter(|session| session.peer == peer).count() >= most {
+        let of_this: Vec<_> = sessions.values().filter(|session| session.peer == peer).collect();
+        if of_this.len() >= most {
             let detail = format!("the limit of {most} sessions of one client is reached");
             return Err(FsError::new(Errno::AGAIN, detail));
         }
@@ -137,7 +138,8 @@ impl Core {
         while id == 0 || sessions.contains_key(&id) {
             id = random()?;
         }
-        sessions.insert(id, Arc::new(Session::new(id, name, peer, self)));
+        let client = of_this.first().map_or(id, |session| session.client);
+        sessions.insert(id, Arc::new(Session::new(id, client, name, peer, self)));
         drop(sessions);
         if !self.looking.swap(true, Relaxed) {
             self.look_later();
@@ -217,7 +219,7 @@ impl Core {
                 let _ = sender.send(core.work(&of, work));
             }
         };
-        self.pool.push(session.id, bytes + WORK, Box::new(work));
+        self.pool.push(session.client, bytes + WORK, Box::new(work));
         receiver.await.unwrap_or_else(|_| Err(stopped()))
     }
 
@@ -279,7 +281,7 @@ impl Core {
             }
             Err(_) => undone(),
         };
-        self.pool.push(session.id, bytes + WORK, Box::new(work));
+        self.pool.push(session.client, bytes + WORK, Box::new(work));
     }
 
     /// Closes a file of a session.
@@ -324,6 +326,7 @@ impl Core {
             read_only: self.config.read_only,
             uptime_ms: self.since.elapsed().as_millis() as u64,
             memory: self.budget.status(),
+            early: self.budget.early(),
             queued: self.pool.queued() as u64,
             threads: self.pool.threads() as u32,
             total: self.total.read(),

@@ -83,7 +83,7 @@ impl Call {
         range: Extent,
         mut hashing: Hashing,
     ) -> FsResult<Hashing> {
-        let mut block = self.core.blocks.get(self.session.id).await?;
+        let mut block = self.core.blocks.get(self.session.client).await?;
         let (mut at, end) = (range.offset, range.offset + range.len);
         while at < end {
             let size = (end - at).min(BLOCK as u64) as usize;

@@ -100,7 +100,7 @@ impl Call {
             self.count_read(read.as_ref().map_or(0, |data| data.len() as u64));
             return read;
         }
-        let memory = self.core.budget.acquire(self.session.id, len).await?;
+        let memory = self.memory(len).await?;
         let (place, answer) = file.gather.add_read(offset, len as usize, memory);
         let (core, session) = (Arc::clone(&self.core), Arc::clone(&self.session));
         let undone = Arc::clone(&file.gather);
@@ -127,7 +127,7 @@ impl Call {
             return Ok(offset);
         }
         self.earn(len).await;
-        let memory = self.core.budget.admit(self.session.id, len).await?;
+        let memory = self.admit(len).await?;
         if appends {
             let _turn = file.appending.enter().await;
             let end = self.run(len, move |_| {

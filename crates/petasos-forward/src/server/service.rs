@@ -16,6 +16,9 @@ use bytes::Bytes;
 use petasos::{BulkHandle, Context};
 use std::sync::Arc;
 
+/// The longest path, in bytes.
+const LONGEST: usize = 4096;
+
 /// What one endpoint serves.
 #[derive(Debug)]
 pub(super) struct Service {
@@ -29,9 +32,31 @@ impl Service {
         session: u64,
         work: impl AsyncFnOnce(&Call) -> FsResult<T>,
     ) -> FsResult<T> {
-        let call = Call::begin(&self.core, session).await?;
+        self.serve_with(session, 0, work).await
+    }
+
+    /// The same where so many bytes came within the call.
+    async fn serve_with<T>(
+        &self,
+        session: u64,
+        carried: usize,
+        work: impl AsyncFnOnce(&Call) -> FsResult<T>,
+    ) -> FsResult<T> {
+        let call = Call::begin(&self.core, session, carried).await?;
         let result = work(&call).await;
         call.end(result)
+    }
+}
+
+/// Paths and names of any sense are not worth counting; longer ones, which will be refused, are.
+fn long(len: usize) -> usize {
+    if len > 3 * LONGEST { len } else { 0 }
+}
+
+fn path_len(node: &Node) -> usize {
+    match node {
+        Node::Path(path) => path.len(),
+        Node::File(_) => 0,
     }
 }
 
@@ -57,7 +82,8 @@ impl Forward for Service {
     }
 
     async fn stat(&self, session: u64, node: Node, follow: bool) -> FsResult<Attr> {
-        self.serve(session, async |call| call.stat(node, follow).await).await
+        let carried = long(path_len(&node));
+        self.serve_with(session, carried, async |call| call.stat(node, follow).await).await
     }
 
     async fn set_attr(
@@ -67,11 +93,13 @@ impl Forward for Service {
         set: SetAttr,
         follow: bool,
     ) -> FsResult<Attr> {
-        self.serve(session, async |call| call.set_attr(node, set, follow).await).await
+        let carried = long(path_len(&node));
+        self.serve_with(session, carried, async |call| call.set_attr(node, set, follow).await).await
     }
 
     async fn open_dir(&self, session: u64, path: Vec<u8>) -> FsResult<(u64, Page)> {
-        self.serve(session, async |call| call.open_dir(&path).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.open_dir(&path).await).await
     }
 
     async fn read_dir(&self, session: u64, dir: u64) -> FsResult<Page> {
@@ -79,11 +107,13 @@ impl Forward for Service {
     }
 
     async fn make_dir(&self, session: u64, path: Vec<u8>, creation: Creation) -> FsResult<Attr> {
-        self.serve(session, async |call| call.make_dir(&path, creation).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.make_dir(&path, creation).await).await
     }
 
     async fn make_symlink(&self, session: u64, path: Vec<u8>, target: Vec<u8>) -> FsResult<Attr> {
-        self.serve(session, async |call| call.make_symlink(&path, target).await).await
+        let carried = long(path.len() + target.len());
+        self.serve_with(session, carried, async |call| call.make_symlink(&path, target).await).await
     }
 
     async fn make_node(
@@ -93,15 +123,19 @@ impl Forward for Service {
         kind: Kind,
         creation: Creation,
     ) -> FsResult<Attr> {
-        self.serve(session, async |call| call.make_node(&path, kind, creation).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.make_node(&path, kind, creation).await)
+            .await
     }
 
     async fn read_link(&self, session: u64, path: Vec<u8>) -> FsResult<Vec<u8>> {
-        self.serve(session, async |call| call.read_link(&path).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.read_link(&path).await).await
     }
 
     async fn hard_link(&self, session: u64, from: Vec<u8>, to: Vec<u8>) -> FsResult<Attr> {
-        self.serve(session, async |call| call.hard_link(&from, &to).await).await
+        let carried = long(from.len() + to.len());
+        self.serve_with(session, carried, async |call| call.hard_link(&from, &to).await).await
     }
 
     async fn rename(
@@ -111,11 +145,13 @@ impl Forward for Service {
         to: Vec<u8>,
         mode: RenameMode,
     ) -> FsResult<()> {
-        self.serve(session, async |call| call.rename(&from, &to, mode).await).await
+        let carried = long(from.len() + to.len());
+        self.serve_with(session, carried, async |call| call.rename(&from, &to, mode).await).await
     }
 
     async fn remove(&self, session: u64, path: Vec<u8>, directory: bool) -> FsResult<()> {
-        self.serve(session, async |call| call.remove(&path, directory).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.remove(&path, directory).await).await
     }
 
     async fn stat_fs(&self, session: u64) -> FsResult<StatFs> {
@@ -123,11 +159,13 @@ impl Forward for Service {
     }
 
     async fn get_xattr(&self, session: u64, node: Node, name: Vec<u8>) -> FsResult<Bytes> {
-        self.serve(session, async |call| call.get_xattr(node, name).await).await
+        let carried = long(path_len(&node) + name.len());
+        self.serve_with(session, carried, async |call| call.get_xattr(node, name).await).await
     }
 
     async fn list_xattr(&self, session: u64, node: Node) -> FsResult<Vec<Vec<u8>>> {
-        self.serve(session, async |call| call.list_xattr(node).await).await
+        let carried = long(path_len(&node));
+        self.serve_with(session, carried, async |call| call.list_xattr(node).await).await
     }
 
     async fn set_xattr(
@@ -138,11 +176,16 @@ impl Forward for Service {
         value: Bytes,
         mode: XattrMode,
     ) -> FsResult<()> {
-        self.serve(session, async |call| call.set_xattr(node, name, value, mode).await).await
+        let carried = value.len() + long(path_len(&node) + name.len());
+        self.serve_with(session, carried, async |call| {
+            call.set_xattr(node, name, value, mode).await
+        })
+        .await
     }
 
     async fn remove_xattr(&self, session: u64, node: Node, name: Vec<u8>) -> FsResult<()> {
-        self.serve(session, async |call| call.remove_xattr(node, name).await).await
+        let carried = long(path_len(&node) + name.len());
+        self.serve_with(session, carried, async |call| call.remove_xattr(node, name).await).await
     }
 
     async fn open(
@@ -152,7 +195,9 @@ impl Forward for Service {
         flags: OpenFlags,
         creation: Creation,
     ) -> FsResult<(u64, Attr)> {
-        self.serve(session, async |call| call.open(&path, flags, creation).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.open(&path, flags, creation).await)
+            .await
     }
 
     async fn close(&self, session: u64, file: u64) -> FsResult<()> {
@@ -175,7 +220,8 @@ impl Forward for Service {
     }
 
     async fn write(&self, session: u64, file: u64, offset: u64, data: Bytes) -> FsResult<u64> {
-        self.serve(session, async |call| call.write(file, offset, data).await).await
+        let carried = data.len();
+        self.serve_with(session, carried, async |call| call.write(file, offset, data).await).await
     }
 
     async fn write_from(
@@ -236,15 +282,18 @@ impl Forward for Service {
         data: Bytes,
         finish: Finish,
     ) -> FsResult<Attr> {
-        self.serve(session, async |call| call.put(&path, data, finish).await).await
+        let carried = data.len() + long(path.len());
+        self.serve_with(session, carried, async |call| call.put(&path, data, finish).await).await
     }
 
     async fn get(&self, session: u64, path: Vec<u8>, most: u64) -> FsResult<(Attr, Option<Bytes>)> {
-        self.serve(session, async |call| call.get(&path, most).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.get(&path, most).await).await
     }
 
     async fn stage(&self, session: u64, key: StageKey, path: Vec<u8>) -> FsResult<(u64, Attr)> {
-        self.serve(session, async |call| call.stage(key, &path).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.stage(key, &path).await).await
     }
 
     async fn publish(
@@ -254,7 +303,9 @@ impl Forward for Service {
         path: Vec<u8>,
         finish: Finish,
     ) -> FsResult<Attr> {
-        self.serve(session, async |call| call.publish(file, &path, finish).await).await
+        let carried = long(path.len());
+        self.serve_with(session, carried, async |call| call.publish(file, &path, finish).await)
+            .await
     }
 
     async fn discard(&self, session: u64, file: u64) -> FsResult<()> {

@@ -23,6 +23,8 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: u64,
+    /// Whose it is: sessions of one address are of one client, and share its turns and its memory.
+    pub(super) client: u64,
     name: String,
     pub(super) peer: Address,
     pub(super) since: Instant,
@@ -77,10 +79,11 @@ pub(super) fn stopped() -> FsError {
 }
 
 impl Session {
-    pub(super) fn new(id: u64, name: String, peer: Address, core: &Core) -> Session {
+    pub(super) fn new(id: u64, client: u64, name: String, peer: Address, core: &Core) -> Session {
         let limits = &core.config.limits;
         Session {
             id,
+            client,
             name,
             peer,
             since: Instant::now(),

@@ -23,7 +23,7 @@ impl Call {
         let len = data.len() as u64;
         long_enough(len, finish.size)?;
         self.earn(len).await;
-        let memory = self.core.budget.admit(self.session.id, len).await?;
+        let memory = self.admit(len).await?;
         let put = self.run(len, move |storage| {
             let _memory = memory;
             if let Some(hash) = finish.hash {
@@ -40,7 +40,7 @@ impl Call {
     pub(super) async fn get(&self, path: &[u8], most: u64) -> FsResult<(Attr, Option<Bytes>)> {
         let path = RelPath::parse(path)?;
         let most = most.min(INLINE);
-        let memory = self.core.budget.acquire(self.session.id, most).await?;
+        let memory = self.memory(most).await?;
         let got = self.run(most, move |storage| {
             let _memory = memory;
             let file = match storage.open(&path, OpenFlags::READ, &Creation::default()) {

@@ -4,6 +4,7 @@
 #![cfg(feature = "mount")]
 
 mod ends;
+mod full;
 mod harness;
 mod posix;
 mod programs;

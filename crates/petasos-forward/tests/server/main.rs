@@ -8,3 +8,4 @@ mod fair;
 mod hostile;
 mod local;
 mod sessions;
+mod vectored;

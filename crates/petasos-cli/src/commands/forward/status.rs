@@ -24,9 +24,11 @@ fn text(status: &Status) -> String {
     let Counters { calls, failed, read, written, gathered } = status.total;
     let read_only = if status.read_only { ", read-only" } else { "" };
     let [now, most, limit] = status.memory;
+    let [early, most_early] = status.early;
     let mut text = format!(
         "exports {}{read_only}, for {}\n{}, {failed} of them failed; {} read, {} written, \
-         {gathered} gathered\n{} of memory in use, {} at most, limit {}\n{}, {} in line; {} lost\n",
+         {gathered} gathered\n{} of memory in use, {} at most, limit {}\n{} within calls that \
+         wait, {} at most\n{}, {} in line; {} lost\n",
         status.export,
         age(status.uptime_ms),
         count(calls, "call", "calls"),
@@ -35,6 +37,8 @@ fn text(status: &Status) -> String {
         size(now),
         size(most),
         size(limit),
+        size(early),
+        size(most_early),
         count(status.threads.into(), "thread", "threads"),
         status.queued,
         count(status.lost, "client", "clients"),
