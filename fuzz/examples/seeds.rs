@@ -6,9 +6,9 @@ use petasos_auto::{
     Node, Places,
     card::{Card, Wish},
 };
+use petasos_datagram::frame::{Control, HEAD, Head, Leave, TARGET};
 use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
-use petasos_ofi::frame::{Control, HEAD, Head, Leave, TARGET};
 use petasos_tcp::{
     Secret,
     handshake::{Client, Identity, Server, Verdict},
@@ -412,11 +412,11 @@ fn engines() -> Vec<Vec<u8>> {
 fn networks() -> Vec<Vec<u8>> {
     let of = |choice: u8, bytes: Vec<u8>| [vec![choice], bytes].concat();
     let target = [9; TARGET];
-    let leave = Leave { key: u64::MAX / 5, base: 1 << 40, access: Access::WRITE };
+    let leave = Leave { place: vec![5; 16], access: Access::WRITE };
     let head = Head { slot: 3, taken: 65_000, number: 7, ticket: u64::MAX / 7 };
     let heads = [head.to_bytes(), [0; HEAD]].map(|bytes| of(0, bytes.to_vec()));
     let controls = [
-        Control::Hello { slot: 1, ticket: 2, provider: "tcp;ofi_rxm".into(), name: vec![2; 16] },
+        Control::Hello { slot: 1, ticket: 2, protocol: "tcp;ofi_rxm".into(), name: vec![2; 16] },
         Control::Ring,
         Control::Awake,
         Control::Sleep,
@@ -424,6 +424,7 @@ fn networks() -> Vec<Vec<u8>> {
         Control::Bye(u32::MAX),
         Control::Ask(target),
         Control::Grant(target, leave),
+        Control::Grant(target, Leave { place: vec![6; 90], access: Access::ALL }),
         Control::Refuse(target),
         Control::Revoke(target),
         Control::Released(target),

@@ -1,12 +1,12 @@
-//! What travels between endpoints over libfabric: heads of packets, and messages where they meet; and the cards of
+//! What travels between endpoints over libfabric and UCX: heads of packets, and messages where they meet; and the cards of
 //! `auto://`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use petasos_auto::{Places, SCHEME, card::Card};
+use petasos_datagram::frame::{Control, HEAD, Head};
 use petasos_fabric::Address;
 use petasos_fuzz::Cut;
-use petasos_ofi::frame::{Control, HEAD, Head};
 
 fuzz_target!(|data: &[u8]| {
     let mut cut = Cut(data);

@@ -2,7 +2,10 @@
 
 use crate::{
     client::parse_url,
-    commands::{bench::forward::BenchForward, forward::Forward},
+    commands::{
+        bench::{forward::BenchForward, launch::BenchLaunch},
+        forward::Forward,
+    },
     exit::CODES,
     output::{parse_size, parse_time},
 };
@@ -316,21 +319,9 @@ pub(crate) enum BenchCommand {
     Paper(Paper),
     /// Files through petasos forward, beside sshfs, rclone, rsync and the local disk
     Forward(BenchForward),
-    /// Jobs: how long they take to start and end, beside mpirun and mpiexec, and what fences, cards
-    /// and events take in them
+    /// Jobs: their start, fences, cards and events in them, and how ranks find each other, beside
+    /// OpenPMIx with mpirun
     Launch(BenchLaunch),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchLaunch {
-    /// Numbers of ranks, one after the other
-    #[arg(short = 'n', long, value_delimiter = ',', default_value = "1,4,16,64")]
-    pub(crate) ranks: Vec<u32>,
-    /// How often each is measured, in turn with the others
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=101))]
-    pub(crate) rounds: u8,
-    #[command(flatten)]
-    pub(crate) json: Json,
 }
 
 #[derive(Debug, Args)]

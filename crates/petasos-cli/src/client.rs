@@ -60,9 +60,7 @@ pub(crate) fn own(url: &Address) -> String {
             Some(network) => place = network.rest().to_owned(),
             None => return "auto://*".to_owned(),
         }
-    } else if !matches!(scheme, "tcp" | "auto")
-        && (!scheme.starts_with("ofi") || scheme == "ofi+shm")
-    {
+    } else if petasos::stays_on_node(scheme) {
         return format!("{scheme}://*");
     }
     let host = place.rsplit_once(':').map_or("", |(host, _)| host);
@@ -88,9 +86,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
 
 /// Whether both sides of such a transport are on one node, and share memory.
 pub(crate) fn is_within_node(scheme: &str) -> bool {
-    const SHARED: [&str; 7] =
-        ["shm", "auto", "ofi+shm", "ucx+posix", "ucx+sysv", "ucx+cma", "ucx+shm"];
-    SHARED.contains(&scheme)
+    scheme == "auto" || petasos::stays_on_node(scheme)
 }
 
 /// A transport by the scheme of its addresses, of one provider if that says so.

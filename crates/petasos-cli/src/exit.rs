@@ -158,12 +158,29 @@ impl From<OpenError> for Failure {
                 .advise("`petasos info` lists the transports that there are"),
             OpenError::Shm(reason) => shm(&reason),
             OpenError::Tcp(reason) => tcp(&reason),
+            OpenError::Ofi(petasos::ofi::OpenError::Load(_))
+            | OpenError::Ucx(petasos::ucx::OpenError::Load(_)) => {
+                Failure::new(Code::Unavailable, error).advise(SEE_INFO)
+            }
+            OpenError::Ofi(petasos::ofi::OpenError::Common(reason))
+            | OpenError::Ucx(petasos::ucx::OpenError::Common(reason)) => network(reason),
             _ => Failure::new(Code::Failed, error),
         }
     }
 }
 
 const SEE_INFO: &str = "`petasos info` says which transports work on this machine, and why not";
+
+/// Where endpoints over a library's network meet.
+fn network(error: petasos::ucx::CommonError) -> Failure {
+    use petasos::ucx::CommonError::{Secret, Shm, Tcp};
+    match error {
+        Shm(reason) => shm(&reason),
+        Tcp(reason) => tcp(&reason),
+        Secret(reason) => tcp(&petasos::tcp::OpenError::Secret(reason)),
+        _ => Failure::new(Code::Failed, error),
+    }
+}
 
 fn shm(error: &petasos::shm::OpenError) -> Failure {
     use petasos::shm::OpenError::{NotYours, System, Taken};

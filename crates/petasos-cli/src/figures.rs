@@ -112,6 +112,7 @@ pub(crate) fn show(unit: &str, value: f64) -> String {
         "ns" => output::time(value),
         "GB/s" => output::bandwidth(value),
         "a call" => format!("{value:.3}"),
+        "B" => output::size(value as u64),
         _ => output::rate(value),
     }
 }

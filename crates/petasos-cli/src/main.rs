@@ -48,7 +48,8 @@ fn main() -> ExitCode {
         Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         Some(petasos_pmix::RANK) => return petasos_pmix::run_rank(env::args_os().skip(2)),
-        Some(launch::RANK) => launch::run_rank(),
+        Some(launch::RANK) => launch::run_rank(env::args_os().skip(2)),
+        Some(launch::BARE) => launch::run_bare(),
         Some(petasos_pmix::GUARD) => {
             petasos_pmix::run_guard(env::args_os().nth(2).map(Into::into));
             Ok(())

@@ -21,6 +21,12 @@ pub(crate) enum Plot {
     ForwardBlocks,
     ForwardClients,
     ForwardSmall,
+    LaunchStart,
+    LaunchFence,
+    LaunchGet,
+    WireUp,
+    Simulated,
+    SimulatedBytes,
 }
 
 /// Where a figure stands.
@@ -64,7 +70,7 @@ pub(crate) struct Words {
 }
 
 impl Plot {
-    pub(crate) const ALL: [Plot; 15] = [
+    pub(crate) const ALL: [Plot; 21] = [
         Plot::Latency,
         Plot::Percentiles,
         Plot::Rate,
@@ -80,6 +86,22 @@ impl Plot {
         Plot::ForwardBlocks,
         Plot::ForwardClients,
         Plot::ForwardSmall,
+        Plot::LaunchStart,
+        Plot::LaunchFence,
+        Plot::LaunchGet,
+        Plot::WireUp,
+        Plot::Simulated,
+        Plot::SimulatedBytes,
+    ];
+
+    /// Those of jobs.
+    pub(crate) const LAUNCH: [Plot; 6] = [
+        Plot::LaunchStart,
+        Plot::LaunchFence,
+        Plot::LaunchGet,
+        Plot::WireUp,
+        Plot::Simulated,
+        Plot::SimulatedBytes,
     ];
 
     /// The limit beside each series is its own, and looks like it.
@@ -192,6 +214,46 @@ impl Plot {
                 "So many processes at once, each with a part of the files; all together.",
                 ("clients", Count),
                 ("files a second", "files/s"),
+            ),
+            Plot::LaunchStart => words(
+                "Jobs that do nothing",
+                "From the start of the launcher to its end; the machine's limit is as many processes, \
+                 started and waited for.",
+                ("ranks", Count),
+                ("time", "ns"),
+            ),
+            Plot::LaunchFence => words(
+                "Fences",
+                "All ranks of a job on one machine come together; the machine's limit is a byte of each \
+                 over a Unix socket, and a byte back when all have come.",
+                ("ranks", Count),
+                ("time of a fence", "ns"),
+            ),
+            Plot::LaunchGet => words(
+                "First gets",
+                "Rank 0 asks for a key of each other rank for the first time; the machine's limit is a \
+                 byte over a Unix socket, and one back.",
+                ("ranks", Count),
+                ("time of a get", "ns"),
+            ),
+            Plot::WireUp => words(
+                "Until a process has its neighbours' addresses",
+                "They were assigned before the start, or are asked for one by one, or a fence spreads \
+                 all of them.",
+                ("ranks", Count),
+                ("time", "ns"),
+            ),
+            Plot::Simulated => words(
+                "Until all have their neighbours' addresses, simulated",
+                "The engines of real daemons in virtual time, from the start of the last process on.",
+                ("nodes", Count),
+                ("time", "ns"),
+            ),
+            Plot::SimulatedBytes => words(
+                "What the daemons move for that, simulated",
+                "Sent and taken by a daemon, until the last process has its neighbours' addresses.",
+                ("nodes", Count),
+                ("bytes", "B"),
             ),
         }
     }

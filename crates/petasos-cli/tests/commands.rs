@@ -92,13 +92,16 @@ fn what_cannot_be_is_said() {
     place.run(&["ping", "http://example"]).assert(2).says("no transport").says("shm://");
     place.run(&["ping", "nonsense"]).assert(2).says("shm://NAME");
     place.run(&["ping", "self://x"]).assert(2).says("try:");
-    place.run(&["ping", "ucx://x"]).assert(6).says("UCX");
+    let without = [("PETASOS_UCX", "/nowhere/libucp.so"), ("PETASOS_LIBFABRIC", "/nowhere")];
+    place.run_with(&["ping", "ucx+posix://x"], &without).assert(6).says("libucx0");
+    place.run_with(&["ping", "ofi+shm://x"], &without).assert(6).says("libfabric1");
+    place.run(&["serve", "--listen", "ucx+tcp://0.0.0.0:0"]).assert(5).says("--secret FILE");
     place.run(&["ping", "shm://x", "--interval", "soon"]).assert(2).says("no time");
     place.run(&["ping", "shm://x", "--size", "1TiB"]).assert(2).says("at most");
     place.run(&["serve", "--listen", "shm://no spaces"]).assert(2);
     place.run(&["serve", "--listen", "shm://a/b"]).assert(2).says("try:");
     place.run(&["server-process"]).assert(2).says("petasos serve");
-    place.run(&["bench", "--transport", "ucx"]).assert(6).says("not built in");
+    place.run_with(&["bench", "--transport", "ucx"], &without).assert(6).says("libucx0");
 }
 
 #[test]
@@ -112,8 +115,8 @@ fn a_name_that_is_taken() {
 #[test]
 fn info_says_what_is_here() {
     let place = Place::new();
-    let text = place.run(&["info"]).assert(0).out;
-    for word in ["shm", "tcp", "libfabric", "UCX", "not built in", "exposure", "process_vm_readv"] {
+    let text = place.run_with(&["info"], &[("PETASOS_UCX", "/nowhere/libucp.so")]).assert(0).out;
+    for word in ["shm", "tcp", "libfabric", "UCX", "libucx0", "exposure", "process_vm_readv"] {
         assert!(text.contains(word), "`{word}` is not in {text}");
     }
     let report = place.run(&["info", "--json"]).assert(0).json();

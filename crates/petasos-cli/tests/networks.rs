@@ -51,10 +51,10 @@ fn benches() {
 #[test]
 fn who_does_not_exist() {
     let place = Place::new();
-    for network in common::present(&["ofi+nothing"]) {
+    for network in common::present(&["ofi+nothing", "ucx+nothing"]) {
         let ran = place.run(&["bench", "null", "--quick", "--transport", network]);
         assert_ne!(ran.code, Some(0));
-        ran.says("ofi+nothing");
+        ran.says(network);
     }
     let wrong = ["bench", "null", "--quick", "--transport", "shm+x"];
     assert_ne!(place.run(&wrong).code, Some(0));

@@ -13,6 +13,7 @@ use petasos_fabric::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -79,11 +80,12 @@ pub fn notifier(w: &mut World) {
         calm(fixture, &mut *a);
         if round % 2 == 0 {
             let notifier = notifier.clone();
+            // Before the thread begins: else a notice may come, and be taken, within these four milliseconds.
+            let begin = Instant::now();
             let other = thread::spawn(move || {
                 thread::sleep(Duration::from_millis(5));
                 notifier.notify();
             });
-            let begin = Instant::now();
             while begin.elapsed() < Duration::from_millis(4) {
                 assert!(!sleep(&mut *a, fixture.now()), "slept through the notifier");
                 a.progress(fixture.now(), 1, &mut Vec::new());
@@ -174,6 +176,7 @@ pub fn handoff(w: &mut World) {
     let mut handoff = Handoff::new(&*a);
     let count = 200u64;
     let submitter = handoff.submitter();
+    let ended = &AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut random = Random::new(4);
@@ -186,9 +189,11 @@ pub fn handoff(w: &mut World) {
             }
         });
         let other = scope.spawn(move || {
-            let (mut events, mut got) = (Vec::new(), 0);
+            let (mut events, mut got) = (Vec::new(), 0_u64);
             let begin = Instant::now();
-            while got < count && begin.elapsed() < Duration::from_secs(20) {
+            // Also after the last message: that it was delivered may take a few passes to say.
+            let more = |got| got < count || !ended.load(Ordering::Relaxed);
+            while more(got) && begin.elapsed() < Duration::from_secs(20) {
                 b.progress(fixture.now(), 64, &mut events);
                 for event in events.drain(..) {
                     if let Event::Message { message, .. } = event {
@@ -211,6 +216,7 @@ pub fn handoff(w: &mut World) {
                 assert!(!sleep(&mut *a, fixture.now()), "slept with {done} of {count} done");
             }
         }
+        ended.store(true, Ordering::Relaxed);
         let (_b, got) = other.join().expect("the receiver");
         assert_eq!(got, count);
     });

@@ -26,6 +26,7 @@
 pub mod address;
 pub mod capability;
 mod delegate;
+pub mod doze;
 pub mod endpoint;
 pub mod error;
 pub mod event;
@@ -43,6 +44,7 @@ pub mod two_sided;
 
 pub use address::{Address, AddressError};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
+pub use doze::Doze;
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind,

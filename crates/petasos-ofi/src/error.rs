@@ -50,18 +50,9 @@ pub enum OpenError {
         /// What there is.
         offered: String,
     },
-    /// The secret is no good.
+    /// It is not the library that stands in the way.
     #[error(transparent)]
-    Secret(#[from] petasos_tcp::SecretError),
-    /// The connections by which endpoints find each other, over TCP.
-    #[error(transparent)]
-    Tcp(#[from] petasos_tcp::OpenError),
-    /// The same, over shared memory.
-    #[error(transparent)]
-    Shm(#[from] petasos_shm::OpenError),
-    /// Numbers that cannot be.
-    #[error("the configuration has {0}")]
-    Config(String),
+    Common(#[from] petasos_datagram::OpenError),
     /// The library refused.
     #[error("{provider}: {call}: {reason}")]
     Fabric {
@@ -72,12 +63,10 @@ pub enum OpenError {
         /// What the library said.
         reason: String,
     },
-    /// The system refused.
-    #[error("{what}: {error}")]
-    System {
-        /// What was to be done.
-        what: &'static str,
-        /// What it said.
-        error: std::io::Error,
-    },
+}
+
+impl From<petasos_datagram::SecretError> for OpenError {
+    fn from(error: petasos_datagram::SecretError) -> OpenError {
+        OpenError::Common(error.into())
+    }
 }

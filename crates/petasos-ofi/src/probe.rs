@@ -2,9 +2,10 @@
 
 use crate::{
     LoadError,
-    providers::{Meeting, Provider, providers},
+    providers::{Provider, providers},
     sys::{library::library, offer::Offer},
 };
+use petasos_datagram::Meeting;
 
 /// Looks for the library: its version and its file.
 pub fn find() -> Result<String, LoadError> {

@@ -6,17 +6,9 @@ use crate::sys::{
     offer::{Offer, Wish},
 };
 use crate::{LoadError, OpenError};
+use petasos_datagram::Meeting;
 use petasos_fabric::Address;
 use std::ffi::c_int;
-
-/// How endpoints of a provider find each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
-    /// By TCP connections, at `HOST:PORT`.
-    Tcp,
-    /// By sockets of this machine, at a `NAME`.
-    Shm,
-}
 
 /// A kind of address, and what it means to libfabric.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Who does not know the secret, who sends packets without a ticket, and who sends garbage to the provider's port.
 
 use petasos_fabric::{Address, Clock, Endpoint, Event, LostReason, Peer};
-use petasos_ofi::{Config, Ofi, Secret, bare::Bare};
+use petasos_ofi::{Bare, Config, Ofi, Secret};
 use std::{
     io::Write,
     net::{Ipv4Addr, TcpStream},

@@ -34,6 +34,7 @@ mod net;
 mod numbers;
 mod pmi1;
 mod pmix41;
+mod shelf;
 pub mod status;
 mod value;
 

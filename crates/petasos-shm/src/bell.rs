@@ -1,13 +1,12 @@
 //! Bells: what ends a sleep. Rung only for somebody who said that he sleeps.
 
 use crate::{hello::Note, socket};
-use petasos_fabric::Notify;
+use petasos_fabric::{Doze, Notify};
 use rustix::{
     event::{EventfdFlags, eventfd},
     fd::OwnedFd,
     io::{Errno, write},
 };
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// An event descriptor to be waited for, by the edge, so that it need not be read.
 pub(crate) fn event() -> Result<OwnedFd, Errno> {
@@ -40,32 +39,29 @@ impl Bell {
 /// The endpoint's own bell, for notifiers.
 pub(crate) struct OwnBell {
     pub(crate) fd: OwnedFd,
-    sleeping: AtomicBool,
-    notified: AtomicBool,
+    doze: Doze,
 }
 
 impl OwnBell {
     pub(crate) fn new() -> Result<OwnBell, Errno> {
-        let (sleeping, notified) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(OwnBell { fd: event()?, sleeping, notified })
+        Ok(OwnBell { fd: event()?, doze: Doze::default() })
     }
 
     /// Announces a sleep. True if the notifier was used since the last time: do not sleep.
     pub(crate) fn prepare(&self) -> bool {
-        self.sleeping.store(true, SeqCst);
-        self.notified.swap(false, SeqCst)
+        self.doze.fall_asleep();
+        self.doze.take_notice()
     }
 
     /// The sleep is over.
     pub(crate) fn awake(&self) {
-        self.sleeping.store(false, SeqCst);
+        self.doze.awake();
     }
 }
 
 impl Notify for OwnBell {
     fn notify(&self) {
-        self.notified.store(true, SeqCst);
-        if self.sleeping.load(SeqCst) && self.sleeping.swap(false, SeqCst) {
+        if self.doze.notice() {
             let _ = write(&self.fd, &1u64.to_ne_bytes());
         }
     }

@@ -47,6 +47,7 @@ mod name;
 mod pair;
 mod probe;
 mod pump;
+mod reach;
 mod receive;
 mod ring;
 mod segment;

@@ -29,6 +29,7 @@
 
 use crate::{
     memfd::{self, Mapping, Unfit},
+    reach::Announced,
     ring::{
         CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
     },
@@ -361,12 +362,12 @@ impl Pair {
 
     /// Announces that this side reaches into the region with this tag.
     pub(crate) fn announce(&self, tag: u64) {
-        self.ours[1].store(tag, Ordering::SeqCst);
+        Announced(&self.ours[1]).announce(tag);
     }
 
     /// This side is not in any region now, and what it did there is done.
     pub(crate) fn withdraw(&self) {
-        self.ours[1].store(0, Ordering::Release);
+        Announced(&self.ours[1]).withdraw();
     }
 
     /// Writes a word anywhere into what the two share, as somebody might who means harm.
@@ -400,7 +401,7 @@ impl Pair {
 
     /// The region of ours that the other side says it is reaching into; zero for none.
     pub(crate) fn announced(&self) -> u64 {
-        self.theirs[1].load(Ordering::SeqCst)
+        Announced(&self.theirs[1]).read()
     }
 }
 

@@ -13,6 +13,7 @@
 
 use crate::{
     memfd::{self, Mapping, Unfit},
+    reach::Opened,
     sync::{AtomicU64, Ordering, fence},
 };
 use petasos_fabric::Access;
@@ -81,7 +82,7 @@ impl Table {
             }
         }
         if let Some(word) = self.field(slot, 0) {
-            word.store(tag, Ordering::Release);
+            Opened(word).open(tag);
         }
     }
 
@@ -97,15 +98,14 @@ impl Table {
     /// announcements, after this, does not show.
     pub(crate) fn close(&self, slot: u32) {
         if let Some(word) = self.field(slot, 0) {
-            word.store(0, Ordering::SeqCst);
+            Opened(word).close();
         }
-        fence(Ordering::SeqCst);
     }
 
     /// The entry of a slot, if it has this tag. Good for as long as the tag is announced.
     pub(crate) fn entry(&self, slot: u32, tag: u64) -> Option<Entry> {
         let word = self.field(slot, 0)?;
-        if tag == 0 || word.load(Ordering::SeqCst) != tag {
+        if !Opened(word).is(tag) {
             return None;
         }
         Some(Entry {

@@ -45,12 +45,23 @@ impl Stranger {
 
     pub(crate) fn listen(&mut self, secret: Option<&Secret>) -> Heard {
         match receive_part(&self.socket, &mut self.hello, &mut self.got) {
+            Part::Whole if self.has_left() => Heard::Gone,
             Part::Whole => match self.server.hello(secret, &self.hello) {
                 Ok((identity, session)) => Heard::Hello(identity, session),
                 Err(_) => Heard::Refused,
             },
             Part::More => Heard::Part,
             Part::Gone => Heard::Gone,
+        }
+    }
+
+    /// Whether its end is closed: an attempt that was given up, as for another connection of the
+    /// same two. It may have been there for long, and what was agreed on meanwhile is not its business.
+    fn has_left(&self) -> bool {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        match recv(&self.socket, &mut [0; 1], flags) {
+            Ok((count, _)) => count == 0,
+            Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
         }
     }
 

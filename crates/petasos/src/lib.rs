@@ -67,7 +67,11 @@ pub use petasos_self as local;
 pub use petasos_shm as shm;
 #[cfg(feature = "tcp")]
 pub use petasos_tcp as tcp;
-pub use transports::{OpenError, OpenOptions, SecretBytes, Transport, open, transports};
+#[cfg(feature = "ucx")]
+pub use petasos_ucx as ucx;
+pub use transports::{
+    OpenError, OpenOptions, SecretBytes, Transport, open, stays_on_node, transports,
+};
 #[cfg(feature = "auto")]
 pub use whichever::open_auto;
 

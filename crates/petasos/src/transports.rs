@@ -2,7 +2,7 @@
 
 use petasos_fabric::{Address, AddressError, Endpoint};
 use std::path::PathBuf;
-#[cfg(feature = "ofi")]
+#[cfg(any(feature = "ofi", feature = "ucx"))]
 use std::sync::OnceLock;
 
 /// What transports may need to know beside the URL. `Default` suits endpoints of one machine.
@@ -85,6 +85,10 @@ pub enum OpenError {
     #[cfg(feature = "ofi")]
     #[error(transparent)]
     Ofi(#[from] petasos_ofi::OpenError),
+    /// UCX is missing, or refused.
+    #[cfg(feature = "ucx")]
+    #[error(transparent)]
+    Ucx(#[from] petasos_ucx::OpenError),
     /// Several transports were not put under one address.
     #[cfg(feature = "auto")]
     #[error(transparent)]
@@ -161,13 +165,16 @@ static TRANSPORTS: [Transport; 6] = [
             "not built in: needs the feature `auto` of the crate `petasos`",
         )
     },
-    transport(
-        "ucx",
-        "RDMA networks, by UCX",
-        "ucx://*",
-        false,
-        "not built in: this version has no UCX transport; use tcp between nodes",
-    ),
+    Transport {
+        by_default: false,
+        ..transport(
+            "ucx",
+            "RDMA networks, by UCX",
+            "ucx://*",
+            cfg!(feature = "ucx"),
+            "not built in: needs the feature `ucx` of the crate `petasos`",
+        )
+    },
 ];
 
 impl Transport {
@@ -196,6 +203,12 @@ impl Transport {
                 let find = || petasos_ofi::find().err().map(|error| error.to_string());
                 WITHOUT.get_or_init(find).as_deref()
             }
+            #[cfg(feature = "ucx")]
+            "ucx" => {
+                static WITHOUT: OnceLock<Option<String>> = OnceLock::new();
+                let find = || petasos_ucx::find().err().map(|error| error.to_string());
+                WITHOUT.get_or_init(find).as_deref()
+            }
             _ => self.unbuilt,
         }
     }
@@ -222,11 +235,27 @@ impl Transport {
             "tcp" => vec![format!("addresses here: {}", petasos_tcp::probe().join(", "))],
             #[cfg(feature = "ofi")]
             "ofi" => petasos_ofi::probe(),
+            #[cfg(feature = "ucx")]
+            "ucx" => petasos_ucx::probe(),
             #[cfg(feature = "auto")]
             "auto" => vec![format!("this node: {}", petasos_auto::Node::here())],
             _ => Vec::new(),
         }
     }
+}
+
+/// Whether endpoints with this scheme are reached from their own node alone: shared memory, also by a library's name for it.
+#[must_use]
+pub fn stays_on_node(scheme: &str) -> bool {
+    #[cfg(feature = "ofi")]
+    if let Some(provider) = petasos_ofi::providers().iter().find(|p| p.scheme == scheme) {
+        return provider.meeting == petasos_ofi::Meeting::Shm;
+    }
+    #[cfg(feature = "ucx")]
+    if let Some(kind) = petasos_ucx::kinds().iter().find(|kind| kind.scheme == scheme) {
+        return kind.meeting == petasos_ucx::Meeting::Shm;
+    }
+    matches!(scheme, "self" | "shm")
 }
 
 /// All transports that this version knows, also those that this program was built without. Costs nothing:
@@ -242,6 +271,7 @@ pub fn transports() -> &'static [Transport] {
 /// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
 /// * `tcp://HOST:PORT`: over TCP; port 0 for any free one;
 /// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network;
+/// * `ucx+TLS://HOST:PORT`, `ucx+posix://NAME`: by UCX; `ucx://HOST:PORT` for the best network;
 /// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best network to others;
 ///   `auto://URL,URL` names the transports.
 ///
@@ -265,6 +295,16 @@ pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenE
             };
             config.secret = secret.transpose().map_err(petasos_ofi::OpenError::from)?;
             Ok(Box::new(petasos_ofi::Ofi::open(&address, config)?))
+        }
+        #[cfg(feature = "ucx")]
+        scheme if scheme == "ucx" || scheme.starts_with("ucx+") => {
+            let mut config = petasos_ucx::Config::default();
+            let secret = match (&options.secret, &options.secret_file) {
+                (Some(secret), _) => Some(petasos_ucx::Secret::new(secret.0.clone())),
+                (None, path) => path.as_ref().map(petasos_ucx::Secret::from_file),
+            };
+            config.secret = secret.transpose().map_err(petasos_ucx::OpenError::from)?;
+            Ok(Box::new(petasos_ucx::Ucx::open(&address, config)?))
         }
         #[cfg(feature = "auto")]
         "auto" => Ok(Box::new(crate::open_auto(&address, options)?)),
@@ -312,10 +352,21 @@ mod tests {
     }
 
     #[test]
+    fn what_stays_on_a_node() {
+        for scheme in ["self", "shm", "ofi+shm", "ucx+posix", "ucx+sysv", "ucx+cma"] {
+            assert!(stays_on_node(scheme), "{scheme}");
+        }
+        for scheme in ["tcp", "auto", "ofi", "ofi+verbs", "ucx", "ucx+tcp", "ucx+rc"] {
+            assert!(!stays_on_node(scheme), "{scheme}");
+        }
+    }
+
+    #[test]
     fn refusals_say_what_there_is() {
         let options = OpenOptions::default();
         let of = |url| open(url, &options).err().unwrap().to_string();
         assert!(of("ofi+none://*").contains("libfabric"), "{}", of("ofi+none://*"));
+        assert!(of("ucx+none://*").contains("UCX"), "{}", of("ucx+none://*"));
         assert!(of("http://x").contains("no transport"), "{}", of("http://x"));
         assert!(of("nonsense").contains("no scheme"), "{}", of("nonsense"));
     }

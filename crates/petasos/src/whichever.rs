@@ -1,6 +1,6 @@
 //! `auto://`: which transports stand behind it.
 
-use crate::{OpenError, OpenOptions, open};
+use crate::{OpenError, OpenOptions, open, stays_on_node};
 use petasos_auto::{Auto, Member, Node, Reach};
 use petasos_fabric::{Address, AddressError};
 use std::{fs, net::IpAddr};
@@ -20,13 +20,13 @@ pub fn open_auto(address: &Address, options: &OpenOptions) -> Result<Auto, OpenE
     for url in urls(address)? {
         let place = Address::parse(&url)?;
         let reach = match place.scheme() {
-            "shm" | "ofi+shm" => Reach::Node,
             "self" | "auto" => {
                 return Err(OpenError::UnknownScheme {
                     scheme: format!("auto://{}://", place.scheme()),
-                    known: "shm, tcp or ofi".to_owned(),
+                    known: "shm, tcp, ofi or ucx".to_owned(),
                 });
             }
+            scheme if stays_on_node(scheme) => Reach::Node,
             _ => Reach::Network,
         };
         members.push(Member { endpoint: open(&url, options)?, reach });

@@ -112,8 +112,8 @@ fn look(transport: &Transport) -> Found {
             if scheme == "shm" {
                 notes.extend(forced());
             }
-            // What differs from provider to provider stands with each.
-            if scheme != "ofi" {
+            // What differs from network to network stands with each.
+            if !matches!(scheme, "ofi" | "ucx") {
                 notes.push(exposure(capabilities).to_owned());
             }
             let capabilities = Some(shown(capabilities));

@@ -13,7 +13,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Transports that need a library, or take one of the others.
-pub(crate) const NETWORKS: [&str; 3] = ["auto", "ofi+tcp", "ofi+shm"];
+pub(crate) const NETWORKS: [&str; 5] = ["auto", "ofi+tcp", "ofi+shm", "ucx+tcp", "ucx+posix"];
 
 /// Those of these that are here; of the others it is said why they are skipped.
 pub(crate) fn present<'a>(networks: &[&'a str]) -> Vec<&'a str> {
@@ -156,6 +156,8 @@ pub(crate) fn signal(pid: u32, name: &str) {
     let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
     let signal = match name {
         "INT" => rustix::process::Signal::INT,
+        "STOP" => rustix::process::Signal::STOP,
+        "CONT" => rustix::process::Signal::CONT,
         _ => rustix::process::Signal::KILL,
     };
     // It may have ended meanwhile.

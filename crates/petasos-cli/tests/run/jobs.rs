@@ -58,16 +58,3 @@ fn a_job_is_seen_and_told() {
     until("no job", || place.run(&["ps"]).out.contains("no job").then_some(()));
     place.assert_clean();
 }
-
-#[test]
-fn the_bench_measures_jobs() {
-    let place = Place::new();
-    let found = place.run(&["bench", "launch", "-n", "2", "--rounds", "1", "--json"]);
-    let found = found.assert(0).json();
-    let ours = &found["launched"][1];
-    assert!(ours["launcher"] == "petasos run" && ours["wall_ns"].as_f64() > Some(0.0), "{found}");
-    for figure in ["init", "fence", "full_fence", "first_get", "job_get", "event"] {
-        assert!(found["inside"][0][figure].as_f64() > Some(0.0), "{figure}: {found}");
-    }
-    place.assert_clean();
-}

@@ -1,6 +1,9 @@
 //! What the ranks of a job do with each other.
 
-use crate::{common::Place, example, ranks, succeeds, text};
+use crate::{
+    common::{Place, signal},
+    example, ranks, succeeds, text,
+};
 use petasos_pmix::{
     Error, FenceOptions, GetOptions, Group, Job, JobError, Proc, Reply, Scope, Value,
     chain::Registration, event::Range, message::Persistence, status,
@@ -23,6 +26,46 @@ fn every_rank_calls_every_other_with_bulk_data() {
         assert!(line.starts_with(&expected), "{line}");
     }
     place.assert_clean();
+}
+
+/// The daemon of this host is the command that runs the job: while it is stopped nobody answers.
+#[test]
+fn a_card_that_is_known_is_found_without_asking() {
+    let name = "ranks::a_card_that_is_known_is_found_without_asking";
+    if role().is_none() {
+        let place = Place::new();
+        succeeds(ranks(&place, &["-n", "3", "--timeout", "60s"], name));
+        return place.assert_clean();
+    }
+    let job = Job::init().unwrap();
+    let (rank, size) = (job.rank(), job.size());
+    let bare = || job.fence_with(FenceOptions { without_cards: true, ..FenceOptions::default() });
+    job.put(Scope::Global, "early", vec![rank as u8; 5_000]);
+    job.put(Scope::Remote, "elsewhere", true);
+    job.commit().unwrap();
+    // Once more, with more on it.
+    job.put(Scope::Local, "late", u64::from(rank));
+    job.commit().unwrap();
+    bare().unwrap();
+    if rank == 0 {
+        let daemon = std::os::unix::process::parent_id();
+        signal(daemon, "STOP");
+        let how = || GetOptions { timeout: Some(Duration::from_secs(1)), ..GetOptions::default() };
+        let get = |peer, key| job.get_with(peer, key, how());
+        let found: Vec<_> = (1..size).map(|peer| (get(peer, "early"), get(peer, "late"))).collect();
+        signal(daemon, "CONT");
+        for (peer, (early, late)) in (1..size).zip(found) {
+            assert_eq!(early.unwrap(), Value::from(vec![peer as u8; 5_000]));
+            assert_eq!(late.unwrap(), Value::Uint(u64::from(peer)));
+        }
+        // What is for others only is not seen here, and what is not there is looked for.
+        for key in ["elsewhere", "nowhere"] {
+            let error = job.get(1, key).unwrap_err();
+            assert!(matches!(error, JobError::Refused(Error::NotFound { .. })), "{error}");
+        }
+    }
+    bare().unwrap();
+    job.finalize().unwrap();
 }
 
 /// The layers on matching one-sided messages: two-sided messages as of MPI, and a small SHMEM.

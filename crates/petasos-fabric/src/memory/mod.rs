@@ -11,10 +11,12 @@ mod atomic;
 mod copy;
 mod pages;
 mod region;
+mod shared;
 mod slice;
 
 pub use copy::copy_opaque;
 pub use region::{Exclusive, Region, RegionBuilder};
+pub use shared::{Shared, SharedView};
 pub use slice::Slice;
 
 /// A registered region: a handle of the endpoint that registered it.

@@ -146,15 +146,15 @@ impl Garbage {
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             }
-            self.by_an_endpoint(own, server, &frames, &mut random);
+            self.as_a_peer(own, server, &frames, &mut random);
             if server.scheme() == "tcp" {
-                self.at_the_door(server, &frames, &mut random);
+                self.as_a_stranger(server, &frames, &mut random);
             }
         }
     }
 
     /// A peer like any other, but for what it says; every other one does not listen.
-    fn by_an_endpoint(&self, own: &str, server: &Address, frames: &[Vec<u8>], random: &mut Random) {
+    fn as_a_peer(&self, own: &str, server: &Address, frames: &[Vec<u8>], random: &mut Random) {
         let mut endpoint = petasos::open(own, &OpenOptions::default()).unwrap();
         let peer = endpoint.resolve(server, Duration::from_secs(5)).unwrap();
         let (clock, mut events) = (Clock::start(), Vec::new());
@@ -177,7 +177,7 @@ impl Garbage {
     }
 
     /// Bytes at the door.
-    fn at_the_door(&self, server: &Address, frames: &[Vec<u8>], random: &mut Random) {
+    fn as_a_stranger(&self, server: &Address, frames: &[Vec<u8>], random: &mut Random) {
         for _ in 0..8 {
             let Ok(mut stream) = TcpStream::connect(server.rest()) else { continue };
             let _ = stream.write_all(&random.message(frames));

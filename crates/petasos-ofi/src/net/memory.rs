@@ -1,18 +1,15 @@
 //! Nodes, and memory that is opened to them.
 
-use super::{Net, Node, objects, open::Handle};
-use crate::kept::Lent;
+use super::{Net, objects, open::Handle};
 use crate::sys::{
     FI_ENABLE, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fid_mr,
 };
-use petasos_fabric::{Access, Region, Slice, memory::RegionBuilder};
-use std::{
-    mem::ManuallyDrop,
-    ptr::{self, NonNull},
-};
+use petasos_datagram::Node;
+use petasos_fabric::{Access, Slice};
+use std::{mem::ManuallyDrop, ptr};
 
 /// Memory that was opened: closed when dropped, and held until then.
-pub(crate) struct Opened {
+pub struct Opened {
     handle: ManuallyDrop<Handle<fid_mr>>,
     memory: Slice,
 }
@@ -33,26 +30,17 @@ unsafe impl Send for Opened {}
 
 impl Opened {
     /// The key by which the provider knows it, and where it lies.
-    pub(crate) fn place(&self) -> (u64, u64) {
+    pub(super) fn place(&self) -> (u64, u64) {
         // SAFETY: an object of the library's, which is open.
         let key = unsafe { (*self.handle.as_ptr()).key };
         (key, self.memory.as_ptr() as u64)
     }
 }
 
-/// Memory that holds its owner, by which it is known again; never exclusive.
-pub(crate) fn lend(owner: Lent) -> Region {
-    let whole = owner.memory.whole();
-    let base = NonNull::new(whole.as_ptr()).expect("memory of a region is never at null");
-    // SAFETY: the owner holds the region that has this memory, which is mapped, initialised and writable as long, and
-    // never handed out as exclusive, for the owner holds it; so there are no references into it.
-    unsafe { RegionBuilder::new(base, whole.len()).build(Box::new(owner)) }
-}
-
 impl Net {
-    /// Puts a node into the table of addresses; `name` is what [`Net::name`] gave there. Refused, says
+    /// Puts a node into the table of addresses; `name` is what `name` gave there. Refused, says
     /// why.
-    pub(crate) fn insert(&mut self, name: &[u8]) -> Result<Node, &'static str> {
+    pub(super) fn insert_name(&mut self, name: &[u8]) -> Result<Node, &'static str> {
         if name.len() != self.name.len() || !self.plausible(name) {
             return Err("its name in the fabric makes no sense");
         }
@@ -81,11 +69,11 @@ impl Net {
         if self.name.starts_with(b"fi_") {
             return name.starts_with(b"fi_") && name.last() == Some(&0);
         }
-        !self.facts.socket_names || name.get(..2) == self.name.get(..2)
+        !self.details.socket_names || name.get(..2) == self.name.get(..2)
     }
 
     /// Takes a node out of the table.
-    pub(crate) fn remove(&mut self, node: Node) {
+    pub(super) fn remove_node(&mut self, node: Node) {
         let mut node = node.0;
         let av = self.objects.av.as_ptr();
         // SAFETY: the table is open, and this node was put into it and not taken out, for `Node`s are made by
@@ -96,9 +84,9 @@ impl Net {
 
     /// Opens memory to the nodes, under a random key where the provider lets us choose. `None` if it says
     /// no.
-    pub(crate) fn open_memory(&mut self, memory: &Slice, access: Access) -> Option<Opened> {
-        let readable = access.allows(Access::READ) || !self.facts.all_readable;
-        if !self.facts.rma || memory.is_empty() || !readable {
+    pub(super) fn open_to_nodes(&mut self, memory: &Slice, access: Access) -> Option<Opened> {
+        let readable = access.allows(Access::READ) || !self.details.all_readable;
+        if !self.details.rma || memory.is_empty() || !readable {
             return None;
         }
         let mut rights = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
@@ -110,9 +98,9 @@ impl Net {
         }
         let domain = self.objects.domain.as_ptr();
         for _ in 0..4 {
-            let key = match self.facts.provider_keys {
+            let key = match self.details.provider_keys {
                 true => 0,
-                false => getrandom::u64().ok()? >> (64 - self.facts.key_bits),
+                false => getrandom::u64().ok()? >> (64 - self.details.key_bits),
             };
             let mut object = ptr::null_mut();
             // SAFETY: the domain is open; the memory is held as long as the registration is (`Opened` has both,
@@ -133,7 +121,7 @@ impl Net {
             };
             // A key that is taken: another one.
             let Ok(handle) = handle else { continue };
-            if self.facts.bound_memory && !self.bind(&handle) {
+            if self.details.bound_memory && !self.bind(&handle) {
                 return None;
             }
             return Some(Opened { handle: ManuallyDrop::new(handle), memory: memory.clone() });

@@ -11,37 +11,25 @@
 //!   (`FI_THREAD_DOMAIN`).
 
 mod memory;
+mod network;
 mod objects;
 mod open;
 mod poll;
 mod post;
 mod slots;
 
-pub(crate) use memory::{Opened, lend};
-pub(crate) use open::Sizes;
-pub(crate) use poll::{Happened, Packet};
-pub(crate) use post::Refusal;
-pub(crate) use slots::Mark;
-
 use crate::sys::{fi_cq_data_entry, fid_cq, fid_ep, library::Library};
 use objects::{Objects, Visitors};
+use petasos_datagram::Facts;
 use petasos_fabric::Region;
-use slots::Slots;
-use std::{
-    collections::HashMap,
-    os::fd::{BorrowedFd, RawFd},
-    sync::Arc,
-};
+use slots::{Contexts, Slots};
+use std::{collections::HashMap, os::fd::RawFd, sync::Arc};
 
 /// Completions read at a time.
 const BATCH: usize = 16;
 
-/// A node in the table of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Node(u64);
-
-/// The endpoint.
-pub(crate) struct Net {
+/// A reliable datagram endpoint of libfabric. What it does is said by [`petasos_datagram::Network`].
+pub struct Net {
     /// Of `objects`, for those who come by often.
     ep: *mut fid_ep,
     cq: *mut fid_cq,
@@ -52,6 +40,7 @@ pub(crate) struct Net {
     #[expect(dead_code, reason = "kept for the library, and filled by others")]
     visitors: Arc<Visitors>,
     slots: Slots,
+    contexts: Contexts,
     slabs: Vec<Slab>,
     /// Slabs that are to be given to the library (again).
     unposted: Vec<u32>,
@@ -67,6 +56,7 @@ pub(crate) struct Net {
     name: Vec<u8>,
     wait: Option<RawFd>,
     facts: Facts,
+    details: Details,
 }
 
 /// Memory into which the library receives.
@@ -75,19 +65,15 @@ struct Slab {
     posted: bool,
 }
 
-/// What is fixed for the life of the endpoint.
+/// What is fixed for the life of the endpoint, beside what others want to know.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
-    /// The longest packet that is taken before the call returns.
-    pub(crate) inject: usize,
+struct Details {
     /// Pieces of memory in one send.
     pieces: usize,
     /// Whether messages go one behind the other into a slab.
     multi: bool,
     /// Whether remote memory can be read and written.
-    pub(crate) rma: bool,
-    /// The longest access.
-    pub(crate) access: usize,
+    rma: bool,
     /// Whether remote memory is addressed by where it lies, and not from zero.
     virtual_addresses: bool,
     /// Whether the provider makes the keys.
@@ -105,25 +91,3 @@ pub(crate) struct Facts {
 // SAFETY: the library's objects have no tie to the thread that made them; they are used by one thread at a
 // time, since every call takes `&mut self` (or reads what is fixed), which is what FI_THREAD_DOMAIN asks for.
 unsafe impl Send for Net {}
-
-impl Net {
-    /// What others put into their table of addresses to reach this endpoint.
-    pub(crate) fn name(&self) -> &[u8] {
-        &self.name
-    }
-
-    pub(crate) fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    /// A descriptor that is readable when there is something to poll for, after [`Net::try_wait`].
-    pub(crate) fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the completion queue's descriptor, which is open as long as the queue is.
-        self.wait.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
-    }
-
-    /// What a code of the library's means.
-    pub(crate) fn error(&self, code: isize) -> String {
-        self.library.error(code)
-    }
-}

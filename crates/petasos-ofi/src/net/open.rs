@@ -1,9 +1,9 @@
 //! Making the library's objects, and closing them.
 
 use super::{
-    Facts, Net, Slab,
+    Details, Net, Slab,
     objects::{self, Objects},
-    slots::Slots,
+    slots::{Contexts, Slots},
 };
 use crate::{
     OpenError, leftovers,
@@ -13,7 +13,8 @@ use crate::{
         FI_WAIT_NONE, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric, offer::Offer,
     },
 };
-use petasos_fabric::Region;
+use petasos_datagram::Facts;
+use petasos_fabric::{Enforcement, Region};
 use std::{
     collections::HashMap,
     ffi::{c_int, c_void},
@@ -68,20 +69,27 @@ impl<T> Drop for Handle<T> {
 
 /// Sizes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
+pub(super) struct Sizes {
     /// The longest packet.
-    pub(crate) packet: usize,
+    pub(super) packet: usize,
+    /// The longest payload of one.
+    pub(super) fragment: usize,
     /// Sends and accesses under way at a time, at most.
-    pub(crate) sends: usize,
+    pub(super) sends: usize,
     /// Slabs for receiving, and the bytes of each; where messages do not share slabs, so many more.
-    pub(crate) slabs: usize,
+    pub(super) slabs: usize,
     /// See above.
-    pub(crate) slab: usize,
+    pub(super) slab: usize,
 }
 
 impl Net {
     /// Opens what the offer describes.
-    pub(crate) fn open(offer: &Offer, sizes: Sizes) -> Result<Net, OpenError> {
+    pub(super) fn open_offer(
+        offer: &Offer,
+        sizes: Sizes,
+        enforcement: Enforcement,
+        remote_access: bool,
+    ) -> Result<Net, OpenError> {
         let library = offer.library();
         let failed = |call: &'static str| {
             move |code: isize| OpenError::Fabric {
@@ -220,11 +228,16 @@ impl Net {
         let sends = sizes.sends.min(offer.tx_size().max(16));
         let memory = offer.memory();
         let facts = Facts {
+            protocol: offer.provider(),
+            fragment: sizes.fragment,
             inject: offer.inject_size(),
+            access: remote_access.then(|| offer.max_message().min(1 << 30)),
+            enforcement,
+        };
+        let details = Details {
             pieces: offer.iov_limit().clamp(1, 8),
             multi,
-            rma: offer.has_rma(),
-            access: offer.max_message().min(1 << 30),
+            rma: remote_access,
             virtual_addresses: memory & FI_MR_VIRT_ADDR != 0,
             provider_keys: memory & FI_MR_PROV_KEY != 0,
             bound_memory: memory & FI_MR_ENDPOINT != 0,
@@ -240,10 +253,13 @@ impl Net {
             buf: ptr::null_mut(),
             data: 0,
         };
-        let slots = Slots::new(sends, count);
+        let slots = Slots::new(sends);
+        let contexts = Contexts::new(sends, count);
         let slabs: Vec<Slab> =
             (0..count).map(|_| Slab { region: Region::zeroed(slab), posted: false }).collect();
-        let memory = slots.memory().into_iter().chain(slabs.iter().map(|slab| slab.region.clone()));
+        let memory = [slots.memory(), contexts.memory()]
+            .into_iter()
+            .chain(slabs.iter().map(|slab| slab.region.clone()));
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
         let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect() });
@@ -258,6 +274,7 @@ impl Net {
             shares: HashMap::new(),
             visitors,
             slots,
+            contexts,
             slabs,
             unposted: (0..count as u32).rev().collect(),
             batch: [nothing; super::BATCH],
@@ -269,13 +286,14 @@ impl Net {
             name,
             wait,
             facts,
+            details,
         };
         net.repost();
         Ok(net)
     }
 
     /// Whether one may sleep on the descriptor: nothing is waiting to be polled.
-    pub(crate) fn try_wait(&self) -> bool {
+    pub(super) fn may_wait(&self) -> bool {
         let mut fids = [self.objects.cq.fid()];
         // SAFETY: the fabric is open, and so is the one object in the list.
         let code = unsafe {
@@ -293,7 +311,7 @@ impl Drop for Net {
     fn drop(&mut self) {
         // What others still fetch stays: whoever does so without asking would get what is there then.
         if self.slots.running() > 0 {
-            mem::forget(mem::replace(&mut self.slots, Slots::new(0, 0)));
+            mem::forget(mem::replace(&mut self.slots, Slots::new(0)));
         }
     }
 }

@@ -1,39 +1,17 @@
 //! Completions: what came, and what is done.
 
-use super::{
-    BATCH, Net,
-    slots::{Mark, Owner},
-};
+use super::{BATCH, Net, slots::Owner};
 use crate::sys::{
     FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_ETRUNC, FI_MULTI_RECV, FI_RECV, fi_cq_err_entry,
 };
+use petasos_datagram::{Happened, Packet};
 use petasos_fabric::{Region, Slice};
 use std::{ffi::c_int, mem::MaybeUninit};
-
-/// What a completion says.
-#[derive(Debug)]
-pub(crate) enum Happened {
-    /// A packet lies in a slab, until the next call: where, and how long.
-    Packet(Packet),
-    /// Something that was posted is over: well, or with the library's code.
-    Done(Mark, Result<(), c_int>),
-    /// The provider is broken: nothing can be received any more.
-    Broken(c_int),
-}
-
-/// A packet that came.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
-    slab: u32,
-    at: usize,
-    /// In bytes.
-    pub(crate) len: usize,
-}
 
 impl Net {
     /// The next thing that happened, if anything did.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Happened> {
+    pub(super) fn next_completion(&mut self) -> Option<Happened> {
         loop {
             let happened = match self.taken < self.filled || self.fill()? {
                 true => self.take(),
@@ -64,13 +42,13 @@ impl Net {
     }
 
     /// Whether completions were read that nobody has taken.
-    pub(crate) fn has_more(&self) -> bool {
+    pub(super) fn has_read(&self) -> bool {
         self.taken < self.filled
     }
 
     /// Whether there is something to take; reads completions if there are none.
-    pub(crate) fn look(&mut self) -> bool {
-        self.has_more() || self.fill().is_some()
+    pub(super) fn look_again(&mut self) -> bool {
+        self.has_read() || self.fill().is_some()
     }
 
     /// Takes the next completion of the batch.
@@ -78,10 +56,10 @@ impl Net {
     fn take(&mut self) -> Option<Happened> {
         let entry = self.batch[self.taken];
         self.taken += 1;
-        match self.slots.owner(entry.op_context) {
-            Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?, Ok(()))),
+        match self.contexts.owner(entry.op_context) {
+            Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?.0, Ok(()))),
             Some(Owner::Receive(slab)) => {
-                if entry.flags & FI_MULTI_RECV != 0 || !self.facts.multi {
+                if entry.flags & FI_MULTI_RECV != 0 || !self.details.multi {
                     // Read to its end: posted again with the next batch, when this one has been taken.
                     self.release(slab);
                 }
@@ -89,13 +67,13 @@ impl Net {
                     return None;
                 }
                 let region = &self.slabs[slab as usize].region;
-                let at = match self.facts.multi {
+                let at = match self.details.multi {
                     true => (entry.buf as usize).wrapping_sub(region.as_ptr() as usize),
                     false => 0,
                 };
                 let within = at.checked_add(entry.len).is_some_and(|end| end <= region.len());
                 // The library's word, which nothing is built on.
-                within.then_some(Happened::Packet(Packet { slab, at, len: entry.len }))
+                within.then_some(Happened::Packet(Packet { buffer: slab, at, len: entry.len }))
             }
             None => None,
         }
@@ -122,11 +100,11 @@ impl Net {
         }
         // SAFETY: all zeroes is a value of it, and so is what the library wrote.
         let entry = unsafe { entry.assume_init() };
-        match self.slots.owner(entry.op_context)? {
-            Owner::Slot(slot) => Some(Happened::Done(self.slots.done(slot)?, Err(entry.err))),
+        match self.contexts.owner(entry.op_context)? {
+            Owner::Slot(slot) => Some(Happened::Done(self.slots.done(slot)?.0, Err(entry.err))),
             Owner::Receive(slab) => {
                 let truncated = entry.err == FI_ETRUNC || entry.err == libc::EMSGSIZE;
-                if !self.facts.multi || entry.flags & FI_MULTI_RECV != 0 || !truncated {
+                if !self.details.multi || entry.flags & FI_MULTI_RECV != 0 || !truncated {
                     self.release(slab);
                 }
                 let ends = entry.err == FI_ECANCELED || truncated;
@@ -140,25 +118,25 @@ impl Net {
     /// # Panics
     /// If that is beyond its end.
     #[inline]
-    pub(crate) fn read(&self, packet: Packet, at: usize, into: &mut [u8]) {
+    pub(super) fn read_packet(&self, packet: Packet, at: usize, into: &mut [u8]) {
         assert!(at + into.len() <= packet.len);
         self.slab(packet).read(packet.at + at, into);
     }
 
     /// A part of a packet.
-    pub(crate) fn part(&self, packet: Packet, at: usize, len: usize) -> Option<Slice> {
+    pub(super) fn part(&self, packet: Packet, at: usize, len: usize) -> Option<Slice> {
         (at + len <= packet.len).then(|| self.slab(packet).slice(packet.at + at, len))?
     }
 
     fn slab(&self, packet: Packet) -> &Region {
-        &self.slabs[packet.slab as usize].region
+        &self.slabs[packet.buffer as usize].region
     }
 }
 
 impl Net {
     /// The least that it takes to see whether a message came: its length.
     #[inline]
-    pub(crate) fn receive_plain(&mut self) -> Option<usize> {
+    pub(super) fn read_plain(&mut self) -> Option<usize> {
         let cq = self.cq;
         // SAFETY: the queue is open, was made for entries of this kind, and there is room for one.
         let count = unsafe { ((*(*cq).ops).read)(cq, self.batch.as_mut_ptr().cast(), 1) };
@@ -166,13 +144,13 @@ impl Net {
             return None;
         }
         let entry = self.batch[0];
-        match self.slots.owner(entry.op_context)? {
+        match self.contexts.owner(entry.op_context)? {
             Owner::Slot(slot) => {
                 self.slots.done(slot);
                 None
             }
             Owner::Receive(slab) => {
-                if entry.flags & FI_MULTI_RECV != 0 || !self.facts.multi {
+                if entry.flags & FI_MULTI_RECV != 0 || !self.details.multi {
                     self.release(slab);
                     self.repost();
                 }

@@ -1,24 +1,16 @@
 //! Posting: packets, accesses, and slabs to receive into.
 
 use super::{
-    Net, Node, Slab,
-    slots::{BUFFER, Held, Mark, Owner},
+    Net, Slab,
+    slots::{BUFFER, Held, Owner},
 };
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, fi_msg, fi_msg_rma, fi_rma_iov,
 };
+use petasos_datagram::{Mark, Node, Refusal, slots::copy_payload};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 use smallvec::SmallVec;
 use std::ptr;
-
-/// Why something was not posted: nothing of it has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// No room now; poll, and try again.
-    Full,
-    /// The library says no, with this code.
-    Failed(isize),
-}
 
 fn outcome(code: isize) -> Result<(), Refusal> {
     match code {
@@ -30,9 +22,9 @@ fn outcome(code: isize) -> Result<(), Refusal> {
 
 impl Net {
     /// Sends what `fill` writes, in so many bytes that the provider takes it before the call returns: at
-    /// most [`Facts::inject`](super::Facts::inject). Nothing comes back.
+    /// most [`Facts::inject`](petasos_datagram::Facts::inject). Nothing comes back.
     #[inline]
-    pub(crate) fn inject(
+    pub(super) fn post_inject(
         &mut self,
         to: Node,
         len: usize,
@@ -46,9 +38,9 @@ impl Net {
         outcome(code)
     }
 
-    /// Sends a short packet, of [`Net::SHORT`] bytes at most, by way of a slot's buffer. Its mark comes back.
+    /// Sends a short packet, of [`BUFFER`] bytes at most, by way of a slot's buffer. Its mark comes back.
     #[inline]
-    pub(crate) fn send_short(
+    pub(super) fn post_short(
         &mut self,
         to: Node,
         heads: &[&[u8]],
@@ -62,17 +54,14 @@ impl Net {
             len += part.len();
         }
         self.send_buffer(to, slot, len)?;
-        self.slots.keep(slot, mark, Held::Nothing);
+        self.slots.keep(slot, (mark, Held::Nothing));
         Ok(())
     }
-
-    /// The longest packet of [`Net::send_short`].
-    pub(crate) const SHORT: usize = BUFFER;
 
     fn send_buffer(&mut self, to: Node, slot: u32, len: usize) -> Result<(), Refusal> {
         debug_assert!(len <= BUFFER);
         let ep = self.ep;
-        let (buffer, context) = (self.slots.buffer(slot), self.slots.context(Owner::Slot(slot)));
+        let (buffer, context) = (self.slots.buffer(slot), self.contexts.of(Owner::Slot(slot)));
         // SAFETY: the endpoint is open; buffer and context are this slot's, at a fixed place, and are not
         // used for anything else before the completion, since the caller keeps the slot if this succeeds.
         let code =
@@ -82,7 +71,7 @@ impl Net {
 
     /// Sends a packet: head, and payload from where it lies. Its mark comes back; until then the payload
     /// is held. Refused, it is given back.
-    pub(crate) fn send(
+    pub(super) fn post_send(
         &mut self,
         to: Node,
         head: &[u8],
@@ -93,27 +82,17 @@ impl Net {
         self.slots.write(slot, 0, head);
         let total = head.len() + payload.len();
         if total <= BUFFER {
-            let mut at = head.len();
-            match &payload {
-                Outgoing::Nothing => {}
-                Outgoing::Bytes(bytes) => self.slots.write(slot, at, bytes),
-                Outgoing::Memory(pieces) => {
-                    for piece in pieces {
-                        self.slots.copy(slot, at, piece);
-                        at += piece.len();
-                    }
-                }
-            }
+            self.slots.copy(slot, head.len(), &payload);
             if let Err(refusal) = self.send_buffer(to, slot, total) {
                 return Err((refusal, payload));
             }
-            self.slots.keep(slot, mark, Held::Nothing);
+            self.slots.keep(slot, (mark, Held::Nothing));
             return Ok(());
         }
         let mut pieces: SmallVec<[libc::iovec; 8]> = SmallVec::new();
         let piece = |at: *mut u8, len| libc::iovec { iov_base: at.cast(), iov_len: len };
         pieces.push(piece(self.slots.buffer(slot), head.len()));
-        let most = self.facts.pieces;
+        let most = self.details.pieces;
         let mut copy = None;
         match &payload {
             Outgoing::Bytes(bytes) if most > 1 => {
@@ -126,18 +105,7 @@ impl Net {
             _ => {
                 let whole = Region::zeroed(total);
                 whole.write(0, head);
-                let mut at = head.len();
-                match &payload {
-                    Outgoing::Bytes(bytes) => whole.write(at, bytes),
-                    Outgoing::Memory(memory) => {
-                        for part in memory {
-                            if let Some(room) = whole.slice(at, part.len()) {
-                                at += part.copy_to(&room);
-                            }
-                        }
-                    }
-                    Outgoing::Nothing => {}
-                }
+                copy_payload(&payload, &whole, head.len());
                 pieces[0] = piece(whole.as_ptr(), total);
                 copy = Some(whole);
             }
@@ -147,7 +115,7 @@ impl Net {
             desc: ptr::null_mut(),
             iov_count: pieces.len(),
             addr: to.0,
-            context: self.slots.context(Owner::Slot(slot)),
+            context: self.contexts.of(Owner::Slot(slot)),
             data: 0,
         };
         let ep = self.ep;
@@ -159,13 +127,13 @@ impl Net {
             return Err((refusal, payload));
         }
         let held = copy.map_or(Held::Payload(payload), Held::Copy);
-        self.slots.keep(slot, mark, held);
+        self.slots.keep(slot, (mark, held));
         Ok(())
     }
 
     /// Reads (`get`) or writes remote memory, known by the provider's key and where it lies: `local` is held until the mark comes back. A write is
     /// complete when it has arrived.
-    pub(crate) fn access(
+    pub(super) fn post_access(
         &mut self,
         node: Node,
         get: bool,
@@ -177,7 +145,7 @@ impl Net {
         let slot = self.slots.next().ok_or(Refusal::Full)?;
         let ep = self.ep;
         let here = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
-        let base = if self.facts.virtual_addresses { base } else { 0 };
+        let base = if self.details.virtual_addresses { base } else { 0 };
         let there = fi_rma_iov { addr: base.wrapping_add(offset), len: local.len(), key };
         let message = fi_msg_rma {
             msg_iov: &here,
@@ -186,7 +154,7 @@ impl Net {
             addr: node.0,
             rma_iov: &there,
             rma_iov_count: 1,
-            context: self.slots.context(Owner::Slot(slot)),
+            context: self.contexts.of(Owner::Slot(slot)),
             data: 0,
         };
         // SAFETY: the endpoint is open, and its offer has remote access, so that the table is there; both
@@ -200,13 +168,8 @@ impl Net {
             }
         };
         outcome(code)?;
-        self.slots.keep(slot, mark, Held::Memory(local));
+        self.slots.keep(slot, (mark, Held::Memory(local)));
         Ok(())
-    }
-
-    /// How many sends and accesses are under way.
-    pub(crate) fn running(&self) -> usize {
-        self.slots.running()
     }
 
     /// Gives slabs that have been read to the library. False if some must wait.
@@ -231,11 +194,11 @@ impl Net {
             desc: ptr::null_mut(),
             iov_count: 1,
             addr: FI_ADDR_UNSPEC,
-            context: self.slots.context(Owner::Receive(index)),
+            context: self.contexts.of(Owner::Receive(index)),
             data: 0,
         };
         let ep = self.ep;
-        let flags = if self.facts.multi { FI_MULTI_RECV } else { 0 };
+        let flags = if self.details.multi { FI_MULTI_RECV } else { 0 };
         // SAFETY: the endpoint is open; the list is copied by the call. The slab stays where it is for the life
         // of the endpoint, nobody has a reference into it, and it is posted once at a time (`posted`).
         outcome(unsafe { ((*(*ep).msg).recvmsg)(ep, &message, flags) })?;
@@ -247,10 +210,10 @@ impl Net {
 impl Net {
     /// The least that it takes to send a short message. False if there is no room.
     #[inline]
-    pub(crate) fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
+    pub(super) fn post_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
         if bytes.len() > self.facts.inject {
             let mark = Mark::Short { link: 0, serial: 0 };
-            return self.send_short(to, &[], &[bytes], mark).is_ok();
+            return self.post_short(to, &[], &[bytes], mark).is_ok();
         }
         let ep = self.ep;
         // SAFETY: the endpoint is open; the bytes are copied before the call returns.

@@ -14,6 +14,7 @@ use crate::{
     event::{Event, Range},
     job::{JobError as BadJob, JobMap},
     message::{Answer, Persistence, Published, Request},
+    shelf,
 };
 use foreign::Found;
 pub use handlers::Reply;
@@ -109,6 +110,8 @@ pub struct Job {
     /// Who and where this process's daemon is, or what another launcher has in its place.
     link: Arc<Server>,
     places: Places,
+    /// Where cards are that the daemon knows.
+    shelf: Option<shelf::Reader>,
     events: Running,
     own: Mutex<Own>,
     cards: Mutex<HashMap<Proc, Card>>,
@@ -173,6 +176,7 @@ impl Job {
             map: Arc::new(map),
             link: Arc::new(server),
             places,
+            shelf: None,
             events: Running::new(proc, node),
             own: Mutex::default(),
             cards: Mutex::default(),
@@ -203,7 +207,11 @@ impl Job {
         let Answer::Welcome { proc, node } = link.call(request, SLACK)? else {
             return Err(bad("the daemon answers with something else".to_owned()));
         };
-        Ok(Job::new(proc, node, map, Server::Native(link), Places::assigned(directory)))
+        // Without it, the daemon is asked.
+        let shelf = rank.and_then(|_| shelf::Reader::open(&directory, map.size()).ok());
+        let mut job = Job::new(proc, node, map, Server::Native(link), Places::assigned(directory));
+        job.shelf = shelf;
+        Ok(job)
     }
 
     /// Who this process is.
@@ -313,6 +321,12 @@ impl Job {
         }
         let of = |card: &Card| card.entries.get(key).map(|entry| entry.value.clone());
         if let Some(value) = lock(&self.cards).get(&proc).and_then(of) {
+            return Ok(value);
+        }
+        if let Some(card) = self.shelf.as_ref().and_then(|shelf| shelf.get(rank))
+            && let Some(value) = of(&card)
+        {
+            lock(&self.cards).insert(proc, card);
             return Ok(value);
         }
         let GetOptions { timeout, immediate, wait } = how;

@@ -21,10 +21,11 @@ mod wake;
 mod watch;
 
 use crate::{
-    Node,
+    Node, Proc,
     engine::{Config, Engine, Output},
     job::JobMap,
     net::handshake::{Secret, random},
+    shelf::{self, Shelf},
 };
 use clients::{Client, ToClient};
 use control::{Bootstrap, Control, Setup};
@@ -75,6 +76,8 @@ struct Daemon {
     setup: Option<Setup>,
     place: Option<Place>,
     guard: Option<Guard>,
+    /// The cards that are here, for the processes of this node.
+    shelf: Option<Shelf>,
     listener: Option<UnixListener>,
     /// Where clients of the PMIx library connect.
     pmix41: Option<TcpListener>,
@@ -137,6 +140,7 @@ impl Daemon {
             setup: None,
             place: None,
             guard: None,
+            shelf: None,
             listener: None,
             pmix41: None,
             clients: BTreeMap::new(),
@@ -184,6 +188,10 @@ impl Daemon {
         };
         let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
         self.pmix41 = Some(pmix41);
+        // Where the system does not allow it, processes ask for every card.
+        self.shelf = Shelf::create(job.size()).ok().filter(|shelf| {
+            std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
+        });
         (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
         for (node, address) in &setup.daemons {
             self.peers.found_at(*node, vec![address.clone()]);
@@ -274,9 +282,19 @@ impl Daemon {
                 Output::Deliver { client, event, only } => {
                     self.tell_client(client, &ToClient::Event { event, only });
                 }
+                Output::CardChanged(proc) => self.shelve(proc),
                 Output::Orphaned(why) if self.over.is_none() => self.over = Some(Err(why)),
                 other => self.head_output(other),
             }
+        }
+    }
+
+    /// Puts a card where the processes of this node see it.
+    fn shelve(&mut self, proc: Proc) {
+        let Some(shelf) = self.shelf.as_mut() else { return };
+        let ours = self.job.as_ref().is_some_and(|job| job.id() == proc.job);
+        if let (true, Some(card)) = (ours, self.engine.card_here(proc)) {
+            shelf.put(proc.rank, &card);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Direct exchange: a card is asked for when it is first needed, from the daemon that hosts the
 //! process, and is then kept here.
 
-use super::{ClientId, Engine, RequestId, Timer, Waiting};
+use super::{ClientId, Engine, Output, RequestId, Timer, Waiting};
 use crate::{
     error::Error,
     message::{Answer, Message},
@@ -83,6 +83,7 @@ impl Engine {
             return Err(super::requests::limit("bytes of a card", all, MAX_CARD));
         }
         local.card.commit(entries);
+        self.out.push_back(Output::CardChanged(proc));
         self.settle_parked(proc);
         Ok(())
     }
@@ -265,6 +266,16 @@ impl Engine {
         let kept = job.cards.entry(proc.rank).or_default();
         if card.version >= kept.version {
             *kept = card;
+            self.out.push_back(Output::CardChanged(proc));
+        }
+    }
+
+    /// A card as the processes of this node see it, if it is here.
+    #[must_use]
+    pub fn card_here(&self, proc: Proc) -> Option<Card> {
+        match self.local(proc) {
+            Some(local) => (local.card.version > 0).then(|| local.card.seen_from(self.me, self.me)),
+            None => self.jobs.get(&proc.job)?.cards.get(&proc.rank).cloned(),
         }
     }
 

@@ -62,6 +62,11 @@ struct Census {
 }
 
 impl Signature {
+    /// Whether it has begun, and is not over.
+    pub(super) fn is_open(&self, nth: u64) -> bool {
+        self.open.contains_key(&nth)
+    }
+
     fn is_over(&self, nth: u64) -> bool {
         nth < self.floor || self.over.contains(&nth)
     }

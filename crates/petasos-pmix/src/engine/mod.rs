@@ -109,6 +109,8 @@ pub enum Output {
         /// To this handler alone, which came later than the event.
         only: Option<u64>,
     },
+    /// The card of a process, of this node or another, is not what it was: [`Engine::card_here`].
+    CardChanged(Proc),
     /// At the head: somebody wants the job to end.
     Abort {
         /// Who.
@@ -268,6 +270,18 @@ impl Engine {
                 Timer::Gathering(id) => self.gathered(id),
                 Timer::Connect => self.check_connected(),
             }
+        }
+        if self.agenda.is_crowded() {
+            let (clients, signatures) = (&self.clients, &self.signatures);
+            self.agenda.tidy(|timer| match timer {
+                Timer::Request(client, id) => {
+                    clients.get(client).is_some_and(|client| client.pending.contains_key(id))
+                }
+                Timer::Census(group, nth) | Timer::Probe(group, nth) => {
+                    signatures.get(group).is_some_and(|signature| signature.is_open(*nth))
+                }
+                _ => true,
+            });
         }
     }
 

@@ -502,6 +502,7 @@ mod edges {
 #[cfg(loom)]
 mod interleavings {
     use super::*;
+    use crate::sync::Ordering;
     use loom::{sync::Arc, thread};
 
     /// All interleavings with a preemption or two.
@@ -649,10 +650,48 @@ mod interleavings {
         });
     }
 
+    /// Whoever waits for room either finds it or is rung, as `Pair` does it: the sender says that it
+    /// waits, fences, and looks again; the receiver reports, fences, and looks whether it waits.
+    #[test]
+    fn nobody_waits_for_room_that_is_there() {
+        use crate::sync::fence;
+        explore(|| {
+            let memory = Heap::new(8);
+            let [consumed, waits, rung] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+            let mut producer = producer(&memory);
+            let mut consumer = Consumer::new(memory, part(8));
+            let report = Report { consumed: &consumed };
+            let mut sent = 0;
+            while send(&mut producer, report, SHORT, &[sent; 9]) {
+                sent += 1;
+            }
+            let theirs = (consumed.clone(), waits.clone(), rung.clone());
+            let receiver = thread::spawn(move || {
+                let (consumed, waits, rung) = theirs;
+                let report = Report { consumed: &consumed };
+                for _ in 0..2 {
+                    let (len, line) = consumer.one().expect("it is full");
+                    let _ = bytes_of(line(), len);
+                    if consumer.advance(1, report) {
+                        fence(Ordering::SeqCst);
+                        if Flag(&waits).take() {
+                            rung.store(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+            });
+            Flag(&waits).raise();
+            fence(Ordering::SeqCst);
+            let sent = send(&mut producer, report, SHORT, &[7; 9]);
+            receiver.join().unwrap();
+            assert!(sent || rung.load(Ordering::Relaxed) == 1);
+        });
+    }
+
     /// Whoever falls asleep while something is published either sees it or is rung.
     #[test]
     fn nobody_sleeps_through_a_message() {
-        use crate::sync::{Ordering, fence};
+        use crate::sync::fence;
         loom::model(|| {
             let memory = Heap::new(8);
             let [consumed, asleep, rung] = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));

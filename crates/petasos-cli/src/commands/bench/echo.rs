@@ -19,8 +19,27 @@ use crate::{
 use petasos::{Transport, wire::Encoding};
 
 /// Bytes there and back: neighbours are powers of two, so that steps show.
-const SIZES: [usize; 15] =
-    [0, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536];
+const SIZES: [usize; 19] = [
+    0,
+    8,
+    16,
+    32,
+    64,
+    128,
+    256,
+    512,
+    1024,
+    2048,
+    4096,
+    8192,
+    16_384,
+    32_768,
+    65_536,
+    131_072,
+    262_144,
+    524_288,
+    1 << 20,
+];
 const QUICK_SIZES: [usize; 5] = [0, 64, 1024, 16_384, 65_536];
 
 /// Sizes whose rates are measured; null calls have theirs elsewhere.

@@ -1,6 +1,6 @@
 //! The contract, as far as it is not somebody else's.
 
-use crate::{frame::Control, link::State, net, providers::BEST, state::Ofi};
+use crate::{frame::Control, kept, link::State, network::Network, state::Datagrams};
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
     Incarnation, InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region,
@@ -21,7 +21,7 @@ const QUIET: u32 = 128;
 /// How long what was sent may take to leave when an endpoint ends.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-impl Endpoint for Ofi {
+impl<N: Network> Endpoint for Datagrams<N> {
     fn address(&self) -> &Address {
         self.engine.address()
     }
@@ -35,12 +35,12 @@ impl Endpoint for Ofi {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        let scheme = self.provider.scheme;
-        if address.scheme() != scheme && address.scheme() != BEST {
+        let scheme = self.medium.scheme;
+        if address.scheme() != scheme && address.scheme() != self.medium.best {
             return Err(ResolveError::WrongScheme { address: address.clone(), scheme });
         }
-        let theirs = self.provider.theirs(address)?;
-        let address = self.provider.ours(&theirs);
+        let theirs = self.medium.theirs(address)?;
+        let address = self.medium.ours(&theirs);
         if let Some(peer) = self.engine.find_peer(&address) {
             if !self.engine.is_self(peer) {
                 if let Some(link) = self.link(peer) {
@@ -183,7 +183,7 @@ impl Endpoint for Ofi {
             return Err(AllocError::BadLength(len));
         }
         Ok(match self.kept.is_on() {
-            true => net::lend(self.kept.own(Region::zeroed(len))),
+            true => kept::lend(self.kept.own(Region::zeroed(len))),
             false => Region::zeroed(len),
         })
     }
@@ -207,8 +207,8 @@ impl Endpoint for Ofi {
     }
 }
 
-impl Drop for Ofi {
-    /// What was injected leaves, as far as the provider takes it, and peers are told how much that was.
+impl<N: Network> Drop for Datagrams<N> {
+    /// What was injected leaves, as far as the library takes it, and peers are told how much that was.
     fn drop(&mut self) {
         self.flush();
         let begin = Instant::now();

@@ -1,6 +1,6 @@
 //! What there is to a peer.
 
-use crate::{frame::Control, net::Node};
+use crate::{frame::Control, network::Node};
 use petasos_fabric::{LostReason, Peer, Time, two_sided::Packet};
 use std::collections::VecDeque;
 

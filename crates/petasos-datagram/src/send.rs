@@ -3,8 +3,8 @@
 use crate::{
     frame::{Control, HEAD, Head},
     link::{Link, WINDOW},
-    net::{Mark, Net, Refusal},
-    state::Ofi,
+    network::{Mark, Network, Refusal, Taken},
+    state::Datagrams,
 };
 use petasos_fabric::{InjectError, LostReason, Peer, two_sided::header::message_header};
 use std::mem;
@@ -17,7 +17,7 @@ fn head(link: &Link) -> [u8; HEAD] {
     Head { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
 }
 
-impl Ofi {
+impl<N: Network> Datagrams<N> {
     /// Sends a message around the engine. `None` if that is not possible now, and the engine is to take it.
     #[inline]
     pub(crate) fn inject_now(
@@ -25,7 +25,7 @@ impl Ofi {
         peer: Peer,
         parts: &[&[u8]],
     ) -> Option<Result<(), InjectError>> {
-        let Ofi { links, net, engine, .. } = self;
+        let Datagrams { links, net, engine, .. } = self;
         let link = links.get_mut(peer.index as usize)?.as_deref_mut()?;
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let total = HEAD + 8 + len;
@@ -33,15 +33,16 @@ impl Ofi {
             || !link.is_up()
             || !link.has_window()
             || link.stuck.is_some()
-            || total > Net::SHORT
+            || total > N::SHORT
             || engine.messages_queued(peer)
         {
             return None;
         }
         let node = link.node?;
         let (head, message) = (head(link), message_header(len as u32));
+        let mark = Mark::Short { link: peer.index, serial: peer.generation };
         let sent = if total <= net.facts().inject {
-            net.inject(node, total, |room| {
+            let fill = |room: &mut [u8]| {
                 room[..HEAD].copy_from_slice(&head);
                 room[HEAD..HEAD + 8].copy_from_slice(&message);
                 let mut at = HEAD + 8;
@@ -49,15 +50,14 @@ impl Ofi {
                     room[at..at + part.len()].copy_from_slice(part);
                     at += part.len();
                 }
-            })
+            };
+            net.inject(node, total, fill, mark)
         } else {
-            let mark = Mark::Short { link: peer.index, serial: peer.generation };
-            let sent = net.send_short(node, &[&head, &message], parts, mark);
-            link.running += u32::from(sent.is_ok());
-            sent
+            net.send_short(node, &[&head, &message], parts, mark).map(|()| Taken::Waits)
         };
         match sent {
-            Ok(()) => {
+            Ok(taken) => {
+                link.running += u32::from(taken == Taken::Waits);
                 link.sent = link.sent.wrapping_add(1);
                 link.told = link.taken;
                 self.counters.packets_out += 1;
@@ -108,7 +108,7 @@ impl Ofi {
     fn write(&mut self, index: u32) -> bool {
         let mut count = 0;
         let mut failed = None;
-        let Ofi { links, net, engine, .. } = self;
+        let Datagrams { links, net, engine, .. } = self;
         let Some(Some(link)) = links.get_mut(index as usize) else { return false };
         link.queued = false;
         let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
@@ -129,13 +129,19 @@ impl Ofi {
             whole[..HEAD].copy_from_slice(&head(link));
             whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
             let whole = &whole[..HEAD + header];
+            let mark = Mark::Packet { link: index, serial: link.next_serial() };
             let sent = if total <= net.facts().inject {
-                let sent = net.inject(node, total, |room| {
+                let fill = |room: &mut [u8]| {
                     room[..whole.len()].copy_from_slice(whole);
                     copy_payload(&packet.payload, &mut room[whole.len()..]);
-                });
-                match sent {
-                    Ok(()) => {
+                };
+                match net.inject(node, total, fill, mark) {
+                    Ok(Taken::Waits) => {
+                        link.depart();
+                        link.running += 1;
+                        Ok(())
+                    }
+                    Ok(Taken::Left) => {
                         let serial = link.depart();
                         for _ in 0..link.arrive(serial).unwrap_or_default() {
                             engine.sent(link.peer);
@@ -145,7 +151,6 @@ impl Ofi {
                     Err(refusal) => Err((refusal, packet)),
                 }
             } else {
-                let mark = Mark::Packet { link: index, serial: link.next_serial() };
                 match net.send(node, whole, packet.payload, mark) {
                     Ok(()) => {
                         link.depart();
@@ -206,7 +211,7 @@ impl Ofi {
         let owing = mem::take(&mut self.owing);
         let mut told = false;
         for index in owing {
-            let Ofi { links, net, .. } = self;
+            let Datagrams { links, net, .. } = self;
             let Some(Some(link)) = links.get_mut(index as usize) else { continue };
             link.owing = false;
             let Some(node) = link.node.filter(|_| link.is_up()) else { continue };
@@ -214,16 +219,15 @@ impl Ofi {
                 continue;
             }
             let head = head(link);
+            let mark = Mark::Short { link: index, serial: link.peer.generation };
             let sent = if HEAD <= net.facts().inject {
-                net.inject(node, HEAD, |room| room.copy_from_slice(&head))
+                net.inject(node, HEAD, |room| room.copy_from_slice(&head), mark)
             } else {
-                let mark = Mark::Short { link: index, serial: link.peer.generation };
-                let sent = net.send_short(node, &[&head], &[], mark);
-                link.running += u32::from(sent.is_ok());
-                sent
+                net.send_short(node, &[&head], &[], mark).map(|()| Taken::Waits)
             };
             match sent {
-                Ok(()) => {
+                Ok(taken) => {
+                    link.running += u32::from(taken == Taken::Waits);
                     link.told = link.taken;
                     self.counters.acknowledgements += 1;
                     told = true;

@@ -1,18 +1,18 @@
-//! Put and get by the provider: the initiator's side. The owner's is in [`crate::exposure`].
+//! Put and get by the library: the initiator's side. The owner's is in [`crate::exposure`].
 //!
-//! A key of this transport holds nothing of the provider's. Who wants to reach memory by it asks its owner, on the
+//! A key of these transports holds nothing of the library's. Who wants to reach memory by it asks its owner, on the
 //! connection on which both proved who they are, and shows that he has the key; the answer is a *grant*, the
-//! provider's key for that memory, which is made then, at random where the provider lets us choose. Before the memory
+//! library's key for that memory, which is made then. Before the memory
 //! is closed the owner asks all grants back: the initiator begins nothing more, and says so when what was under way
-//! is over. So no access meets memory that is closed, which some providers answer by ending the connection, and none
+//! is over. So no access meets memory that is closed, which some libraries answer by ending the connection, and none
 //! is still landing when closing completes.
 //!
 //! Short accesses, those with events, and whatever cannot be granted are the engine's.
 
 use crate::{
     frame::{Control, Leave, TARGET},
-    net::{Mark, Refusal},
-    state::Ofi,
+    network::{Mark, Network, Refusal},
+    state::Datagrams,
 };
 use petasos_fabric::{
     Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer,
@@ -33,11 +33,11 @@ type Target = [u8; TARGET];
 
 /// What is known of leave to reach a region.
 #[derive(Debug)]
-enum Grant {
+enum Grant<K> {
     /// The owner was asked; these wait.
     Asked(Vec<usize>),
     /// This, with so many pieces under way.
-    Given { leave: Leave, running: u32 },
+    Given { key: K, rights: Rights, running: u32 },
     /// It was asked back, and pieces are under way.
     Revoked { running: u32 },
     /// There is none to be had.
@@ -46,12 +46,12 @@ enum Grant {
 
 /// All accesses.
 #[derive(Debug)]
-pub(crate) struct Accesses {
-    /// Whether the provider can.
+pub(crate) struct Accesses<K> {
+    /// Whether the library can.
     pub(crate) native: bool,
     list: Slab<Access>,
     tokens: HashMap<Token, usize>,
-    grants: HashMap<(Peer, Target), Grant>,
+    grants: HashMap<(Peer, Target), Grant<K>>,
     /// Those with pieces to be posted.
     ready: VecDeque<usize>,
     /// Those whose peer is gone, and of which pieces are under way.
@@ -82,8 +82,8 @@ struct Access {
     until: Time,
 }
 
-impl Accesses {
-    pub(crate) fn new(native: bool) -> Accesses {
+impl<K> Accesses<K> {
+    pub(crate) fn new(native: bool) -> Accesses<K> {
         Accesses {
             native,
             list: Slab::new(),
@@ -108,8 +108,8 @@ impl Accesses {
     }
 }
 
-impl Ofi {
-    /// Takes in an access that the provider is to do. Gives the operation back if it is for the engine.
+impl<N: Network> Datagrams<N> {
+    /// Takes in an access that the library is to do. Gives the operation back if it is for the engine.
     pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
         let (Operation::Put { remote, event: None, .. } | Operation::Get { remote, .. }) =
             &operation
@@ -155,7 +155,9 @@ impl Ofi {
         });
         tokens.insert(token, slot);
         match grants.get_mut(&(peer, target)) {
-            Some(Grant::Given { leave, .. }) if list[slot].allowed(*leave) => ready.push_back(slot),
+            Some(Grant::Given { rights, .. }) if list[slot].allowed(*rights) => {
+                ready.push_back(slot)
+            }
             Some(Grant::Asked(waiting)) => waiting.push(slot),
             Some(_) => return self.take_access(slot).map(|access| access.operation),
             None => {
@@ -179,6 +181,7 @@ impl Ofi {
     pub(crate) fn granted(&mut self, index: u32, target: Target, leave: Option<Leave>) {
         let Some(Some(link)) = self.links.get(index as usize) else { return };
         let peer = link.peer;
+        let node = link.node;
         let Some(grant) = self.accesses.grants.get_mut(&(peer, target)) else {
             return self.wrong(index, "a grant that nobody asked for");
         };
@@ -186,11 +189,15 @@ impl Ofi {
             return self.wrong(index, "a grant that nobody waits for");
         };
         let waiting = std::mem::take(waiting);
-        match leave {
-            Some(leave) => {
-                *grant = Grant::Given { leave, running: 0 };
+        let given = leave
+            .zip(node)
+            .and_then(|(leave, node)| Some((self.net.key(node, &leave.place)?, leave.access)));
+        match given {
+            Some((key, rights)) => {
+                *grant = Grant::Given { key, rights, running: 0 };
                 for slot in waiting {
-                    match self.accesses.list.get(slot).is_some_and(|access| access.allowed(leave)) {
+                    let list = &self.accesses.list;
+                    match list.get(slot).is_some_and(|access| access.allowed(rights)) {
                         true => self.accesses.ready.push_back(slot),
                         // The owner says what is wrong with it.
                         false => self.leave_to_engine(vec![slot]),
@@ -270,12 +277,13 @@ impl Ofi {
 
     fn post_pieces(&mut self, slot: usize) -> bool {
         let most = self.config.sends / 2;
+        let most_at_once = self.net.facts().access.unwrap_or(0).min(PIECE);
         let mut posted = false;
         let mut failed = None;
-        let Ofi { accesses, net, links, .. } = self;
+        let Datagrams { accesses, net, links, .. } = self;
         let Accesses { list, grants, ready, running, .. } = accesses;
         let Some(access) = list.get_mut(slot) else { return false };
-        let Some(Grant::Given { leave, running: by_it }) =
+        let Some(Grant::Given { key, running: by_it, .. }) =
             grants.get_mut(&(access.peer, access.target))
         else {
             return false;
@@ -292,14 +300,13 @@ impl Ofi {
                 ready.push_back(slot);
                 break;
             }
-            let Some((piece, offset, ours, theirs)) = access.next(net.facts().access.min(PIECE))
-            else {
+            let Some((piece, offset, ours, theirs)) = access.next(most_at_once) else {
                 break;
             };
             let len = piece.len();
             let get = matches!(access.operation, Operation::Get { .. });
             let mark = Mark::Access { access: slot as u32, serial: access.serial };
-            match net.access(node, get, piece, (leave.key, leave.base), offset, mark) {
+            match net.access(node, get, piece, key, offset, mark) {
                 Ok(()) => {
                     (access.ours, access.theirs) = (ours, theirs);
                     access.handed += len as u64;
@@ -418,8 +425,8 @@ impl Ofi {
 }
 
 impl Access {
-    fn allowed(&self, leave: Leave) -> bool {
-        leave.access.allows(match self.operation {
+    fn allowed(&self, rights: Rights) -> bool {
+        rights.allows(match self.operation {
             Operation::Get { .. } => Rights::READ,
             _ => Rights::WRITE,
         })

@@ -3,8 +3,8 @@
 use crate::{
     frame::{HEAD, Head},
     link::{State, Watch},
-    net::{Happened, Mark, Packet},
-    state::Ofi,
+    network::{Happened, Mark, Network, Packet},
+    state::Datagrams,
 };
 use petasos_fabric::{
     Event, Lease, LostReason, Peer,
@@ -23,7 +23,7 @@ enum Taken {
 /// Bytes before a message: the head, and the header of the engine's packet.
 const BEFORE: usize = HEAD + header::PREFIX;
 
-impl Ofi {
+impl<N: Network> Datagrams<N> {
     /// Takes in what came, until there are so many events. True if there was anything.
     pub(crate) fn receive(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
         let mut worked = false;
@@ -186,9 +186,7 @@ impl Ofi {
             Placement::Buffer(buffer) => self.net.read(packet, at, buffer),
             Placement::Memory(pieces) => {
                 for piece in pieces {
-                    if let Some(part) = self.net.part(packet, at, piece.len()) {
-                        at += part.copy_to(piece);
-                    }
+                    at += self.net.copy(packet, at, piece);
                 }
             }
         }
@@ -235,7 +233,7 @@ impl Ofi {
     fn done(&mut self, mark: Mark, result: Result<(), i32>) {
         let (index, failed) = match mark {
             Mark::Packet { link: index, serial } => {
-                let Ofi { links, engine, .. } = self;
+                let Datagrams { links, engine, .. } = self;
                 let Some(Some(link)) = links.get_mut(index as usize) else { return };
                 let Some(done) = link.arrive(serial) else { return };
                 link.running -= 1;
@@ -256,6 +254,8 @@ impl Ofi {
         };
         if let Some(code) = failed {
             self.fail(index, code as isize);
+        } else if self.rings {
+            self.ring_late(index);
         }
     }
 
@@ -325,7 +325,7 @@ impl Ofi {
         None
     }
 
-    /// The provider cannot receive any more: nobody can be talked to.
+    /// The library cannot receive any more: nobody can be talked to.
     #[cold]
     fn broken(&mut self, code: i32) {
         let why = self.net.error(code as isize);

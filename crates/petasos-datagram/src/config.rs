@@ -16,19 +16,23 @@ pub struct Config {
     /// The endpoint's numbers. `max_message` and `max_inject` at most [`Config::MAX_MESSAGE`], and the same
     /// on all sides.
     pub limits: Limits,
-    /// Memory for receiving: so many slabs.
+    /// Memory for receiving, where the library is to be given some (libfabric): so many slabs.
     pub slabs: usize,
     /// The length of a slab: at least four times [`Config::MAX_MESSAGE`].
     pub slab: usize,
-    /// Sends and accesses under way at a time, at most; the provider may have fewer.
+    /// Sends and accesses under way at a time, at most; the library may have fewer.
     pub sends: usize,
-    /// Whether put and get are left to the provider, where it can. Else the owner of the memory serves them,
-    /// and nothing is registered with the provider.
+    /// Whether put and get are left to the library, where it can. Else the owner of the memory serves them,
+    /// and nothing is registered with the library.
     pub remote_access: bool,
-    /// Puts and gets from this length on are left to the provider.
+    /// Leave put and get to the library also where its port then lets whoever reaches it access any memory of the
+    /// process: on UCX's cards, whose library does the accesses that a card cannot do without checking them. For networks
+    /// on which nobody else is. Default: false, the owner serves them there.
+    pub unchecked_access: bool,
+    /// Puts and gets from this length on are left to the library.
     pub remote_access_from: u64,
     /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
-    /// the provider when they are deregistered, so that registering them again costs nothing: of 256 registrations at
+    /// the library when they are deregistered, so that registering them again costs nothing: of 256 registrations at
     /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
     /// to what it said when it gave that back, reaches such memory until it is closed: for peers that are trusted. Default: 0, all is closed at once.
     pub keep_registered: usize,
@@ -66,6 +70,7 @@ impl Default for Config {
             slab: 1 << 20,
             sends: 256,
             remote_access: true,
+            unchecked_access: false,
             remote_access_from: 16 << 10,
             keep_registered: 0,
             grace: Duration::from_secs(1),
@@ -85,13 +90,13 @@ pub struct Counters {
     pub acknowledgements: u64,
     /// Packets of nobody we know, thrown away.
     pub strays: u64,
-    /// How often the provider had no room.
+    /// How often the library had no room.
     pub again: u64,
     /// Packets that waited for room here, or for their sender's greeting.
     pub parked: u64,
-    /// Pieces of put and get that the provider did.
+    /// Pieces of put and get that the library did.
     pub accesses: u64,
-    /// How often memory was opened to peers by the provider.
+    /// How often memory was opened to peers by the library.
     pub registrations: u64,
     /// How often that was not needed, for it had been kept open.
     pub registrations_kept: u64,

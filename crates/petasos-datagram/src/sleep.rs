@@ -1,20 +1,23 @@
 //! Sleeping, and being woken.
 //!
-//! Where a provider has a descriptor to wait on, that is all there is to it. Where it has none, as on shared
+//! Where a library has a descriptor to wait on, that is all there is to it. Where it has none, as on shared
 //! memory, peers ring for each other on the control connection, which wakes:
 //!
 //! * Who sends rings, unless told not to. So a sleeper is woken by the first message, and needs to prepare
 //!   nothing.
 //! * Who spins says so ([`Control::Awake`]) to those who ring, and they stop: then a message costs no more
-//!   than what the provider takes.
+//!   than what the library takes.
+//! * What the library keeps for a while, since it has no room, or first has to make a connection, is rung for again when
+//!   it has left.
 //! * Who wants to sleep after that says so ([`Control::Sleep`]), and sleeps soundly once the others have said
 //!   how much they had sent before they heard it ([`Control::Rung`]), and that came. A peer that is not
 //!   driven does not say it; meanwhile there are naps, the longer the more there were.
 
 use crate::{
     frame::Control,
-    link::{State, Watch},
-    state::Ofi,
+    link::{Link, State, Watch},
+    network::Network,
+    state::Datagrams,
 };
 use petasos_fabric::{Sleep, Time};
 use std::time::Duration;
@@ -25,7 +28,7 @@ pub(crate) const SPINNING: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 const DOUBLED: u32 = 8;
 
-impl Ofi {
+impl<N: Network> Datagrams<N> {
     /// As the contract has it.
     pub(crate) fn prepare(&mut self, now: Time) -> Sleep {
         let spun = self.passes > 0;
@@ -61,12 +64,33 @@ impl Ofi {
         if nap {
             self.naps = if spun && !self.idle { 0 } else { (self.naps + 1).min(DOUBLED) };
             until = until.min(now.after(NAP * (1 << self.naps)));
+            if self.rings && self.naps == DOUBLED && self.net.running() > 0 {
+                self.ring_again();
+            }
         } else {
             self.naps = 0;
         }
         match self.control.arm(now) {
             Sleep::Busy => Sleep::Busy,
             Sleep::Until(time) => Sleep::Until(until.min(time)),
+        }
+    }
+
+    /// Something left for a peer that the library had kept, perhaps until after the peer was rung for and looked.
+    pub(crate) fn ring_late(&mut self, index: u32) {
+        if let Some(Some(link)) = self.links.get(index as usize)
+            && link.ring
+        {
+            self.ring(index);
+        }
+    }
+
+    /// What the library keeps for peers that sleep may need them to look first.
+    fn ring_again(&mut self) {
+        let waits = |link: &Link| link.is_up() && link.running > 0;
+        let links = self.links.iter().flatten().filter(|link| waits(link));
+        for index in links.map(|link| link.peer.index).collect::<Vec<_>>() {
+            self.ring_late(index);
         }
     }
 

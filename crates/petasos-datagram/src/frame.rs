@@ -3,7 +3,7 @@
 //!
 //! # Packets
 //!
-//! Whatever goes through libfabric begins with a head of [`HEAD`] bytes, little-endian; a packet of the
+//! Whatever goes through the library begins with a head of [`HEAD`] bytes, little-endian; a packet of the
 //! two-sided engine follows, or nothing (then it only acknowledges):
 //!
 //! | bytes | what |
@@ -13,8 +13,8 @@
 //! | 6..8 | the packet's number, modulo 2^16 |
 //! | 8..16 | the ticket: a random number that the receiver gave to this sender alone |
 //!
-//! Who has no ticket is not heard. So nothing depends on whether a provider tells who sent a packet; nor, for
-//! the number, on whether long packets overtake short ones, as they do where a provider fetches them. A mere
+//! Who has no ticket is not heard. So nothing depends on whether a library tells who sent a packet; nor, for
+//! the number, on whether long packets overtake short ones, as they do where a library fetches them. A mere
 //! acknowledgement has the number that the next packet will have.
 //!
 //! # Control messages
@@ -27,13 +27,15 @@ use petasos_fabric::Access;
 /// The head of a packet, in bytes.
 pub const HEAD: usize = 16;
 /// The longest name of an endpoint in a fabric, in bytes.
-pub const MAX_NAME: usize = 512;
+pub const MAX_NAME: usize = 2048;
 /// What names a region, in bytes: the two-sided engine's route in its key.
 pub const TARGET: usize = 16;
-/// The longest name of a provider.
-const MAX_PROVIDER: usize = 64;
+/// The longest name of a protocol, in bytes.
+pub const MAX_PROTOCOL: usize = 64;
+/// The longest description of memory that is open to a peer, in bytes.
+pub const MAX_PLACE: usize = 1024;
 /// The version of what is said here.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The head of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +74,11 @@ impl Head {
     }
 }
 
-/// Leave to reach a region through the provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Leave to reach a region through the library.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leave {
-    /// The provider's key.
-    pub key: u64,
-    /// Where the region lies at its owner.
-    pub base: u64,
+    /// Key and place, in the form in which the library takes it.
+    pub place: Vec<u8>,
     /// What may be done.
     pub access: Access,
 }
@@ -92,8 +92,8 @@ pub enum Control {
         slot: u32,
         /// Your ticket.
         ticket: u64,
-        /// My provider, without layers above it.
-        provider: String,
+        /// The protocol that I speak through the library.
+        protocol: String,
         /// My name in the fabric.
         name: Vec<u8>,
     },
@@ -107,7 +107,7 @@ pub enum Control {
     Rung(u32),
     /// I end. I sent so many packets.
     Bye(u32),
-    /// I hold the key of this region of yours: let me reach it through the provider.
+    /// I hold the key of this region of yours: let me reach it through the library.
     Ask([u8; TARGET]),
     /// Do.
     Grant([u8; TARGET], Leave),
@@ -151,12 +151,12 @@ impl Control {
             out
         };
         match self {
-            Control::Hello { slot, ticket, provider, name } => {
+            Control::Hello { slot, ticket, protocol, name } => {
                 let mut out = vec![HELLO, VERSION];
                 out.extend_from_slice(&slot.to_le_bytes());
                 out.extend_from_slice(&ticket.to_le_bytes());
-                out.push(provider.len() as u8);
-                out.extend_from_slice(provider.as_bytes());
+                out.push(protocol.len() as u8);
+                out.extend_from_slice(protocol.as_bytes());
                 out.extend_from_slice(name);
                 out
             }
@@ -166,11 +166,10 @@ impl Control {
             Control::Rung(count) => number(RUNG, count),
             Control::Bye(count) => number(BYE, count),
             Control::Ask(target) => named(ASK, target),
-            Control::Grant(target, Leave { key, base, access }) => {
+            Control::Grant(target, Leave { place, access }) => {
                 let mut out = named(GRANT, target);
-                out.extend_from_slice(&key.to_le_bytes());
-                out.extend_from_slice(&base.to_le_bytes());
                 out.push(access.bits());
+                out.extend_from_slice(place);
                 out
             }
             Control::Refuse(target) => named(REFUSE, target),
@@ -205,12 +204,12 @@ impl Control {
 fn grant(rest: &[u8]) -> Result<Control, Garbled> {
     const WRONG: Garbled = Garbled("a grant of a bad length");
     let (target, rest) = rest.split_first_chunk().ok_or(WRONG)?;
-    let (key, rest) = rest.split_first_chunk().ok_or(WRONG)?;
-    let (base, access) = rest.split_first_chunk().ok_or(WRONG)?;
-    let &[access] = access else { return Err(WRONG) };
+    let (&access, place) = rest.split_first().ok_or(WRONG)?;
+    if place.is_empty() || place.len() > MAX_PLACE {
+        return Err(WRONG);
+    }
     let access = Access::from_bits(access).ok_or(Garbled("a grant of unknown rights"))?;
-    let (key, base) = (u64::from_le_bytes(*key), u64::from_le_bytes(*base));
-    Ok(Control::Grant(*target, Leave { key, base, access }))
+    Ok(Control::Grant(*target, Leave { place: place.to_vec(), access }))
 }
 
 fn hello(rest: &[u8]) -> Result<Control, Garbled> {
@@ -222,15 +221,15 @@ fn hello(rest: &[u8]) -> Result<Control, Garbled> {
     let (slot, rest) = rest.split_first_chunk().ok_or(SHORT)?;
     let (ticket, rest) = rest.split_first_chunk().ok_or(SHORT)?;
     let (&len, rest) = rest.split_first().ok_or(SHORT)?;
-    let (provider, name) = rest.split_at_checked(usize::from(len)).ok_or(SHORT)?;
-    let provider = std::str::from_utf8(provider).ok().filter(|p| p.len() <= MAX_PROVIDER);
+    let (protocol, name) = rest.split_at_checked(usize::from(len)).ok_or(SHORT)?;
+    let protocol = std::str::from_utf8(protocol).ok().filter(|p| p.len() <= MAX_PROTOCOL);
     if name.is_empty() || name.len() > MAX_NAME {
         return Err(Garbled("a greeting without a name that could be"));
     }
     Ok(Control::Hello {
         slot: u32::from_le_bytes(*slot),
         ticket: u64::from_le_bytes(*ticket),
-        provider: provider.ok_or(Garbled("a provider without a name"))?.to_owned(),
+        protocol: protocol.ok_or(Garbled("a protocol without a name"))?.to_owned(),
         name: name.to_vec(),
     })
 }
@@ -247,16 +246,16 @@ mod tests {
             "[a-z;_]{0,64}",
             prop::collection::vec(any::<u8>(), 1..MAX_NAME),
         );
-        let leave = (any::<u64>(), any::<u64>(), 0..8u8).prop_map(|(key, base, bits)| Leave {
-            key,
-            base,
+        let place = prop::collection::vec(any::<u8>(), 1..=MAX_PLACE);
+        let leave = (place, 0..8u8).prop_map(|(place, bits)| Leave {
+            place,
             access: Access::from_bits(bits).expect("three bits"),
         });
         prop_oneof![
-            hello.prop_map(|(slot, ticket, provider, name)| Control::Hello {
+            hello.prop_map(|(slot, ticket, protocol, name)| Control::Hello {
                 slot,
                 ticket,
-                provider,
+                protocol,
                 name
             }),
             prop::sample::select(vec![Control::Ring, Control::Awake, Control::Sleep]),
@@ -286,11 +285,15 @@ mod tests {
         #[test]
         fn cut_short_or_with_more_they_are_refused(control in controls(), at: prop::sample::Index, more: u8) {
             let mut bytes = control.to_bytes();
-            let hello = matches!(control, Control::Hello { .. });
-            if !hello {
+            let open_ended = matches!(control, Control::Hello { .. } | Control::Grant(..));
+            if !open_ended {
                 prop_assert!(Control::from_bytes(&bytes[..at.index(bytes.len())]).is_err());
                 bytes.push(more);
                 prop_assert!(Control::from_bytes(&bytes).is_err());
+            }
+            if matches!(control, Control::Grant(..)) {
+                let least = 1 + TARGET + 2;
+                prop_assert!(Control::from_bytes(&bytes[..at.index(least)]).is_err());
             }
         }
 

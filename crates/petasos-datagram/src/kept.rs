@@ -1,4 +1,4 @@
-//! Registrations with the provider that are kept for the next time: opening memory to a card takes long, for it pins
+//! Registrations with the library that are kept for the next time: opening memory to a card takes long, for it pins
 //! pages, and many programs register the same memory for each transfer.
 //!
 //! Only memory of the endpoint's own is kept open ([`Endpoint::alloc`]). Its owner is a [`Lent`], which lives exactly as long as
@@ -11,10 +11,10 @@
 //!
 //! [`Endpoint::alloc`]: petasos_fabric::Endpoint::alloc
 
-use crate::net::Opened;
-use petasos_fabric::{Access, Region, Slice};
+use petasos_fabric::{Access, Region, Slice, memory::RegionBuilder};
 use std::{
     collections::VecDeque,
+    ptr::NonNull,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
@@ -55,17 +55,17 @@ struct What {
 }
 
 /// Registrations that nobody uses now, the longest unused first.
-pub(crate) struct Kept {
-    list: VecDeque<(What, Opened)>,
+pub(crate) struct Kept<O> {
+    list: VecDeque<(What, O)>,
     bytes: usize,
     limit: usize,
     next: u64,
     gone: Arc<Gone>,
 }
 
-impl Kept {
+impl<O> Kept<O> {
     /// Keeps up to so many bytes open; with 0, nothing.
-    pub(crate) fn new(limit: usize) -> Kept {
+    pub(crate) fn new(limit: usize) -> Kept<O> {
         Kept { list: VecDeque::new(), bytes: 0, limit, next: 0, gone: Arc::default() }
     }
 
@@ -88,7 +88,7 @@ impl Kept {
     }
 
     /// A registration of this memory with these rights that was kept.
-    pub(crate) fn take(&mut self, memory: &Slice, access: Access) -> Option<Opened> {
+    pub(crate) fn take(&mut self, memory: &Slice, access: Access) -> Option<O> {
         let what = self.what(memory, access)?;
         let at = self.list.iter().position(|(kept, _)| *kept == what)?;
         let (_, opened) = self.list.remove(at)?;
@@ -97,7 +97,7 @@ impl Kept {
     }
 
     /// Keeps a registration, or closes it, or one that was not used for longer.
-    pub(crate) fn keep(&mut self, memory: &Slice, access: Access, opened: Opened) {
+    pub(crate) fn keep(&mut self, memory: &Slice, access: Access, opened: O) {
         let Some(what) = self.what(memory, access).filter(|what| what.len <= self.limit) else {
             return;
         };
@@ -125,6 +125,15 @@ impl Kept {
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// Memory that holds its owner, by which it is known again; never exclusive.
+pub(crate) fn lend(owner: Lent) -> Region {
+    let whole = owner.memory.whole();
+    let base = NonNull::new(whole.as_ptr()).expect("memory of a region is never at null");
+    // SAFETY: the owner holds the region that has this memory, which is mapped, initialised and writable as long, and
+    // never handed out as exclusive, for the owner holds it; so there are no references into it.
+    unsafe { RegionBuilder::new(base, whole.len()).build(Box::new(owner)) }
 }
 
 /// The memory itself, without its owner: what a registration holds.

@@ -1,13 +1,13 @@
-//! Memory that peers reach through the provider: the owner's side.
+//! Memory that peers reach through the library: the owner's side.
 //!
-//! Nothing is registered with the provider before a peer asks for it that holds the region's key, and it is closed
+//! Nothing is registered with the library before a peer asks for it that holds the region's key, and it is closed
 //! with the region. See [`crate::access`].
 
 use crate::{
     frame::{Control, Leave, TARGET},
     kept::inner,
-    net::Opened,
-    state::Ofi,
+    network::Network,
+    state::Datagrams,
 };
 use petasos_fabric::{Access, Key, LostReason, Operation, Peer, RegionId, Slice, Time};
 use std::{
@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MOURNING: Duration = Duration::from_secs(60);
 
 /// A region that is open to peers.
-struct Exposure {
-    opened: Opened,
+struct Exposure<O> {
+    opened: O,
     memory: Slice,
     access: Access,
     holders: Vec<Peer>,
@@ -34,16 +34,21 @@ struct Exposure {
 }
 
 /// All of them.
-#[derive(Default)]
-pub(crate) struct Exposures {
-    list: HashMap<RegionId, Exposure>,
+pub(crate) struct Exposures<O> {
+    list: HashMap<RegionId, Exposure<O>>,
     /// How many are being closed.
     closing: usize,
     /// Memory that is kept for a while.
     kept: Vec<(Slice, Time)>,
 }
 
-impl Exposures {
+impl<O> Default for Exposures<O> {
+    fn default() -> Exposures<O> {
+        Exposures { list: HashMap::new(), closing: 0, kept: Vec::new() }
+    }
+}
+
+impl<O> Exposures<O> {
     /// When to look, if nothing happens before.
     pub(crate) fn until(&self) -> Time {
         let closing = self.list.values().filter_map(|exposure| exposure.closing.as_ref());
@@ -66,7 +71,7 @@ fn region_of(target: &[u8; TARGET]) -> RegionId {
     RegionId { index: number(0), generation: number(4) }
 }
 
-impl Ofi {
+impl<N: Network> Datagrams<N> {
     /// A peer asks for access to a region.
     pub(crate) fn asked(&mut self, index: u32, target: [u8; TARGET]) {
         let Some(Some(link)) = self.links.get(index as usize) else { return };
@@ -85,7 +90,7 @@ impl Ofi {
         if !self.accesses.native || parts.route(Key::ROUTE_TWO_SIDED)?[..] != target[..] {
             return None;
         }
-        let Ofi { exposures, net, engine, kept, counters, .. } = self;
+        let Datagrams { exposures, net, engine, kept, counters, .. } = self;
         if let Entry::Vacant(vacant) = exposures.list.entry(region) {
             let (memory, access) = engine.region(region)?;
             let known = kept.take(memory, access);
@@ -107,8 +112,7 @@ impl Ofi {
         if !exposure.holders.contains(&peer) {
             exposure.holders.push(peer);
         }
-        let (key, base) = exposure.opened.place();
-        Some(Leave { key, base, access: parts.access })
+        Some(Leave { place: N::place(&exposure.opened), access: parts.access })
     }
 
     /// Takes in the closing of a region that is open to peers. Gives it back if it is for the engine.
@@ -168,7 +172,7 @@ impl Ofi {
     /// Closes a region that is to be closed, if nobody holds a grant.
     fn close_if_free(&mut self, region: RegionId) {
         let Exposures { list, closing, kept } = &mut self.exposures;
-        let free = |e: &Exposure| e.closing.is_some() && e.holders.is_empty();
+        let free = |e: &Exposure<N::Opened>| e.closing.is_some() && e.holders.is_empty();
         if !list.get(&region).is_some_and(free) {
             return;
         }
@@ -196,7 +200,8 @@ impl Ofi {
         if self.exposures.closing == 0 {
             return;
         }
-        let late = |e: &&Exposure| e.closing.as_ref().is_some_and(|(_, until)| *until <= now);
+        let late =
+            |e: &&Exposure<N::Opened>| e.closing.as_ref().is_some_and(|(_, until)| *until <= now);
         let late =
             self.exposures.list.values().filter(late).flat_map(|e| e.holders.iter().copied());
         for peer in late.collect::<Vec<_>>() {

@@ -2,25 +2,23 @@
 //!
 //! Peers find each other over a transport of this machine's own: TCP, or shared memory. It proves the
 //! secret, or has the kernel's word, before anything is parsed; tries again while a peer has not started;
-//! settles who connects; and tells when a peer's process or machine is gone, which not all providers do.
-//! On it both sides greet each other ([`Control::Hello`]), and then packets flow through libfabric.
+//! settles who connects; and tells when a peer's process or machine is gone, which not all networks do.
+//! On it both sides greet each other ([`Control::Hello`]), and then packets flow through the library.
 
 use crate::{
     Config, OpenError,
     frame::Control,
-    leftovers,
     link::{Link, State, Watch},
-    net::Node,
-    providers::{Meeting, Provider},
-    state::Ofi,
+    network::{Medium, Meeting, Network, Node},
+    state::Datagrams,
 };
 use petasos_fabric::{Address, Endpoint, Event, LostReason, Peer, ResolveError};
 use std::time::Duration;
 
 /// Control messages to one peer that may wait.
 const MOST_LETTERS: usize = 1 << 16;
-/// Control messages are short.
-const LONGEST: usize = 1024;
+/// The longest control message: [`Control::Hello`], or [`Control::Grant`].
+const LONGEST: usize = crate::frame::MAX_NAME + 128;
 /// Nodes that are not used any more and stay in the table of addresses, and for how long the others do.
 const GRAVES: usize = 32;
 const BURIED: Duration = Duration::from_secs(2);
@@ -31,7 +29,7 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 /// The same for one that said how much it sent.
 const PROMISED: Duration = Duration::from_secs(2);
 
-impl Provider {
+impl Medium {
     /// Opens the endpoint by which peers meet at this place.
     pub(crate) fn meet(&self, rest: &str, config: &Config) -> Result<Box<dyn Endpoint>, OpenError> {
         Ok(match self.meeting {
@@ -75,7 +73,7 @@ impl Provider {
     }
 }
 
-impl Ofi {
+impl<N: Network> Datagrams<N> {
     /// A peer that the control endpoint knows as `control`.
     pub(crate) fn add(
         &mut self,
@@ -135,7 +133,7 @@ impl Ofi {
             Some(peer) => *peer,
             None => {
                 let Some(info) = self.control.peer(control) else { return };
-                let address = self.provider.ours(&info.address);
+                let address = self.medium.ours(&info.address);
                 // Its earlier life, whose last words were still waited for.
                 if let Some(earlier) = self.engine.find_peer(&address)
                     && let Some(Link { state: State::Ending(reason, _), .. }) = self.link(earlier)
@@ -178,14 +176,14 @@ impl Ofi {
 
     /// Tells a peer what there is to be told. False if something is left.
     fn tell(&mut self, index: u32) -> bool {
-        let Ofi { links, control, protocol, net, .. } = self;
+        let Datagrams { links, control, net, .. } = self;
         let Some(Some(link)) = links.get_mut(index as usize) else { return true };
         let mut say =
             |message: Control| control.inject(link.control, &[&message.to_bytes()]).is_ok();
         if link.greeting {
-            let (provider, name) = (protocol.clone(), net.name().to_vec());
+            let (protocol, name) = (net.facts().protocol.clone(), net.name().to_vec());
             link.greeting =
-                !say(Control::Hello { slot: index, ticket: link.ticket, provider, name });
+                !say(Control::Hello { slot: index, ticket: link.ticket, protocol, name });
         }
         while !link.greeting
             && let Some(letter) = link.letters.pop_front()
@@ -220,20 +218,18 @@ impl Ofi {
         let passes = self.passes;
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
         match message {
-            Control::Hello { slot, ticket, provider, name } => {
+            Control::Hello { slot, ticket, protocol, name } => {
                 if !matches!(link.state, State::Meeting) || link.node.is_some() {
                     return self.wrong(index, "it greeted twice");
                 }
-                if provider != self.protocol {
-                    let why = format!(
-                        "it speaks by libfabric's provider `{provider}`, this endpoint by `{}`",
-                        self.protocol
-                    );
+                let ours = &self.net.facts().protocol;
+                if protocol != *ours {
+                    let why = format!("it speaks `{protocol}`, this endpoint `{ours}`");
                     return self.wrong(index, &why);
                 }
                 let node = match self.net.insert(&name) {
                     Ok(node) => node,
-                    Err(why) => return self.wrong(index, why),
+                    Err(why) => return self.wrong(index, &why),
                 };
                 (link.node, link.slot_there, link.ticket_there) = (Some(node), slot, ticket);
                 (link.name, link.state) = (name, State::Up);
@@ -292,7 +288,7 @@ impl Ofi {
                 link.state = State::Ending(reason, now.after(patience));
                 self.ending.push(peer);
             }
-            // What the control endpoint says is nearer to the cause than what libfabric does.
+            // What the control endpoint says is nearer to the cause than what the library does.
             State::Ending(known, _) if matches!(known, LostReason::System(_)) => *known = reason,
             State::Ending(..) => {}
         }
@@ -343,7 +339,7 @@ impl Ofi {
         }
     }
 
-    /// A node is not used any more. Providers may still work for it, or find something of it in their queues, and
+    /// A node is not used any more. Libraries may still work for it, or find something of it in their queues, and
     /// not all of them put up with one that has left the table; so it leaves later, if nothing is under way with
     /// it, and when it had time to notice that it was let go.
     fn bury(&mut self, node: Node, running: u32) {
@@ -374,9 +370,7 @@ impl Ofi {
         self.serials[peer.index as usize] = link.next_serial();
         self.met.remove(&link.control);
         self.control.forget(link.control);
-        if self.provider.meeting == Meeting::Shm {
-            leftovers::remove(&link.name);
-        }
+        self.net.clean_up(&link.name);
         if let Some(node) = link.node {
             self.bury(node, link.running);
         }

@@ -1,29 +1,33 @@
 //! The library without the contract: what our overhead is measured against.
 //!
-//! One endpoint, short messages that are sent by `fi_inject` where the provider takes them so, writes into memory of
-//! the other side, and completions read one after another. For measurements alone.
+//! One endpoint, short messages, writes into memory of the other side, and completions read one after another. For
+//! measurements alone.
 
-use crate::{
-    OpenError,
-    net::{Happened, Mark, Net, Node, Opened, Sizes},
-    providers::Provider,
-};
+use crate::{Config, Happened, Mark, Network, Node};
 use petasos_fabric::{Access, Address, Slice};
 
+pub mod compare;
+
+/// A network that can be used with nothing in between.
+pub trait Plain: Network {
+    /// The least that it takes to send a short message. False if there is no room.
+    fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool;
+    /// How long the message is that came, if one did.
+    fn receive_plain(&mut self) -> Option<usize>;
+}
+
 /// An endpoint of the library's.
-pub struct Bare(Net);
+pub struct Bare<N>(N);
 
 /// Another one that it knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Other(Node);
 
-impl Bare {
-    /// Opens one by the provider that this address means.
-    pub fn open(address: &Address) -> Result<Bare, OpenError> {
-        let provider = Provider::of(address)?;
-        let offer = provider.must_offer(Some("127.0.0.1"))?;
-        let sizes = Sizes { packet: 64 << 10, sends: 256, slabs: 4, slab: 1 << 20 };
-        Ok(Bare(Net::open(&offer, sizes)?))
+impl<N: Plain> Bare<N> {
+    /// Opens one of the kind that this address means.
+    pub fn open(address: &Address) -> Result<Bare<N>, N::OpenError> {
+        let (kind, _) = N::kind(address)?;
+        N::open(kind, Some("127.0.0.1"), 64, &Config::default()).map(Bare)
     }
 
     /// Its name, for the other side.
@@ -49,15 +53,21 @@ impl Bare {
         self.0.receive_plain()
     }
 
-    /// Opens memory to be written: the provider's key, and where it lies. Closed when dropped.
-    pub fn expose(&mut self, memory: &Slice) -> Option<Exposed> {
+    /// Opens memory to be written; closed when dropped. `None` if the library has no access of its own here.
+    pub fn expose(&mut self, memory: &Slice) -> Option<Exposed<N>> {
+        self.0.facts().access?;
         self.0.open_memory(memory, Access::WRITE.with(Access::READ)).map(Exposed)
     }
 
+    /// Leave to reach what the other side opened.
+    pub fn key(&mut self, of: Other, place: &[u8]) -> Option<N::Key> {
+        self.0.key(of.0, place)
+    }
+
     /// Begins to write to the beginning of memory that the other side opened. False if there is no room.
-    pub fn put(&mut self, to: Other, local: &Slice, place: (u64, u64)) -> bool {
+    pub fn put(&mut self, to: Other, local: &Slice, key: &N::Key) -> bool {
         let mark = Mark::Access { access: 0, serial: 0 };
-        self.0.access(to.0, false, local.clone(), place, 0, mark).is_ok()
+        self.0.access(to.0, false, local.clone(), key, 0, mark).is_ok()
     }
 
     /// Moves everything on: how many writes ended, and how many messages came.
@@ -75,12 +85,12 @@ impl Bare {
 }
 
 /// Memory that the other side may write.
-pub struct Exposed(Opened);
+pub struct Exposed<N: Network>(N::Opened);
 
-impl Exposed {
-    /// The provider's key, and where it lies.
+impl<N: Network> Exposed<N> {
+    /// What the other side needs to reach it.
     #[must_use]
-    pub fn place(&self) -> (u64, u64) {
-        self.0.place()
+    pub fn place(&self) -> Vec<u8> {
+        N::place(&self.0)
     }
 }

@@ -4,13 +4,13 @@ use crate::{
     Config, Counters, OpenError,
     access::Accesses,
     exposure::Exposures,
+    frame::HEAD,
     kept::Kept,
     link::Link,
-    net::{Net, Node, Sizes},
-    providers::{Meeting, Provider},
+    network::{Medium, Meeting, Network, Node},
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Enforcement, Event, Peer, Pool, Support, Time,
+    Address, Capabilities, Credential, Endpoint, Event, Peer, Pool, Support, Time,
     two_sided::{self, Engine, header},
 };
 use rustix::event::epoll;
@@ -19,21 +19,19 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// An endpoint of the fabric over libfabric.
-pub struct Ofi {
-    /// Closed before what it works for: what was opened to others first, then the provider's endpoint.
-    pub(crate) exposures: Exposures,
-    pub(crate) kept: Kept,
-    pub(crate) accesses: Accesses,
-    pub(crate) net: Net,
+/// An endpoint of the fabric over the datagrams of a library.
+pub struct Datagrams<N: Network> {
+    /// Closed before what it works for: what was opened to others first, then the library's endpoint.
+    pub(crate) exposures: Exposures<N::Opened>,
+    pub(crate) kept: Kept<N::Opened>,
+    pub(crate) accesses: Accesses<N::Key>,
+    pub(crate) net: N,
     /// The endpoint by which peers meet, which vouches for them, notices their end, and rings.
     pub(crate) control: Box<dyn Endpoint>,
     pub(crate) engine: Engine,
     pub(crate) capabilities: Capabilities,
     pub(crate) config: Config,
-    pub(crate) provider: &'static Provider,
-    /// The provider's own name, which both sides must have in common.
-    pub(crate) protocol: String,
+    pub(crate) medium: Medium,
     /// By the slot of the peer.
     pub(crate) links: Vec<Option<Box<Link>>>,
     /// Serial numbers at which the next user of a slot begins.
@@ -54,7 +52,7 @@ pub struct Ofi {
     /// Events that were found on the short way, and come first.
     pub(crate) early: Vec<Event>,
     pub(crate) mail: Vec<Event>,
-    /// Whether peers ring for each other: where the provider has nothing to sleep on.
+    /// Whether peers ring for each other: where the library has nothing to sleep on.
     pub(crate) rings: bool,
     /// Peers to be told something on the control connection.
     pub(crate) errands: Vec<u32>,
@@ -70,57 +68,43 @@ pub struct Ofi {
     pub(crate) counters: Counters,
 }
 
-impl Ofi {
-    /// Opens an endpoint: `ofi+PROVIDER://HOST:PORT` (as [`petasos_tcp::TcpEndpoint::open`] has it, port 0
-    /// for a free one), `ofi+shm://NAME`, or `ofi://HOST:PORT` for the best network that is here.
-    pub fn open(address: &Address, config: Config) -> Result<Ofi, OpenError> {
+impl<N: Network> Datagrams<N> {
+    /// Opens an endpoint at an address: which ones there are, and what they mean, is the network's to say.
+    ///
+    /// # Errors
+    /// The address is none of this network's, nobody can meet there, or the library refused.
+    pub fn open(address: &Address, config: Config) -> Result<Datagrams<N>, N::OpenError> {
         config.check().map_err(OpenError::Config)?;
-        let provider = Provider::of(address)?;
-        let control = provider.meet(address.rest(), &config)?;
-        let own = provider.ours(control.address());
-        let offer = provider.must_offer(host(own.rest()))?;
+        let (kind, medium) = N::kind(address)?;
+        let control = medium.meet(address.rest(), &config)?;
+        let own = medium.ours(control.address());
+        let net = N::open(kind, host(own.rest()), HEAD + header::MAX, &config)?;
         let mut limits = config.limits;
-        let mut fragment = Config::MAX_MESSAGE;
-        // Version 2 loses the ends of long packets and of accesses on shared memory, or crashes on them: there
-        // everything goes in packets that it takes before the call returns.
-        let modest = provider.meeting == Meeting::Shm && offer.library().major() >= 2;
-        if modest {
-            fragment =
-                offer.inject_size().saturating_sub(crate::frame::HEAD + header::MAX).max(256);
-            limits.max_message = limits.max_message.min(fragment);
-            limits.max_inject = limits.max_inject.min(fragment);
+        let fragment = net.facts().fragment.min(Config::MAX_MESSAGE);
+        limits.max_message = limits.max_message.min(fragment);
+        limits.max_inject = limits.max_inject.min(fragment);
+        if fragment < Config::MAX_MESSAGE {
             limits.max_header = limits.max_header.min(fragment);
         }
-        let sizes = Sizes {
-            packet: crate::frame::HEAD + header::MAX + fragment,
-            sends: config.sends,
-            slabs: config.slabs,
-            slab: config.slab,
-        };
-        let net = Net::open(&offer, sizes)?;
         let epoll = sleepable(&*control, &net).map_err(|error| OpenError::System {
             what: "waiting for several things",
             error: error.into(),
         })?;
-        let mut capabilities = Capabilities::emulated(provider.scheme, limits);
-        capabilities.credential = match provider.meeting {
+        let mut capabilities = Capabilities::emulated(medium.scheme, limits);
+        capabilities.credential = match medium.meeting {
             Meeting::Shm => Credential::PeerCredentials,
             Meeting::Tcp if config.secret.is_some() => Credential::SharedSecret,
             Meeting::Tcp => Credential::None,
         };
-        let native = config.remote_access && net.facts().rma && !modest;
+        let native = config.remote_access && net.facts().access.is_some();
         if native {
             capabilities.remote_access = Support::Native;
-            // In software the provider checks, in the owner's process.
-            capabilities.enforcement = match provider.is_software() {
-                true => Enforcement::Owner,
-                false => Enforcement::Device,
-            };
+            capabilities.enforcement = net.facts().enforcement;
         }
         let mut numbers = two_sided::Config::new(limits, fragment);
         numbers.get_chunk = 256 << 10;
         let pool = Pool::new(limits.max_leases);
-        Ok(Ofi {
+        Ok(Datagrams {
             exposures: Exposures::default(),
             kept: Kept::new(if native { config.keep_registered } else { 0 }),
             accesses: Accesses::new(native),
@@ -130,8 +114,7 @@ impl Ofi {
             control,
             capabilities,
             config,
-            provider,
-            protocol: offer.provider(),
+            medium,
             links: Vec::new(),
             serials: Vec::new(),
             met: HashMap::new(),
@@ -161,13 +144,13 @@ impl Ofi {
         Counters { kept_bytes: self.kept.bytes(), ..self.counters }
     }
 
-    /// The provider that carries it, in libfabric's words.
+    /// What carries it, in the library's words.
     #[must_use]
     pub fn carrier(&self) -> &str {
-        &self.protocol
+        &self.net.facts().protocol
     }
 
-    /// Its own name in the provider's network, by which packets reach it.
+    /// Its own name in the library's network, by which packets reach it.
     #[must_use]
     pub fn fabric_name(&self) -> &[u8] {
         self.net.name()
@@ -186,7 +169,7 @@ fn host(rest: &str) -> Option<&str> {
 }
 
 /// A descriptor that is readable when one of both has something to do.
-fn sleepable(control: &dyn Endpoint, net: &Net) -> rustix::io::Result<OwnedFd> {
+fn sleepable<N: Network>(control: &dyn Endpoint, net: &N) -> rustix::io::Result<OwnedFd> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let nothing = epoll::EventData::new_u64(0);
     if let Some(fd) = control.fd() {
@@ -198,14 +181,14 @@ fn sleepable(control: &dyn Endpoint, net: &Net) -> rustix::io::Result<OwnedFd> {
     Ok(epoll)
 }
 
-impl AsFd for Ofi {
+impl<N: Network> AsFd for Datagrams<N> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 }
 
-impl std::fmt::Debug for Ofi {
+impl<N: Network> std::fmt::Debug for Datagrams<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ofi({}, {})", self.engine.address(), self.protocol)
+        write!(f, "Datagrams({}, {})", self.engine.address(), self.carrier())
     }
 }

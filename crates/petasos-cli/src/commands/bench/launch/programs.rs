@@ -1,0 +1,226 @@
+//! Launchers, the programs that they start here, and what becomes of a job.
+
+use super::{
+    super::forward::TIED,
+    rank::{RANK, nanoseconds},
+};
+use crate::{
+    exit::{Failure, Outcome},
+    scratch::Scratch,
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+    time::ClockId,
+};
+use serde::Serialize;
+use std::{
+    fs::{self, File},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// What is measured of OpenPMIx, in C.
+const PEER: &str = include_str!("peer.c");
+/// A launcher that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long it may take to end when it is told to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Who starts a job, and whose client its program uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Who {
+    /// Our launcher, our client.
+    Petasos,
+    /// Our launcher, libpmix.
+    PetasosLibpmix,
+    /// `mpirun` of Open MPI, libpmix.
+    OpenPmix,
+    /// `mpiexec` of MPICH: jobs are started only.
+    Mpich,
+    /// No launcher: the machine's limit.
+    Bare,
+}
+
+impl Who {
+    /// In tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Who::Petasos => "petasos",
+            Who::PetasosLibpmix => "libpmix in petasos run",
+            Who::OpenPmix => "OpenPMIx, mpirun",
+            Who::Mpich => "MPICH, mpiexec",
+            Who::Bare => "bare",
+        }
+    }
+}
+
+/// What there is on this machine to start jobs with.
+pub(super) struct Programs {
+    own: PathBuf,
+    mpirun: Option<PathBuf>,
+    mpiexec: Option<PathBuf>,
+    /// The program on libpmix.
+    peer: Option<PathBuf>,
+    /// For what jobs print.
+    place: PathBuf,
+}
+
+/// A job that went well.
+pub(super) struct Ran {
+    pub(super) out: String,
+    /// When it was started, on the clock of the machine, and how long it took, in nanoseconds.
+    pub(super) begin: f64,
+    pub(super) took: f64,
+}
+
+/// Nothing in, nothing out.
+pub(super) fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|at| at.join(program)).find(|at| at.is_file())
+}
+
+/// Compiles the program on libpmix, if that can be done here.
+fn compile(place: &Path) -> Result<PathBuf, String> {
+    let gcc = find("gcc").ok_or("gcc is not here (package gcc)")?;
+    let machine = Command::new(&gcc).arg("-print-multiarch").output();
+    let machine = machine.map_err(|error| format!("gcc: {error}"))?.stdout;
+    let machine = String::from_utf8_lossy(&machine).trim().to_owned();
+    let places = [format!("/usr/lib/{machine}/pmix2"), "/usr/local".to_owned(), "/usr".to_owned()];
+    let base = places.iter().map(Path::new).find(|base| base.join("include/pmix.h").exists());
+    let base = base.ok_or("the headers of OpenPMIx are not here (package libpmix-dev)")?;
+    let (source, program) = (place.join("peer.c"), place.join("peer"));
+    fs::write(&source, PEER).map_err(|error| format!("{}: {error}", source.display()))?;
+    let mut command = Command::new(&gcc);
+    command.arg("-O2").arg("-o").arg(&program).arg(&source);
+    command.arg("-I").arg(base.join("include")).arg("-I").arg(base.join("include/pmix"));
+    command.arg("-L").arg(base.join("lib")).args(["-lpmix", "-lpthread"]);
+    let built = command.stdin(Stdio::null()).output().map_err(|error| format!("gcc: {error}"))?;
+    match built.status.success() {
+        true => Ok(program),
+        false => Err(format!("gcc: {}", String::from_utf8_lossy(&built.stderr).trim())),
+    }
+}
+
+impl Programs {
+    /// Looks for them; what is not here is said by `skip`.
+    pub(super) fn find(scratch: &Scratch, mut skip: impl FnMut(String)) -> Outcome<Programs> {
+        let own = std::env::current_exe().map_err(Failure::system("finding this program"))?;
+        let mpirun = find("mpirun.openmpi");
+        if mpirun.is_none() {
+            skip("OpenPMIx: mpirun.openmpi is not here (package openmpi-bin)".to_owned());
+        }
+        let mpiexec = find("mpiexec.hydra");
+        if mpiexec.is_none() {
+            skip("MPICH: mpiexec.hydra is not here (package mpich)".to_owned());
+        }
+        let peer = compile(scratch.path()).map_err(|why| skip(format!("libpmix: {why}"))).ok();
+        Ok(Programs { own, mpirun, mpiexec, peer, place: scratch.path().to_owned() })
+    }
+
+    /// Whether a program that uses this client can be started so.
+    pub(super) fn has(&self, who: Who) -> bool {
+        match who {
+            Who::Petasos | Who::Bare => true,
+            Who::PetasosLibpmix => self.peer.is_some(),
+            Who::OpenPmix => self.peer.is_some() && self.mpirun.is_some(),
+            Who::Mpich => false,
+        }
+    }
+
+    /// Whether it can start programs at all.
+    pub(super) fn starts(&self, who: Who) -> bool {
+        match who {
+            Who::Petasos | Who::Bare => true,
+            Who::PetasosLibpmix => false,
+            Who::OpenPmix => self.mpirun.is_some(),
+            Who::Mpich => self.mpiexec.is_some(),
+        }
+    }
+
+    /// A job of so many ranks of what is measured, told these words.
+    pub(super) fn measuring(&self, who: Who, ranks: u32, words: &[&str]) -> Result<Ran, String> {
+        let mut program: Vec<&str> = Vec::new();
+        let path = match who {
+            Who::PetasosLibpmix | Who::OpenPmix => self.peer.as_ref().ok_or("it is not here")?,
+            _ => {
+                program.push(RANK);
+                &self.own
+            }
+        };
+        program.extend(words);
+        self.job(who, ranks, path, &program)
+    }
+
+    /// A job of so many ranks of a program.
+    pub(super) fn job(
+        &self,
+        who: Who,
+        ranks: u32,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Result<Ran, String> {
+        let (launcher, options): (_, &[&str]) = match who {
+            Who::OpenPmix => (self.mpirun.as_ref(), &["--oversubscribe", "--allow-run-as-root"]),
+            Who::Mpich => (self.mpiexec.as_ref(), &[]),
+            _ => (Some(&self.own), &["run"]),
+        };
+        let launcher = launcher.ok_or("it is not here")?;
+        // Tied to this process, so that nothing goes on when it is gone.
+        let mut command = Command::new(&self.own);
+        command.args([TIED, &std::process::id().to_string()]).arg(launcher);
+        command.args(options).args(["-n", &ranks.to_string()]).arg(program).args(arguments);
+        self.run(&mut command)
+    }
+
+    /// Runs a launcher to its end; what it printed, or why it failed.
+    fn run(&self, command: &mut Command) -> Result<Ran, String> {
+        let [out, err] = ["out", "err"].map(|name| self.place.join(name));
+        let file = |path: &Path| File::create(path).map_err(|error| error.to_string());
+        // A group of its own, to end all of one that hangs.
+        command.process_group(0).stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
+        let begin = nanoseconds(ClockId::Monotonic);
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let ended = ends_within(&child, PATIENCE);
+        let took = nanoseconds(ClockId::Monotonic) - begin;
+        if !ended {
+            // What it started is its own to end, if it still can.
+            for signal in [Signal::TERM, Signal::KILL] {
+                let _ = kill_process_group(Pid::from_child(&child), signal);
+                if ends_within(&child, GRACE) {
+                    break;
+                }
+            }
+        }
+        let status = child.wait().map_err(|error| error.to_string())?;
+        let read = |path: &Path| {
+            let bytes = fs::read(path).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        match (ended, status.success()) {
+            (true, true) => Ok(Ran { out: read(&out), begin, took }),
+            (false, _) => Err(format!("it had not ended after {} s", PATIENCE.as_secs())),
+            (true, false) => {
+                let said = read(&err);
+                let line = said
+                    .lines()
+                    .map(str::trim)
+                    .find(|line| line.chars().any(char::is_alphanumeric));
+                Err(format!("{status}: {}", line.unwrap_or("it says nothing")))
+            }
+        }
+    }
+}
+
+fn ends_within(child: &Child, patience: Duration) -> bool {
+    let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return false };
+    let timeout = Timespec::try_from(patience).ok();
+    poll(&mut [PollFd::new(&process, PollFlags::IN)], timeout.as_ref()).is_ok_and(|ended| ended > 0)
+}

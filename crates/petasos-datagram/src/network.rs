@@ -1,0 +1,247 @@
+//! What a library of networks does for an endpoint: it sends packets to other endpoints of the library, tells what came
+//! and what is done, and opens memory to others.
+
+use crate::{Config, OpenError};
+use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
+use std::os::fd::BorrowedFd;
+
+/// How endpoints find each other, before the library knows of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// By TCP connections, at `HOST:PORT`.
+    Tcp,
+    /// By sockets of this machine, at a `NAME`.
+    Shm,
+}
+
+/// A kind of address.
+#[derive(Clone, Copy, Debug)]
+pub struct Medium {
+    /// The scheme of its addresses.
+    pub scheme: &'static str,
+    /// A scheme that means whatever is best: addresses with it are taken for ours.
+    pub best: &'static str,
+    /// How its endpoints find each other.
+    pub meeting: Meeting,
+}
+
+/// What is fixed for the life of an endpoint.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// What both sides must have in common to understand each other, in the library's words; at most
+    /// [`MAX_PROTOCOL`](crate::frame::MAX_PROTOCOL) bytes.
+    pub protocol: String,
+    /// The longest payload of a packet, in bytes. Heads come on top: [`Network::open`] is told how much.
+    pub fragment: usize,
+    /// The longest packet that is taken before the call returns, in bytes: see [`Network::inject`].
+    pub inject: usize,
+    /// The longest access to remote memory; `None` if the library has none, or none that is worth its while.
+    pub access: Option<usize>,
+    /// Who checks rights on memory that was opened.
+    pub enforcement: Enforcement,
+}
+
+/// An endpoint in the library's table of addresses. What the number means is the network's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node(pub u64);
+
+/// The caller's name for what it posted; comes back with the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A packet: the link, and which of its packets.
+    Packet {
+        /// The slot of the peer.
+        link: u32,
+        /// The packet's serial number.
+        serial: u32,
+    },
+    /// A packet whose end nobody waits for.
+    Short {
+        /// The slot of the peer.
+        link: u32,
+        /// Which of the slot's users it is of.
+        serial: u32,
+    },
+    /// A piece of an access.
+    Access {
+        /// The slot of the access.
+        access: u32,
+        /// Which of the slot's users it is of.
+        serial: u32,
+    },
+}
+
+/// Why something was not posted: nothing of it has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No room now; poll, and try again.
+    Full,
+    /// The library says no, with this code.
+    Failed(isize),
+}
+
+/// What became of a packet that was taken before the call returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It has left; nothing comes back.
+    Left,
+    /// The library keeps it for now: its mark comes back when it has left.
+    Waits,
+}
+
+/// A packet that came. Where it lies is the network's business.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// One of the network's buffers.
+    pub buffer: u32,
+    /// Where it begins there.
+    pub at: usize,
+    /// In bytes.
+    pub len: usize,
+}
+
+/// What a completion says.
+#[derive(Clone, Copy, Debug)]
+pub enum Happened {
+    /// A packet lies here, until [`Network::next`] is called again.
+    Packet(Packet),
+    /// Something that was posted is over: well, or with the library's code.
+    Done(Mark, Result<(), i32>),
+    /// The library is broken: nothing can be received any more.
+    Broken(i32),
+}
+
+/// One endpoint of a library, with what belongs to it: reliable datagrams to others of its kind.
+///
+/// * Packets arrive whole, once, or not at all; they may overtake each other. They come from anybody: who sent one is
+///   said by its head, which the caller checks.
+/// * Calls never block. What is posted is held by the network (memory, and whatever else the library works on) until
+///   its mark has come back, or the network is dropped; memory that the library does not let go of then is never freed.
+/// * Each posted mark comes back once, whatever becomes of the node, unless the network is dropped.
+pub trait Network: Send + Sized + 'static {
+    /// Which of the library's networks an address means.
+    type Kind: Copy;
+    /// Why an endpoint was not opened.
+    type OpenError: std::error::Error + From<OpenError>;
+    /// Memory that is open to others; closed when dropped, and held until then.
+    type Opened: Send;
+    /// Leave to reach a node's memory, in the form in which the library takes it.
+    type Key: Clone + Send + std::fmt::Debug;
+
+    /// The longest packet of [`Network::send_short`], in bytes.
+    const SHORT: usize;
+
+    /// What an address means.
+    fn kind(address: &Address) -> Result<(Self::Kind, Medium), Self::OpenError>;
+
+    /// Opens an endpoint for packets of [`Config::MAX_MESSAGE`] bytes, and `heads` more before them, or, if that is more
+    /// than it takes, for those that [`Facts::fragment`] then says. `host` is the address of this machine that others
+    /// connect to, if they do.
+    fn open(
+        kind: Self::Kind,
+        host: Option<&str>,
+        heads: usize,
+        config: &Config,
+    ) -> Result<Self, Self::OpenError>;
+
+    /// What is fixed.
+    fn facts(&self) -> &Facts;
+
+    /// What others give to [`Network::insert`] to reach this endpoint; at most [`MAX_NAME`](crate::frame::MAX_NAME) bytes.
+    fn name(&self) -> &[u8];
+
+    /// What a code of the library's means.
+    fn error(&self, code: isize) -> String;
+
+    /// A descriptor that is readable when there is something to poll for, after [`Network::try_wait`]; `None` if there
+    /// is nothing of the kind, and peers have to ring for each other.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether one may sleep on the descriptor: nothing is waiting to be polled.
+    fn try_wait(&mut self) -> bool;
+
+    /// Makes a node known; `name` is what [`Network::name`] gave there, or anything else that a peer may say. Refused,
+    /// says why.
+    fn insert(&mut self, name: &[u8]) -> Result<Node, String>;
+
+    /// Forgets a node that `insert` gave, once.
+    fn remove(&mut self, node: Node);
+
+    /// The endpoint with this name ended: whatever it left on this machine, if its process did not end well, is removed.
+    /// The name is a peer's word, and checked.
+    fn clean_up(&mut self, name: &[u8]) {
+        let _ = name;
+    }
+
+    /// Sends what `fill` writes, in so many bytes that the library takes them before the call returns: at most
+    /// [`Facts::inject`].
+    fn inject(
+        &mut self,
+        to: Node,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        mark: Mark,
+    ) -> Result<Taken, Refusal>;
+
+    /// Sends a short packet, of [`Network::SHORT`] bytes at most, which is copied. Its mark comes back.
+    fn send_short(
+        &mut self,
+        to: Node,
+        heads: &[&[u8]],
+        parts: &[&[u8]],
+        mark: Mark,
+    ) -> Result<(), Refusal>;
+
+    /// Sends a packet: head, and payload from where it lies. Its mark comes back; until then the payload is held.
+    /// Refused, it is given back.
+    fn send(
+        &mut self,
+        to: Node,
+        head: &[u8],
+        payload: Outgoing,
+        mark: Mark,
+    ) -> Result<(), (Refusal, Outgoing)>;
+
+    /// Reads (`get`) or writes memory of a node's, at an offset in what was opened. `local` is held until the mark comes
+    /// back; a write is complete when it has arrived. At most [`Facts::access`] bytes.
+    fn access(
+        &mut self,
+        node: Node,
+        get: bool,
+        local: Slice,
+        key: &Self::Key,
+        offset: u64,
+        mark: Mark,
+    ) -> Result<(), Refusal>;
+
+    /// How many sends and accesses are under way.
+    fn running(&self) -> usize;
+
+    /// The next thing that happened, if anything did.
+    fn next(&mut self) -> Option<Happened>;
+
+    /// Whether there is something for `next` that was read already.
+    fn has_more(&self) -> bool;
+
+    /// Whether there is something for `next`.
+    fn look(&mut self) -> bool;
+
+    /// Copies from the packet that `next` gave: as many bytes as there is room for.
+    ///
+    /// # Panics
+    /// If that is beyond its end.
+    fn read(&self, packet: Packet, at: usize, into: &mut [u8]);
+
+    /// Copies from the packet that `next` gave into memory, and says how much: all that there is room for, or nothing if
+    /// that is beyond its end.
+    fn copy(&self, packet: Packet, at: usize, into: &Slice) -> usize;
+
+    /// Opens memory to nodes. `None` if it cannot be.
+    fn open_memory(&mut self, memory: &Slice, access: Access) -> Option<Self::Opened>;
+
+    /// What others need to reach it, as it travels: at most [`MAX_PLACE`](crate::frame::MAX_PLACE) bytes.
+    fn place(opened: &Self::Opened) -> Vec<u8>;
+
+    /// Leave to reach memory at a node, of what [`Network::place`] gave there, or anything else that a peer may say.
+    fn key(&mut self, node: Node, place: &[u8]) -> Option<Self::Key>;
+}

@@ -1,0 +1,144 @@
+//! The word between an engine that is about to sleep and whoever has something for it.
+//!
+//! Who falls asleep says so, and then looks once more; who has something leaves it, and then looks
+//! whether somebody sleeps. So one of the two sees the other, and nobody sleeps through anything;
+//! and of several who have something one rings.
+
+#[cfg(not(all(loom, test)))]
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+#[cfg(all(loom, test))]
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
+
+/// Whether somebody sleeps, and whether there is a notice for him. For transports, which have the
+/// bell: a descriptor, say, that is written to when one of these says so.
+#[derive(Debug)]
+pub struct Doze {
+    sleeping: AtomicBool,
+    noticed: AtomicBool,
+}
+
+impl Default for Doze {
+    fn default() -> Doze {
+        Doze { sleeping: AtomicBool::new(false), noticed: AtomicBool::new(false) }
+    }
+}
+
+impl Doze {
+    /// Announces a sleep: look after it whether there is anything, [`Doze::take_notice`] included.
+    pub fn fall_asleep(&self) {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The sleep is over, or did not come about.
+    pub fn awake(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether there was a notice since this was last asked. What was done before it is seen now.
+    pub fn take_notice(&self) -> bool {
+        self.noticed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Leaves a notice, from any thread. True if the bell is to be rung.
+    #[must_use]
+    pub fn notice(&self) -> bool {
+        self.noticed.swap(true, Ordering::Release);
+        self.rouse()
+    }
+
+    /// Something was left, at which he looks who falls asleep. True if the bell is to be rung: nobody
+    /// else does for this sleep.
+    #[must_use]
+    pub fn rouse(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::AcqRel)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_rings_for_a_sleep() {
+        let doze = Doze::default();
+        assert!(!doze.notice() && !doze.rouse(), "nobody sleeps");
+        doze.fall_asleep();
+        assert!(doze.take_notice() && !doze.take_notice());
+        assert!(doze.notice() && !doze.notice() && !doze.rouse());
+        doze.awake();
+        doze.fall_asleep();
+        doze.awake();
+        assert!(!doze.rouse());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::*;
+    use loom::{
+        sync::{Arc, atomic::AtomicU64},
+        thread,
+    };
+
+    /// A sleep, and whether it would have lasted: nothing was seen, and nobody rang.
+    #[test]
+    fn nobody_sleeps_through_a_notice() {
+        loom::model(|| {
+            let doze = Arc::new(Doze::default());
+            let done = Arc::new(AtomicU64::new(0));
+            let notifiers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (doze, done) = (doze.clone(), done.clone());
+                    thread::spawn(move || {
+                        done.fetch_add(1, Ordering::Relaxed);
+                        u64::from(doze.notice())
+                    })
+                })
+                .collect();
+            doze.fall_asleep();
+            let noticed = doze.take_notice();
+            assert!(!noticed || done.load(Ordering::Relaxed) > 0, "what was done is seen");
+            let rung: u64 = notifiers.into_iter().map(|thread| thread.join().unwrap()).sum();
+            assert!(rung <= 1, "one rings for a sleep");
+            assert!(noticed || rung == 1);
+        });
+    }
+
+    #[test]
+    fn nobody_sleeps_through_mail() {
+        loom::model(|| {
+            let doze = Arc::new(Doze::default());
+            let mail = Arc::new(AtomicU64::new(0));
+            let theirs = (doze.clone(), mail.clone());
+            let sender = thread::spawn(move || {
+                let (doze, mail) = theirs;
+                mail.store(1, Ordering::Relaxed);
+                doze.rouse()
+            });
+            doze.fall_asleep();
+            let seen = mail.load(Ordering::Relaxed) > 0;
+            let rung = sender.join().unwrap();
+            assert!(seen || rung);
+        });
+    }
+
+    /// Awake and asleep again, while somebody has something.
+    #[test]
+    fn the_next_sleep_is_rung_for_as_well() {
+        loom::model(|| {
+            let doze = Arc::new(Doze::default());
+            let theirs = doze.clone();
+            let notifier = thread::spawn(move || theirs.notice());
+            doze.fall_asleep();
+            let mut noticed = doze.take_notice();
+            doze.awake();
+            doze.fall_asleep();
+            noticed |= doze.take_notice();
+            let rung = notifier.join().unwrap();
+            assert!(noticed || rung);
+        });
+    }
+}

@@ -1,0 +1,231 @@
+//! Memory that one process writes and others of the node only read.
+//!
+//! It is a file without a name, gone with the last process that has it. Its length is sealed, so that no
+//! access can fail, and so are its contents for everybody but the one who made it: whoever gets the
+//! file, by whatever way, can map it to be read and no more.
+//!
+//! Both sides go through whole words, atomically; what belongs together over several words is its
+//! users' business (a counter before and after, say).
+
+use rustix::{
+    fs::{
+        MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+        memfd_create,
+    },
+    io::Errno,
+    mm::{MapFlags, ProtFlags, mmap, munmap},
+};
+use std::{
+    fmt, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr::NonNull,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The length cannot change any more.
+const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+const WORD: usize = 8;
+
+/// A shared mapping of a whole file.
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; its memory is reached only by atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn new(file: BorrowedFd<'_>, len: usize, rights: ProtFlags) -> Result<Mapping, Errno> {
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
+        let base = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Mapping { base, len })
+    }
+
+    /// The word at a place, if it lies within and on a multiple of 8.
+    fn word(&self, at: usize) -> Option<&AtomicU64> {
+        let end = at.checked_add(WORD)?;
+        if end > self.len || !at.is_multiple_of(WORD) {
+            return None;
+        }
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned, as the mapping begins
+        // at a page. All processes access it by words. Where it may only be read, it is: words are
+        // stored through `Shared` alone.
+        Some(unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, unmapped once; no reference outlives `self`.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// The writer's side.
+pub struct Shared {
+    mapping: Mapping,
+    file: OwnedFd,
+}
+
+impl Shared {
+    /// So many bytes of zeroes. Pages take memory once they are written. The name is for people who look
+    /// at the process.
+    ///
+    /// # Errors
+    /// If the system refuses, or has no such seals (Linux before 5.1).
+    ///
+    /// # Panics
+    /// If it is to have no bytes.
+    pub fn create(name: &str, len: usize) -> io::Result<Shared> {
+        assert!(len > 0, "memory of no bytes cannot be mapped");
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        ftruncate(&file, len as u64)?;
+        let mapping = Mapping::new(file.as_fd(), len, ProtFlags::READ | ProtFlags::WRITE)?;
+        fcntl_add_seals(&file, FIXED | SealFlags::FUTURE_WRITE)?;
+        Ok(Shared { mapping, file })
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.mapping.len
+    }
+
+    /// Stores a word.
+    ///
+    /// # Panics
+    /// If it does not lie within, on a multiple of 8.
+    pub fn store(&self, at: usize, value: u64, order: Ordering) {
+        self.mapping.word(at).expect("a word of this memory").store(value, order);
+    }
+
+    /// Stores bytes from a multiple of 8 on; the last word is filled up with zeroes.
+    ///
+    /// # Panics
+    /// If they do not lie within.
+    pub fn write(&self, at: usize, bytes: &[u8]) {
+        for (nth, part) in bytes.chunks(WORD).enumerate() {
+            let mut word = [0; WORD];
+            word[..part.len()].copy_from_slice(part);
+            self.store(at + nth * WORD, u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+    }
+}
+
+impl AsFd for Shared {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shared({} bytes)", self.mapping.len)
+    }
+}
+
+/// A reader's side. What is there may change at any time.
+pub struct SharedView(Mapping);
+
+impl SharedView {
+    /// Maps all of a file that another process made by [`Shared::create`].
+    ///
+    /// # Errors
+    /// If its length could change, or it cannot be mapped.
+    pub fn open(file: impl AsFd) -> io::Result<SharedView> {
+        let seals = fcntl_get_seals(&file)?;
+        if !seals.contains(FIXED) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "its length is not sealed"));
+        }
+        let len = usize::try_from(fstat(&file)?.st_size).map_err(io::Error::other)?;
+        Ok(SharedView(Mapping::new(file.as_fd(), len, ProtFlags::READ)?))
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.0.len
+    }
+
+    /// A word, if it lies within, on a multiple of 8.
+    #[must_use]
+    pub fn load(&self, at: usize, order: Ordering) -> Option<u64> {
+        Some(self.0.word(at)?.load(order))
+    }
+
+    /// Bytes from a multiple of 8 on, if they lie within.
+    #[must_use]
+    pub fn read(&self, at: usize, len: usize) -> Option<Vec<u8>> {
+        let end = at.checked_add(len)?;
+        if end > self.0.len {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(len.next_multiple_of(WORD));
+        while bytes.len() < len {
+            let word = self.load(at + bytes.len(), Ordering::Relaxed)?;
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.truncate(len);
+        Some(bytes)
+    }
+}
+
+impl fmt::Debug for SharedView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedView({} bytes)", self.0.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_writes_and_others_read() {
+        let ours = Shared::create("test", 4096).unwrap();
+        let theirs = SharedView::open(&ours).unwrap();
+        assert_eq!((ours.size(), theirs.size()), (4096, 4096));
+        ours.write(8, b"eleven byte");
+        ours.store(0, 7, Ordering::Release);
+        assert_eq!(theirs.load(0, Ordering::Acquire), Some(7));
+        assert_eq!(theirs.read(8, 11).unwrap(), b"eleven byte");
+        assert_eq!(
+            theirs.read(16, 8).unwrap(),
+            b"yte\0\0\0\0\0"[..3].iter().copied().chain([0; 5]).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn what_does_not_lie_within_is_not_read() {
+        let ours = Shared::create("test", 4096).unwrap();
+        let theirs = SharedView::open(&ours).unwrap();
+        for at in [1, 4089, 4096, usize::MAX, usize::MAX - 7] {
+            assert_eq!(theirs.load(at, Ordering::Relaxed), None, "{at}");
+        }
+        assert!(theirs.read(4088, 8).is_some() && theirs.read(4088, 9).is_none());
+        assert!(theirs.read(8, usize::MAX).is_none());
+        assert_eq!(theirs.read(4096, 0).unwrap(), []);
+    }
+
+    #[test]
+    fn nobody_else_can_write_or_change_the_length() {
+        let ours = Shared::create("test", 4096).unwrap();
+        assert!(Mapping::new(ours.as_fd(), 4096, ProtFlags::READ | ProtFlags::WRITE).is_err());
+        assert!(rustix::io::pwrite(&ours, b"x", 0).is_err());
+        assert!(ftruncate(&ours, 0).is_err() && ftruncate(&ours, 8192).is_err());
+    }
+
+    #[test]
+    fn a_file_that_could_shrink_is_not_mapped() {
+        let loose = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&loose, 4096).unwrap();
+        assert!(SharedView::open(&loose).is_err());
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        assert!(SharedView::open(&pipe).is_err());
+    }
+}

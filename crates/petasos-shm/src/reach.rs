@@ -1,0 +1,129 @@
+//! Who reaches into a region, and who closes it: a word of the one and a word of the other.
+//!
+//! Who reaches announces the region's tag, and then looks whether it is still open; who closes it
+//! takes the tag away, and then looks whether anybody announces it. So one of the two sees the other:
+//! nobody begins to reach into memory that its owner has taken back. Tags are never used twice.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// In the owner's table: the tag of the region that is open in a slot, or zero.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened<'a>(pub(crate) &'a AtomicU64);
+
+impl Opened<'_> {
+    /// What was written about the region is seen by whoever finds it open.
+    pub(crate) fn open(self, tag: u64) {
+        self.0.store(tag, Ordering::Release);
+    }
+
+    /// Nobody begins to reach into it from now on whom a look at the announcements, after this,
+    /// does not show.
+    pub(crate) fn close(self) {
+        self.0.store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether it is open: good for as long as it is announced.
+    pub(crate) fn is(self, tag: u64) -> bool {
+        tag != 0 && self.0.load(Ordering::Acquire) == tag
+    }
+}
+
+/// In the memory of a pair: the tag of the region into which one side reaches, or zero.
+#[derive(Clone, Copy)]
+pub(crate) struct Announced<'a>(pub(crate) &'a AtomicU64);
+
+impl Announced<'_> {
+    pub(crate) fn announce(self, tag: u64) {
+        self.0.store(tag, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// What was done in the region is done.
+    pub(crate) fn withdraw(self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// To be asked after [`Opened::close`].
+    pub(crate) fn read(self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::*;
+    use loom::{cell::UnsafeCell, sync::Arc, thread};
+
+    struct Shared {
+        opened: AtomicU64,
+        announced: [AtomicU64; 2],
+        /// loom complains of a write while it is read.
+        memory: UnsafeCell<u64>,
+    }
+
+    // SAFETY: whether access to the cell is ordered is what the model finds out.
+    unsafe impl Sync for Shared {}
+
+    const TAG: u64 = 7;
+
+    fn reach(shared: &Shared, side: usize) -> bool {
+        let announced = Announced(&shared.announced[side]);
+        announced.announce(TAG);
+        let open = Opened(&shared.opened).is(TAG);
+        if open {
+            // SAFETY: open, and announced: its owner leaves it alone, or loom says so.
+            shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 5));
+        }
+        announced.withdraw();
+        open
+    }
+
+    /// The owner takes memory back, while two peers may be reaching into it.
+    #[test]
+    fn memory_that_was_taken_back_is_not_reached() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Arc::new(Shared {
+                opened: AtomicU64::new(0),
+                announced: [AtomicU64::new(0), AtomicU64::new(0)],
+                memory: UnsafeCell::new(0),
+            });
+            // SAFETY: nobody else has it yet.
+            shared.memory.with_mut(|memory| unsafe { *memory = 5 });
+            Opened(&shared.opened).open(TAG);
+            let peers = [0, 1].map(|side| {
+                let shared = shared.clone();
+                thread::spawn(move || reach(&shared, side))
+            });
+            Opened(&shared.opened).close();
+            while shared.announced.iter().any(|word| Announced(word).read() == TAG) {
+                thread::yield_now();
+            }
+            // SAFETY: nobody reaches into it, or loom says so.
+            shared.memory.with_mut(|memory| unsafe { *memory = 9 });
+            for peer in peers {
+                peer.join().unwrap();
+            }
+            assert!(!reach(&shared, 0), "it was closed");
+        });
+    }
+
+    /// What the owner wrote about a region is there for who finds it open.
+    #[test]
+    fn an_open_region_is_described() {
+        loom::model(|| {
+            let words = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+            let theirs = words.clone();
+            let owner = thread::spawn(move || {
+                theirs[1].store(3, Ordering::Relaxed);
+                Opened(&theirs[0]).open(TAG);
+            });
+            if Opened(&words[0]).is(TAG) {
+                assert_eq!(words[1].load(Ordering::Relaxed), 3);
+            }
+            owner.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,73 @@
+//! Why there is no library, and why an endpoint does not open.
+
+use petasos_fabric::Address;
+
+/// Why UCX cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// Not here, or what it needs is not.
+    #[error(
+        "UCX was not found ({0}): install it (on Debian and Ubuntu the package libucx0), or name its libucp in \
+         PETASOS_UCX"
+    )]
+    Missing(String),
+    /// A library without one of UCX's functions.
+    #[error("this is not a UCX that can be used: {0}")]
+    Symbol(String),
+    /// Another one than this transport asks for.
+    #[error("UCX {found} cannot be used: 1.13 or later is needed")]
+    Version {
+        /// What is here.
+        found: String,
+    },
+}
+
+/// Why an endpoint was not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no library.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Not an address of this transport.
+    #[error(
+        "{address} is not an address of UCX: write it as ucx+TLS://HOST:PORT or ucx+posix://NAME, where TLS is one \
+         of {known}"
+    )]
+    NotUcx {
+        /// What was given.
+        address: Address,
+        /// What there is.
+        known: String,
+    },
+    /// It is not the library that stands in the way.
+    #[error(transparent)]
+    Common(#[from] petasos_datagram::OpenError),
+    /// The kernel does not let processes reach each other's memory.
+    #[error("{transports}: {reason}")]
+    NotPermitted {
+        /// What was asked for, in UCX's words.
+        transports: &'static str,
+        /// What stands in the way.
+        reason: String,
+    },
+    /// The library refused.
+    #[error("UCX {version} over {transports}: {call}: {reason}")]
+    Refused {
+        /// The library's version.
+        version: String,
+        /// What was asked for, in UCX's words.
+        transports: &'static str,
+        /// Which call.
+        call: &'static str,
+        /// What the library said.
+        reason: String,
+    },
+}
+
+impl From<petasos_datagram::SecretError> for OpenError {
+    fn from(error: petasos_datagram::SecretError) -> OpenError {
+        OpenError::Common(error.into())
+    }
+}

@@ -1,0 +1,123 @@
+//! Which of UCX's transports an address means.
+
+use crate::{OpenError, sys::library::library};
+use petasos_datagram::{Config, Meeting};
+use petasos_fabric::Address;
+
+/// A kind of address, and what it means to UCX.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Kind {
+    /// The scheme of its addresses.
+    pub scheme: &'static str,
+    /// UCX's transports (`UCX_TLS`).
+    pub transports: &'static str,
+    /// How its endpoints find each other.
+    pub meeting: Meeting,
+    /// What it runs on.
+    pub title: &'static str,
+    /// How remote memory is reached.
+    pub(crate) reach: Reach,
+}
+
+/// How remote memory is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The owner serves puts and gets.
+    Owner,
+    /// The library does, between processes of one user.
+    Library,
+    /// A card does, or the library for it.
+    Card,
+}
+
+const fn node(
+    scheme: &'static str,
+    transports: &'static str,
+    title: &'static str,
+    reach: Reach,
+) -> Kind {
+    Kind { scheme, transports, meeting: Meeting::Shm, title, reach }
+}
+
+const fn network(
+    scheme: &'static str,
+    transports: &'static str,
+    title: &'static str,
+    reach: Reach,
+) -> Kind {
+    Kind { scheme, transports, meeting: Meeting::Tcp, title, reach }
+}
+
+/// All that can be asked for; for `ucx://` the first of the networks that is there.
+const KINDS: [Kind; 8] = [
+    network("ucx+ib", "ib", "InfiniBand and RoCE, by whatever of them suits", Reach::Card),
+    network("ucx+rc", "rc", "InfiniBand and RoCE, reliable connections", Reach::Card),
+    network("ucx+dc", "dc", "InfiniBand and RoCE, dynamic connections", Reach::Card),
+    network("ucx+ud", "ud", "InfiniBand and RoCE, datagrams", Reach::Owner),
+    network("ucx+tcp", "tcp", "TCP sockets", Reach::Owner),
+    node("ucx+posix", "posix", "shared memory of this node", Reach::Owner),
+    node("ucx+sysv", "sysv", "shared memory of this node, System V", Reach::Owner),
+    node("ucx+cma", "posix,cma", "shared memory of this node, put and get by UCX", Reach::Library),
+];
+
+/// The scheme that means the best network.
+pub(crate) const BEST: &str = "ucx";
+
+/// All kinds of addresses of this transport.
+#[must_use]
+pub fn kinds() -> &'static [Kind] {
+    &KINDS
+}
+
+impl Kind {
+    /// The one that an address means; for `ucx://` the best network that is here.
+    pub(crate) fn of(address: &Address) -> Result<&'static Kind, OpenError> {
+        let scheme = address.scheme();
+        if scheme == BEST {
+            library()?;
+            let network = |kind: &&Kind| kind.meeting == Meeting::Tcp;
+            let best = KINDS.iter().filter(network).find(|kind| kind.is_here().is_ok());
+            // If there is none, what it said of TCP.
+            return Ok(best.unwrap_or(&KINDS[4]));
+        }
+        KINDS.iter().find(|kind| kind.scheme == scheme).ok_or_else(|| {
+            let known: Vec<&str> = KINDS
+                .iter()
+                .filter_map(|kind| kind.scheme.split_once('+'))
+                .map(|(_, tls)| tls)
+                .collect();
+            OpenError::NotUcx { address: address.clone(), known: known.join(", ") }
+        })
+    }
+
+    /// Whether the library is left to reach remote memory. Its part for that must not be there otherwise: it writes
+    /// wherever a packet says, without asking for a key.
+    pub(crate) fn accesses(&self, config: &Config) -> bool {
+        config.remote_access
+            && match self.reach {
+                Reach::Owner => false,
+                Reach::Library => true,
+                Reach::Card => config.unchecked_access,
+            }
+    }
+
+    /// Whether endpoints can sleep on a descriptor of the library's.
+    pub(crate) fn wakes(&self) -> bool {
+        self.meeting == Meeting::Tcp
+    }
+
+    /// Whether the library tells when a peer is gone, and lets go of what was meant for it.
+    pub(crate) fn tells_of_death(&self) -> bool {
+        self.meeting == Meeting::Tcp
+    }
+
+    /// What both sides must have in common. Networks have protocols that versions agree about; what lies in shared
+    /// memory is a version's own.
+    pub(crate) fn protocol(&self, version: &str) -> String {
+        match self.meeting {
+            Meeting::Tcp => format!("UCX {}", self.transports),
+            Meeting::Shm => format!("UCX {version} {}", self.transports),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The fabric over RDMA networks, by UCX: `ucx+TLS://HOST:PORT`, `ucx+posix://NAME`, and `ucx://HOST:PORT` for the best
+//! network that is here. `TLS` is what UCX calls a transport: see [`kinds`].
+//!
+//! The library is loaded when it is first asked for ([`find`]), so that a program runs with it and without it, with 1.13
+//! as with what came after. [`probe`] says what is here.
+//!
+//! # How it works
+//!
+//! As [`petasos_datagram`] says: endpoints meet on a connection of TCP or shared memory, where they prove who they are,
+//! and then packets go through a worker of UCX's. This crate is that worker: the binary interface, written down by hand
+//! (`sys`), the worker behind calls that are safe (`net`), and which of UCX's transports an address means ([`kinds`]).
+//!
+//! A packet is an active message, sent eagerly: nothing of it has to be fetched. Short ones are copied to a buffer that is
+//! held until UCX let go of it, long ones go from where they lie. UCX queues whatever it has no room for, so what is under
+//! way is counted here, and bounded. What comes short is copied in UCX's callback, so that its buffers go back at once;
+//! long packets stay in them until they are copied to where they belong.
+//!
+//! # Memory
+//!
+//! Put and get are served by the owner, over packets, which checks them. UCX's own are used where they expose nothing
+//! more than there is already: between processes of one user (`ucx+cma`). Over cards they have to be asked for
+//! ([`Config::unchecked_access`]): UCX's part that does what a card cannot writes wherever a packet tells it to, and asks
+//! for no key. Where it is not used it is not there: the library is told so.
+//!
+//! # Who is trusted
+//!
+//! Peers, once they showed who they are, say where their workers are (an address in UCX's form), and how memory is
+//! reached: UCX takes both for granted. What it reads beyond their ends is ours, and ends every list; what they say is not
+//! checked otherwise. So a peer could crash this process; without a
+//! secret, and with TCP on the loopback interface, that is everybody on this machine. Over shared memory it is processes
+//! of one user, who can do so anyway.
+//!
+//! # What others do in this process
+//!
+//! UCX starts a thread per context. Its handlers of deadly signals are taken away again after it was loaded, its cache of
+//! memory types is off, and it logs nothing but what kills it; each may be had by its variables in the environment
+//! (`UCX_HANDLE_ERRORS`, `UCX_MEMTYPE_CACHE`, `UCX_LOG_LEVEL`), as all that is not set here. An endpoint does not survive
+//! `fork`.
+
+mod error;
+mod kinds;
+mod net;
+mod probe;
+mod signals;
+mod sys;
+
+pub use error::{LoadError, OpenError};
+pub use kinds::{Kind, kinds};
+#[doc(hidden)]
+pub use net::Net;
+pub use petasos_datagram::{
+    Config, Counters, Meeting, OpenError as CommonError, Secret, SecretError,
+};
+pub use probe::{find, missing, probe};
+
+/// An endpoint of the fabric over UCX. [`open`](petasos_datagram::Datagrams::open) takes `ucx+TLS://HOST:PORT` (as TCP
+/// has it, port 0 for a free one), `ucx+posix://NAME`, or `ucx://HOST:PORT` for the best network that is here.
+pub type Ucx = petasos_datagram::Datagrams<Net>;
+
+/// An endpoint of the library's without the contract, for measurements.
+#[doc(hidden)]
+pub type Bare = petasos_datagram::bare::Bare<Net>;

@@ -1,0 +1,297 @@
+//! What callbacks leave behind: packets that came, and operations that are over.
+
+use super::Net;
+use crate::sys::{
+    UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS, UCS_OK,
+    library::Library, ucp_am_recv_param, ucs_status_t,
+};
+use petasos_datagram::{Happened, Packet};
+use petasos_fabric::{Slice, memory::copy_opaque};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    ffi::c_void,
+    ptr::NonNull,
+};
+
+/// Packets up to here are copied in the callback, so that the library's buffers go back at once.
+const COPIED: usize = 512;
+
+/// Where callbacks put what they have to tell. It lies at a fixed place, and lives as long as the worker.
+///
+/// Callbacks come on the thread that calls into the worker, which is one at a time.
+pub(super) struct Landing {
+    arrived: RefCell<VecDeque<Arrival>>,
+    /// Packets that were copied, one behind the other.
+    copies: RefCell<Vec<u8>>,
+    /// Slots that are over, with what the library said.
+    over: RefCell<VecDeque<(u32, ucs_status_t)>>,
+    /// What the library was given to find the way here, by slot.
+    slots: Box<[Waiting]>,
+    /// The longest packet that there can be.
+    longest: usize,
+    /// Whether a flush of the worker is under way.
+    pub(super) flushing: Cell<bool>,
+}
+
+/// A packet that came.
+#[derive(Clone, Copy)]
+pub(super) enum Arrival {
+    /// Among the copies, from here on, so long.
+    Copied(usize, usize),
+    /// In the library's memory, which is to be given back.
+    Kept(NonNull<u8>, usize),
+}
+
+/// The packet that was given last.
+#[derive(Clone, Copy)]
+pub(super) enum Current {
+    Nothing,
+    Is(Arrival),
+}
+
+/// A slot, as the library knows it.
+pub(super) struct Waiting {
+    slot: u32,
+    /// Callbacks that are to come, and one more while there may be others.
+    left: Cell<u8>,
+    status: Cell<ucs_status_t>,
+    landing: Cell<*const Landing>,
+    library: Cell<Option<&'static Library>>,
+}
+
+impl Landing {
+    pub(super) fn new(slots: usize, longest: usize) -> Landing {
+        let waiting = |slot| Waiting {
+            slot,
+            left: Cell::new(0),
+            status: Cell::new(UCS_OK),
+            landing: Cell::new(std::ptr::null()),
+            library: Cell::new(None),
+        };
+        Landing {
+            arrived: RefCell::default(),
+            copies: RefCell::default(),
+            over: RefCell::default(),
+            slots: (0..slots as u32).map(waiting).collect(),
+            longest,
+            flushing: Cell::new(false),
+        }
+    }
+
+    /// It has come to lie where it stays.
+    pub(super) fn settle(&self, library: &'static Library) {
+        for slot in &self.slots {
+            slot.landing.set(self);
+            slot.library.set(Some(library));
+        }
+    }
+
+    /// An operation on a slot begins: what the library is told for its callbacks. [`Landing::ended`] is called when no
+    /// more callbacks are added.
+    pub(super) fn began(&self, slot: u32) -> *mut c_void {
+        let waiting = &self.slots[slot as usize];
+        waiting.left.set(1);
+        waiting.status.set(UCS_OK);
+        std::ptr::from_ref(waiting).cast_mut().cast()
+    }
+
+    /// Another callback will come for this slot.
+    pub(super) fn expect(&self, slot: u32) {
+        let left = &self.slots[slot as usize].left;
+        left.set(left.get() + 1);
+    }
+
+    /// One callback less is to come, with this result.
+    pub(super) fn ended(&self, slot: u32, status: ucs_status_t) {
+        let waiting = &self.slots[slot as usize];
+        if status != UCS_OK {
+            waiting.status.set(status);
+        }
+        let left = waiting.left.get().saturating_sub(1);
+        waiting.left.set(left);
+        if left == 0 {
+            self.over.borrow_mut().push_back((slot, waiting.status.get()));
+        }
+    }
+
+    fn has_any(&self) -> bool {
+        !self.arrived.borrow().is_empty() || !self.over.borrow().is_empty()
+    }
+
+    fn arrive(&self, data: NonNull<u8>, len: usize, may_keep: bool) -> ucs_status_t {
+        if may_keep && len > COPIED {
+            self.arrived.borrow_mut().push_back(Arrival::Kept(data, len));
+            return UCS_INPROGRESS;
+        }
+        let mut copies = self.copies.borrow_mut();
+        let at = copies.len();
+        copies.reserve(len);
+        // SAFETY: the library's memory, so long, during the callback; room that was just reserved and to which nobody
+        // has a reference, in which so many bytes are then initialised.
+        unsafe {
+            copy_opaque(data.as_ptr(), copies.as_mut_ptr().add(at), len);
+            copies.set_len(at + len);
+        }
+        self.arrived.borrow_mut().push_back(Arrival::Copied(at, len));
+        UCS_OK
+    }
+}
+
+/// An active message came.
+///
+/// # Safety
+/// Called by the library, as `ucp_am_recv_callback_t`, with the `Landing` that it was given.
+pub(super) unsafe extern "C" fn came(
+    landing: *mut c_void,
+    _: *const c_void,
+    header: usize,
+    data: *mut c_void,
+    len: usize,
+    param: *const ucp_am_recv_param,
+) -> ucs_status_t {
+    // SAFETY: lies at a fixed place and outlives the worker; there are no exclusive references to it.
+    let landing = unsafe { &*landing.cast_const().cast::<Landing>() };
+    // SAFETY: the library's, for the duration of the call.
+    let attributes = unsafe { (*param).recv_attr };
+    // Nobody of ours sends what has to be fetched, or with headers of UCX's.
+    let ours = attributes & UCP_AM_RECV_ATTR_FLAG_RNDV == 0 && header == 0;
+    match NonNull::new(data.cast::<u8>()) {
+        Some(data) if ours && len > 0 && len <= landing.longest => {
+            landing.arrive(data, len, attributes & UCP_AM_RECV_ATTR_FLAG_DATA != 0)
+        }
+        _ => UCS_OK,
+    }
+}
+
+/// An operation of a slot is over.
+///
+/// # Safety
+/// Called by the library, as `ucp_send_nbx_callback_t`, with what [`Landing::began`] gave.
+pub(super) unsafe extern "C" fn over(
+    request: *mut c_void,
+    status: ucs_status_t,
+    waiting: *mut c_void,
+) {
+    // SAFETY: lies at a fixed place, with the landing, and outlives the worker; no exclusive references exist.
+    let waiting = unsafe { &*waiting.cast_const().cast::<Waiting>() };
+    if let Some(library) = waiting.library.get() {
+        // SAFETY: the request of this callback, given back once.
+        unsafe { (library.ucp_request_free)(request) };
+    }
+    // SAFETY: set before the worker was told of it, and at a fixed place.
+    unsafe { &*waiting.landing.get() }.ended(waiting.slot, status);
+}
+
+impl Net {
+    /// The next thing that happened, if anything did.
+    #[inline]
+    pub(super) fn next_happened(&mut self) -> Option<Happened> {
+        self.let_go();
+        if let Some(happened) = self.take() {
+            return Some(happened);
+        }
+        self.drive();
+        self.take()
+    }
+
+    /// Moves the library on, when everything of before was taken.
+    #[inline]
+    fn drive(&self) {
+        self.worker.landing.copies.borrow_mut().clear();
+        self.worker.progress();
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<Happened> {
+        let worker = &self.worker;
+        let arrived = worker.landing.arrived.borrow_mut().pop_front();
+        if let Some(arrival) = arrived {
+            self.current = Current::Is(arrival);
+            let (at, len) = match arrival {
+                Arrival::Copied(at, len) => (at, len),
+                Arrival::Kept(_, len) => (0, len),
+            };
+            return Some(Happened::Packet(Packet { buffer: 0, at, len }));
+        }
+        loop {
+            let (slot, status) = self.worker.landing.over.borrow_mut().pop_front()?;
+            if let Some((mark, _)) = self.slots.done(slot) {
+                let result = if status == UCS_OK { Ok(()) } else { Err(i32::from(status)) };
+                return Some(Happened::Done(mark, result));
+            }
+        }
+    }
+
+    /// Whether something was told that nobody took.
+    pub(super) fn has_landed(&self) -> bool {
+        self.worker.landing.has_any()
+    }
+
+    /// Whether there is something to take, after the library was moved on.
+    pub(super) fn look_again(&mut self) -> bool {
+        if !self.has_landed() {
+            self.let_go();
+            self.drive();
+        }
+        self.has_landed()
+    }
+
+    /// Gives the packet back that was given last.
+    #[inline]
+    pub(super) fn let_go(&mut self) {
+        if let Current::Is(Arrival::Kept(data, _)) =
+            std::mem::replace(&mut self.current, Current::Nothing)
+        {
+            self.worker.release(data);
+        }
+    }
+
+    /// Copies from the current packet; `None` if that is beyond its end.
+    #[inline]
+    pub(super) fn read_current(&self, at: usize, into: &mut [u8]) -> Option<()> {
+        match self.current {
+            Current::Is(Arrival::Copied(begin, len)) if at + into.len() <= len => {
+                let copies = self.worker.landing.copies.borrow();
+                into.copy_from_slice(&copies[begin + at..][..into.len()]);
+                Some(())
+            }
+            Current::Is(Arrival::Kept(data, len)) if at + into.len() <= len => {
+                // SAFETY: the library's memory, so long, until it is given back; ours to write, and no part of that.
+                unsafe { copy_opaque(data.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
+                Some(())
+            }
+            _ => None,
+        }
+    }
+
+    /// The same, to memory that others may write.
+    pub(super) fn copy_current(&self, at: usize, into: &Slice) -> usize {
+        match self.current {
+            Current::Is(Arrival::Copied(begin, len)) if at + into.len() <= len => {
+                let copies = self.worker.landing.copies.borrow();
+                into.write(0, &copies[begin + at..][..into.len()]);
+                into.len()
+            }
+            Current::Is(Arrival::Kept(data, len)) if at + into.len() <= len => {
+                // SAFETY: the library's memory, so long, until it is given back; memory of a region, as long, to which
+                // there are no references, and which is no part of the library's.
+                unsafe { copy_opaque(data.as_ptr().add(at), into.as_ptr(), into.len()) };
+                into.len()
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl Landing {
+    /// The packets that nobody took, to be given back.
+    pub(super) fn abandon(&self) -> Vec<NonNull<u8>> {
+        let arrived = std::mem::take(&mut *self.arrived.borrow_mut());
+        let kept = |arrival| match arrival {
+            Arrival::Kept(data, _) => Some(data),
+            Arrival::Copied(..) => None,
+        };
+        arrived.into_iter().filter_map(kept).collect()
+    }
+}

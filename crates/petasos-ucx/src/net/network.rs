@@ -1,0 +1,184 @@
+//! What the worker does for the fabric.
+
+use super::{
+    Net, Slots,
+    memory::{Held, Key, Opened},
+};
+use crate::{
+    OpenError,
+    kinds::{BEST, Kind},
+    sys::UCS_OK,
+};
+use petasos_datagram::{
+    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, Taken, bare::Plain,
+};
+use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
+use std::os::fd::BorrowedFd;
+
+impl Network for Net {
+    type Kind = &'static Kind;
+    type OpenError = OpenError;
+    type Opened = Opened;
+    type Key = Key;
+
+    const SHORT: usize = Slots::BUFFER;
+
+    fn kind(address: &Address) -> Result<(&'static Kind, Medium), OpenError> {
+        let kind = Kind::of(address)?;
+        Ok((kind, Medium { scheme: kind.scheme, best: BEST, meeting: kind.meeting }))
+    }
+
+    fn open(
+        kind: &'static Kind,
+        host: Option<&str>,
+        heads: usize,
+        config: &Config,
+    ) -> Result<Net, OpenError> {
+        Net::open_kind(kind, host, heads, config)
+    }
+
+    #[inline]
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    fn error(&self, code: isize) -> String {
+        self.worker.library.error(code)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the worker's descriptor, which is open as long as the worker is.
+        self.worker.wait.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    fn try_wait(&mut self) -> bool {
+        self.worker.arm()
+    }
+
+    fn insert(&mut self, name: &[u8]) -> Result<Node, String> {
+        self.connect(name)
+    }
+
+    fn remove(&mut self, node: Node) {
+        self.disconnect(node);
+    }
+
+    #[inline]
+    fn inject(
+        &mut self,
+        to: Node,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+        mark: Mark,
+    ) -> Result<Taken, Refusal> {
+        assert!(len <= Slots::BUFFER);
+        self.post_short(to, len, mark, |slots, slot| {
+            // SAFETY: the buffer of a slot that is free, which nobody else uses or refers to; initialised, and as long.
+            fill(unsafe { std::slice::from_raw_parts_mut(slots.buffer(slot), len) });
+        })
+    }
+
+    #[inline]
+    fn send_short(
+        &mut self,
+        to: Node,
+        heads: &[&[u8]],
+        parts: &[&[u8]],
+        mark: Mark,
+    ) -> Result<(), Refusal> {
+        let len = heads.iter().chain(parts).map(|part| part.len()).sum();
+        let slot = self.slots.next().ok_or(Refusal::Full)?;
+        let taken = self.post_short(to, len, mark, |slots, slot| {
+            let mut at = 0;
+            for part in heads.iter().chain(parts) {
+                slots.write(slot, at, part);
+                at += part.len();
+            }
+        })?;
+        if taken == Taken::Left {
+            self.slots.keep(slot, (mark, Held::Nothing));
+            self.worker.landing.ended(slot, UCS_OK);
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        to: Node,
+        head: &[u8],
+        payload: Outgoing,
+        mark: Mark,
+    ) -> Result<(), (Refusal, Outgoing)> {
+        self.post_send(to, head, payload, mark)
+    }
+
+    fn access(
+        &mut self,
+        node: Node,
+        get: bool,
+        local: Slice,
+        key: &Key,
+        offset: u64,
+        mark: Mark,
+    ) -> Result<(), Refusal> {
+        self.post_access(node, get, local, key, offset, mark)
+    }
+
+    fn running(&self) -> usize {
+        self.slots.running()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Happened> {
+        self.next_happened()
+    }
+
+    fn has_more(&self) -> bool {
+        self.has_landed()
+    }
+
+    fn look(&mut self) -> bool {
+        self.look_again()
+    }
+
+    #[inline]
+    fn read(&self, _: Packet, at: usize, into: &mut [u8]) {
+        self.read_current(at, into).expect("within the packet");
+    }
+
+    fn copy(&self, _: Packet, at: usize, into: &Slice) -> usize {
+        self.copy_current(at, into)
+    }
+
+    fn open_memory(&mut self, memory: &Slice, _: Access) -> Option<Opened> {
+        self.map(memory)
+    }
+
+    fn place(opened: &Opened) -> Vec<u8> {
+        opened.place().to_vec()
+    }
+
+    fn key(&mut self, node: Node, place: &[u8]) -> Option<Key> {
+        self.unpack(node, place)
+    }
+}
+
+impl Plain for Net {
+    #[inline]
+    fn send_plain(&mut self, to: Node, bytes: &[u8]) -> bool {
+        let mark = Mark::Short { link: 0, serial: 0 };
+        self.post_short(to, bytes.len(), mark, |slots, slot| slots.write(slot, 0, bytes)).is_ok()
+    }
+
+    #[inline]
+    fn receive_plain(&mut self) -> Option<usize> {
+        match self.next_happened()? {
+            Happened::Packet(packet) => Some(packet.len),
+            _ => None,
+        }
+    }
+}

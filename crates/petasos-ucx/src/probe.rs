@@ -1,0 +1,77 @@
+//! What was found: for `petasos info`.
+
+use crate::{
+    LoadError, OpenError,
+    kinds::{Kind, Reach, kinds},
+    net::Context,
+    sys::library::library,
+};
+
+/// Looks for the library: its version and its file.
+pub fn find() -> Result<String, LoadError> {
+    let library = library()?;
+    Ok(format!("UCX {} ({})", library.version_text(), library.path()))
+}
+
+/// The library, and what each kind of address can do here, or why it cannot be used: a line each.
+#[must_use]
+pub fn probe() -> Vec<String> {
+    let found = match find() {
+        Ok(found) => found,
+        Err(error) => return vec![error.to_string()],
+    };
+    let mut lines = vec![found];
+    lines.extend(kinds().iter().map(line));
+    lines.push(
+        "exposure: strangers are turned away before UCX is involved; whoever can reach UCX's own port can still send \
+         it packets, which are thrown away for want of a ticket, but its parsers see them first"
+            .to_owned(),
+    );
+    lines
+}
+
+/// Whether addresses with this scheme can be opened on this machine, or why not.
+pub fn missing(scheme: &str) -> Result<(), String> {
+    let kind = kinds().iter().find(|kind| kind.scheme == scheme);
+    kind.ok_or("there is no such scheme")?.is_here().map_err(|error| error.to_string())
+}
+
+fn line(kind: &'static Kind) -> String {
+    let Kind { scheme, title, transports, .. } = kind;
+    match kind.is_here() {
+        Ok(()) => format!("{scheme} ({title}, `{transports}`): {}", exposure(kind)),
+        Err(error) => format!("{scheme} ({title}): no: {error}"),
+    }
+}
+
+/// How memory is reached, and what it is exposed to.
+fn exposure(kind: &Kind) -> &'static str {
+    match kind.reach {
+        Reach::Owner => "put and get served by the owner; no memory is registered with it",
+        Reach::Library => {
+            "put and get by UCX; processes of one user can reach each other's memory anyway"
+        }
+        Reach::Card => {
+            "put and get served by the owner; by the card only if asked for, for then whoever can send packets on its \
+             network can reach all memory of the process"
+        }
+    }
+}
+
+impl Kind {
+    /// Whether the library can use it on this machine, or why not.
+    pub(crate) fn is_here(&'static self) -> Result<(), OpenError> {
+        self.permitted()?;
+        Context::open(self, None, false).map(drop)
+    }
+
+    /// Whether the kernel lets it.
+    pub(crate) fn permitted(&self) -> Result<(), OpenError> {
+        match petasos_shm::probe().cross_memory {
+            Err(reason) if self.reach == Reach::Library => {
+                Err(OpenError::NotPermitted { transports: self.transports, reason })
+            }
+            _ => Ok(()),
+        }
+    }
+}
