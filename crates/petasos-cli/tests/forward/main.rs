@@ -4,6 +4,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod export;
+mod full_scale;
 mod interrupted;
 mod tree;
 mod whole;
