@@ -1,7 +1,8 @@
-//! Calls over libfabric, between processes: short ones, and with arguments and results that are lent.
-#![cfg(feature = "ofi")]
+//! Calls over libfabric and UCX, between processes: short ones, and with arguments and results that
+//! are lent.
+#![cfg(any(feature = "ofi", feature = "ucx"))]
 
-use petasos::{Engine, EngineConfig, EngineThread, OpenOptions, open, service};
+use petasos::{Engine, EngineConfig, EngineThread, OpenOptions, Transport, open, service};
 use petasos_testing::{again, role};
 use std::io::BufRead;
 
@@ -20,8 +21,8 @@ impl Mirror for Glass {
 }
 
 fn calls_over(test: &str, scheme: &str) {
-    if let Err(error) = petasos::ofi::find() {
-        return petasos_testing::skip(&error.to_string());
+    if let Some(missing) = Transport::of(scheme).expect("a transport").missing() {
+        return petasos_testing::skip(missing);
     }
     let endpoint = open(&format!("{scheme}://*"), &OpenOptions::default()).unwrap();
     if role().is_some() {
@@ -53,11 +54,25 @@ fn calls_over(test: &str, scheme: &str) {
 }
 
 #[test]
-fn over_tcp() {
-    calls_over("over_tcp", "ofi+tcp");
+#[cfg(feature = "ofi")]
+fn libfabric_over_tcp() {
+    calls_over("libfabric_over_tcp", "ofi+tcp");
 }
 
 #[test]
-fn over_shared_memory() {
-    calls_over("over_shared_memory", "ofi+shm");
+#[cfg(feature = "ofi")]
+fn libfabric_over_shared_memory() {
+    calls_over("libfabric_over_shared_memory", "ofi+shm");
+}
+
+#[test]
+#[cfg(feature = "ucx")]
+fn ucx_over_tcp() {
+    calls_over("ucx_over_tcp", "ucx+tcp");
+}
+
+#[test]
+#[cfg(feature = "ucx")]
+fn ucx_over_shared_memory() {
+    calls_over("ucx_over_shared_memory", "ucx+posix");
 }
