@@ -62,8 +62,9 @@ fn neighbours_are_served_together() {
             let client = Client::new(&address);
             let (calls, id) = (&client.calls, client.session);
             let file = client.open("gathered");
-            let first = calls.write(id, file, 1 << 20, vec![9; 10].into());
+            // First: else it may be done before there is anything to wait for.
             memory.watch.block();
+            let first = calls.write(id, file, 1 << 20, vec![9; 10].into());
             let waiting = |count: u64| {
                 until("they wait", || {
                     client.engine.turn();
