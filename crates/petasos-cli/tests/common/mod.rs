@@ -156,9 +156,11 @@ pub(crate) fn signal(pid: u32, name: &str) {
     let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
     let signal = match name {
         "INT" => rustix::process::Signal::INT,
+        "TERM" => rustix::process::Signal::TERM,
         "STOP" => rustix::process::Signal::STOP,
         "CONT" => rustix::process::Signal::CONT,
-        _ => rustix::process::Signal::KILL,
+        "KILL" => rustix::process::Signal::KILL,
+        _ => panic!("{name} is none of these"),
     };
     // It may have ended meanwhile.
     let _ = rustix::process::kill_process(pid, signal);
