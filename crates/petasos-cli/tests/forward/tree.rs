@@ -5,8 +5,9 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     fs::{self, File, Permissions},
+    io,
     os::unix::{
-        ffi::{OsStrExt, OsStringExt},
+        ffi::OsStringExt,
         fs::{FileExt, MetadataExt, PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
@@ -120,25 +121,28 @@ pub(crate) fn make(root: &Path, files: usize, large: usize, seed: u64) {
 /// What is in a tree: kind and mode, time, contents or what a link says, names, and room taken.
 type Seen = BTreeMap<PathBuf, (u32, (i64, i64), Vec<u8>, u64, u64)>;
 
+/// Looks through a tree. A client may be at work in it: what has another name by now is left out.
 fn look(root: &Path, skip: &[&str]) -> Seen {
     let mut seen = Seen::new();
     let mut open = vec![PathBuf::new()];
     while let Some(within) = open.pop() {
-        for entry in fs::read_dir(root.join(&within)).unwrap() {
+        let Some(entries) = unless_gone(fs::read_dir(root.join(&within))) else { continue };
+        for entry in entries {
             let name = entry.unwrap().file_name();
             if within.as_os_str().is_empty() && skip.iter().any(|skip| name == *skip) {
                 continue;
             }
             let path = within.join(name);
-            let found = fs::symlink_metadata(root.join(&path)).unwrap();
+            let Some(found) = unless_gone(fs::symlink_metadata(root.join(&path))) else { continue };
             let kind = found.file_type();
             let data = if kind.is_symlink() {
-                fs::read_link(root.join(&path)).unwrap().as_os_str().as_bytes().to_vec()
+                fs::read_link(root.join(&path)).map(|to| to.into_os_string().into_vec())
             } else if kind.is_file() {
-                fs::read(root.join(&path)).unwrap()
+                fs::read(root.join(&path))
             } else {
-                Vec::new()
+                Ok(Vec::new())
             };
+            let Some(data) = unless_gone(data) else { continue };
             if kind.is_dir() {
                 open.push(path.clone());
             }
@@ -148,6 +152,13 @@ fn look(root: &Path, skip: &[&str]) -> Seen {
         }
     }
     seen
+}
+
+fn unless_gone<T>(found: io::Result<T>) -> Option<T> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        found => Some(found.unwrap()),
+    }
 }
 
 /// The two trees are the same, holes included.
