@@ -42,7 +42,6 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hello;
-mod memfd;
 mod name;
 mod pair;
 mod probe;

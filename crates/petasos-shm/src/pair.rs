@@ -28,13 +28,13 @@
 //! Waiting for room works in the same way with the sides exchanged.
 
 use crate::{
-    memfd::{self, Mapping, Unfit},
     reach::Announced,
     ring::{
         CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
     },
     sync::{AtomicU64, Ordering, fence},
 };
+use petasos_fabric::memory::memfd::{self, Mapping, Unfit};
 use rustix::{fd::OwnedFd, io::Errno};
 use std::{ops::Deref, ptr::NonNull, sync::Arc};
 

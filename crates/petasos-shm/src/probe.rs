@@ -1,6 +1,7 @@
 //! What this transport can do on this machine, for people.
 
-use crate::{cross, memfd, segment};
+use crate::{cross, segment};
+use petasos_fabric::memory::memfd;
 
 /// Whether this transport works here, and what it lacks.
 #[derive(Clone, Debug)]

@@ -1,7 +1,12 @@
 //! Memory of the transport's own: each allocation lies in a file that peers can map.
 
-use crate::memfd::{self, Mapping, Unfit};
-use petasos_fabric::{AllocError, Region, memory::RegionBuilder};
+use petasos_fabric::{
+    AllocError, Region,
+    memory::{
+        RegionBuilder,
+        memfd::{self, Mapping, Unfit},
+    },
+};
 use rustix::{fd::OwnedFd, io::Errno};
 use std::sync::{
     Arc, Weak,

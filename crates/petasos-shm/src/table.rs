@@ -12,11 +12,13 @@
 //! A tag is never used twice in the life of an endpoint.
 
 use crate::{
-    memfd::{self, Mapping, Unfit},
     reach::Opened,
     sync::{AtomicU64, Ordering, fence},
 };
-use petasos_fabric::Access;
+use petasos_fabric::{
+    Access,
+    memory::memfd::{self, Mapping, Unfit},
+};
 use rustix::{fd::OwnedFd, io::Errno};
 
 /// Regions at a time.

@@ -3,14 +3,13 @@
 use crate::{
     Config, Shm,
     hello::{Greeting, Note},
-    memfd,
     pair::Sizes,
     socket,
     table::Table,
 };
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Incarnation, InjectError, Lease, LostReason,
-    Operation, Peer, Region, RemoteSpan, Sleep, Time, Token,
+    Operation, Peer, Region, RemoteSpan, Sleep, Time, Token, memory::memfd,
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use rustix::fd::AsFd;

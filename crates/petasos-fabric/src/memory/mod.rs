@@ -9,6 +9,7 @@
 
 mod atomic;
 mod copy;
+pub mod memfd;
 mod pages;
 mod region;
 mod shared;

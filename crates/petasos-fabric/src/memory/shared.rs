@@ -7,62 +7,25 @@
 //! Both sides go through whole words, atomically; what belongs together over several words is its
 //! users' business (a counter before and after, say).
 
-use rustix::{
-    fs::{
-        MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
-        memfd_create,
-    },
-    io::Errno,
-    mm::{MapFlags, ProtFlags, mmap, munmap},
-};
+use super::memfd::{self, Mapping, Unfit};
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    ptr::NonNull,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// The length cannot change any more.
-const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 const WORD: usize = 8;
 
-/// A shared mapping of a whole file.
-struct Mapping {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the mapping belongs to the process, not to a thread; its memory is reached only by atomics.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(file: BorrowedFd<'_>, len: usize, rights: ProtFlags) -> Result<Mapping, Errno> {
-        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
-        let base = unsafe { mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)? };
-        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Mapping { base, len })
+/// The word at a place, if it lies within and on a multiple of 8.
+fn word(mapping: &Mapping, at: usize) -> Option<&AtomicU64> {
+    let end = at.checked_add(WORD)?;
+    if end > mapping.len() || !at.is_multiple_of(WORD) {
+        return None;
     }
-
-    /// The word at a place, if it lies within and on a multiple of 8.
-    fn word(&self, at: usize) -> Option<&AtomicU64> {
-        let end = at.checked_add(WORD)?;
-        if end > self.len || !at.is_multiple_of(WORD) {
-            return None;
-        }
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned, as the mapping begins
-        // at a page. All processes access it by words. Where it may only be read, it is: words are
-        // stored through `Shared` alone.
-        Some(unsafe { self.base.add(at).cast::<AtomicU64>().as_ref() })
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, unmapped once; no reference outlives `self`.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
-    }
+    // SAFETY: within the mapping, which lives as long as the reference, and aligned, as it begins at a
+    // page. All processes access it by words. Where it may only be read, it is: words are stored
+    // through `Shared` alone.
+    Some(unsafe { mapping.base().add(at).cast::<AtomicU64>().as_ref() })
 }
 
 /// The writer's side.
@@ -82,18 +45,15 @@ impl Shared {
     /// If it is to have no bytes.
     pub fn create(name: &str, len: usize) -> io::Result<Shared> {
         assert!(len > 0, "memory of no bytes cannot be mapped");
-        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-        ftruncate(&file, len as u64)?;
-        let mapping = Mapping::new(file.as_fd(), len, ProtFlags::READ | ProtFlags::WRITE)?;
-        fcntl_add_seals(&file, FIXED | SealFlags::FUTURE_WRITE)?;
+        let (file, mapping) = memfd::create(name, len)?;
+        memfd::seal_for_readers(&file)?;
         Ok(Shared { mapping, file })
     }
 
     /// Its length in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.mapping.len
+        self.mapping.len()
     }
 
     /// Stores a word.
@@ -101,7 +61,7 @@ impl Shared {
     /// # Panics
     /// If it does not lie within, on a multiple of 8.
     pub fn store(&self, at: usize, value: u64, order: Ordering) {
-        self.mapping.word(at).expect("a word of this memory").store(value, order);
+        word(&self.mapping, at).expect("a word of this memory").store(value, order);
     }
 
     /// Stores bytes from a multiple of 8 on; the last word is filled up with zeroes.
@@ -125,7 +85,7 @@ impl AsFd for Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shared({} bytes)", self.mapping.len)
+        write!(f, "Shared({} bytes)", self.mapping.len())
     }
 }
 
@@ -138,31 +98,30 @@ impl SharedView {
     /// # Errors
     /// If its length could change, or it cannot be mapped.
     pub fn open(file: impl AsFd) -> io::Result<SharedView> {
-        let seals = fcntl_get_seals(&file)?;
-        if !seals.contains(FIXED) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "its length is not sealed"));
-        }
-        let len = usize::try_from(fstat(&file)?.st_size).map_err(io::Error::other)?;
-        Ok(SharedView(Mapping::new(file.as_fd(), len, ProtFlags::READ)?))
+        let mapping = memfd::adopt_whole(file);
+        mapping.map(SharedView).map_err(|unfit| match unfit {
+            Unfit::System(errno) => errno.into(),
+            unfit => io::Error::new(io::ErrorKind::InvalidData, unfit),
+        })
     }
 
     /// Its length in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.0.len
+        self.0.len()
     }
 
     /// A word, if it lies within, on a multiple of 8.
     #[must_use]
     pub fn load(&self, at: usize, order: Ordering) -> Option<u64> {
-        Some(self.0.word(at)?.load(order))
+        Some(word(&self.0, at)?.load(order))
     }
 
     /// Bytes from a multiple of 8 on, if they lie within.
     #[must_use]
     pub fn read(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         let end = at.checked_add(len)?;
-        if end > self.0.len {
+        if end > self.0.len() {
             return None;
         }
         let mut bytes = Vec::with_capacity(len.next_multiple_of(WORD));
@@ -177,7 +136,7 @@ impl SharedView {
 
 impl fmt::Debug for SharedView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SharedView({} bytes)", self.0.len)
+        write!(f, "SharedView({} bytes)", self.0.len())
     }
 }
 
@@ -215,15 +174,14 @@ mod tests {
     #[test]
     fn nobody_else_can_write_or_change_the_length() {
         let ours = Shared::create("test", 4096).unwrap();
-        assert!(Mapping::new(ours.as_fd(), 4096, ProtFlags::READ | ProtFlags::WRITE).is_err());
+        assert!(memfd::adopt(&ours, 4096, true).is_err());
         assert!(rustix::io::pwrite(&ours, b"x", 0).is_err());
-        assert!(ftruncate(&ours, 0).is_err() && ftruncate(&ours, 8192).is_err());
+        assert!([0, 8192].iter().all(|len| rustix::fs::ftruncate(&ours, *len).is_err()));
     }
 
     #[test]
     fn a_file_that_could_shrink_is_not_mapped() {
-        let loose = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&loose, 4096).unwrap();
+        let (loose, _mapping) = memfd::create("test", 4096).unwrap();
         assert!(SharedView::open(&loose).is_err());
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         assert!(SharedView::open(&pipe).is_err());

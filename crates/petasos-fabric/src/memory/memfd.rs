@@ -1,4 +1,4 @@
-//! Files without a name, and their mappings: all memory that two processes share here.
+//! Files without a name, and their mappings: memory that processes of one node share.
 //!
 //! Such a file is gone when the last process that has it is gone, however that came about. One
 //! that comes from somebody else is mapped only if it can neither shrink (which would make access
@@ -20,17 +20,29 @@ const FIXED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 
 /// Why a file that came from somebody else is not mapped.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unfit {
+pub enum Unfit {
+    /// It is longer or shorter than what was agreed upon.
     #[error("its file is {is} bytes long where {wanted} are needed")]
-    Length { is: u64, wanted: usize },
+    Length {
+        /// Bytes that it has.
+        is: u64,
+        /// Bytes that it should have.
+        wanted: usize,
+    },
+    /// Its length may still change: these seals are not enough.
     #[error("its file could shrink: seals {0:#x}")]
     Seals(u32),
+    /// It is no such file, or it cannot be mapped.
     #[error("the system said: {0}")]
     System(#[from] Errno),
 }
 
-/// A new file of `len` zeroes whose length is fixed, and our mapping of it.
-pub(crate) fn create(name: &str, len: usize) -> Result<(OwnedFd, Mapping), Errno> {
+/// A new file of `len` zeroes, and our mapping of it, writable. Pages take memory once they are written.
+/// The name is for people who look at the process. Seal it before somebody else gets it.
+///
+/// # Errors
+/// If the system refuses.
+pub fn create(name: &str, len: usize) -> Result<(OwnedFd, Mapping), Errno> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     // Others of the system may not open it again through /proc with more rights.
     fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
@@ -40,36 +52,62 @@ pub(crate) fn create(name: &str, len: usize) -> Result<(OwnedFd, Mapping), Errno
 }
 
 /// Fixes the length for good.
-pub(crate) fn seal(fd: &OwnedFd) -> Result<(), Errno> {
+///
+/// # Errors
+/// If it is no file of this kind.
+pub fn seal(fd: &OwnedFd) -> Result<(), Errno> {
     fcntl_add_seals(fd, FIXED)
 }
 
 /// Fixes the length for good, and the contents for everybody who has not mapped it yet.
-pub(crate) fn seal_for_readers(fd: &OwnedFd) -> Result<(), Errno> {
+///
+/// # Errors
+/// As above, and if the system has no such seals (Linux before 5.1).
+pub fn seal_for_readers(fd: &OwnedFd) -> Result<(), Errno> {
     fcntl_add_seals(fd, FIXED | SealFlags::FUTURE_WRITE)
 }
 
 /// The same file, opened again to be read only: no writable mapping can be made of it.
-pub(crate) fn read_only(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
+///
+/// # Errors
+/// If it cannot be opened, as where /proc is not mounted.
+pub fn read_only(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Maps a file that came from somebody else, all of it, if its length is fixed and right.
-pub(crate) fn adopt(fd: &OwnedFd, len: usize, writable: bool) -> Result<Mapping, Unfit> {
-    let seals = fcntl_get_seals(fd)?;
+///
+/// # Errors
+/// If it is not, or cannot be mapped with these rights.
+pub fn adopt(fd: impl AsFd, len: usize, writable: bool) -> Result<Mapping, Unfit> {
+    match fixed_len(&fd)? {
+        is if is == len as u64 => Ok(Mapping::new(fd, len, writable)?),
+        is => Err(Unfit::Length { is, wanted: len }),
+    }
+}
+
+/// The same to be read, whatever its length, if that is fixed.
+///
+/// # Errors
+/// If it is not, or if it cannot be mapped.
+pub fn adopt_whole(fd: impl AsFd) -> Result<Mapping, Unfit> {
+    let len = usize::try_from(fixed_len(&fd)?).map_err(|_| Errno::OVERFLOW)?;
+    Ok(Mapping::new(fd, len, false)?)
+}
+
+fn fixed_len(fd: impl AsFd) -> Result<u64, Unfit> {
+    let seals = fcntl_get_seals(&fd)?;
     if !seals.contains(FIXED) {
         return Err(Unfit::Seals(seals.bits()));
     }
-    let is = fstat(fd)?.st_size as u64;
-    if is != len as u64 {
-        return Err(Unfit::Length { is, wanted: len });
-    }
-    Ok(Mapping::new(fd, len, writable)?)
+    Ok(fstat(fd)?.st_size as u64)
 }
 
-/// A shared mapping of a whole file.
-pub(crate) struct Mapping {
+/// A shared mapping of a whole file. What lies there may change at any time, and is reached only by
+/// atomics and opaque copies ([`copy_opaque`](super::copy_opaque)).
+#[derive(Debug)]
+pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
@@ -90,22 +128,33 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
-    pub(crate) fn base(&self) -> NonNull<u8> {
+    /// Where it begins: at a page. It is mapped as long as this value lives.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Its length in bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Asks for huge pages; a wish.
-    pub(crate) fn wish_huge_pages(&self) {
+    pub fn wish_huge_pages(&self) {
         // SAFETY: the advice changes no contents.
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
     }
 
     /// Gives pages of the file back to the system: zeroes are there then, for everybody.
-    pub(crate) fn discard(&self, at: usize, len: usize) -> Result<(), Errno> {
+    ///
+    /// # Errors
+    /// If the system refuses, as for memory that may only be read.
+    ///
+    /// # Panics
+    /// If they do not lie within.
+    pub fn discard(&self, at: usize, len: usize) -> Result<(), Errno> {
         assert!(at.checked_add(len).is_some_and(|end| end <= self.len));
         // SAFETY: within the mapping; what lies there is reached only by atomics and opaque copies,
         // for which it is a write like others.
@@ -113,8 +162,10 @@ impl Mapping {
     }
 
     /// Bytes of the file for which there is memory.
-    #[cfg(test)]
-    pub(crate) fn resident(&self) -> Result<usize, Errno> {
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn resident(&self) -> Result<usize, Errno> {
         let mut pages = vec![0u8; self.len.div_ceil(4096)];
         // SAFETY: the vector has a byte for each page of the mapping.
         let failed =
@@ -126,7 +177,7 @@ impl Mapping {
     }
 
     #[cfg(test)]
-    pub(crate) fn byte(&self, at: usize) -> u8 {
+    fn byte(&self, at: usize) -> u8 {
         assert!(at < self.len);
         // SAFETY: within the mapping.
         unsafe { self.base.add(at).read_volatile() }
