@@ -37,6 +37,7 @@ use exit::Outcome;
 use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
+    petasos::prepare();
     // Processes of the command's own: no command line to parse, no signals to take.
     let outcome = match env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some(limits::HELPER_SUBCOMMAND) => {

@@ -3,7 +3,7 @@
 use crate::{
     LoadError,
     providers::{Provider, providers},
-    sys::{library::library, offer::Offer},
+    sys::{environment, library::library, offer::Offer},
 };
 use petasos_datagram::Meeting;
 
@@ -47,9 +47,14 @@ fn line(provider: &Provider, others: &[Offer]) -> String {
             } else {
                 "single receive buffers"
             };
+            let wants = match environment::missing().filter(|_| offer.layered_on_device()) {
+                Some(setting) => format!("; wants {setting} in the environment"),
+                None => String::new(),
+            };
             format!(
-                "{scheme} ({title}, `{}`): {rma}, {shared}; {}",
+                "{scheme} ({title}, `{}` on {}): {rma}, {shared}; {}{wants}",
                 offer.provider(),
+                offer.domain(),
                 exposure(provider, &offer)
             )
         }

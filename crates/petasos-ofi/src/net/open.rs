@@ -10,7 +10,8 @@ use crate::{
     sys::{
         FI_AV_TABLE, FI_CQ_FORMAT_DATA, FI_ENABLE, FI_GETWAIT, FI_MR_ENDPOINT, FI_MR_PROV_KEY,
         FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_TRANSMIT, FI_WAIT_FD,
-        FI_WAIT_NONE, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric, offer::Offer,
+        FI_WAIT_NONE, environment, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric,
+        offer::Offer,
     },
 };
 use petasos_datagram::Facts;
@@ -22,6 +23,10 @@ use std::{
     ptr::{self, NonNull},
     sync::Arc,
 };
+
+/// The layer asks for 128 completions of sends for each of `FI_UNIVERSE_SIZE` peers, and 4096 more.
+const SMALL_DEVICE: &str = " (a device with few entries in its completion queues, as soft-RoCE: set FI_UNIVERSE_SIZE=128 \
+                            in the environment, or less)";
 
 /// An object of the library's: closed when dropped.
 pub(super) struct Handle<T>(NonNull<T>);
@@ -96,10 +101,17 @@ impl Net {
                 provider: offer.provider(),
                 call,
                 reason: library.error(code),
+                advice: match offer.layered_on_device() && call == "fi_enable" {
+                    true => SMALL_DEVICE,
+                    false => "",
+                },
             }
         };
         if offer.max_message() < sizes.packet {
             return Err(failed("the longest message")(-(libc::EMSGSIZE as isize)));
+        }
+        if let Some(setting) = environment::missing().filter(|_| offer.layered_on_device()) {
+            return Err(OpenError::Environment { provider: offer.provider(), setting });
         }
         let info = offer.as_ptr();
         let context = ptr::null_mut();
