@@ -1,14 +1,13 @@
 """A kernel with soft-RoCE from Debian's package, which is unpacked and never installed, and a first RAM disk for it."""
 
 import gzip
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 
 # What the guest loads, in this order; what these need is found in the modules themselves.
-MODULES = ["virtio_pci", "virtio_net", "9pnet_virtio", "9p", "crc32_generic", "rdma_rxe", "rdma_ucm", "ib_uverbs"]
+MODULES = ["virtio_pci", "virtio_net", "9pnet_virtio", "9p", "overlay", "crc32_generic", "rdma_rxe", "rdma_ucm", "ib_uverbs"]
 
 
 class Missing(Exception):
@@ -18,6 +17,7 @@ class Missing(Exception):
 def unpacked(cache):
     """The directory of an unpacked kernel package, and the kernel's release; downloaded when it is not there yet."""
     name = _package()
+    cache /= "petasos-guest"
     place = cache / name
     if not place.exists():
         part = cache / f"{name}.part"
