@@ -12,6 +12,7 @@ use petasos_testing::{again, role};
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     time::{Duration, Instant},
 };
 
@@ -139,10 +140,7 @@ fn with(test: &str, network: Network) {
     client.until("the loss", |e| e.iter().any(|e| matches!(e, Event::PeerLost { .. })));
     drop(client);
     if network.scheme == SHM.scheme {
-        let of_server = format!("petasos-{}-", server.id());
-        let left = std::fs::read_dir("/dev/shm").unwrap().flatten();
-        let left: Vec<_> =
-            left.filter(|f| f.file_name().to_string_lossy().starts_with(&of_server)).collect();
+        let left = left_by(server.id());
         assert!(left.is_empty(), "left behind: {left:?}");
     }
     assert!(memory.region().clone().whole().len() == LEN);
@@ -168,6 +166,41 @@ fn storm(client: &mut Client) {
         }
         assert!(Instant::now() < end, "{sent} sent, {got} returned, {:?}", client.end.counters());
     }
+}
+
+/// What this process has in shared memory.
+fn left_by(process: u32) -> Vec<OsString> {
+    let of_process = format!("petasos-{process}-");
+    let all = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name());
+    all.filter(|name| name.to_string_lossy().starts_with(&of_process)).collect()
+}
+
+#[test]
+fn nobody_saw_it_die() {
+    if let Err(error) = petasos_ofi::find() {
+        return petasos_testing::skip(&error.to_string());
+    }
+    if role().is_some() {
+        return serve(SHM);
+    }
+    let start = || {
+        let mut process = again("nobody_saw_it_die", "server").start();
+        process.line("key ");
+        process
+    };
+    let (lives, mut dies) = (start(), start());
+    let id = dies.id();
+    dies.kill();
+    // Not while others open endpoints, as the test beside this one does: then it is the next one's.
+    let patience = Instant::now() + PATIENCE;
+    let mut end = open(SHM);
+    while !left_by(id).is_empty() {
+        assert!(Instant::now() < patience, "left behind: {:?}", left_by(id));
+        end = open(SHM);
+    }
+    assert_eq!(left_by(lives.id()).len(), 1, "of one that lives");
+    assert!(!left_by(std::process::id()).is_empty(), "our own");
+    drop(end);
 }
 
 #[test]

@@ -199,19 +199,31 @@ impl Net {
         };
         let check =
             |code: c_int, call| if code == 0 { Ok(()) } else { Err(failed(call)(code as isize)) };
+        let shares_memory = offer.provider() == "shm";
         // SAFETY: as above. The endpoint is closed before what it is bound to: locals are dropped from the
         // last to the first, and the fields of `Net` in their order.
         unsafe {
             let bind = (*(*ep.fid()).ops).bind;
             check(bind(ep.fid(), av.fid(), 0), "fi_ep_bind to addresses")?;
             check(bind(ep.fid(), cq.fid(), FI_TRANSMIT | FI_RECV), "fi_ep_bind to completions")?;
-            if offer.provider() == "shm" {
-                // A name that nobody else has or had: its own are made of the number of the process.
-                let name = leftovers::name() + "\0";
+        }
+        let mut held = None;
+        let making = shares_memory.then(|| {
+            leftovers::sweep();
+            // A name that nobody else has or had: its own are made of the number of the process.
+            (leftovers::name(), leftovers::making())
+        });
+        // SAFETY: as above. The name is copied.
+        unsafe {
+            if let Some((name, _)) = &making {
+                let name = format!("{name}\0");
                 let set = (*(*ep.as_ptr()).cm).setname;
                 check(set(ep.fid(), name.as_ptr().cast_mut().cast(), name.len()), "fi_setname")?;
             }
             check(((*(*ep.fid()).ops).control)(ep.fid(), FI_ENABLE, context), "fi_enable")?;
+        }
+        if let Some((name, making)) = making {
+            held = making.hold(&name);
         }
         let multi = offer.has_multi_recv();
         if multi {
@@ -274,9 +286,10 @@ impl Net {
             .chain(slabs.iter().map(|slab| slab.region.clone()));
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
-        let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect() });
+        let objects =
+            Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect(), _held: held });
         let visitors = Arc::default();
-        if offer.provider() == "shm" {
+        if shares_memory {
             objects::announce(&name, &objects, &visitors);
         }
         let mut net = Net {
@@ -294,7 +307,7 @@ impl Net {
             taken: 0,
             scratch: vec![0; offer.inject_size().max(64)].into_boxed_slice(),
             library,
-            apart: offer.provider() == "shm" && library.major() >= 2,
+            apart: shares_memory && library.major() >= 2,
             name,
             wait,
             facts,
