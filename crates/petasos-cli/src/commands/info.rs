@@ -105,7 +105,8 @@ fn look(transport: &Transport) -> Found {
         return none(missing.to_owned());
     }
     match petasos::open(transport.any, &OpenOptions::default()) {
-        Err(error) => none(error.to_string()),
+        // What its library says of each network may show the way.
+        Err(error) => Found { notes: transport.probe(), ..none(error.to_string()) },
         Ok(endpoint) => {
             let capabilities = endpoint.capabilities();
             let mut notes = transport.probe();

@@ -207,7 +207,6 @@ impl Net {
             check(bind(ep.fid(), av.fid(), 0), "fi_ep_bind to addresses")?;
             check(bind(ep.fid(), cq.fid(), FI_TRANSMIT | FI_RECV), "fi_ep_bind to completions")?;
         }
-        let mut held = None;
         let making = shares_memory.then(|| {
             leftovers::sweep();
             // A name that nobody else has or had: its own are made of the number of the process.
@@ -222,9 +221,7 @@ impl Net {
             }
             check(((*(*ep.fid()).ops).control)(ep.fid(), FI_ENABLE, context), "fi_enable")?;
         }
-        if let Some((name, making)) = making {
-            held = making.hold(&name);
-        }
+        let held = making.and_then(|(name, making)| making.hold(&name));
         let multi = offer.has_multi_recv();
         if multi {
             // SAFETY: as above.
