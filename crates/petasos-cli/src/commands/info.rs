@@ -243,7 +243,7 @@ fn show(report: &Report) -> Outcome {
     row("regions", &|c| c.max_regions.to_string());
     row("peers", &|c| c.max_peers.to_string());
     text += &table.to_string();
-    for (found, _) in available {
+    for found in &report.transports {
         for note in &found.notes {
             text += &format!("\n{}: {note}", found.scheme);
         }
