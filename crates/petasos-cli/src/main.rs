@@ -37,7 +37,6 @@ use exit::Outcome;
 use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
-    petasos::prepare();
     // Processes of the command's own: no command line to parse, no signals to take.
     let outcome = match env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some(limits::HELPER_SUBCOMMAND) => {
@@ -61,7 +60,11 @@ fn main() -> ExitCode {
         _ => match Cli::parse().command {
             // It takes the signals itself, for the job.
             Command::Run(options) => return commands::run::run(&options),
-            command => run(command),
+            command => {
+                // Not for jobs: what others run is none of our business.
+                petasos::prepare();
+                run(command)
+            }
         },
     };
     match outcome {

@@ -51,8 +51,8 @@ pub(crate) struct Making {
     _lock: Option<File>,
 }
 
-/// Keeps sweepers away: by a shared lock on the directory. Whoever sweeps holds it alone, for some milliseconds. If it
-/// cannot be had for a second, somebody else keeps sweepers away, too, and [`Making::hold`] sees to the rest.
+/// Keeps sweepers away: by a shared lock on the directory. Whoever sweeps holds it alone, for some milliseconds. Who
+/// holds it for a second is no sweeper of ours, and keeps these away, too.
 pub(crate) fn making() -> Making {
     let Ok(directory) = File::open(PLACE) else { return Making { _lock: None } };
     for _ in 0..1000 {
@@ -66,14 +66,12 @@ pub(crate) fn making() -> Making {
 }
 
 impl Making {
-    /// Locks the file of the endpoint of this name, for as long as the result lives. `None` if there is no such file.
+    /// Locks the file of the endpoint of this name, for as long as the result lives. `None` if there is none.
     pub(crate) fn hold(self, name: &str) -> Option<File> {
         let (file, _) = parts(name.as_bytes())?;
         let held = open(Path::new(PLACE).join(file).as_path())?;
         held.try_lock().ok()?;
-        drop(self);
-        // Not swept in between.
-        (held.metadata().ok()?.nlink() > 0).then_some(held)
+        Some(held)
     }
 }
 
