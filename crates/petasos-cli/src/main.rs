@@ -60,7 +60,11 @@ fn main() -> ExitCode {
         _ => match Cli::parse().command {
             // It takes the signals itself, for the job.
             Command::Run(options) => return commands::run::run(&options),
-            command => run(command),
+            command => {
+                // Not for jobs: what others run is none of our business.
+                petasos::prepare();
+                run(command)
+            }
         },
     };
     match outcome {

@@ -50,11 +50,22 @@ pub enum OpenError {
         /// What there is.
         offered: String,
     },
+    /// The library would have to find something in the environment, where it cannot be set any more.
+    #[error(
+        "{provider} needs {setting} in the environment, and this process has threads already: set it, or call \
+         petasos::prepare() at the beginning of the program"
+    )]
+    Environment {
+        /// By which provider.
+        provider: String,
+        /// What is to be set, as `NAME=VALUE`.
+        setting: String,
+    },
     /// It is not the library that stands in the way.
     #[error(transparent)]
     Common(#[from] petasos_datagram::OpenError),
     /// The library refused.
-    #[error("{provider}: {call}: {reason}")]
+    #[error("{provider}: {call}: {reason}{advice}")]
     Fabric {
         /// By which provider.
         provider: String,
@@ -62,6 +73,8 @@ pub enum OpenError {
         call: &'static str,
         /// What the library said.
         reason: String,
+        /// What may help: nothing, or a sentence in parentheses.
+        advice: &'static str,
     },
 }
 

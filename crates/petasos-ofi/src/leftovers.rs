@@ -1,14 +1,24 @@
 //! What a killed process leaves behind on shared memory.
 //!
 //! The shm provider keeps an endpoint's memory under a name, `/dev/shm/NAME`, which its own process removes; one that
-//! is killed does not. The names of this crate's endpoints say which process they belong to, and a peer that sees it
-//! gone removes what is left. (If nobody is left who could see it, it stays.)
+//! is killed does not. The names of this crate's endpoints say that they are ours and which process they belong to, and
+//! each holds a lock on its file, which the kernel releases when the process is gone, however it went. So two things
+//! remove what is left: a peer that loses the process, at once, and the next endpoint of this user that is opened,
+//! whoever was there to see the death.
 
 use petasos_fabric::Incarnation;
-use std::{fs, io::ErrorKind};
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::ErrorKind,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 const PREFIX: &str = "fi_shm://";
 const MARK: &str = "petasos-";
+const PLACE: &str = "/dev/shm";
 
 /// A name for an endpoint of this process that nobody else has or had.
 pub(crate) fn name() -> String {
@@ -34,6 +44,67 @@ pub(crate) fn remove(name: &[u8]) {
     {
         let _ = fs::remove_file(format!("/dev/shm/{file}"));
     }
+}
+
+/// Held while an endpoint's file is made, until it is locked: nobody sweeps meanwhile.
+pub(crate) struct Making {
+    _lock: Option<File>,
+}
+
+/// Keeps sweepers away: by a shared lock on the directory. Whoever sweeps holds it alone, for some milliseconds. Who
+/// holds it for a second is no sweeper of ours, and keeps these away, too.
+pub(crate) fn making() -> Making {
+    let Ok(directory) = File::open(PLACE) else { return Making { _lock: None } };
+    for _ in 0..1000 {
+        match directory.try_lock_shared() {
+            Ok(()) => return Making { _lock: Some(directory) },
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+            Err(TryLockError::Error(_)) => break,
+        }
+    }
+    Making { _lock: None }
+}
+
+impl Making {
+    /// Locks the file of the endpoint of this name, for as long as the result lives. `None` if there is none.
+    pub(crate) fn hold(self, name: &str) -> Option<File> {
+        let (file, _) = parts(name.as_bytes())?;
+        let held = open(Path::new(PLACE).join(file).as_path())?;
+        held.try_lock().ok()?;
+        Some(held)
+    }
+}
+
+/// Removes what killed processes of this user left. Does nothing while somebody else does it, or makes such a file.
+pub(crate) fn sweep() {
+    let Ok(directory) = File::open(PLACE) else { return };
+    if directory.try_lock().is_err() {
+        return;
+    }
+    let Ok(entries) = fs::read_dir(PLACE) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let full = [PREFIX.as_bytes(), name.as_encoded_bytes()].concat();
+        if parts(&full).is_some()
+            && let Some(file) = open(&entry.path())
+            && is_ours(&file)
+            && file.try_lock().is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn open(path: &Path) -> Option<File> {
+    // A link, or a pipe that nobody writes to, is none of ours.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    OpenOptions::new().read(true).custom_flags(flags).open(path).ok()
+}
+
+fn is_ours(file: &File) -> bool {
+    // The owner of what this process is.
+    let own = fs::metadata("/proc/self").map(|process| process.uid());
+    file.metadata().is_ok_and(|found| found.is_file() && own.is_ok_and(|own| found.uid() == own))
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@
 //!
 //! # What others do in this process
 //!
+//! Some of libfabric's settings can be made by the environment alone: see [`prepare`].
+//!
 //! libfabric starts threads, and its shm provider catches deadly signals to remove what it has in `/dev/shm`. An
 //! endpoint does not survive `fork`.
 
@@ -40,6 +42,7 @@ pub use petasos_datagram::{
 };
 pub use probe::{find, probe};
 pub use providers::{Provider, providers};
+pub use sys::environment::prepare;
 
 /// An endpoint of the fabric over libfabric. [`open`](petasos_datagram::Datagrams::open) takes `ofi+PROVIDER://HOST:PORT`
 /// (as TCP has it, port 0 for a free one), `ofi+shm://NAME`, or `ofi://HOST:PORT` for the best network that is here.

@@ -1,11 +1,11 @@
 //! What was found: for `petasos info`.
 
 use crate::{
-    LoadError,
+    Config, LoadError, Net,
     providers::{Provider, providers},
     sys::{library::library, offer::Offer},
 };
-use petasos_datagram::Meeting;
+use petasos_datagram::{Meeting, Network};
 
 /// Looks for the library: its version and its file.
 pub fn find() -> Result<String, LoadError> {
@@ -34,10 +34,16 @@ pub fn probe() -> Vec<String> {
     lines
 }
 
-fn line(provider: &Provider, others: &[Offer]) -> String {
+fn line(provider: &'static Provider, others: &[Offer]) -> String {
     let (scheme, title) = (provider.scheme, provider.title);
     match provider.offer(None) {
         Ok(Some(offer)) => {
+            // Whether it opens, too, depends on the device, and on the environment.
+            if offer.layered_on_device()
+                && let Err(error) = Net::open(provider, None, 64, &Config::default())
+            {
+                return format!("{scheme} ({title}) on {}: no: {error}", offer.domain());
+            }
             let rma = match offer.has_rma() {
                 true => "put and get by the provider",
                 false => "put and get served by the owner",
@@ -48,8 +54,9 @@ fn line(provider: &Provider, others: &[Offer]) -> String {
                 "single receive buffers"
             };
             format!(
-                "{scheme} ({title}, `{}`): {rma}, {shared}; {}",
+                "{scheme} ({title}, `{}` on {}): {rma}, {shared}; {}",
                 offer.provider(),
+                offer.domain(),
                 exposure(provider, &offer)
             )
         }

@@ -1,5 +1,8 @@
-//! The contract, kept over libfabric's providers for TCP and for shared memory.
+//! The contract, kept over libfabric's providers for a network and for shared memory.
 
+mod common;
+
+use common::{Network, SHM, network};
 use petasos_conformance::{Fixture, RealTime};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_ofi::{Config, Ofi, Secret};
@@ -10,30 +13,30 @@ use std::{
 
 struct OverOfi {
     time: RealTime,
-    scheme: &'static str,
+    network: Network,
     config: Config,
 }
 
 impl OverOfi {
-    fn new(scheme: &'static str, secret: bool, remote_access: bool) -> OverOfi {
-        let mut config = Config::default();
+    fn new(network: Network, secret: bool, remote_access: bool) -> OverOfi {
+        let mut config = network.config();
         config.remote_access = remote_access;
         config.remote_access_from = 1;
         if secret {
             config.secret = Some(Secret::new("a secret for the tests").unwrap());
         }
-        OverOfi { time: RealTime::default(), scheme, config }
+        OverOfi { time: RealTime::default(), network, config }
     }
 }
 
 /// A free port below those that the system gives to connections.
-fn port() -> u16 {
+fn port(host: &str) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let nth = NEXT.fetch_add(1, Ordering::Relaxed);
         let offset = (std::process::id() as u16).wrapping_mul(97).wrapping_add(nth) % 12_000;
         let port = 20_000 + offset;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if TcpListener::bind((host, port)).is_ok() {
             return port;
         }
     }
@@ -41,11 +44,12 @@ fn port() -> u16 {
 
 impl Fixture for OverOfi {
     fn fresh(&self) -> Address {
-        let place = match self.scheme {
-            "ofi+shm" => self.time.name(),
-            _ => format!("127.0.0.1:{}", port()),
+        let Network { scheme, host } = self.network;
+        let place = match host {
+            "" => self.time.name(),
+            _ => format!("{host}:{}", port(host)),
         };
-        Address::parse(&format!("{}://{place}", self.scheme)).unwrap()
+        Address::parse(&format!("{scheme}://{place}")).unwrap()
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
@@ -56,7 +60,9 @@ impl Fixture for OverOfi {
         let why = match petasos_ofi::find() {
             Err(error) => error.to_string(),
             // The suite has both ends in one process.
-            Ok(found) if self.scheme == "ofi+shm" && !found.starts_with("libfabric 1.") => {
+            Ok(found)
+                if self.network.scheme == SHM.scheme && !found.starts_with("libfabric 1.") =>
+            {
                 format!("{found}: its provider shm does not connect endpoints of one process")
             }
             Ok(_) => return None,
@@ -72,31 +78,31 @@ impl Fixture for OverOfi {
 
 /// The suite for one kind of address, where the library has its provider; else a test that says so.
 macro_rules! over {
-    ($scheme:expr, $remote_access:expr) => {
-        petasos_conformance::conformance!(OverOfi::new($scheme, false, $remote_access));
-        petasos_conformance::conformance!(faulty, OverOfi::new($scheme, true, $remote_access));
+    ($network:expr, $remote_access:expr) => {
+        petasos_conformance::conformance!(OverOfi::new($network, false, $remote_access));
+        petasos_conformance::conformance!(faulty, OverOfi::new($network, true, $remote_access));
     };
 }
 
-mod tcp {
+mod networks {
     use super::*;
-    over!("ofi+tcp", true);
+    over!(network(), true);
 }
 
 mod shm {
     use super::*;
-    over!("ofi+shm", true);
+    over!(SHM, true);
 }
 
 /// Put and get served by the owner of the memory: nothing is registered with the provider.
 mod served_by_the_owner {
     use super::*;
-    mod tcp {
+    mod networks {
         use super::*;
-        petasos_conformance::conformance!(OverOfi::new("ofi+tcp", true, false));
+        petasos_conformance::conformance!(OverOfi::new(network(), true, false));
     }
     mod shm {
         use super::*;
-        petasos_conformance::conformance!(OverOfi::new("ofi+shm", false, false));
+        petasos_conformance::conformance!(OverOfi::new(SHM, false, false));
     }
 }

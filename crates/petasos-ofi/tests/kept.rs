@@ -1,11 +1,14 @@
 //! Memory that is registered again and again stays open to the provider, as long as somebody holds it, and no more of it
 //! than is allowed; other memory does not.
 
+mod common;
+
+use common::{Network, SHM, network};
 use petasos_fabric::{
     Access, Address, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, Region,
     RegionId, Remote, RemoteSpan, Slice, Support, Token,
 };
-use petasos_ofi::{Config, Ofi};
+use petasos_ofi::Ofi;
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
@@ -28,20 +31,19 @@ struct Pair {
 
 impl Pair {
     /// `None`, with a word, where the provider is not here or has no access of its own.
-    fn open(scheme: &str, keep: usize) -> Option<Pair> {
+    fn open(network: Network, keep: usize) -> Option<Pair> {
         if let Err(error) = petasos_ofi::find() {
             petasos_testing::skip(&error.to_string());
             return None;
         }
-        let mut config = Config::default();
+        let mut config = network.config();
         config.remote_access_from = 1;
         config.keep_registered = keep;
-        let open = || {
-            Ofi::open(&Address::parse(&format!("{scheme}://*")).unwrap(), config.clone()).unwrap()
-        };
+        let place = Address::parse(&network.anywhere()).unwrap();
+        let open = || Ofi::open(&place, config.clone()).unwrap();
         let (mut a, b) = (open(), open());
         if a.capabilities().remote_access != Support::Native {
-            petasos_testing::skip(&format!("{scheme} has no access of its own here"));
+            petasos_testing::skip(&format!("{} has no access of its own here", network.scheme));
             return None;
         }
         a.resolve(&b.address().clone(), PATIENCE).unwrap();
@@ -116,8 +118,8 @@ impl Pair {
     }
 }
 
-fn own_memory_stays_open(scheme: &str) {
-    let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
+fn own_memory_stays_open(network: Network) {
+    let Some(mut pair) = Pair::open(network, 64 << 20) else { return };
     let memory = pair.b.alloc(2 * LEN).unwrap();
     let half = memory.slice(LEN, LEN).unwrap();
     for byte in 1..=20 {
@@ -150,8 +152,8 @@ fn own_memory_stays_open(scheme: &str) {
     std::thread::spawn(move || drop(holder)).join().unwrap();
 }
 
-fn other_memory_is_closed(scheme: &str) {
-    let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
+fn other_memory_is_closed(network: Network) {
+    let Some(mut pair) = Pair::open(network, 64 << 20) else { return };
     for byte in 1..=3 {
         let memory = Region::zeroed(LEN);
         pair.round(&memory.whole(), RIGHTS, byte);
@@ -162,8 +164,8 @@ fn other_memory_is_closed(scheme: &str) {
     assert_eq!(pair.counts(), (4, 0, 0));
 }
 
-fn no_more_than_is_allowed(scheme: &str) {
-    let Some(mut pair) = Pair::open(scheme, 2 * LEN) else { return };
+fn no_more_than_is_allowed(network: Network) {
+    let Some(mut pair) = Pair::open(network, 2 * LEN) else { return };
     let memory: Vec<Slice> = (0..3).map(|_| pair.b.alloc(LEN).unwrap().whole()).collect();
     for byte in 1..=3 {
         for memory in &memory {
@@ -178,7 +180,7 @@ fn no_more_than_is_allowed(scheme: &str) {
     let large = pair.b.alloc(3 * LEN).unwrap().whole();
     pair.round(&large, RIGHTS, 5);
     assert_eq!(pair.counts(), (10, 2, 2 * LEN), "too large to be kept");
-    let Some(mut pair) = Pair::open(scheme, 0) else { return };
+    let Some(mut pair) = Pair::open(network, 0) else { return };
     let memory = pair.b.alloc(LEN).unwrap();
     for byte in 1..=3 {
         pair.round(&memory.whole(), RIGHTS, byte);
@@ -188,8 +190,8 @@ fn no_more_than_is_allowed(scheme: &str) {
 }
 
 /// A peer that is lost gives nothing back: what it was granted is closed.
-fn not_what_a_lost_peer_had(scheme: &str) {
-    let Some(mut pair) = Pair::open(scheme, 64 << 20) else { return };
+fn not_what_a_lost_peer_had(network: Network) {
+    let Some(mut pair) = Pair::open(network, 64 << 20) else { return };
     let memory = pair.b.alloc(LEN).unwrap().whole();
     let (region, remote) = pair.expose(&memory, RIGHTS);
     pair.put(remote, vec![1; LEN]).unwrap();
@@ -201,27 +203,27 @@ fn not_what_a_lost_peer_had(scheme: &str) {
 }
 
 macro_rules! over {
-    ($name:ident, $scheme:expr) => {
+    ($name:ident, $network:expr) => {
         mod $name {
             #[test]
             fn own_memory_stays_open() {
-                super::own_memory_stays_open($scheme);
+                super::own_memory_stays_open($network);
             }
             #[test]
             fn other_memory_is_closed() {
-                super::other_memory_is_closed($scheme);
+                super::other_memory_is_closed($network);
             }
             #[test]
             fn no_more_than_is_allowed() {
-                super::no_more_than_is_allowed($scheme);
+                super::no_more_than_is_allowed($network);
             }
             #[test]
             fn not_what_a_lost_peer_had() {
-                super::not_what_a_lost_peer_had($scheme);
+                super::not_what_a_lost_peer_had($network);
             }
         }
     };
 }
 
-over!(tcp, "ofi+tcp");
-over!(shm, "ofi+shm");
+over!(networks, crate::network());
+over!(shm, crate::SHM);

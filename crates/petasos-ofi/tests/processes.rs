@@ -1,29 +1,33 @@
 //! Two processes: storms of messages with few places for them, memory that is put and got, and a death in the middle.
 
+mod common;
+
+use common::{Network, SHM, network};
 use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Level, OpErrorKind, Operation, Peer, Region,
     Remote, RemoteSpan, Slice, Support, Token,
 };
-use petasos_ofi::{Config, Ofi};
+use petasos_ofi::Ofi;
 use petasos_testing::{again, role};
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     time::{Duration, Instant},
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LEN: usize = 8 << 20;
 
-fn open(url: &str) -> Ofi {
-    let mut config = Config::default();
+fn open(network: Network) -> Ofi {
+    let mut config = network.config();
     config.sends = 4;
-    Ofi::open(&Address::parse(url).unwrap(), config).unwrap()
+    Ofi::open(&Address::parse(&network.anywhere()).unwrap(), config).unwrap()
 }
 
 /// Opens memory to whoever comes, and returns each message.
-fn serve(url: &str) {
-    let mut end = open(url);
+fn serve(network: Network) {
+    let mut end = open(network);
     let memory = Region::zeroed(LEN).whole();
     let region = end.register(&memory, Access::ALL).unwrap();
     let key = end.export(region).unwrap();
@@ -92,13 +96,12 @@ impl Client {
     }
 }
 
-fn with(test: &str, scheme: &str) {
+fn with(test: &str, network: Network) {
     if let Err(error) = petasos_ofi::find() {
         return petasos_testing::skip(&error.to_string());
     }
-    let place = format!("{scheme}://*");
     if role().is_some() {
-        return serve(&place);
+        return serve(network);
     }
     let mut server = again(test, "server").start();
     let address = Address::parse(&server.line("at ")).unwrap();
@@ -107,7 +110,7 @@ fn with(test: &str, scheme: &str) {
         .step_by(2)
         .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
         .collect();
-    let mut end = open(&place);
+    let mut end = open(network);
     let peer = end.resolve(&address, PATIENCE).unwrap();
     let remote = end.import(&Key::from_bytes(key).unwrap()).unwrap();
     let mut client = Client { end, clock: Clock::start(), events: Vec::new(), peer, remote };
@@ -136,11 +139,8 @@ fn with(test: &str, scheme: &str) {
     }
     client.until("the loss", |e| e.iter().any(|e| matches!(e, Event::PeerLost { .. })));
     drop(client);
-    if scheme == "ofi+shm" {
-        let of_server = format!("petasos-{}-", server.id());
-        let left = std::fs::read_dir("/dev/shm").unwrap().flatten();
-        let left: Vec<_> =
-            left.filter(|f| f.file_name().to_string_lossy().starts_with(&of_server)).collect();
+    if network.scheme == SHM.scheme {
+        let left = left_by(server.id());
         assert!(left.is_empty(), "left behind: {left:?}");
     }
     assert!(memory.region().clone().whole().len() == LEN);
@@ -168,12 +168,47 @@ fn storm(client: &mut Client) {
     }
 }
 
+/// What this process has in shared memory.
+fn left_by(process: u32) -> Vec<OsString> {
+    let of_process = format!("petasos-{process}-");
+    let all = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name());
+    all.filter(|name| name.to_string_lossy().starts_with(&of_process)).collect()
+}
+
 #[test]
-fn over_tcp() {
-    with("over_tcp", "ofi+tcp");
+fn nobody_saw_it_die() {
+    if let Err(error) = petasos_ofi::find() {
+        return petasos_testing::skip(&error.to_string());
+    }
+    if role().is_some() {
+        return serve(SHM);
+    }
+    let start = || {
+        let mut process = again("nobody_saw_it_die", "server").start();
+        process.line("key ");
+        process
+    };
+    let (lives, mut dies) = (start(), start());
+    let id = dies.id();
+    dies.kill();
+    // Not while others open endpoints, as the test beside this one does: then it is the next one's.
+    let patience = Instant::now() + PATIENCE;
+    let mut end = open(SHM);
+    while !left_by(id).is_empty() {
+        assert!(Instant::now() < patience, "left behind: {:?}", left_by(id));
+        end = open(SHM);
+    }
+    assert_eq!(left_by(lives.id()).len(), 1, "of one that lives");
+    assert!(!left_by(std::process::id()).is_empty(), "our own");
+    drop(end);
+}
+
+#[test]
+fn over_a_network() {
+    with("over_a_network", network());
 }
 
 #[test]
 fn over_shared_memory() {
-    with("over_shared_memory", "ofi+shm");
+    with("over_shared_memory", SHM);
 }

@@ -70,7 +70,7 @@ pub use petasos_tcp as tcp;
 #[cfg(feature = "ucx")]
 pub use petasos_ucx as ucx;
 pub use transports::{
-    OpenError, OpenOptions, SecretBytes, Transport, open, stays_on_node, transports,
+    OpenError, OpenOptions, SecretBytes, Transport, open, prepare, stays_on_node, transports,
 };
 #[cfg(feature = "auto")]
 pub use whichever::open_auto;

@@ -265,6 +265,14 @@ pub fn transports() -> &'static [Transport] {
     &TRANSPORTS
 }
 
+/// To be called at the beginning of a program that starts threads, and opens an endpoint over a network of libfabric
+/// later: what that library reads from the environment can only be set while there is one thread. Costs microseconds,
+/// and does nothing without the feature `ofi`.
+pub fn prepare() {
+    #[cfg(feature = "ofi")]
+    petasos_ofi::prepare();
+}
+
 /// Opens an endpoint: the scheme of `url` says over which transport.
 ///
 /// * `self://NAME` or `self://*`: within this process;

@@ -105,7 +105,8 @@ fn look(transport: &Transport) -> Found {
         return none(missing.to_owned());
     }
     match petasos::open(transport.any, &OpenOptions::default()) {
-        Err(error) => none(error.to_string()),
+        // What its library says of each network may show the way.
+        Err(error) => Found { notes: transport.probe(), ..none(error.to_string()) },
         Ok(endpoint) => {
             let capabilities = endpoint.capabilities();
             let mut notes = transport.probe();
@@ -242,7 +243,7 @@ fn show(report: &Report) -> Outcome {
     row("regions", &|c| c.max_regions.to_string());
     row("peers", &|c| c.max_peers.to_string());
     text += &table.to_string();
-    for (found, _) in available {
+    for found in &report.transports {
         for note in &found.notes {
             text += &format!("\n{}: {note}", found.scheme);
         }

@@ -9,6 +9,7 @@ use super::open::Handle;
 use crate::sys::{fid_av, fid_cq, fid_domain, fid_ep, fid_fabric};
 use petasos_fabric::Region;
 use std::{
+    fs::File,
     mem::{self, ManuallyDrop},
     sync::{Arc, Mutex, PoisonError, Weak},
 };
@@ -21,6 +22,8 @@ pub(super) struct Objects {
     pub(super) domain: Handle<fid_domain>,
     pub(super) fabric: Handle<fid_fabric>,
     pub(super) memory: Vec<Region>,
+    /// The lock on what it has in shared memory, where it has: until it is closed, and has removed that.
+    pub(super) _held: Option<File>,
 }
 
 // SAFETY: the library's objects have no tie to the thread that made them. They are used by the one thread at a

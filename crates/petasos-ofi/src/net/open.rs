@@ -10,7 +10,8 @@ use crate::{
     sys::{
         FI_AV_TABLE, FI_CQ_FORMAT_DATA, FI_ENABLE, FI_GETWAIT, FI_MR_ENDPOINT, FI_MR_PROV_KEY,
         FI_MR_VIRT_ADDR, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_TRANSMIT, FI_WAIT_FD,
-        FI_WAIT_NONE, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric, offer::Offer,
+        FI_WAIT_NONE, environment, fi_av_attr, fi_cq_attr, fi_cq_data_entry, fid, fid_fabric,
+        offer::Offer,
     },
 };
 use petasos_datagram::Facts;
@@ -22,6 +23,10 @@ use std::{
     ptr::{self, NonNull},
     sync::Arc,
 };
+
+/// The layer asks for 128 completions of sends for each of `FI_UNIVERSE_SIZE` peers, and 4096 more.
+const SMALL_DEVICE: &str = " (a device with few entries in its completion queues, as soft-RoCE: set FI_UNIVERSE_SIZE=128 \
+                            in the environment, or less)";
 
 /// An object of the library's: closed when dropped.
 pub(super) struct Handle<T>(NonNull<T>);
@@ -96,10 +101,17 @@ impl Net {
                 provider: offer.provider(),
                 call,
                 reason: library.error(code),
+                advice: match offer.layered_on_device() && call == "fi_enable" {
+                    true => SMALL_DEVICE,
+                    false => "",
+                },
             }
         };
         if offer.max_message() < sizes.packet {
             return Err(failed("the longest message")(-(libc::EMSGSIZE as isize)));
+        }
+        if let Some(setting) = environment::missing().filter(|_| offer.layered_on_device()) {
+            return Err(OpenError::Environment { provider: offer.provider(), setting });
         }
         let info = offer.as_ptr();
         let context = ptr::null_mut();
@@ -187,20 +199,29 @@ impl Net {
         };
         let check =
             |code: c_int, call| if code == 0 { Ok(()) } else { Err(failed(call)(code as isize)) };
+        let shares_memory = offer.provider() == "shm";
         // SAFETY: as above. The endpoint is closed before what it is bound to: locals are dropped from the
         // last to the first, and the fields of `Net` in their order.
         unsafe {
             let bind = (*(*ep.fid()).ops).bind;
             check(bind(ep.fid(), av.fid(), 0), "fi_ep_bind to addresses")?;
             check(bind(ep.fid(), cq.fid(), FI_TRANSMIT | FI_RECV), "fi_ep_bind to completions")?;
-            if offer.provider() == "shm" {
-                // A name that nobody else has or had: its own are made of the number of the process.
-                let name = leftovers::name() + "\0";
+        }
+        let making = shares_memory.then(|| {
+            leftovers::sweep();
+            // A name that nobody else has or had: its own are made of the number of the process.
+            (leftovers::name(), leftovers::making())
+        });
+        // SAFETY: as above. The name is copied.
+        unsafe {
+            if let Some((name, _)) = &making {
+                let name = format!("{name}\0");
                 let set = (*(*ep.as_ptr()).cm).setname;
                 check(set(ep.fid(), name.as_ptr().cast_mut().cast(), name.len()), "fi_setname")?;
             }
             check(((*(*ep.fid()).ops).control)(ep.fid(), FI_ENABLE, context), "fi_enable")?;
         }
+        let held = making.and_then(|(name, making)| making.hold(&name));
         let multi = offer.has_multi_recv();
         if multi {
             // SAFETY: as above.
@@ -262,9 +283,10 @@ impl Net {
             .chain(slabs.iter().map(|slab| slab.region.clone()));
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
-        let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect() });
+        let objects =
+            Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect(), _held: held });
         let visitors = Arc::default();
-        if offer.provider() == "shm" {
+        if shares_memory {
             objects::announce(&name, &objects, &visitors);
         }
         let mut net = Net {
@@ -282,7 +304,7 @@ impl Net {
             taken: 0,
             scratch: vec![0; offer.inject_size().max(64)].into_boxed_slice(),
             library,
-            apart: offer.provider() == "shm" && library.major() >= 2,
+            apart: shares_memory && library.major() >= 2,
             name,
             wait,
             facts,

@@ -39,6 +39,7 @@ pub(crate) fn library() -> Result<&'static Library, LoadError> {
 }
 
 fn load() -> Result<Library, LoadError> {
+    super::environment::prepare();
     let wish = std::env::var_os("PETASOS_LIBFABRIC").filter(|path| !path.is_empty());
     let names: Vec<OsString> = match wish {
         Some(path) => vec![path],

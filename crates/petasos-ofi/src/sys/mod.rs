@@ -9,6 +9,7 @@
 #![allow(non_camel_case_types, reason = "the names of libfabric")]
 #![allow(missing_docs, reason = "documented by libfabric")]
 
+pub(crate) mod environment;
 #[cfg(test)]
 mod layout;
 pub(crate) mod library;

@@ -120,6 +120,12 @@ impl Offer {
         text(unsafe { (*self.info().fabric_attr).prov_name })
     }
 
+    /// Whether it is a layer above connections of a device's.
+    pub(crate) fn layered_on_device(&self) -> bool {
+        let name = self.provider();
+        name.ends_with(";ofi_rxm") && !name.starts_with("tcp")
+    }
+
     /// The device, or what stands for it.
     pub(crate) fn domain(&self) -> String {
         // SAFETY: a description from the library has this part.

@@ -21,10 +21,10 @@ use crate::{
 use serde::Serialize;
 use source::{Contents, Source};
 use stage::Stage;
-use std::{path::Path, time::Instant};
+use std::{ops::RangeInclusive, path::Path, time::Instant};
 
-/// Size of the transfers between memories.
-const BULK: usize = 16 << 20;
+/// Size of the transfers between memories, if not so much data is asked for.
+const BULK: RangeInclusive<usize> = 64 << 10..=16 << 20;
 
 /// How often transfers and their limit are measured in turn.
 const ROUNDS: u32 = 3;
@@ -59,6 +59,8 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let stage = options.out.as_deref().map(|out| Stage::new(out, &source)).transpose()?;
     let secret = scratch.secret()?;
     let plan = Plan::default();
+    let bulk = options.path.is_none().then_some(options.size).and_then(|size| size.try_into().ok());
+    let bulk = bulk.unwrap_or(usize::MAX).clamp(*BULK.start(), *BULK.end());
     let copied = copy::rates(&source, &scratch)?;
     let mut figures = Vec::new();
     for (at, transport) in transports.iter().enumerate() {
@@ -76,7 +78,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
             lend_above: None,
             engines: 1,
         };
-        let rows = figures::on_client_core(&plan, || one(&setting, &source, stage, copied));
+        let rows = figures::on_client_core(&plan, || one(&setting, &source, stage, copied, bulk));
         figures.extend(rows.map_err(|failure| failure.within(transport.title))?);
         crate::scratch::remove(&store);
     }
@@ -118,11 +120,12 @@ fn one(
     source: &Source,
     stage: Option<&Stage>,
     copied: copy::Rates,
+    bulk: usize,
 ) -> Outcome<Vec<Row>> {
     let progress = Progress::steps(3);
     let scheme = setting.transport.scheme;
     progress.step(format!("{scheme}: bulk data, and what the machine can do"));
-    let moved = memory(setting)?;
+    let moved = memory(setting, bulk)?;
     progress.step(format!("{scheme}: starting a server process"));
     let mut pair = Pair::start(setting)?;
     progress.step(format!("{scheme}: calls, and what the machine can do"));
@@ -154,13 +157,13 @@ fn calls(pair: &Pair, setting: &Setting<'_>) -> Outcome<Vec<Row>> {
     ])
 }
 
-/// Bulk data between memories.
-fn memory(setting: &Setting<'_>) -> Outcome<Vec<Row>> {
+/// Bulk data between memories, in transfers of so many bytes.
+fn memory(setting: &Setting<'_>, bytes: usize) -> Outcome<Vec<Row>> {
     let plan = &Plan { time: setting.plan.time / ROUNDS, ..*setting.plan };
-    let amount = Amount { bytes: BULK, of_transport: false, rounds: ROUNDS as usize };
+    let amount = Amount { bytes, of_transport: false, rounds: ROUNDS as usize };
     let found = bulk::measure(&Setting { plan, store: None, ..*setting }, amount)?;
     let row = |what: &str, Beside { value, limit, of }| {
-        let what = format!("{what}, {}", output::size(BULK as u64));
+        let what = format!("{what}, {}", output::size(bytes as u64));
         let how = "one transfer at a time, memory used again";
         Row::new(setting.transport.scheme, what, (value, "GB/s"), Some((of, limit)), how)
     };
