@@ -13,32 +13,50 @@ use crate::{
 use rustix::io::Errno;
 use std::{
     io::IoSlice,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
 /// Whether the locks that went with an open file were taken away.
 #[derive(Debug, Default)]
-pub(super) struct Forfeit(RwLock<bool>);
+pub(super) struct Forfeit {
+    declared: AtomicBool,
+    /// Shared by those who write, whom the one waits for who declares it. Engines never wait for it.
+    writing: RwLock<()>,
+}
 
 impl Forfeit {
-    /// Leave to write. As long as it is kept, no lock is taken.
-    pub(super) fn to_write(&self) -> FsResult<RwLockReadGuard<'_, bool>> {
-        let forfeit = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        match *forfeit {
+    /// Whether it is not.
+    pub(super) fn check(&self) -> FsResult<()> {
+        match self.declared.load(SeqCst) {
             true => Err(forfeited()),
-            false => Ok(forfeit),
+            false => Ok(()),
         }
+    }
+
+    /// Leave to write. As long as it is kept, no lock is taken.
+    fn to_write(&self) -> FsResult<RwLockReadGuard<'_, ()>> {
+        let writing = match self.writing.try_read() {
+            Ok(writing) => writing,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // It is being declared.
+            Err(TryLockError::WouldBlock) => return Err(forfeited()),
+        };
+        self.check().map(|()| writing)
     }
 
     /// Nothing more is written; waits for what is being written now. Blocks.
     fn declare(&self) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = true;
+        self.declared.store(true, SeqCst);
+        drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Lets its client go on, who is told.
     pub(super) fn settle(&self) -> FsResult<()> {
-        match std::mem::take(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner)) {
+        match self.declared.swap(false, SeqCst) {
             true => Err(forfeited()),
             false => Ok(()),
         }

@@ -15,8 +15,10 @@ impl Call {
         let mut alarm = None;
         loop {
             let file = self.file(number)?;
-            file.forfeit.as_ref().map(|forfeit| forfeit.to_write().map(drop)).transpose()?;
+            file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.check())?;
             let left = self.take_from_silent(file.ino, &range).await?;
+            // Somebody else may be faster than this one.
+            let left = left.or(self.core.config.limits.lease);
             let chance = {
                 let _busy = self.session.busy(&self.core)?;
                 let ino = self.file(number)?.ino;
