@@ -4,7 +4,7 @@ use futures_channel::oneshot;
 use std::{
     collections::BTreeMap,
     fmt, io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -32,6 +32,13 @@ struct State {
 }
 
 impl Keeper {
+    /// One for all in this process who need none of their own, and never end it. `None` where the system
+    /// gave no thread.
+    pub(crate) fn of_process() -> Option<&'static Keeper> {
+        static KEEPER: OnceLock<Option<Keeper>> = OnceLock::new();
+        KEEPER.get_or_init(|| Keeper::start().ok()).as_ref()
+    }
+
     /// Starts the thread.
     pub(crate) fn start() -> io::Result<Keeper> {
         let shared = Arc::<Shared>::default();

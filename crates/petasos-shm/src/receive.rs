@@ -18,6 +18,10 @@ use petasos_fabric::{
 /// Messages taken from one peer in one pass.
 const PER_PEER: usize = 32;
 
+/// A long message counts as one for each so many bytes: who sends long ones does not keep out the others
+/// for longer than who sends short ones.
+const AS_ONE: usize = 4 << 10;
+
 impl Shm {
     /// Whether something has come from a peer: a cheap look, which may be mistaken for a moment.
     #[inline]
@@ -121,7 +125,7 @@ impl Shm {
             if self.has_come(index)
                 && let Some(from) = self.receive_message(index, message)
             {
-                self.streak += 1;
+                self.streak += weight(message);
                 return Some(from);
             }
             self.next_turn(front);
@@ -221,11 +225,13 @@ impl Shm {
         let before = events.len();
         let end = before + room.min(PER_PEER);
         let mut message = Lease::default();
-        while events.len() < end {
+        let mut weighed = 0;
+        while events.len() < end && weighed < PER_PEER {
             let Some(peer) = self.receive_message(index, &mut message) else {
                 let others = self.is_there(index) && self.receive_and_answer(index, end, events);
                 return others || events.len() > before;
             };
+            weighed += weight(&message);
             events.push(Event::Message { peer, message: std::mem::take(&mut message) });
         }
         room > 0
@@ -477,4 +483,10 @@ impl Shm {
         }
         worked
     }
+}
+
+/// For how many messages one of this length counts.
+#[inline]
+fn weight(message: &[u8]) -> usize {
+    1 + message.len() / AS_ONE
 }

@@ -18,7 +18,7 @@ use std::{
 const FIRST_BUFFER: usize = 4 * 1024;
 const BUFFER: usize = 64 * 1024;
 /// Bytes read from one connection in one pass, so that others have their turn.
-const FAIR: usize = 1 << 20;
+const FAIR: usize = 256 << 10;
 
 /// A connection to a peer that has shown who it is.
 #[derive(Debug)]

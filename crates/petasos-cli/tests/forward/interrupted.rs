@@ -1,5 +1,7 @@
 //! Transfers that are interrupted at any moment go on and end well: client and server are killed,
 //! at moments from a seed.
+//!
+//! `PETASOS_SEED` chooses another seed than the usual one; what fails says which it was.
 
 use crate::{
     common::Place,
@@ -62,8 +64,18 @@ fn restore_and_remove(path: &Path) {
     fs::remove_dir_all(path).unwrap();
 }
 
+/// What trees and moments are made from: as `PETASOS_SEED` says, or else `usual`. It is printed, which
+/// shows it where a test fails.
+fn seed(usual: u64) -> u64 {
+    let chosen = std::env::var("PETASOS_SEED").ok();
+    let seed = chosen.map_or(usual, |text| text.parse().expect("PETASOS_SEED is a number"));
+    println!("PETASOS_SEED={seed}");
+    seed
+}
+
 /// The client is killed, and begun again.
-fn client_killed(transport: &str, put: bool, seed: u64) {
+fn client_killed(transport: &str, put: bool, usual: u64) {
+    let seed = seed(usual);
     let place = Place::new();
     make(&place.path("src"), 500, LARGE, seed);
     let export = Export::start(&place, transport, &[]);
@@ -95,7 +107,8 @@ fn client_killed(transport: &str, put: bool, seed: u64) {
 }
 
 /// The server is killed, and started again; the client goes on by itself.
-fn server_killed(url: &str, put: bool, seed: u64) {
+fn server_killed(url: &str, put: bool, usual: u64) {
+    let seed = seed(usual);
     let place = Place::new();
     make(&place.path("src"), 500, LARGE, seed);
     let mut export = Export::at(&place, url, &[]);

@@ -27,6 +27,7 @@ pub use file::RemoteFile;
 
 use crate::{
     FsResult, RelPath,
+    keeper::Keeper,
     protocol::{
         Attr, Creation, DirEntry, Finish, ForwardClient, Hello, Kind, Node, OpenFlags, RenameMode,
         SetAttr, StageKey, StatFs, Status, VERSION, Welcome, XattrMode,
@@ -79,6 +80,9 @@ impl ConnectOptions {
     }
 }
 
+/// How often a client says within a lease that it is there.
+const RENEWALS: u32 = 4;
+
 /// A session with a server. Cheap to clone; belongs to its engine's thread.
 ///
 /// The session ends with the last clone and the last file, or when the server goes away: then all
@@ -115,7 +119,7 @@ impl Remote {
     ) -> Result<Remote, RemoteError> {
         let base = ForwardClient::new(engine, address);
         let client = base.with(CallOptions::default().timeout(options.timeout));
-        let hello = Hello { version: VERSION, name: options.name };
+        let hello = Hello { version: VERSION };
         let patience = options.patience.unwrap_or(options.timeout);
         let first = base.with(CallOptions::default().timeout(patience));
         let welcome = first.hello(hello).await?;
@@ -132,7 +136,11 @@ impl Remote {
             hold: Cell::new(Some(hold)),
         });
         let forever = base.with(CallOptions::default().timeout(Duration::MAX));
-        let held = forever.hold(session.welcome.session);
+        let Welcome { session: id, ticket, .. } = session.welcome;
+        let held = forever.hold(id, ticket, options.name);
+        if session.welcome.lease_ms > 0 {
+            renew(&session);
+        }
         let weak = Rc::downgrade(&session);
         engine.spawn(async move {
             let reason = match futures_util::future::select(held, dropped).await {
@@ -429,6 +437,26 @@ impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Remote({})", self.session.peer)
     }
+}
+
+/// Says that the client is there, several times within each lease.
+fn renew(session: &Rc<Session>) {
+    let Welcome { session: id, lease_ms, .. } = session.welcome;
+    let pause = Duration::from_millis(lease_ms) / RENEWALS;
+    let Some(keeper) = Keeper::of_process() else { return };
+    let weak = Rc::downgrade(session);
+    session.engine.spawn(async move {
+        loop {
+            keeper.sleep(pause).await;
+            let Some(session) = weak.upgrade() else { return };
+            let renewal = session.client.renew(id);
+            drop(session);
+            // An end is told by the call that keeps the session.
+            if !matches!(renewal.await, Ok(Ok(()))) {
+                return;
+            }
+        }
+    });
 }
 
 impl Drop for Session {

@@ -13,16 +13,25 @@ use bytes::Bytes;
 use petasos::{BulkHandle, Context, service};
 
 /// Number of this protocol. Both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Serves files. Paths are bytes, relative to the root of the export.
 #[service(name = "petasos.Forward")]
 pub trait Forward {
-    /// Begins a session. It ends unless `hold` is called within ten seconds.
+    /// Offers a session, for ten seconds. The server keeps nothing of it.
     async fn hello(&self, context: Context, hello: Hello) -> FsResult<Welcome>;
-    /// Keeps the session: is not answered before it ends. When the caller dies or gives this call
-    /// up, the session ends.
-    async fn hold(&self, session: u64) -> FsResult<()>;
+    /// Begins the session that was offered, and keeps it: is not answered before it ends. When the
+    /// caller dies or gives this call up, the session ends. `name` is for people who read the status;
+    /// at most 256 bytes of it count.
+    async fn hold(
+        &self,
+        context: Context,
+        session: u64,
+        ticket: Ticket,
+        name: String,
+    ) -> FsResult<()>;
+    /// Says that the client is there, as any call of its session does: see `Welcome::lease_ms`.
+    async fn renew(&self, session: u64) -> FsResult<()>;
     /// Ends the session.
     async fn goodbye(&self, session: u64) -> FsResult<()>;
     /// What the server does, and for whom.

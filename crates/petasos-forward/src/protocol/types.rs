@@ -14,21 +14,32 @@ pub type StageKey = [u8; 16];
 pub struct Hello {
     /// [`super::VERSION`] of the client.
     pub version: u32,
-    /// Who it is, for people who read the status. At most 256 bytes count.
-    pub name: String,
+}
+
+/// What shows that the server has offered a session to this client a short time ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
+pub struct Ticket {
+    /// Until when it is good, by the server's clock: milliseconds since it began.
+    pub until_ms: u64,
+    /// What only the server can make.
+    pub proof: [u8; 16],
 }
 
 /// The answer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Welcome {
-    /// Number of the session, which nobody can guess.
+    /// Number of the session that is offered, which nobody can guess.
     pub session: u64,
+    /// To be shown when it begins.
+    pub ticket: Ticket,
     /// Whether nothing can be changed.
     pub read_only: bool,
     /// The most bytes of data in one call; more is lent.
     pub inline: u64,
     /// The most bytes that one `read_into` or `write_from` should lend.
     pub window: u64,
+    /// For how many milliseconds its locks are those of a client that says nothing; 0 for ever.
+    pub lease_ms: u64,
     /// Calls of one session that are served at a time; more wait.
     pub calls: u32,
     /// What the server can do with files.

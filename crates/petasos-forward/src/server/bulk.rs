@@ -70,6 +70,7 @@ impl Call {
         while at < len {
             let size = (len - at).min(BLOCK as u64) as usize;
             self.earn(size as u64).await;
+            let _moving = self.turn_to_move().await;
             let mut block = self.core.blocks.get(self.session.client).await?;
             remote.pull_into(at, block.lend(size)).await.map(drop).map_err(unreachable)?;
             let file = Arc::clone(file);
@@ -130,6 +131,7 @@ impl Call {
         let step = async |at: u64| {
             let size = (len - at).min(BLOCK as u64) as usize;
             self.earn(size as u64).await;
+            let _turn = self.turn_to_move().await;
             (at, size, piece(at, size, &go_on).await)
         };
         let mut flow = FuturesUnordered::new();

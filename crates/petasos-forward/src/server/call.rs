@@ -5,8 +5,10 @@ use super::{
     core::{Core, INLINE},
     files::OpenFile,
     gate::Pass,
+    manners,
     pace::Chore,
     session::{Reserved, Session},
+    shares::Share,
 };
 use crate::{FsError, FsResult, RelPath, protocol::Extent, storage::Storage};
 use rustix::io::Errno;
@@ -20,7 +22,8 @@ use std::{
 pub(super) struct Call {
     pub(super) core: Arc<Core>,
     pub(super) session: Arc<Session>,
-    pass: Cell<Option<Pass>>,
+    /// Leave to be served: as a call of its session, and of its client.
+    pass: Cell<Option<(Pass, Share)>>,
     /// What came within the call, as long as that counts as waiting.
     early: Cell<Option<Early>>,
 }
@@ -32,6 +35,9 @@ impl Call {
         core.total.calls.fetch_add(1, Relaxed);
         session.counters.calls.fetch_add(1, Relaxed);
         session.calls.fetch_add(1, Relaxed);
+        if core.config.limits.lease.is_some() {
+            session.hear();
+        }
         let (pass, early) = (Cell::default(), Cell::default());
         let call = Call { core: Arc::clone(core), session, pass, early };
         if carried > 0 {
@@ -45,12 +51,17 @@ impl Call {
             let detail = format!("the limit of {most} calls of a session, and as many that wait");
             return call.end(Err(FsError::new(Errno::NOBUFS, detail)));
         };
-        call.pass.set(Some(pass));
+        let share = core.serving.take(call.session.client).await;
+        call.pass.set(Some((pass, share)));
+        if call.session.manners.are_bad() {
+            core.keeper.sleep(manners::PAUSE).await;
+        }
         Ok(call)
     }
 
     /// Takes part in the count of what failed.
     pub(super) fn end<T>(&self, result: FsResult<T>) -> FsResult<T> {
+        self.session.manners.learn(result.as_ref().err().map(FsError::errno));
         if result.is_err() {
             self.core.total.failed.fetch_add(1, Relaxed);
             self.session.counters.failed.fetch_add(1, Relaxed);
@@ -97,6 +108,11 @@ impl Call {
     /// A place for something that is about to be opened.
     pub(super) fn reserve(&self) -> FsResult<Reserved> {
         Reserved::new(&self.session)
+    }
+
+    /// Waits until another block of the client's may be on the way.
+    pub(super) async fn turn_to_move(&self) -> Share {
+        self.core.moving.take(self.session.client).await
     }
 
     /// Waits for memory: of the client's share.

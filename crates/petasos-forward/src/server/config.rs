@@ -46,6 +46,10 @@ pub struct Limits {
     pub calls_per_session: usize,
     /// Locks that a session holds. Default: 4,096.
     pub locks_per_session: usize,
+    /// How long the locks of a client are its own that says nothing: after that whoever wants them
+    /// takes them. Clients say something by themselves a few times within the lease, as long as their
+    /// engine is driven. Default: for as long as it is connected.
+    pub lease: Option<Duration>,
     /// Bytes a second that a session may read and write. Default: as many as it can.
     pub rate: Option<u64>,
 }
@@ -58,6 +62,7 @@ impl Default for Limits {
             files_per_session: 1024,
             calls_per_session: 128,
             locks_per_session: 4096,
+            lease: None,
             rate: None,
         }
     }

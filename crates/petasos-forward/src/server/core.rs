@@ -10,11 +10,13 @@ use super::{
     pace::{Chore, Pace},
     pool::Pool,
     session::{End, Session, stale, stopped},
+    shares::Shares,
+    tickets::Tickets,
 };
 use crate::{
     FsError, FsResult,
     keeper::Keeper,
-    protocol::{Hello, Status, VERSION, Welcome},
+    protocol::{Hello, Status, Ticket, VERSION, Welcome},
     storage::Storage,
 };
 use futures_channel::oneshot;
@@ -37,14 +39,11 @@ pub(super) const INLINE: u64 = 256 << 10;
 /// The most bytes that are lent to one call.
 pub(super) const WINDOW: u64 = 16 << 20;
 
+/// Blocks on the way at a time, unless there are more clients.
+const MOVING: usize = 32;
+
 /// What a piece of work costs beside its bytes, in bytes.
 const WORK: u64 = 16 << 10;
-
-/// How long a session lasts that nobody holds.
-const UNHELD: Duration = Duration::from_secs(10);
-
-/// How often to look for such sessions, while there are any.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// How often to look for staged files that nobody wants any more.
 const SWEEP: Duration = Duration::from_secs(3600);
@@ -55,6 +54,8 @@ const SHARE: usize = 4;
 /// The longest name of a client, in bytes.
 const LONGEST_NAME: usize = 256;
 
+type Sessions = HashMap<u64, Arc<Session>>;
+
 /// What all endpoints of a server share.
 pub(super) struct Core {
     pub(super) storage: Arc<dyn Storage>,
@@ -63,13 +64,16 @@ pub(super) struct Core {
     pub(super) pace: Pace,
     pub(super) budget: Arc<Budget>,
     pub(super) blocks: Arc<Blocks>,
+    /// Calls that are served, and blocks on the way.
+    pub(super) serving: Arc<Shares>,
+    pub(super) moving: Arc<Shares>,
     pub(super) keeper: Arc<Keeper>,
     pub(super) locks: Locks,
     pub(super) keys: Arc<Keys>,
     pub(super) total: Counting,
-    sessions: RwLock<HashMap<u64, Arc<Session>>>,
+    sessions: RwLock<Sessions>,
+    tickets: Tickets,
     lost: AtomicU64,
-    looking: AtomicBool,
     stopping: AtomicBool,
     since: Instant,
     this: Weak<Core>,
@@ -81,19 +85,22 @@ impl Core {
         let keeper = Arc::new(Keeper::start()?);
         let pool = Pool::start(config.threads, config.spin)?;
         let budget = Budget::new(config.limits.memory);
+        let tickets = Tickets::new()?;
         let core = Arc::new_cyclic(|this| Core {
             storage,
             pool,
             pace: Pace::default(),
             blocks: Blocks::new(Arc::clone(&budget), Arc::clone(&keeper)),
             budget,
+            serving: Shares::new(config.limits.calls_per_session),
+            moving: Shares::new(MOVING),
             keeper,
             locks: Locks::new(config.limits.locks_per_session),
             keys: Arc::default(),
             total: Counting::default(),
             sessions: RwLock::default(),
+            tickets,
             lost: AtomicU64::new(0),
-            looking: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             since: Instant::now(),
             this: Weak::clone(this),
@@ -105,75 +112,86 @@ impl Core {
         Ok(core)
     }
 
-    fn sessions(&self) -> RwLockReadGuard<'_, HashMap<u64, Arc<Session>>> {
+    fn sessions(&self) -> RwLockReadGuard<'_, Sessions> {
         self.sessions.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session.
-    pub(super) fn begin(&self, hello: Hello, peer: Address) -> FsResult<Welcome> {
+    /// Offers a session to who says hello: nothing is kept of it.
+    pub(super) fn offer(&self, hello: &Hello, to: &Address) -> FsResult<Welcome> {
         if hello.version != VERSION {
             let detail = format!("the server speaks version {VERSION}, you {}", hello.version);
             return Err(FsError::new(Errno::PROTO, detail));
         }
-        let mut name = hello.name;
-        name.truncate(name.floor_char_boundary(LONGEST_NAME));
-        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
-        if self.stopping.load(Relaxed) {
-            return Err(stopped());
-        }
-        if sessions.len() >= self.config.limits.sessions {
-            let detail =
-                format!("the limit of {} sessions is reached", self.config.limits.sessions);
-            return Err(FsError::new(Errno::AGAIN, detail));
-        }
-        let most = (self.config.limits.sessions / SHARE).max(1);
-        let of_this: Vec<_> = sessions.values().filter(|session| session.peer == peer).collect();
-        if of_this.len() >= most {
-            let detail = format!("the limit of {most} sessions of one client is reached");
-            return Err(FsError::new(Errno::AGAIN, detail));
-        }
-        let random =
-            || getrandom::u64().map_err(|error| FsError::new(Errno::IO, error.to_string()));
-        let mut id = random()?;
-        while id == 0 || sessions.contains_key(&id) {
-            id = random()?;
-        }
-        let client = of_this.first().map_or(id, |session| session.client);
-        sessions.insert(id, Arc::new(Session::new(id, client, name, peer, self)));
-        drop(sessions);
-        if !self.looking.swap(true, Relaxed) {
-            self.look_later();
-        }
+        let session = {
+            let sessions = self.sessions();
+            // Others may be faster, but most who come in vain hear it here.
+            self.check_room(&sessions, to)?;
+            self.fresh_id(&sessions)?
+        };
         Ok(Welcome {
-            session: id,
+            session,
+            ticket: self.tickets.offer(session, to),
             read_only: self.config.read_only,
             inline: INLINE,
             window: WINDOW,
+            lease_ms: self.config.limits.lease.map_or(0, |lease| lease.as_millis() as u64),
             calls: u32::try_from(self.config.limits.calls_per_session).unwrap_or(u32::MAX),
             abilities: self.storage.abilities(),
         })
     }
 
-    /// Looks for sessions that nobody came to hold, from time to time while there may be some.
-    fn look_later(&self) {
-        let this = Weak::clone(&self.this);
-        self.keeper.later(LOOK, move || {
-            let Some(core) = this.upgrade() else { return };
-            core.looking.store(false, Relaxed);
-            if core.end_unheld(UNHELD) && !core.looking.swap(true, Relaxed) {
-                core.look_later();
-            }
-        });
+    /// Begins a session that was offered; gives what will say that it ended.
+    pub(super) fn begin(
+        &self,
+        id: u64,
+        ticket: &Ticket,
+        mut name: String,
+        peer: Address,
+    ) -> FsResult<oneshot::Receiver<FsResult<()>>> {
+        self.tickets.check(id, ticket, &peer)?;
+        name.truncate(name.floor_char_boundary(LONGEST_NAME));
+        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        if sessions.contains_key(&id) {
+            return Err(FsError::new(Errno::BUSY, "the session is held already"));
+        }
+        let before = self.check_room(&sessions, &peer)?;
+        let (session, ended) = Session::new(id, before, name, peer, self);
+        sessions.insert(id, Arc::new(session));
+        Ok(ended)
     }
 
-    /// Ends the sessions that nobody has come to hold for so long. Gives whether there are others.
-    fn end_unheld(&self, since: Duration) -> bool {
-        let all: Vec<_> = self.sessions().values().cloned().collect();
-        let unheld = all.into_iter().filter(|session| !session.is_held());
-        let (old, young): (Vec<_>, Vec<_>) =
-            unheld.partition(|session| session.since.elapsed() >= since);
-        old.iter().for_each(|session| self.end(session.id, End::Lost));
-        !young.is_empty()
+    /// Whether another session can begin, by this client; gives one that it has already.
+    fn check_room<'a>(
+        &self,
+        sessions: &'a Sessions,
+        peer: &Address,
+    ) -> FsResult<Option<&'a Session>> {
+        if self.stopping.load(Relaxed) {
+            return Err(stopped());
+        }
+        let limit = self.config.limits.sessions;
+        if sessions.len() >= limit {
+            let detail = format!("the limit of {limit} sessions is reached");
+            return Err(FsError::new(Errno::AGAIN, detail));
+        }
+        let most = (limit / SHARE).max(1);
+        let mut of_this = sessions.values().filter(|session| session.peer == *peer).peekable();
+        let one = of_this.peek().map(|session| &***session);
+        if of_this.count() >= most {
+            let detail = format!("the limit of {most} sessions of one client is reached");
+            return Err(FsError::new(Errno::AGAIN, detail));
+        }
+        Ok(one)
+    }
+
+    fn fresh_id(&self, sessions: &Sessions) -> FsResult<u64> {
+        loop {
+            let id =
+                getrandom::u64().map_err(|error| FsError::new(Errno::IO, error.to_string()))?;
+            if id != 0 && !sessions.contains_key(&id) {
+                return Ok(id);
+            }
+        }
     }
 
     /// A session.
@@ -402,22 +420,35 @@ mod tests {
         }
     }
 
+    fn somebody() -> Address {
+        Address::parse("self://somebody").unwrap()
+    }
+
     fn begun(core: &Core) -> u64 {
-        let peer = Address::parse("self://somebody").unwrap();
-        let hello = Hello { version: VERSION, name: String::new() };
-        core.begin(hello, peer).unwrap().session
+        let welcome = core.offer(&Hello { version: VERSION }, &somebody()).unwrap();
+        let begun = core.begin(welcome.session, &welcome.ticket, String::new(), somebody());
+        begun.map(|_| welcome.session).unwrap()
     }
 
     #[test]
-    fn sessions_that_nobody_holds_end() {
-        let core = Core::start(Arc::new(Nothing), ServerConfig::default()).unwrap();
-        let (held, unheld) = (begun(&core), begun(&core));
-        let _kept = core.session(held).unwrap().hold().unwrap();
-        assert!(core.end_unheld(UNHELD), "they are young");
-        assert!(!core.end_unheld(Duration::ZERO));
-        assert!(core.session(held).is_ok());
-        assert_eq!(core.session(unheld).unwrap_err().errno(), Errno::STALE);
-        assert_eq!(core.status().lost, 1);
+    fn who_only_says_hello_takes_no_place() {
+        let mut config = ServerConfig::default();
+        config.limits.sessions = 4;
+        let core = Core::start(Arc::new(Nothing), config).unwrap();
+        let hello = Hello { version: VERSION };
+        for number in 0..1000 {
+            let anybody = Address::parse(&format!("self://{number}")).unwrap();
+            core.offer(&hello, &anybody).unwrap();
+        }
+        assert_eq!(core.status().sessions.len(), 0);
+        let welcome = core.offer(&hello, &somebody()).unwrap();
+        let begin = |from| core.begin(welcome.session, &welcome.ticket, String::new(), from);
+        let thief = Address::parse("self://thief").unwrap();
+        assert_eq!(begin(thief).unwrap_err().errno(), Errno::STALE);
+        let _held = begin(somebody()).unwrap();
+        assert_eq!(begin(somebody()).unwrap_err().errno(), Errno::BUSY);
+        assert!(core.session(welcome.session).is_ok());
+        assert_eq!(core.offer(&hello, &somebody()).unwrap_err().errno(), Errno::AGAIN);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a session has open: files and directories under numbers, which are not used twice.
 
-use super::gather::Gather;
+use super::{gather::Gather, leases::Forfeit};
 use crate::{
     FsError, FsResult,
     protocol::{OpenFlags, StageKey},
@@ -34,6 +34,8 @@ pub(super) struct OpenFile {
     pub(super) appending: Arc<super::gate::Gate>,
     /// Under which key it is staged.
     pub(super) staged: Option<Staged>,
+    /// Whether its locks were taken, where there are leases.
+    pub(super) forfeit: Option<Arc<Forfeit>>,
 }
 
 /// An open directory: pages come one after the other.

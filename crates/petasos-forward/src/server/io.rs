@@ -6,6 +6,7 @@ use super::{
     files::{Open, OpenFile},
     gate::Gate,
     gather::{self, Served},
+    leases::{Forfeit, Leased},
     names::checked_creation,
     pace::Chore,
     session::stopped,
@@ -55,10 +56,11 @@ impl Call {
         let place = self.reserve()?;
         let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TRUNCATE);
         let chore = if makes { Chore::Make } else { Chore::Open };
+        let leases = self.core.config.limits.lease.is_some();
         let opened = self.run_short(chore, move |storage| {
             let file = storage.open(&path, flags, &creation)?;
             let attr = file.attr()?;
-            Ok((OpenFile::new(file, flags, attr.ino, None), attr))
+            Ok((OpenFile::new(file, flags, attr.ino, None, leases), attr))
         });
         let (file, attr) = opened.await?;
         Ok((place.fill(Open::File(Arc::new(file)))?, attr))
@@ -196,9 +198,15 @@ impl OpenFile {
         flags: OpenFlags,
         ino: u64,
         staged: Option<super::files::Staged>,
+        leases: bool,
     ) -> OpenFile {
         let appending = Gate::new(1, usize::MAX);
-        OpenFile { file, flags, ino, gather: Arc::default(), appending, staged }
+        let forfeit = leases.then(Arc::<Forfeit>::default);
+        let file = match &forfeit {
+            Some(forfeit) => Arc::new(Leased { file, forfeit: Arc::clone(forfeit) }),
+            None => file,
+        };
+        OpenFile { file, flags, ino, gather: Arc::default(), appending, staged, forfeit }
     }
 }
 

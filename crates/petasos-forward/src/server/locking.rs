@@ -5,12 +5,20 @@ use super::{
     locks::{Holder, Range, Tried},
 };
 use crate::{FsError, FsResult, protocol::Lock};
+use futures_util::future::{Either, select};
 use rustix::io::Errno;
+use std::{pin::pin, sync::Arc};
 
 impl Call {
     pub(super) async fn lock(&self, number: u64, lock: Lock, wait: bool) -> FsResult<()> {
         let range = self.range(number, lock)?;
+        let mut alarm = None;
         loop {
+            let file = self.file(number)?;
+            file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.check())?;
+            let left = self.take_from_silent(file.ino, &range).await?;
+            // Somebody else may be faster than this one.
+            let left = left.or(self.core.config.limits.lease);
             let chance = {
                 let _busy = self.session.busy(&self.core)?;
                 let ino = self.file(number)?.ino;
@@ -24,14 +32,31 @@ impl Call {
                 }
             };
             self.step_aside();
-            chance.chance().await?;
+            let Some(left) = left else {
+                chance.chance().await?;
+                continue;
+            };
+            // An alarm that was set for somebody else does as well: it is looked again then.
+            let sleep = alarm.take().unwrap_or_else(|| {
+                let keeper = Arc::clone(&self.core.keeper);
+                Box::pin(async move { keeper.sleep(left).await })
+            });
+            match select(pin!(chance.chance()), sleep).await {
+                Either::Left((chance, sleep)) => {
+                    chance?;
+                    alarm = Some(sleep);
+                }
+                Either::Right(_) => {}
+            }
         }
     }
 
     pub(super) fn unlock(&self, number: u64, lock: Lock) -> FsResult<()> {
         let range = self.range(number, lock)?;
         let _busy = self.session.busy(&self.core)?;
-        self.core.locks.clear(self.file(number)?.ino, &range)
+        let file = self.file(number)?;
+        self.core.locks.clear(file.ino, &range)?;
+        file.forfeit.as_ref().map_or(Ok(()), |forfeit| forfeit.settle())
     }
 
     pub(super) fn test_lock(&self, number: u64, lock: Lock) -> FsResult<Option<Lock>> {

@@ -20,14 +20,18 @@ mod gate;
 mod gather;
 mod hashing;
 mod io;
+mod leases;
 mod locking;
 mod locks;
+mod manners;
 mod names;
 mod pace;
 mod pool;
 mod rate;
 mod service;
 mod session;
+mod shares;
+mod tickets;
 mod turns;
 mod whole;
 

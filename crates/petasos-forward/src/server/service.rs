@@ -9,7 +9,7 @@ use crate::{
     FsResult,
     protocol::{
         Allocation, Attr, Creation, Extent, Finish, Forward, Hash, Hello, Kind, Lock, Node,
-        OpenFlags, Page, RenameMode, SetAttr, StageKey, StatFs, Status, Welcome, XattrMode,
+        OpenFlags, Page, RenameMode, SetAttr, StageKey, StatFs, Status, Ticket, Welcome, XattrMode,
     },
 };
 use bytes::Bytes;
@@ -62,13 +62,24 @@ fn path_len(node: &Node) -> usize {
 
 impl Forward for Service {
     async fn hello(&self, context: Context, hello: Hello) -> FsResult<Welcome> {
-        self.core.begin(hello, context.peer())
+        self.core.offer(&hello, &context.peer())
     }
 
-    async fn hold(&self, session: u64) -> FsResult<()> {
-        let ended = self.core.session(session)?.hold()?;
+    async fn hold(
+        &self,
+        context: Context,
+        session: u64,
+        ticket: Ticket,
+        name: String,
+    ) -> FsResult<()> {
+        let ended = self.core.begin(session, &ticket, name, context.peer())?;
         let _keep = Keep { session, core: Arc::clone(&self.core) };
         ended.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    async fn renew(&self, session: u64) -> FsResult<()> {
+        self.core.session(session)?.hear();
+        Ok(())
     }
 
     async fn goodbye(&self, session: u64) -> FsResult<()> {

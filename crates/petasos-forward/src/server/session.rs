@@ -5,6 +5,7 @@ use super::{
     counters::Counting,
     files::{Files, Open},
     gate::Gate,
+    manners::Manners,
     rate::Rate,
 };
 use crate::{FsError, FsResult, protocol::SessionStatus};
@@ -16,7 +17,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// A client's life here.
@@ -25,9 +26,12 @@ pub(super) struct Session {
     pub(super) id: u64,
     /// Whose it is: sessions of one address are of one client, and share its turns and its memory.
     pub(super) client: u64,
+    pub(super) manners: Arc<Manners>,
     name: String,
     pub(super) peer: Address,
     pub(super) since: Instant,
+    /// When something was last heard from its client, in microseconds after the beginning.
+    heard_us: AtomicU64,
     pub(super) counters: Counting,
     /// Calls under way.
     pub(super) calls: AtomicU64,
@@ -42,17 +46,9 @@ pub(super) struct Session {
 struct Life {
     /// Things being done that must not outlive the session.
     busy: usize,
-    held: Held,
+    /// Tells who keeps the session that it has ended.
+    held: Option<oneshot::Sender<FsResult<()>>>,
     over: bool,
-}
-
-/// Whether somebody keeps the session.
-#[derive(Debug, Default)]
-enum Held {
-    #[default]
-    NotYet,
-    By(oneshot::Sender<FsResult<()>>),
-    NoMore,
 }
 
 /// How a session ends.
@@ -79,21 +75,43 @@ pub(super) fn stopped() -> FsError {
 }
 
 impl Session {
-    pub(super) fn new(id: u64, client: u64, name: String, peer: Address, core: &Core) -> Session {
+    /// A session, perhaps of a client that has one, and what will say that it ended.
+    pub(super) fn new(
+        id: u64,
+        before: Option<&Session>,
+        name: String,
+        peer: Address,
+        core: &Core,
+    ) -> (Session, oneshot::Receiver<FsResult<()>>) {
         let limits = &core.config.limits;
-        Session {
+        let (sender, ended) = oneshot::channel();
+        let session = Session {
             id,
-            client,
+            client: before.map_or(id, |session| session.client),
+            manners: before.map(|session| Arc::clone(&session.manners)).unwrap_or_default(),
             name,
             peer,
             since: Instant::now(),
+            heard_us: AtomicU64::new(0),
             counters: Counting::default(),
             calls: AtomicU64::new(0),
             gate: Gate::new(limits.calls_per_session, limits.calls_per_session),
             rate: limits.rate.map(Rate::new),
             files: Mutex::new(Files::new(limits.files_per_session)),
-            life: Mutex::default(),
-        }
+            life: Mutex::new(Life { held: Some(sender), ..Life::default() }),
+        };
+        (session, ended)
+    }
+
+    /// Something came from its client.
+    pub(super) fn hear(&self) {
+        self.heard_us.store(self.since.elapsed().as_micros() as u64, Relaxed);
+    }
+
+    /// How long nothing has come.
+    pub(super) fn silent_for(&self) -> Duration {
+        let heard = Duration::from_micros(self.heard_us.load(Relaxed));
+        self.since.elapsed().saturating_sub(heard)
     }
 
     /// What it has open.
@@ -116,25 +134,6 @@ impl Session {
         Ok(Busy { session: Arc::clone(self), core: Arc::clone(core) })
     }
 
-    /// Keeps the session: gives what will say that it ended.
-    pub(super) fn hold(&self) -> FsResult<oneshot::Receiver<FsResult<()>>> {
-        let mut life = self.life();
-        if life.over {
-            return Err(stale());
-        }
-        if !matches!(life.held, Held::NotYet) {
-            return Err(FsError::new(Errno::BUSY, "the session is held already"));
-        }
-        let (sender, receiver) = oneshot::channel();
-        life.held = Held::By(sender);
-        Ok(receiver)
-    }
-
-    /// Whether somebody has kept it.
-    pub(super) fn is_held(&self) -> bool {
-        !matches!(self.life().held, Held::NotYet)
-    }
-
     /// Ends it: nothing new begins. Files are closed, and locks free, when what goes on has ended.
     pub(super) fn end(&self, core: &Core, how: End) {
         let (held, idle) = {
@@ -143,13 +142,13 @@ impl Session {
                 return;
             }
             life.over = true;
-            (std::mem::replace(&mut life.held, Held::NoMore), life.busy == 0)
+            (life.held.take(), life.busy == 0)
         };
         core.locks.give_up(self.id);
         if idle {
             self.finish(core);
         }
-        if let Held::By(sender) = held {
+        if let Some(sender) = held {
             let _ = sender.send(if how == End::Stop { Err(stopped()) } else { Ok(()) });
         }
     }

@@ -80,7 +80,7 @@ impl Call {
             let file = storage.stage(&key)?;
             let attr = file.attr()?;
             let flags = OpenFlags::READ.with(OpenFlags::WRITE);
-            Ok((OpenFile::new(file, flags, attr.ino, Some(staged)), attr))
+            Ok((OpenFile::new(file, flags, attr.ino, Some(staged), false), attr))
         });
         let (file, attr) = opened.await?;
         Ok((place.fill(Open::File(Arc::new(file)))?, attr))

@@ -19,8 +19,12 @@ use std::{
     time::Instant,
 };
 
-/// What is compared at a time, and the longest piece that is moved.
+/// What is compared at a time.
 pub(super) const BLOCK: u64 = 4 << 20;
+
+/// The longest piece that is moved: what servers move at a time. Longer ones would be more memory on the
+/// way, which the system has to clear for each process that is new, and which no cache holds.
+const PIECE: u64 = 1 << 20;
 
 /// Threads for the disk.
 pub(super) const THREADS: usize = 2;
@@ -148,7 +152,7 @@ impl Job {
 
     /// The largest piece: what the server wants lent at once, and a part of a block.
     pub(super) fn piece(&self) -> u64 {
-        let window = self.link.remote().welcome().window.clamp(64 << 10, BLOCK);
+        let window = self.link.remote().welcome().window.clamp(64 << 10, PIECE);
         1 << window.ilog2()
     }
 

@@ -38,16 +38,18 @@ pub(crate) struct Client {
     pub(crate) engine: Engine,
 }
 
+/// The URL of endpoints that can reach this address.
+pub(crate) fn listening_like(address: &Address) -> &'static str {
+    EVERYWHERE.iter().find(|url| url.starts_with(address.scheme())).unwrap()
+}
+
 /// An engine that can call this address.
 pub(crate) fn engine(address: &Address) -> Engine {
-    let url = EVERYWHERE.iter().find(|url| url.starts_with(address.scheme())).unwrap();
-    let endpoint = petasos::open(url, &OpenOptions::default()).unwrap();
+    let endpoint = petasos::open(listening_like(address), &OpenOptions::default()).unwrap();
     Engine::new(endpoint, EngineConfig::default())
 }
 
-pub(crate) fn hello(name: &str) -> Hello {
-    Hello { version: VERSION, name: name.to_owned() }
-}
+pub(crate) const HELLO: Hello = Hello { version: VERSION };
 
 impl Client {
     pub(crate) fn new(address: &Address) -> Client {
@@ -57,10 +59,12 @@ impl Client {
     pub(crate) fn named(address: &Address, name: &str) -> Client {
         let engine = engine(address);
         let calls = ForwardClient::new(&engine, address);
-        let welcome = engine.block_on(calls.hello(hello(name))).unwrap().unwrap();
+        let welcome = engine.block_on(calls.hello(HELLO)).unwrap().unwrap();
         let session = welcome.session;
         let for_ever = calls.with(CallOptions::default().timeout(Duration::MAX));
-        let hold = for_ever.hold(session);
+        let hold = for_ever.hold(session, welcome.ticket, name.to_owned());
+        // When this is answered, the session has begun.
+        engine.block_on(calls.status()).unwrap();
         Client { calls, session, welcome, hold: Some(hold), engine }
     }
 

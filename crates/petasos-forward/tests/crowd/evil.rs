@@ -8,7 +8,7 @@ use petasos::{
 };
 use petasos_forward::protocol::{
     Allocation, Creation, Extent, Finish, ForwardClient, Hello, Node, OpenFlags, RenameMode,
-    SetAttr, VERSION,
+    SetAttr, VERSION, Welcome,
 };
 use std::{
     io::Write,
@@ -29,15 +29,19 @@ pub(crate) fn evil(own: &str) {
     let (engine, address) = engine(own);
     let client = ForwardClient::new(&engine, &address)
         .with(CallOptions::default().timeout(Duration::from_secs(5)));
-    let hello = || client.hello(Hello { version: VERSION, name: "x".repeat(10_000) });
-    let session = engine.block_on(hello()).unwrap().unwrap().session;
+    let hello = || client.hello(Hello { version: VERSION });
+    let first = engine.block_on(hello()).unwrap().unwrap();
+    let session = first.session;
     let forever = client.with(CallOptions::default().timeout(Duration::MAX));
-    let _held = forever.hold(session);
+    let hold =
+        |welcome: &Welcome| forever.hold(welcome.session, welcome.ticket, "x".repeat(10_000));
+    let _held = hold(&first);
     // As many sessions as it can get, each held; as many files as it can open.
     let all = futures_util::future::join_all((0..600).map(|_| hello()));
     let mine = engine.block_on(all).into_iter().filter_map(|answer| answer.ok()?.ok());
-    let mine: Vec<_> = mine.map(|welcome| welcome.session).collect();
-    let _holds: Vec<_> = mine.iter().map(|session| forever.hold(*session)).collect();
+    let mine: Vec<_> = mine.collect();
+    let _holds: Vec<_> = mine.iter().map(hold).collect();
+    let mine: Vec<_> = mine.iter().map(|welcome| welcome.session).collect();
     let floods: Vec<_> = mine[..FLOODS]
         .iter()
         .map(|session| {

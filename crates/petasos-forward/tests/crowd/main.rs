@@ -1,6 +1,12 @@
 //! Thirty-two clients at once, each a process of its own: thirty that write and read, one that is
-//! stuck, one that means harm. Each of the thirty goes on with a good part of its fair share of what
-//! there was without those two, and the server's process does not grow beyond what its limit says.
+//! stuck, one that means harm. The thirty go on with a good part of their fair share, and the server's
+//! process does not grow beyond what its limit says.
+//!
+//! Server, clients and attackers have the same processors here. What an attacker takes of those by being
+//! busy, any process could take; the server is not to blame for it. So the measure is what the thirty do
+//! while in the place of the two there is a process that computes for as long as they did, and never
+//! talks to the server. Of that each has a thirty-second as its fair share.
+//! `cargo test --release -p petasos-forward --test crowd -- --nocapture` prints what is kept of it.
 
 mod evil;
 
@@ -16,7 +22,10 @@ use petasos_forward::{
     storage::Local,
 };
 use petasos_testing::{Process, again, role};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    process::{Pid, Signal, kill_process},
+    time::{ClockId, clock_gettime},
+};
 use std::{
     io::BufRead,
     path::Path,
@@ -39,10 +48,10 @@ const EACH: u64 = 1 << 20;
 /// More than a call carries: it is lent.
 const PIECE: usize = 320 << 10;
 const ROUNDS: usize = 5;
-/// What an honest client keeps of its fair share at least: one part of so many. Server, attackers and
-/// clients have the same processors here, of which nobody is given a share; with two of them and others
-/// at work as well, it is a fifth and more.
-const KEPT: u64 = 8;
+/// What is asserted: that all honest clients together keep one part in so many of their fair share, and
+/// each of them one in twice as many. What is wanted is half, and what is printed is more than that; but
+/// windows are short, and on a machine that is busy with other things no two of them are alike.
+const KEPT: u64 = 4;
 const WINDOW: Duration = Duration::from_millis(700);
 
 #[test]
@@ -62,6 +71,7 @@ fn shares(test: &str, own: &str) {
         Some("good") => good(own),
         Some("stuck") => stuck(own),
         Some("evil") => evil::evil(own),
+        Some("busy") => busy(),
         Some(other) => panic!("nobody plays {other}"),
     }
 }
@@ -84,7 +94,7 @@ fn crowd(test: &str) {
         client
     };
     let mut good: Vec<_> = (0..GOOD).map(|number| begin("good", number)).collect();
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let (mut alone, mut beside, mut busy) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         // In turns: so what else this machine does counts for both.
         alone.push(window(&mut good));
@@ -92,7 +102,9 @@ fn crowd(test: &str) {
         kill_process(Pid::from_raw(stuck.id() as i32).unwrap(), Signal::STOP).unwrap();
         let mut evil = begin("evil", GOOD + 1);
         evil.tell("go");
+        let before = processor_time(&evil);
         beside.push(window(&mut good));
+        let burnt = processor_time(&evil) - before;
         if round == 0 {
             // Somebody who comes now is served as well.
             let mut late = [begin("good", GOOD + 2)];
@@ -108,20 +120,34 @@ fn crowd(test: &str) {
         evil.kill();
         stuck.kill();
         settled(&mut server, false);
+        // As much of the machine is gone, and nothing of the server.
+        let mut other = begin("busy", burnt as usize);
+        other.tell("go");
+        let before = processor_time(&other);
+        busy.push(window(&mut good));
+        let computed = processor_time(&other) - before;
+        println!("processor time: {burnt} ms for the evil one, {computed} ms for the other");
+        other.kill();
     }
 
     let total = |round: &Vec<u64>| round.iter().sum::<u64>();
-    let (before, now) = (median(alone.iter().map(total)), median(beside.iter().map(total)));
-    let each: Vec<_> =
-        (0..GOOD).map(|client| median(beside.iter().map(|round| round[client]))).collect();
-    let least = *each.iter().min().unwrap();
+    let [before, fair, now] =
+        [&alone, &busy, &beside].map(|rounds| median(rounds.iter().map(total)));
+    let each = |rounds: &[Vec<u64>]| -> Vec<u64> {
+        (0..GOOD).map(|client| median(rounds.iter().map(|round| round[client]))).collect()
+    };
+    let (each, each_fair) = (each(&beside), each(&busy));
+    let (least, least_fair) = (*each.iter().min().unwrap(), *each_fair.iter().min().unwrap());
+    // Of what there is, thirty of thirty-two parts.
+    let kept = now as f64 * ALL as f64 / (fair * GOOD as u64) as f64;
     println!(
-        "pieces in a window, all together: {before} without them, {now} beside them; a fair share \
-         is {}, the least that one had {least}",
-        before / ALL
+        "pieces in a window, all together: {before} alone, {fair} beside one who computes, {now} \
+         beside the two, which is {kept:.2} of their fair share; the least that one had: \
+         {least_fair} and {least}, where a fair share is {}",
+        fair / ALL
     );
-    assert!(KEPT * ALL * now >= before * GOOD as u64, "{now} where there were {before}");
-    assert!(KEPT * ALL * least >= before, "of {before}, each has {each:?}");
+    assert!(KEPT * ALL * now >= fair * GOOD as u64, "{now} where there were {fair}");
+    assert!(2 * KEPT * ALL * least >= fair, "of {fair}, each has {each:?}");
     for mut client in good {
         client.tell("end");
         assert!(client.wait(Duration::from_secs(60)).success());
@@ -172,6 +198,16 @@ fn median(of: impl Iterator<Item = u64>) -> u64 {
     let mut all: Vec<_> = of.collect();
     all.sort_unstable();
     all[all.len() / 2]
+}
+
+/// How long a process has had a processor, in milliseconds.
+fn processor_time(process: &Process) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+    // Behind the name, which is in parentheses: the 14th and 15th field, in ticks of 10 ms.
+    let behind = &stat[stat.rfind(')').unwrap() + 2..];
+    let ticks: u64 =
+        behind.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum();
+    ticks * 10
 }
 
 /// How many pieces each client moves in the same stretch of time.
@@ -289,4 +325,29 @@ fn stuck(own: &str) {
         }
         std::task::Poll::<()>::Pending
     }));
+}
+
+/// Computes for so many milliseconds in a window, with two threads, as the evil one has.
+fn busy() {
+    let millis = std::env::var("NUMBER").unwrap().parse::<f64>().unwrap();
+    let share = millis / (2.0 * WINDOW.as_millis() as f64);
+    on_each_go(|going| {
+        let begin = Instant::now();
+        let compute = || {
+            let own = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+            let before = own();
+            while going.load(Relaxed) {
+                // Whoever is behind catches up.
+                if own() - before < begin.elapsed().mul_f64(share) {
+                    (0..1000).for_each(|_| std::hint::spin_loop());
+                } else {
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(compute);
+            compute();
+        });
+    });
 }

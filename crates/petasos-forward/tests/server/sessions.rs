@@ -1,19 +1,24 @@
 //! Sessions: who has one, how they end, and what they may use.
 
-use crate::common::{Client, engine, hello, server, until};
+use crate::common::{Client, HELLO, engine, listening_like, server, until};
 use petasos::{
-    CallOptions,
-    fabric::{Access, Region},
+    CallOptions, OpenOptions, TypedCall,
+    fabric::{Access, Address, Clock, Endpoint, Event, Region},
 };
 use petasos_forward::{
+    FsResult, RelPath,
+    client::{ConnectOptions, Remote},
     protocol::{
         Allocation, Creation, Extent, Finish, ForwardClient, Hello, Kind, Lock, Node, OpenFlags,
-        RenameMode, SetAttr, VERSION, XattrMode,
+        RenameMode, SetAttr, Ticket, VERSION, Welcome, XattrMode,
     },
     server::ServerConfig,
 };
 use rustix::io::Errno;
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    sync::atomic::Ordering::SeqCst,
+    time::{Duration, Instant},
+};
 
 const ALL: Lock = Lock { owner: 1, pid: 77, exclusive: true, start: 0, end: u64::MAX };
 
@@ -69,6 +74,10 @@ fn a_client_that_vanishes_leaves_nothing() {
     assert_eq!(server.status().lost, 6);
 }
 
+fn hold(client: &Client, welcome: &Welcome) -> TypedCall<FsResult<()>> {
+    client.calls.hold(welcome.session, welcome.ticket, String::new())
+}
+
 #[test]
 fn strangers() {
     let (server, _) = server(ServerConfig::default());
@@ -78,21 +87,82 @@ fn strangers() {
         let other = Client::new(&address);
         let stale = other.wait(other.calls.stat_fs(client.session ^ 1));
         assert_eq!(stale.unwrap_err().errno(), Errno::STALE);
-        assert_eq!(other.wait(other.calls.hold(0)).unwrap_err().errno(), Errno::STALE);
-        let twice = client.wait(client.calls.hold(client.session));
+        assert_eq!(other.wait(hold(&other, &client.welcome)).unwrap_err().errno(), Errno::STALE);
+        let forged = Welcome { session: 1, ..other.welcome };
+        assert_eq!(other.wait(hold(&other, &forged)).unwrap_err().errno(), Errno::STALE);
+        let twice = client.wait(hold(&client, &client.welcome));
         assert_eq!(twice.unwrap_err().errno(), Errno::BUSY);
         let bulk = other.engine.bulk(Region::zeroed(4096), Access::WRITE).unwrap();
         let theirs = other.wait(other.calls.read_into(client.session, file, 0, bulk.handle()));
         assert_eq!(theirs.unwrap_err().errno(), Errno::ACCESS);
-        let old = Hello { version: VERSION + 1, ..hello("old") };
+        let old = Hello { version: VERSION + 1 };
         assert_eq!(other.wait(other.calls.hello(old)).unwrap_err().errno(), Errno::PROTO);
-        let long = Hello { version: VERSION, name: "ä".repeat(1000) };
-        let guest = other.wait(other.calls.hello(long)).unwrap();
+        let guest = Client::named(&address, &"ä".repeat(1000));
         assert!(server.status().sessions.iter().any(|it| it.name.len() == 256));
         other.wait(other.calls.goodbye(guest.session)).unwrap();
         let again = other.wait(other.calls.goodbye(guest.session));
         assert_eq!(again.unwrap_err().errno(), Errno::STALE);
     }
+}
+
+/// First words that somebody recorded, said again and again by many: they are answered, and that is
+/// all. Nor does what another client said to begin its session.
+#[test]
+fn recorded_words_take_no_place() {
+    let mut config = ServerConfig::default();
+    config.limits.sessions = 8;
+    let (server, _) = server(config);
+    for address in server.addresses() {
+        let url = listening_like(&address);
+        let [hello, hold] = recorded(url);
+        let mut thieves: Vec<_> = (0..16).map(|_| replay(url, &address, &hello, 50)).collect();
+        assert!(server.status().sessions.is_empty());
+        thieves.push(replay(url, &address, &hold, 50));
+        assert!(server.status().sessions.is_empty());
+        // All places are free, while all those are there.
+        let clients: Vec<_> = (0..8).map(|_| Client::new(&address)).collect();
+        assert_eq!(server.status().sessions.len(), clients.len());
+        drop((thieves, clients));
+        until("all have gone", || server.status().sessions.is_empty());
+    }
+}
+
+/// What a client says at the beginning, as a server gets it that never answers.
+fn recorded(url: &str) -> [Vec<u8>; 2] {
+    let mut fake = petasos::open(url, &OpenOptions::default()).unwrap();
+    let engine = engine(fake.address());
+    let calls = ForwardClient::new(&engine, fake.address());
+    let ticket = Ticket { until_ms: 5000, proof: [7; 16] };
+    let _waiting = (calls.hello(HELLO), calls.hold(9, ticket, "recorded".to_owned()));
+    let (clock, mut events, mut frames) = (Clock::start(), Vec::new(), Vec::new());
+    until("both are said", || {
+        engine.turn();
+        fake.progress(clock.now(), 64, &mut events);
+        frames.extend(events.drain(..).filter_map(|event| match event {
+            Event::Message { message, .. } => Some(message.to_vec()),
+            _ => None,
+        }));
+        frames.len() == 2
+    });
+    frames.try_into().unwrap()
+}
+
+/// Says the same so many times, over an endpoint of its own, until all is answered.
+fn replay(url: &str, server: &Address, frame: &[u8], times: usize) -> Box<dyn Endpoint> {
+    let mut endpoint = petasos::open(url, &OpenOptions::default()).unwrap();
+    let peer = endpoint.resolve(server, Duration::from_secs(20)).unwrap();
+    let (clock, mut events) = (Clock::start(), Vec::new());
+    let (mut said, mut answered) = (0, 0);
+    until("all is answered", || {
+        while said < times && endpoint.inject(peer, &[frame]).is_ok() {
+            said += 1;
+        }
+        endpoint.progress(clock.now(), 64, &mut events);
+        let answers = events.drain(..).filter(|event| matches!(event, Event::Message { .. }));
+        answered += answers.count();
+        answered == times
+    });
+    endpoint
 }
 
 #[test]
@@ -109,7 +179,7 @@ fn limits() {
         let second = Client::new(&address);
         let (calls, id) = (&client.calls, client.session);
         let stranger = engine(&address);
-        let third = ForwardClient::new(&stranger, &address).hello(hello("third"));
+        let third = ForwardClient::new(&stranger, &address).hello(HELLO);
         let refused = stranger.block_on(third).unwrap().unwrap_err();
         assert_eq!(refused.errno(), Errno::AGAIN);
         assert!(refused.detail().contains("2 sessions"), "{refused}");
@@ -153,6 +223,76 @@ fn limits() {
         client.wait(calls.goodbye(id)).unwrap();
         second.wait(second.calls.goodbye(second.session)).unwrap();
     }
+}
+
+/// Who says nothing for longer than its lease loses its lock to who wants it, and is told so when it
+/// writes.
+#[test]
+fn locks_of_silent_clients_are_taken() {
+    let mut config = ServerConfig::default();
+    config.limits.lease = Some(Duration::from_millis(300));
+    let (server, memory) = server(config);
+    for address in server.addresses() {
+        let (silent, other) = (Client::new(&address), Client::new(&address));
+        assert_eq!(silent.welcome.lease_ms, 300);
+        let (mine, theirs) = (silent.open("file"), other.open("file"));
+        let begin = Instant::now();
+        silent.wait(silent.calls.lock(silent.session, mine, ALL, true)).unwrap();
+        let most = Duration::from_secs(60);
+        let patient = other.calls.with(CallOptions::default().timeout(most));
+        other.wait(patient.lock(other.session, theirs, ALL, true)).unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(300), "{:?}", begin.elapsed());
+        other.write_from(theirs, 0, vec![2; 5000]).unwrap();
+        // All that would spoil what the other one wrote, through this file or lent or not.
+        let before = memory.watch.writes.lock().unwrap().len();
+        let nolck = |refused: FsResult<u64>| refused.unwrap_err().errno() == Errno::NOLCK;
+        assert!(nolck(silent.write_from(mine, 0, vec![1; 5000])));
+        let (calls, id) = (&silent.calls, silent.session);
+        assert!(nolck(silent.wait(calls.write(id, mine, 0, vec![1; 50].into()))));
+        let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+        let cut = silent.wait(calls.set_attr(id, Node::File(mine), cut, true));
+        assert!(nolck(cut.map(|attr| attr.size)));
+        assert!(nolck(silent.wait(calls.lock(id, mine, ALL, true)).map(|()| 0)));
+        assert_eq!(memory.watch.writes.lock().unwrap().len(), before);
+        assert_eq!(silent.wait(calls.read(id, mine, 0, 3)).unwrap(), [2, 2, 2][..]);
+        // With the lock its misfortune is over, of which it hears once more.
+        assert!(nolck(silent.wait(calls.unlock(id, mine, ALL)).map(|()| 0)));
+        silent.wait(calls.unlock(id, mine, ALL)).unwrap();
+        silent.wait(calls.write(id, mine, 0, vec![1; 50].into())).unwrap();
+        // Who tries and does not wait gets it as well.
+        std::thread::sleep(Duration::from_millis(350));
+        silent.wait(calls.lock(id, mine, ALL, false)).unwrap();
+        assert!(nolck(other.wait(other.calls.write(other.session, theirs, 0, vec![1].into()))));
+    }
+}
+
+/// A client of the library says by itself that it is there, also when it does nothing.
+#[test]
+fn locks_of_idle_clients_stay() {
+    let mut config = ServerConfig::default();
+    let lease = Duration::from_secs(4);
+    config.limits.lease = Some(lease);
+    let (server, _) = server(config);
+    let address = server.addresses().pop().unwrap();
+    let idle = engine(&address);
+    let remote = idle.block_on(Remote::connect(&idle, &address, ConnectOptions::default()));
+    let remote = remote.unwrap();
+    let flags = OpenFlags::READ.with(OpenFlags::WRITE).with(OpenFlags::CREATE);
+    let path = RelPath::parse(b"file").unwrap();
+    let file = idle.block_on(remote.open(&path, flags, 0o600)).unwrap();
+    idle.block_on(file.lock(ALL, true)).unwrap();
+    let other = Client::new(&address);
+    let theirs = other.open("file");
+    let short = other.calls.with(CallOptions::default().timeout(lease * 3 / 2));
+    let mut wanted = Box::pin(short.lock(other.session, theirs, ALL, true));
+    // Both are driven, and neither does anything but wait.
+    let late = idle.block_on(std::future::poll_fn(|context| {
+        other.engine.turn();
+        context.waker().wake_by_ref();
+        wanted.as_mut().poll(context)
+    }));
+    assert!(matches!(late, Err(petasos::CallError::Deadline { .. })), "{late:?}");
+    idle.block_on(file.write_bytes(0, vec![1; 10].into())).unwrap();
 }
 
 #[test]

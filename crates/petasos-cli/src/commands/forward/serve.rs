@@ -12,15 +12,16 @@ use petasos_forward::{
     storage::{Local, Objects, Storage},
 };
 use serde_json::json;
-use std::{io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 /// The limits that can be set, and what they are.
-const LIMITS: [(&str, &str); 7] = [
+const LIMITS: [(&str, &str); 8] = [
     ("memory", "bytes for data on the way"),
     ("sessions", "clients at a time"),
     ("files", "open files of a client"),
     ("calls", "calls of a client that are served at a time"),
     ("locks", "locks of a client"),
+    ("lease", "seconds after which locks of a silent client are for who wants them"),
     ("rate", "bytes a second of a client"),
     ("threads", "threads that work on files"),
 ];
@@ -77,6 +78,7 @@ fn config(options: &Serve) -> Outcome<ServerConfig> {
             "files" => limits.files_per_session = number,
             "calls" => limits.calls_per_session = number,
             "locks" => limits.locks_per_session = number,
+            "lease" => limits.lease = Some(Duration::from_secs(*value)),
             "rate" => limits.rate = Some(*value),
             "threads" => config.threads = number.min(1024),
             _ => {

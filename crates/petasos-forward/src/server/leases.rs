@@ -1,0 +1,157 @@
+//! Leases: a lock is its client's as long as the client is heard of from time to time.
+//!
+//! Whoever waits for a lock takes it from a client that has been silent for longer than the lease.
+//! What that client still writes through the file with which the lock went is refused, until it
+//! unlocks or closes the file: so it hears of it before it can spoil what others write.
+
+use super::{call::Call, core::Core, locks::Range, session::Session};
+use crate::{
+    FsError, FsResult,
+    protocol::{Allocation, Attr, Extent, SetAttr, XattrMode},
+    storage::StoredFile,
+};
+use rustix::io::Errno;
+use std::{
+    io::IoSlice,
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+/// Whether the locks that went with an open file were taken away.
+#[derive(Debug, Default)]
+pub(super) struct Forfeit {
+    declared: AtomicBool,
+    /// Shared by those who write, whom the one waits for who declares it. Engines never wait for it.
+    writing: RwLock<()>,
+}
+
+impl Forfeit {
+    /// Whether it is not.
+    pub(super) fn check(&self) -> FsResult<()> {
+        match self.declared.load(SeqCst) {
+            true => Err(forfeited()),
+            false => Ok(()),
+        }
+    }
+
+    /// Leave to write. As long as it is kept, no lock is taken.
+    fn to_write(&self) -> FsResult<RwLockReadGuard<'_, ()>> {
+        let writing = match self.writing.try_read() {
+            Ok(writing) => writing,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // It is being declared.
+            Err(TryLockError::WouldBlock) => return Err(forfeited()),
+        };
+        self.check().map(|()| writing)
+    }
+
+    /// Nothing more is written; waits for what is being written now. Blocks.
+    fn declare(&self) {
+        self.declared.store(true, SeqCst);
+        drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Lets its client go on, who is told.
+    pub(super) fn settle(&self) -> FsResult<()> {
+        match self.declared.swap(false, SeqCst) {
+            true => Err(forfeited()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn forfeited() -> FsError {
+    FsError::new(Errno::NOLCK, "a lock on this file was taken: its client was silent for too long")
+}
+
+impl Call {
+    /// Takes locks that are in the way from clients that are silent. Gives how long the client that
+    /// is in the way now may be silent yet, if there is one.
+    pub(super) async fn take_from_silent(
+        &self,
+        ino: u64,
+        wanted: &Range,
+    ) -> FsResult<Option<Duration>> {
+        let Some(lease) = self.core.config.limits.lease else { return Ok(None) };
+        while let Some(held) = self.core.locks.test(ino, wanted) {
+            // One that has ended gives its locks back by itself.
+            let Ok(holder) = self.core.session(held.holder.session) else { return Ok(None) };
+            let silent = holder.silent_for();
+            if silent < lease {
+                return Ok(Some(lease - silent));
+            }
+            tracing::info!(peer = %holder.peer, ?silent, "a lock is taken from a silent client");
+            let core = Arc::clone(&self.core);
+            let take = move |_: &dyn crate::storage::Storage| {
+                holder.forfeit(&core, ino, held.file);
+                Ok(())
+            };
+            self.run(0, take).await?;
+        }
+        Ok(None)
+    }
+}
+
+impl Session {
+    /// Takes the locks that go with an open file. Blocks.
+    fn forfeit(&self, core: &Core, ino: u64, number: u64) {
+        let file = self.files().file(number);
+        if let Ok(file) = file
+            && let Some(forfeit) = &file.forfeit
+        {
+            forfeit.declare();
+        }
+        core.locks.close(ino, self.id, number);
+    }
+}
+
+/// A file that is not written once its locks were taken.
+pub(super) struct Leased {
+    pub(super) file: Arc<dyn StoredFile>,
+    pub(super) forfeit: Arc<Forfeit>,
+}
+
+impl StoredFile for Leased {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> FsResult<usize> {
+        self.file.read_at(offset, into)
+    }
+    fn read_at_once(&self, offset: u64, into: &mut [u8]) -> Option<FsResult<usize>> {
+        self.file.read_at_once(offset, into)
+    }
+    fn write_at(&self, offset: u64, from: &[IoSlice<'_>]) -> FsResult<u64> {
+        let _writing = self.forfeit.to_write()?;
+        self.file.write_at(offset, from)
+    }
+    fn sync(&self, data_only: bool) -> FsResult<()> {
+        self.file.sync(data_only)
+    }
+    fn attr(&self) -> FsResult<Attr> {
+        self.file.attr()
+    }
+    fn set_attr(&self, set: &SetAttr) -> FsResult<Attr> {
+        let _writing = set.size.map(|_| self.forfeit.to_write()).transpose()?;
+        self.file.set_attr(set)
+    }
+    fn extents(&self, offset: u64, most: usize) -> FsResult<Vec<Extent>> {
+        self.file.extents(offset, most)
+    }
+    fn allocate(&self, how: Allocation, range: Extent) -> FsResult<()> {
+        let _writing = self.forfeit.to_write()?;
+        self.file.allocate(how, range)
+    }
+    fn get_xattr(&self, name: &[u8]) -> FsResult<Vec<u8>> {
+        self.file.get_xattr(name)
+    }
+    fn list_xattr(&self) -> FsResult<Vec<Vec<u8>>> {
+        self.file.list_xattr()
+    }
+    fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
+        self.file.set_xattr(name, value, mode)
+    }
+    fn remove_xattr(&self, name: &[u8]) -> FsResult<()> {
+        self.file.remove_xattr(name)
+    }
+}
