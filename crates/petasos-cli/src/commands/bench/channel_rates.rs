@@ -24,13 +24,14 @@ const MESSAGE: usize = 64;
 
 /// Messages between two answers.
 const TIMES: usize = 2000;
+const QUICK_TIMES: usize = 200;
 
 /// What a slow receiver works on each message.
 const WORKS: Duration = Duration::from_micros(5);
 
 /// Messages to a slow receiver between two answers: more than most have credit for.
 const TO_SLOW: usize = 5000;
-const QUICK_TO_SLOW: usize = 500;
+const QUICK_TO_SLOW: usize = 100;
 
 /// Senders to one.
 const SENDERS: [usize; 3] = [10, 100, 1000];
@@ -134,7 +135,8 @@ impl Rates<'_> {
 
     /// Messages a second, as many as there is room for.
     fn stream(&self, client: &mut bare::Client, message: &mut [u8]) -> Outcome<f64> {
-        per_second(self.plan, TIMES, || client.stream_of(TAKE, message, TIMES).map(drop))
+        let times = if self.bench.quick { QUICK_TIMES } else { TIMES };
+        per_second(self.plan, times, || client.stream_of(TAKE, message, times).map(drop))
     }
 
     /// How many senders there can be.
