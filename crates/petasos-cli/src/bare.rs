@@ -8,8 +8,8 @@ use crate::{
     limits::{self, Plan, pin},
 };
 use petasos::fabric::{
-    Access, Address, Clock, Endpoint, Event, InjectError, Key, Lease, Operation, Peer, Region,
-    Remote, RemoteSpan, Slice, Time, Token,
+    Access, Address, Clock, Done, Endpoint, Event, InjectError, Key, Lease, Operation, Peer,
+    Region, Remote, RemoteSpan, Slice, Support, Time, Token,
 };
 use std::{
     collections::VecDeque,
@@ -30,6 +30,12 @@ pub(crate) const TAKE: u8 = 1;
 pub(crate) const LAST: u8 = 2;
 /// Asks for a key to memory: a length of 8 bytes, and whether it shall be the transport's.
 const MEMORY: u8 = 3;
+
+/// Is taken like [`TAKE`], and worked on for so long: microseconds in the two bytes that follow.
+pub(crate) const WORK: u8 = 4;
+
+/// In each so many bytes of laid out memory the first one is 1, and the others are 0.
+pub(crate) const PAGE: usize = 4096;
 
 /// How long connecting, or an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,6 +61,7 @@ pub(crate) struct End {
     events: Vec<Event>,
     come: VecDeque<(Peer, Lease)>,
     done: u64,
+    mapped: Option<Region>,
     failed: Option<Failure>,
 }
 
@@ -73,6 +80,7 @@ impl End {
             events: Vec::new(),
             come: VecDeque::new(),
             done: 0,
+            mapped: None,
             failed: None,
         }
     }
@@ -112,7 +120,12 @@ impl End {
         for event in self.events.drain(..) {
             match event {
                 Event::Message { peer, message } => self.come.push_back((peer, message)),
-                Event::Done { result: Ok(_), .. } => self.done += 1,
+                Event::Done { result: Ok(done), .. } => {
+                    self.done += 1;
+                    if let Done::Mapped(memory) = done {
+                        self.mapped = Some(memory);
+                    }
+                }
                 Event::Done { result: Err(error), .. } => {
                     self.failed = Some(Failure::new(Code::Failed, error));
                 }
@@ -212,16 +225,51 @@ impl Client {
 
     /// Sends one message so many times, and waits until the last one has come.
     pub(crate) fn stream(&mut self, message: &mut [u8], times: usize) -> Outcome {
+        self.stream_of(TAKE, message, times).map(drop)
+    }
+
+    /// The same with messages of a kind, the last one aside: how many had to wait for room.
+    pub(crate) fn stream_of(
+        &mut self,
+        kind: u8,
+        message: &mut [u8],
+        times: usize,
+    ) -> Outcome<usize> {
         if let Some(first) = message.first_mut() {
-            *first = TAKE;
+            *first = kind;
         }
+        let mut waited = 0;
         for _ in 1..times {
-            self.end.send(self.peer, message)?;
+            if !self.offer(message)? {
+                waited += 1;
+                self.end.send(self.peer, message)?;
+            }
         }
         if let Some(first) = message.first_mut() {
             *first = LAST;
         }
-        self.round_trip(message).map(drop)
+        self.round_trip(message)?;
+        Ok(waited)
+    }
+
+    /// Sends a message if there is room, and else moves on.
+    pub(crate) fn offer(&mut self, message: &[u8]) -> Outcome<bool> {
+        match self.end.endpoint.inject(self.peer, &[message]) {
+            Ok(()) => Ok(true),
+            Err(InjectError::Full) => {
+                self.end.pass();
+                self.end.failed.take().map_or(Ok(false), Err)
+            }
+            Err(error) => {
+                Err(self.end.failed.take().unwrap_or_else(|| Failure::new(Code::Failed, error)))
+            }
+        }
+    }
+
+    /// Whether a message has come.
+    pub(crate) fn hears(&mut self) -> Outcome<bool> {
+        let came = self.end.next().is_some();
+        self.end.failed.take().map_or(Ok(came), Err)
     }
 
     /// Has the server lay out memory.
@@ -233,6 +281,24 @@ impl Client {
         let key = Key::from_bytes(answer).map_err(Failure::system("a key to memory"))?;
         let remote = self.end.endpoint.import(&key).map_err(Failure::system("a key to memory"))?;
         Ok(Target { remote, bytes })
+    }
+
+    /// Whether memory of the transport's at the other side can be mapped.
+    pub(crate) fn can_map(&self) -> bool {
+        self.end.endpoint.capabilities().map != Support::None
+    }
+
+    /// Maps that memory, which is the transport's.
+    pub(crate) fn map(&mut self, target: &Target) -> Outcome<Region> {
+        let map = Operation::Map { token: Token(0), remote: target.remote };
+        let mut operations = VecDeque::from([map]);
+        self.end.until("mapping over the bare channel", |end| {
+            if !operations.is_empty() {
+                end.endpoint.submit(&mut operations);
+            }
+            end.pass();
+            end.mapped.take()
+        })
     }
 
     /// Reads the begin of that memory into each of the pieces, all at a time.
@@ -297,6 +363,10 @@ fn answer(mut end: End, stop: &AtomicBool) {
         // Whoever is gone, or asks for what cannot be, gets no answer: the others go on.
         let _ = match message.first() {
             Some(&TAKE) => Ok(()),
+            Some(&WORK) => {
+                work(&message);
+                Ok(())
+            }
             Some(&LAST) => end.send(peer, &[LAST]),
             Some(&MEMORY) => {
                 lay_out(&mut end, &message).and_then(|key| end.send(peer, key.as_bytes()))
@@ -304,6 +374,16 @@ fn answer(mut end: End, stop: &AtomicBool) {
             _ => end.send(peer, &message),
         };
         end.failed = None;
+    }
+}
+
+/// What a receiver does with a message, without looking at others meanwhile.
+fn work(request: &[u8]) {
+    if let [_, low, high, ..] = *request {
+        let end = Instant::now() + Duration::from_micros(u16::from_le_bytes([low, high]).into());
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
     }
 }
 
@@ -322,7 +402,8 @@ fn lay_out(end: &mut End, request: &[u8]) -> Outcome<Key> {
             end.endpoint.alloc(len as usize).map_err(Failure::system("memory of the transport"))?
         }
     };
-    for at in (0..memory.len()).step_by(4096) {
+    // A word in each page says that it is there.
+    for at in (0..memory.len()).step_by(PAGE) {
         memory.write(at, &[1]);
     }
     let region = end.endpoint.register(&memory.whole(), Access::READ);

@@ -55,6 +55,13 @@ pub(crate) static CHANNELS: [Channel; 11] = [
     over(DEVICES, BY_SIZE, |url, options| force(url, options, Force::None)),
 ];
 
+/// Those of RDMA networks with as little credit as there can be; not among [`Channel::of`].
+static SCARCE: [Channel; 3] = [
+    over(DEVICES, "MP, scarce", |url, options| scarce(url, options, Force::Mp)),
+    over(DEVICES, "shared RDMA, scarce", |url, options| scarce(url, options, Force::Shared)),
+    over(DEVICES, "exclusive RDMA, scarce", |url, options| scarce(url, options, Force::Exclusive)),
+];
+
 /// What the channels of RDMA networks go over as a device.
 const DEVICES: &[&str] = &["shm", "tcp", "ofi", "ucx"];
 
@@ -94,15 +101,41 @@ const fn gets(
 
 /// The channels over an endpoint of a transport, with the thresholds of this machine.
 fn force(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpoint>, OpenError> {
-    let inner = Whichever { inner: petasos::open(url, options)? };
+    open_over(url, options, config(force))
+}
+
+/// The same, with room for one or two messages of 64 bytes to a peer.
+fn scarce(url: &str, options: &OpenOptions, force: Force) -> Result<Box<dyn Endpoint>, OpenError> {
+    let mut config = config(force);
+    config.window = 2;
+    config.lent = 2;
+    config.exclusive.cells = channel::fifo::MIN_CELLS;
+    open_over(url, options, config)
+}
+
+fn config(force: Force) -> channel::Config {
     let mut config = channel::Config::default();
     config.force = force;
     config.limits.max_message = LONGEST;
     config.limits.max_inject = LONGEST;
+    config
+}
+
+fn open_over(
+    url: &str,
+    options: &OpenOptions,
+    config: channel::Config,
+) -> Result<Box<dyn Endpoint>, OpenError> {
+    let inner = Whichever { inner: petasos::open(url, options)? };
     Ok(Box::new(Channels::new(Over::new(inner), config)))
 }
 
 impl Channel {
+    /// Whether messages go along it.
+    pub(crate) fn has_messages(&self) -> bool {
+        matches!(self.carries, Carries::Messages { .. })
+    }
+
     /// The channels of a transport.
     pub(crate) fn of(scheme: &str) -> impl Iterator<Item = &'static Channel> + use<'_> {
         let family = scheme.split('+').next().unwrap_or(scheme);
@@ -111,7 +144,14 @@ impl Channel {
 
     /// The one of this name.
     pub(crate) fn named(scheme: &str, name: &str) -> Option<&'static Channel> {
-        Channel::of(scheme).find(|channel| channel.name == name)
+        let scarce = SCARCE.iter().find(|channel| channel.name == name);
+        Channel::of(scheme).find(|channel| channel.name == name).or(scarce)
+    }
+
+    /// The same with as little credit as there can be, where that can be chosen.
+    pub(crate) fn scarce(&self) -> Option<&'static Channel> {
+        let of_this = |channel: &&Channel| channel.name.strip_suffix(", scarce") == Some(self.name);
+        SCARCE.iter().find(of_this)
     }
 
     /// Those that are compared in one plot.
@@ -148,6 +188,11 @@ mod tests {
                 let found = Channel::named(family, channel.name).unwrap();
                 assert!(std::ptr::eq(found, channel), "{channel:?}");
             }
+        }
+        for channel in &SCARCE {
+            let of = CHANNELS.iter().filter_map(Channel::scarce).filter(|s| s.name == channel.name);
+            assert_eq!(of.count(), 1, "{channel:?}");
+            assert!(Channel::named("shm", channel.name).is_some(), "{channel:?}");
         }
         assert!(Channel::named("ofi+shm", "messages").is_some());
         assert!(Channel::named("tcp", "short packets").is_none());

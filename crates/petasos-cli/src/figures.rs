@@ -29,7 +29,8 @@ pub(crate) struct Row {
     /// What was measured.
     pub(crate) what: String,
     pub(crate) value: f64,
-    /// `ns`, `GB/s` (10^9 bytes per second), `calls/s`, or `a call` for what there is of each.
+    /// `ns`, `B`, `GB/s` (10^9 bytes per second), `calls/s`, `messages/s`, or `a call`, `a message` for
+    /// what there is of each.
     pub(crate) unit: &'static str,
     pub(crate) limit: Option<Limit>,
     /// The value as a multiple of the limit: small is good for times, large for rates.
@@ -111,7 +112,7 @@ pub(crate) fn show(unit: &str, value: f64) -> String {
     match unit {
         "ns" => output::time(value),
         "GB/s" => output::bandwidth(value),
-        "a call" => format!("{value:.3}"),
+        "a call" | "a message" => format!("{value:.3}"),
         "B" => output::size(value as u64),
         _ => output::rate(value),
     }
@@ -237,8 +238,7 @@ impl Setting<'_> {
     /// Starts a server on its core.
     pub(crate) fn server(&self, bare: bool) -> Outcome<(Server, Address)> {
         let server = Server::start(&self.order(bare), self.scratch)?;
-        let address = Address::parse(server.url())
-            .map_err(Failure::system("the URL that the server process gave"))?;
+        let address = address(&server)?;
         Ok((server, address))
     }
 
@@ -249,11 +249,21 @@ impl Setting<'_> {
 
     /// Starts a server without calls, and connects to it.
     pub(crate) fn bare(&self) -> Outcome<(bare::Client, Server)> {
-        let (server, address) = self.server(true)?;
+        let (server, _) = self.server(true)?;
+        Ok((self.bare_to(&server)?, server))
+    }
+
+    /// Connects to a server without calls.
+    pub(crate) fn bare_to(&self, server: &Server) -> Outcome<bare::Client> {
+        let address = address(server)?;
         let endpoint = client::endpoint(self.open(), &address, Some(self.secret))?;
         let end = End::new(endpoint, self.plan.cores.alone());
-        Ok((bare::Client::connect(end, &address)?, server))
+        bare::Client::connect(end, &address)
     }
+}
+
+fn address(server: &Server) -> Outcome<Address> {
+    Address::parse(server.url()).map_err(Failure::system("the URL that the server process gave"))
 }
 
 impl Pair {

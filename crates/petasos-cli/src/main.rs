@@ -4,12 +4,14 @@
 #![forbid(unsafe_code)]
 
 mod accounting;
+mod again;
 mod bare;
 mod beside;
 mod bulk;
 mod channel;
 mod cli;
 mod client;
+mod client_process;
 mod commands;
 mod exit;
 mod figures;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Some(peer_process::SUBCOMMAND) => peer_process::run(env::args_os().nth(2)),
         Some(forward::TIED) => forward::run_tied(env::args_os().skip(2)),
         Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
+        Some(client_process::SUBCOMMAND) => client_process::run(),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
         Some(petasos_pmix::RANK) => return petasos_pmix::run_rank(env::args_os().skip(2)),
         Some(launch::RANK) => launch::run_rank(env::args_os().skip(2)),

@@ -6,6 +6,7 @@
 //! temporary directory is an argument: the server removes it also when nobody lived to say more.
 
 use crate::{
+    again::{self, read_line},
     bare::{Answering, End},
     channel::{Channel, Open},
     exit::{Code, Failure, Outcome},
@@ -22,13 +23,10 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
-    io::{self, BufRead, BufReader, Read, Write},
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
-    },
+    io::{self, Write},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus},
     time::{Duration, Instant},
 };
 
@@ -43,9 +41,6 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// The last word to a server whose work is done.
 const GOOD_BYE: &str = "end";
-
-/// The longest line between the two.
-const LONGEST_LINE: u64 = 64 << 10;
 
 /// How an engine waits; also says so in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,17 +117,7 @@ impl Server {
         let failed = |error: io::Error| {
             Failure::new(Code::Failed, format!("starting a server process: {error}"))
         };
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        ours.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        // Not by its path, under which an upgrade may have put another executable meanwhile.
-        let child = Command::new("/proc/self/exe")
-            .arg0("petasos")
-            .arg(SUBCOMMAND)
-            .arg(scratch)
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
+        let (child, ours) = again::start(SUBCOMMAND, [scratch], PATIENCE).map_err(failed)?;
         let mut server = Server { child, socket: Some(ours), urls: Vec::new() };
         server.urls = server.agree(order).map_err(|failure| {
             failure.within(format!("the server process {}", server.child.id()))
@@ -229,21 +214,9 @@ impl Drop for Server {
     }
 }
 
-fn read_line(socket: &UnixStream) -> io::Result<String> {
-    let mut line = String::new();
-    BufReader::new(socket.take(LONGEST_LINE)).read_line(&mut line)?;
-    Ok(line)
-}
-
 /// What a server process does: serves until its standard input ends.
 pub(crate) fn run(scratch: Option<OsString>) -> Outcome {
-    let ours = io::stdin().as_fd().try_clone_to_owned();
-    let parent = UnixStream::from(ours.map_err(Failure::system("standard input"))?);
-    // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
-    parent.local_addr().map_err(|_| {
-        let text = "this subcommand is for petasos itself, which talks to it over a socket";
-        Failure::new(Code::Usage, text).advise("petasos serve")
-    })?;
+    let parent = again::parent("petasos serve")?;
     let outcome = serve_until_told(parent);
     // Without the last word it died, and left to us what it could not remove.
     if !matches!(outcome, Ok(true))

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, child_of, server_of, signal, until, wait};
 use serde_json::Value;
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path, process::Stdio, time::Duration};
 
 /// As short as can be.
 const BRIEF: [&str; 6] = ["--quick", "--rounds", "1", "--time", "1ms", "--json"];
@@ -45,7 +45,11 @@ fn check(report: &Value) {
     for figure in figures(report) {
         let value = number(&figure["value"]);
         // There may be none of what is counted.
-        let least = if figure["unit"] == "a call" { 0.0 } else { f64::MIN_POSITIVE };
+        let least = if ["a call", "a message"].contains(&figure["unit"].as_str().unwrap()) {
+            0.0
+        } else {
+            f64::MIN_POSITIVE
+        };
         assert!(value >= least && value.is_finite(), "{figure}");
         assert!(!figure["how"].as_str().unwrap().is_empty(), "{figure}");
         if figure["limit"].is_null() {
@@ -103,6 +107,27 @@ fn bulk_data_in_pipelines_and_by_clients() {
 }
 
 #[test]
+fn clients_are_processes_that_end_with_the_command() {
+    for (name, code) in [("INT", Some(130)), ("KILL", None)] {
+        let place = Place::new();
+        let arguments = ["bench", "clients", "--transport", "shm", "--time", "30s"];
+        let mut command = place.command(&arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let client = until("a client process", || child_of(child.id(), "client-process"));
+        let server = server_of(child.id()).expect("a server process");
+        signal(child.id(), name);
+        assert_eq!(wait(&mut child, Duration::from_secs(20)).code(), code);
+        for process in [client, server] {
+            let gone = || (!Path::new(&format!("/proc/{process}")).exists()).then_some(());
+            until("the end of client and server", gone);
+        }
+        let empty = || fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+        until("an empty directory", empty);
+    }
+    Place::new().run(&["client-process"]).assert(2).says("petasos bench clients");
+}
+
+#[test]
 fn channels_bare_and_under_rpc() {
     let place = Place::new();
     let report = bench(&place, &["channels"]);
@@ -126,6 +151,34 @@ fn channels_bare_and_under_rpc() {
                 assert!(bare == rpc && bare >= 3, "{name}, {panel}, {channel}: {bare}, {rpc}");
             }
         }
+    }
+    place.assert_clean();
+}
+
+/// Where credit counts, and memory that is read where it lies.
+#[test]
+fn rates_of_channels_and_memory_in_place() {
+    let place = Place::new();
+    let report = bench(&place, &["channels", "bulk", "--transport", "shm"]);
+    check(&report);
+    for channel in ["short packets", "ring", "MP", "shared RDMA", "exclusive RDMA", "by size"] {
+        for (row, limit) in [
+            ("slow receiver, ", "the receiver's own rate"),
+            ("16 senders, ", "one sender"),
+            ("hardly any credit, ", "the usual credit"),
+        ] {
+            let found = named(&report, "shm", &format!("{channel}, {row}"));
+            let chosen = ["MP", "shared RDMA", "exclusive RDMA"].contains(&channel);
+            let expected = usize::from(chosen || !row.starts_with("hardly"));
+            assert_eq!(found.len(), expected, "{channel}, {row}: {report}");
+            assert!(found.iter().all(|figure| figure["limit"]["name"] == limit), "{report}");
+        }
+        let waited = named(&report, "shm", &format!("{channel}, slow receiver: waited"));
+        assert!(waited.iter().all(|figure| number(&figure["value"]) <= 1.0), "{report}");
+        assert_eq!(waited.len(), 1, "{report}");
+    }
+    for what in ["read in place, 1 MiB", "pulled and read, 16 MiB"] {
+        assert_eq!(named(&report, "shm", what).len(), 1, "{what}: {report}");
     }
     place.assert_clean();
 }

@@ -106,3 +106,35 @@ mod served_by_the_owner {
         petasos_conformance::conformance!(OverOfi::new(SHM, false, false));
     }
 }
+
+/// The channels of an RDMA network, with these endpoints as the device.
+mod channels {
+    use super::*;
+    use petasos_channel::{Channels, Force, Over};
+
+    /// Exclusive ones; the others are tested so over UCX, and all over shared memory.
+    struct Channelled(OverOfi);
+
+    impl Fixture for Channelled {
+        fn fresh(&self) -> Address {
+            self.0.fresh()
+        }
+
+        fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+            let device = Over::new(Ofi::open(at, self.0.config.clone()).unwrap());
+            let mut config = petasos_channel::Config::default();
+            config.force = Force::Exclusive;
+            Box::new(Channels::new(device, config))
+        }
+
+        fn missing(&self) -> Option<String> {
+            self.0.missing()
+        }
+
+        fn now(&self) -> Time {
+            self.0.now()
+        }
+    }
+
+    petasos_conformance::conformance!(Channelled(OverOfi::new("ofi+tcp", false, true)));
+}

@@ -42,6 +42,7 @@ mod peers;
 mod registry;
 mod served;
 mod stats;
+mod sync;
 mod target;
 mod tasks;
 mod thread;

@@ -4,26 +4,14 @@
 //! happens there: an answer came in a pass. Then there is nothing to order against other cores, and
 //! no barrier is paid for.
 
+use crate::sync::{
+    AtomicBool,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence, this_thread,
+};
 use futures_util::task::ArcWake;
 use petasos_fabric::Notifier;
-use std::{
-    ptr,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-        },
-    },
-};
-
-/// Tells living threads apart, at the price of an address.
-fn this_thread() -> usize {
-    thread_local! {
-        static MARK: u8 = const { 0 };
-    }
-    MARK.with(|mark| ptr::from_ref(mark).addr())
-}
+use std::sync::Arc;
 
 /// Raised on one thread, at home, or elsewhere; taken at home.
 #[derive(Debug)]
@@ -45,6 +33,13 @@ impl Flag {
         this_thread() == self.home
     }
 
+    /// To be called elsewhere.
+    fn raise_elsewhere(&self) {
+        // Swapped, not stored: of several who raise it, whoever takes it then follows all, not only
+        // the last.
+        self.elsewhere.swap(true, Release);
+    }
+
     #[inline]
     fn is_raised(&self) -> bool {
         self.here.load(Relaxed) || self.elsewhere.load(Acquire)
@@ -57,7 +52,7 @@ impl Flag {
         if here {
             self.here.store(false, Relaxed);
         }
-        // Swapped, so that what was done before the last raising is seen from now on.
+        // What was done before each raising is seen from now on.
         let elsewhere = self.elsewhere.load(Acquire) && self.elsewhere.swap(false, AcqRel);
         here || elsewhere
     }
@@ -80,12 +75,14 @@ impl EngineWaker {
     /// Something is to be polled. A system call only while the engine sleeps.
     pub(crate) fn ring(&self) {
         if self.ready.is_home() {
+            // Who says that the engine sleeps is this thread.
             self.ready.here.store(true, Relaxed);
         } else {
-            // Together with `fall_asleep`: either this sees the engine asleep, or it sees this.
-            self.ready.elsewhere.store(true, SeqCst);
+            self.ready.raise_elsewhere();
+            // Together with that of `fall_asleep`: either this sees the engine asleep, or it sees this.
+            fence(SeqCst);
         }
-        if self.sleeping.load(SeqCst) {
+        if self.sleeping.load(Relaxed) {
             self.notifier.notify();
         }
     }
@@ -103,16 +100,17 @@ impl EngineWaker {
 
     /// Announces sleep. False if there is something to do after all.
     pub(crate) fn fall_asleep(&self) -> bool {
-        self.sleeping.store(true, SeqCst);
-        let quiet = !self.ready.here.load(Relaxed) && !self.ready.elsewhere.load(SeqCst);
+        self.sleeping.store(true, Relaxed);
+        fence(SeqCst);
+        let quiet = !self.ready.is_raised();
         if !quiet {
-            self.sleeping.store(false, Release);
+            self.awake();
         }
         quiet
     }
 
     pub(crate) fn awake(&self) {
-        self.sleeping.store(false, Release);
+        self.sleeping.store(false, Relaxed);
     }
 }
 
@@ -165,12 +163,12 @@ impl ArcWake for MainWaker {
         if this.ready.is_home() {
             return this.wake_at_home();
         }
-        this.ready.elsewhere.store(true, SeqCst);
+        this.ready.raise_elsewhere();
         this.engine.ring();
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use petasos_fabric::Notify;
@@ -227,5 +225,125 @@ mod tests {
         std::thread::scope(|scope| scope.spawn(|| MainWaker::wake_by_ref(&main)).join().unwrap());
         assert!(main.take() && !main.take() && engine.is_set());
         assert_eq!(counted.0.load(SeqCst), 0);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::*;
+    use loom::{
+        sync::{Notify as Bell, atomic::AtomicU64},
+        thread,
+    };
+    use petasos_fabric::Notify;
+
+    /// An engine with its future of `block_on`, and what others leave for the two.
+    struct Engine {
+        bell: Bell,
+        /// Left before the engine is rung.
+        mail: [AtomicU64; 2],
+        /// Left before the future is woken.
+        result: AtomicU64,
+    }
+
+    /// The bell of a transport: whoever sleeps on it wakes.
+    struct Rung(Arc<Engine>);
+
+    impl Notify for Rung {
+        fn notify(&self) {
+            self.0.bell.notify();
+        }
+    }
+
+    impl Engine {
+        fn new() -> (Arc<Engine>, Arc<EngineWaker>, Arc<MainWaker>) {
+            let words = || AtomicU64::new(0);
+            let mail = [words(), words()];
+            let engine = Arc::new(Engine { bell: Bell::new(), mail, result: words() });
+            let waker = EngineWaker::new(Notifier::new(Arc::new(Rung(engine.clone()))));
+            (engine, waker.clone(), MainWaker::new(waker))
+        }
+
+        /// As `block_on` goes round, with nothing but what wakes it: looks at the mail only when the
+        /// engine was rung, and at the result only when the future was woken. Whoever sleeps for ever
+        /// is found by loom.
+        fn until(&self, waker: &EngineWaker, main: &MainWaker, mail: u64, result: u64) {
+            main.set();
+            let mut seen = 0;
+            loop {
+                if main.take() && seen == mail && self.result.load(Relaxed) == result {
+                    return;
+                }
+                if waker.take() {
+                    seen = self.mail.iter().map(|word| word.load(Relaxed)).sum();
+                    if seen == mail {
+                        main.wake_at_home();
+                    }
+                } else if !main.is_set() && waker.fall_asleep() {
+                    self.bell.wait();
+                    waker.awake();
+                }
+            }
+        }
+    }
+
+    /// All interleavings with three preemptions.
+    fn explore(check: impl Fn() + Sync + Send + 'static) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(check);
+    }
+
+    /// Two threads have something for the engine: what each left before it rang is found.
+    #[test]
+    fn nobody_sleeps_through_a_ring() {
+        explore(|| {
+            let (engine, waker, main) = Engine::new();
+            let senders = [0, 1].map(|at| {
+                let (engine, waker) = (engine.clone(), waker.clone());
+                thread::spawn(move || {
+                    engine.mail[at].store(1, Relaxed);
+                    waker.ring();
+                })
+            });
+            engine.until(&waker, &main, 2, 0);
+            for sender in senders {
+                sender.join().unwrap();
+            }
+        });
+    }
+
+    /// One thread has the result that the future of `block_on` waits for, another rings the engine.
+    #[test]
+    fn nobody_sleeps_through_a_result() {
+        explore(|| {
+            let (engine, waker, main) = Engine::new();
+            let (theirs, woken) = (engine.clone(), main.clone());
+            let waking = thread::spawn(move || {
+                theirs.result.store(1, Relaxed);
+                MainWaker::wake_by_ref(&woken);
+            });
+            let (theirs, rung) = (engine.clone(), waker.clone());
+            let ringing = thread::spawn(move || {
+                theirs.mail[0].store(1, Relaxed);
+                rung.ring();
+            });
+            engine.until(&waker, &main, 1, 1);
+            waking.join().unwrap();
+            ringing.join().unwrap();
+        });
+    }
+
+    /// What was rung for once is not heard of again.
+    #[test]
+    fn a_ring_is_taken_once() {
+        loom::model(|| {
+            let (_, waker, _) = Engine::new();
+            let theirs = waker.clone();
+            let sender = thread::spawn(move || theirs.ring());
+            let early = waker.take();
+            sender.join().unwrap();
+            assert!(waker.take() != early && !waker.is_set() && waker.fall_asleep());
+        });
     }
 }

@@ -98,3 +98,51 @@ mod served_by_the_owner {
     use super::*;
     petasos_conformance::conformance!(OverUcx::new("ucx+cma", false, false));
 }
+
+/// The channels of an RDMA network, with these endpoints as the device.
+mod channels {
+    use super::*;
+    use petasos_channel::{Channels, Force, Over};
+
+    struct Channelled {
+        over: OverUcx,
+        force: Force,
+    }
+
+    impl Channelled {
+        fn new(scheme: &'static str, force: Force) -> Channelled {
+            Channelled { over: OverUcx::new(scheme, false, true), force }
+        }
+    }
+
+    impl Fixture for Channelled {
+        fn fresh(&self) -> Address {
+            self.over.fresh()
+        }
+
+        fn open(&self, at: &Address) -> Box<dyn Endpoint> {
+            let device = Over::new(Ucx::open(at, self.over.config.clone()).unwrap());
+            let mut config = petasos_channel::Config::default();
+            config.force = self.force;
+            Box::new(Channels::new(device, config))
+        }
+
+        fn missing(&self) -> Option<String> {
+            self.over.missing()
+        }
+
+        fn now(&self) -> Time {
+            self.over.now()
+        }
+    }
+
+    mod usual {
+        use super::*;
+        petasos_conformance::conformance!(Channelled::new("ucx+tcp", Force::None));
+    }
+
+    mod exclusive {
+        use super::*;
+        petasos_conformance::conformance!(Channelled::new("ucx+tcp", Force::Exclusive));
+    }
+}

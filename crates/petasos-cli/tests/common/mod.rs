@@ -182,12 +182,17 @@ pub(crate) fn wait(child: &mut Child, patience: Duration) -> std::process::ExitS
 
 /// The server process that a command has started for itself.
 pub(crate) fn server_of(pid: u32) -> Option<u32> {
+    child_of(pid, "server-process")
+}
+
+/// A process of this kind that a command has started for itself.
+pub(crate) fn child_of(pid: u32, kind: &str) -> Option<u32> {
     // Children may be those of any thread.
     fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().find_map(|task| {
         let children = fs::read_to_string(task.path().join("children")).ok()?;
         children.split_whitespace().filter_map(|child| child.parse().ok()).find(|child: &u32| {
             let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains("server-process")
+            String::from_utf8_lossy(&line).contains(kind)
         })
     })
 }

@@ -1,6 +1,6 @@
 //! Bulk data, both ways, by size.
 
-use super::Bench;
+use super::{Bench, in_place};
 use crate::{
     beside::Beside,
     bulk::{self, Amount, Moved},
@@ -35,7 +35,7 @@ fn sizes(bench: &Bench) -> &'static [usize] {
 }
 
 pub(super) fn steps(bench: &Bench) -> usize {
-    2 * sizes(bench).len()
+    2 * sizes(bench).len() + in_place::steps(bench)
 }
 
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
@@ -59,6 +59,7 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
             rows.extend(figures::on_client_core(&bench.plan, measure)?.into_iter().flatten());
         }
     }
+    rows.extend(in_place::measure(bench, transport)?);
     Ok(rows)
 }
 

@@ -4,7 +4,7 @@
 //! endpoints that use the same channel. The device: what two threads or processes reach that share
 //! memory, or a connection, and nothing else.
 
-use super::Bench;
+use super::{Bench, channel_rates::Rates};
 use crate::{
     bare,
     beside::Beside,
@@ -50,6 +50,11 @@ const WINDOW: (usize, usize, usize) = (1 << 20, 16, 1024);
 /// Bytes of a transfer of a bare stream: it has no messages.
 const STREAM: usize = 1 << 20;
 
+pub(super) fn steps(bench: &Bench, transport: &Transport) -> usize {
+    let of = |channel: &Channel| 1 + usize::from(channel.has_messages());
+    bench.rounds * Channel::of(transport.scheme).map(of).sum::<usize>()
+}
+
 pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let mut rows = Vec::new();
     for channel in Channel::of(transport.scheme) {
@@ -58,6 +63,8 @@ pub(super) fn measure(bench: &Bench, transport: &'static Transport) -> Outcome<V
         let setting = Setting { channel: Some(channel), ..setting };
         let experiment = Experiment { bench, transport, channel, setting, plan };
         rows.extend(figures::on_client_core(&bench.plan, || experiment.measure())?);
+        let rates = Rates { bench, transport, channel, plan: &experiment.plan };
+        rows.extend(figures::on_client_core(&bench.plan, || rates.measure())?);
     }
     Ok(rows)
 }

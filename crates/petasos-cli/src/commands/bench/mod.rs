@@ -4,12 +4,14 @@
 //! hour in which the machine is slow is slow for both: see [`crate::beside`].
 
 mod bulk;
+mod channel_rates;
 mod channels;
 mod clients;
 mod connect;
 mod echo;
 mod engines;
 pub(crate) mod forward;
+mod in_place;
 pub(crate) mod launch;
 mod null;
 mod paper;
@@ -24,7 +26,6 @@ mod results;
 
 use super::limits::{self, Found};
 use crate::{
-    channel::Channel,
     cli::{self, Measuring, Topic},
     client,
     exit::Outcome,
@@ -95,12 +96,12 @@ const PIPELINE: Part<'_> = Part {
 const CLIENTS: Part<'_> = Part {
     measure: &clients::measure,
     steps: |b, _| 2 * b.rounds,
-    seconds: |b| per_round(b, 2.4, 0.5),
+    seconds: |b| per_round(b, 3.0, 0.7),
 };
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
-    steps: |b, t| b.rounds * Channel::of(t.scheme).count(),
-    seconds: |b| per_round(b, 11.0, 2.4),
+    steps: |b, t| channels::steps(b, t),
+    seconds: |b| per_round(b, 16.0, 3.0),
 };
 
 const CONNECT: Part<'_> = Part {

@@ -1,0 +1,144 @@
+//! The paths whose instructions are counted: a message of 32 bytes over one channel, with shared memory
+//! in place of a network card, both ends on one thread, so that nobody waits.
+//!
+//! ```text
+//! cargo run --release -p petasos-channel --example hot_channel channel_packet|channel_exclusive [COUNT]
+//! ```
+//!
+//! By itself it prints the time of one message, which is the software's alone.
+
+use petasos_channel::{Channels, Config, Force, Over};
+use petasos_fabric::{Address, Endpoint, Event, Lease, Peer, Time};
+use petasos_shm::Shm;
+use std::{
+    error::Error,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+type End = Channels<Over<Shm>>;
+
+/// How far time goes on for each message, so that the counts are the same every time.
+const STEP: Duration = Duration::from_micros(1);
+
+/// Messages until all is warm: an exclusive channel was given, what is used again is there.
+const WARM: u64 = 4000;
+
+/// Two ends that are joined.
+struct Line {
+    a: End,
+    b: End,
+    ab: Peer,
+    now: Time,
+    message: Lease,
+    events: Vec<Event>,
+}
+
+impl Line {
+    fn new(force: Force) -> Result<Line, Box<dyn Error>> {
+        let mut config = Config::default();
+        config.force = force;
+        let open = || -> Result<End, Box<dyn Error>> {
+            let device = Over::new(Shm::open(&Address::parse("shm://*")?)?);
+            Ok(Channels::new(device, config.clone()))
+        };
+        let (mut a, b) = (open()?, open()?);
+        let ab = a.resolve(&b.address().clone(), Duration::from_secs(3600))?;
+        let now = Time(1);
+        Ok(Line { a, b, ab, now, message: Lease::default(), events: Vec::new() })
+    }
+
+    /// Sends one and receives it, and has the sender hear what was acknowledged.
+    #[inline]
+    fn message(&mut self, bytes: &[u8; 32]) {
+        while self.a.inject(self.ab, &[bytes]).is_err() {
+            self.pass();
+        }
+        self.now = self.now.after(STEP);
+        while !self.receive(bytes) {
+            self.a.progress(self.now, 8, &mut self.events);
+        }
+        self.a.progress(self.now, 8, &mut self.events);
+        self.events.clear();
+    }
+
+    /// By the short way or as an event; false if it is not there yet.
+    #[inline]
+    fn receive(&mut self, bytes: &[u8; 32]) -> bool {
+        let mut came = self.b.poll_message(&mut self.message).is_some();
+        if !came {
+            self.b.progress(self.now, 8, &mut self.events);
+            for event in self.events.drain(..) {
+                if let Event::Message { message, .. } = event {
+                    self.message = message;
+                    came = true;
+                }
+            }
+        }
+        assert!(!came || self.message[..] == bytes[..]);
+        came
+    }
+
+    /// Both sides go on, with nothing to be sent.
+    fn pass(&mut self) {
+        self.now = self.now.after(STEP);
+        self.a.progress(self.now, 64, &mut self.events);
+        self.b.progress(self.now, 64, &mut self.events);
+        self.events.clear();
+    }
+
+    #[inline]
+    fn messages(&mut self, count: u64) {
+        let mut bytes = [7; 32];
+        for n in 0..count {
+            bytes[0] = n as u8;
+            self.message(&bytes);
+        }
+    }
+}
+
+/// What is counted: one function for all channels, as two that do the same may become one.
+#[inline(never)]
+fn path_channel(line: &mut Line, count: u64) {
+    line.messages(count);
+}
+
+fn run(path: &str, count: u64) -> Result<Duration, Box<dyn Error>> {
+    let force = match path {
+        "channel_packet" => Force::Mp,
+        "channel_exclusive" => Force::Exclusive,
+        _ => return Err("there are channel_packet and channel_exclusive".into()),
+    };
+    let mut line = Line::new(force)?;
+    line.messages(WARM);
+    let before = line.a.counters();
+    let begin = Instant::now();
+    path_channel(&mut line, count);
+    let took = begin.elapsed();
+    let after = line.a.counters();
+    // It went the way that was asked for, and no other.
+    let (packets, puts) = (after.mp - before.mp, after.immediate - before.immediate);
+    let expected = if force == Force::Mp { (count, 0) } else { (0, count) };
+    if (packets, puts) != expected {
+        return Err(format!("{packets} by packets, {puts} by puts, of {count}").into());
+    }
+    Ok(took)
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().unwrap_or_default();
+    let count = arguments.next().map_or(Ok(1_000_000), |text| text.parse::<u64>());
+    let outcome = count.map_err(Into::into).and_then(|count| {
+        let took = run(&path, count)?;
+        println!("{path}: {:.1} ns", took.as_nanos() as f64 / count.max(1) as f64);
+        Ok::<_, Box<dyn Error>>(())
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hot_channel PATH [COUNT]: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
