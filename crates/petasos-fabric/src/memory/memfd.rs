@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(theirs.byte(7), 9);
         let (fd, _mine) = create("test", 4096).unwrap();
         seal(&fd).unwrap();
-        assert!(adopt(&read_only(&fd).unwrap(), 4096, true).is_err());
+        assert!(adopt(read_only(&fd).unwrap(), 4096, true).is_err());
     }
 
     #[test]
