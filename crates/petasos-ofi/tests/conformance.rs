@@ -136,5 +136,5 @@ mod channels {
         }
     }
 
-    petasos_conformance::conformance!(Channelled(OverOfi::new("ofi+tcp", false, true)));
+    petasos_conformance::conformance!(Channelled(OverOfi::new(network(), false, true)));
 }
