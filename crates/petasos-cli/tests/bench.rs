@@ -103,6 +103,9 @@ fn bulk_data_in_pipelines_and_by_clients() {
         assert!(found.len() >= least, "{name}: {report}");
         assert_eq!(panels(&found), ["shm"], "{name}");
     }
+    for what in ["read in place, 1 MiB", "pulled and read, 16 MiB"] {
+        assert_eq!(named(&report, "shm", what).len(), 1, "{what}: {report}");
+    }
     place.assert_clean();
 }
 
@@ -152,35 +155,32 @@ fn channels_bare_and_under_rpc() {
             }
         }
     }
+    for (scheme, channels) in [("shm", &["short packets", "ring"][..]), ("tcp", &["stream"])] {
+        for channel in channels {
+            rates(&report, scheme, channel, false);
+        }
+        for channel in ["MP", "shared RDMA", "exclusive RDMA"] {
+            rates(&report, scheme, channel, true);
+        }
+        rates(&report, scheme, "by size", false);
+    }
     place.assert_clean();
 }
 
-/// Where credit counts, and memory that is read where it lies.
-#[test]
-fn rates_of_channels_and_memory_in_place() {
-    let place = Place::new();
-    let report = bench(&place, &["channels", "bulk", "--transport", "shm"]);
-    check(&report);
-    for channel in ["short packets", "ring", "MP", "shared RDMA", "exclusive RDMA", "by size"] {
-        for (row, limit) in [
-            ("slow receiver, ", "the receiver's own rate"),
-            ("16 senders, ", "one sender"),
-            ("hardly any credit, ", "the usual credit"),
-        ] {
-            let found = named(&report, "shm", &format!("{channel}, {row}"));
-            let chosen = ["MP", "shared RDMA", "exclusive RDMA"].contains(&channel);
-            let expected = usize::from(chosen || !row.starts_with("hardly"));
-            assert_eq!(found.len(), expected, "{channel}, {row}: {report}");
-            assert!(found.iter().all(|figure| figure["limit"]["name"] == limit), "{report}");
-        }
-        let waited = named(&report, "shm", &format!("{channel}, slow receiver: waited"));
-        assert!(waited.iter().all(|figure| number(&figure["value"]) <= 1.0), "{report}");
-        assert_eq!(waited.len(), 1, "{report}");
+/// The rates of a channel where credit counts, which can be made scarce or not.
+fn rates(report: &Value, scheme: &str, channel: &str, scarce: bool) {
+    for (row, limit, expected) in [
+        ("hardly any credit, ", "the usual credit", usize::from(scarce)),
+        ("slow receiver, ", "the receiver's own rate", 1),
+        ("16 senders, ", "one sender", 1),
+    ] {
+        let found = named(report, scheme, &format!("{channel}, {row}"));
+        assert_eq!(found.len(), expected, "{scheme}, {channel}, {row}: {report}");
+        assert!(found.iter().all(|figure| figure["limit"]["name"] == limit), "{report}");
     }
-    for what in ["read in place, 1 MiB", "pulled and read, 16 MiB"] {
-        assert_eq!(named(&report, "shm", what).len(), 1, "{what}: {report}");
-    }
-    place.assert_clean();
+    let waited = named(report, scheme, &format!("{channel}, slow receiver: waited"));
+    assert_eq!(waited.len(), 1, "{scheme}, {channel}: {report}");
+    assert!(number(&waited[0]["value"]) <= 1.0, "{report}");
 }
 
 /// The figures whose name begins like this.

@@ -48,30 +48,6 @@ fn benches() {
     }
 }
 
-/// The channels over an endpoint of each library in place of a network card.
-#[test]
-fn channels() {
-    for network in common::present(&["ofi+tcp", "ucx+tcp"]) {
-        let place = Place::new();
-        let brief = ["--transport", network, "--quick", "--rounds", "1", "--time", "1ms", "--json"];
-        let report = place.run(&[&["bench", "channels"], &brief[..]].concat()).assert(0).json();
-        let figures = report["figures"].as_array().unwrap();
-        for channel in ["MP", "shared RDMA", "exclusive RDMA", "by size"] {
-            for row in ["bare, 64 B", "under RPC, 4 KiB", "slow receiver, 64 B", "16 senders, 64 B"]
-            {
-                let what = format!("{channel}, {row}");
-                let found = figures.iter().filter(|figure| {
-                    figure["transport"] == network
-                        && figure["what"] == *what
-                        && figure["value"].as_f64().is_some_and(|value| value > 0.0)
-                });
-                assert!(found.count() >= 1, "{network}: {what}: {report}");
-            }
-        }
-        place.assert_clean();
-    }
-}
-
 #[test]
 fn who_does_not_exist() {
     let place = Place::new();

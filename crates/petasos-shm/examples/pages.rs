@@ -18,11 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-const SIZES: [usize; 3] = [2 << 20, 16 << 20, 256 << 20];
+const SIZES: [usize; 3] = [2 << 20, 16 << 20, 128 << 20];
 const PEERS: [usize; 3] = [10, 100, 1000];
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Rounds in which both kinds of pages take turns.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
 /// Two endpoints that know each other.
 struct Two {
