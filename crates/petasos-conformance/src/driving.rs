@@ -236,26 +236,41 @@ pub fn handoff(w: &mut World) {
 }
 
 /// An idle endpoint sleeps, with a live peer, too.
+///
+/// What is left to be said after the first contact, and on a loaded machine that takes a while, is no fault: so the
+/// endpoint has until the deadline to come to rest. One that never sleeps does not pass.
 pub fn sleeps_soundly(w: &mut World) {
     let Some((mut a, _, mut b, _)) = ends(w) else {
         return;
     };
     let fixture = w.fixture();
-    for _ in 0..50 {
-        b.progress(fixture.now(), 64, &mut Vec::new());
-        a.progress(fixture.now(), 64, &mut Vec::new());
-        thread::sleep(Duration::from_micros(100));
+    let end = Instant::now() + PATIENCE;
+    loop {
+        for _ in 0..50 {
+            b.progress(fixture.now(), 64, &mut Vec::new());
+            a.progress(fixture.now(), 64, &mut Vec::new());
+            thread::sleep(Duration::from_micros(100));
+        }
+        let (wakes, passes) = watch(fixture, &mut *a);
+        if wakes < 20 && passes < 100 {
+            return;
+        }
+        assert!(Instant::now() < end, "idle, but {wakes} wake-ups in {passes} passes");
     }
+}
+
+/// How often an endpoint that sleeps as it may wakes up in 400 ms, and how often it is driven.
+fn watch(fixture: &dyn Fixture, endpoint: &mut dyn Endpoint) -> (u32, u32) {
     let (begin, mut wakes, mut passes) = (Instant::now(), 0, 0);
     while begin.elapsed() < Duration::from_millis(400) {
         passes += 1;
-        a.progress(fixture.now(), 64, &mut Vec::new());
-        if let Sleep::Until(until) = a.arm(fixture.now()) {
+        endpoint.progress(fixture.now(), 64, &mut Vec::new());
+        if let Sleep::Until(until) = endpoint.arm(fixture.now()) {
             let rest = until.since(fixture.now()).min(Duration::from_millis(100));
-            wakes += u32::from(wait(&*a, rest));
+            wakes += u32::from(wait(endpoint, rest));
         }
     }
-    assert!(wakes < 20 && passes < 100, "idle, but {wakes} wake-ups in {passes} passes");
+    (wakes, passes)
 }
 
 /// The loss of a peer wakes, too.
