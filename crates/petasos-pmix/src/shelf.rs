@@ -1,19 +1,12 @@
 //! The cards that a node's daemon knows, in memory that the processes of the node map to be read: a get
 //! of such a card asks nobody.
 //!
-//! There is an entry for each rank of the job, and behind all entries the cards, encoded:
-//!
-//! ```text
-//! entry: counter | where | how long | 0        four words
-//! ```
-//!
-//! The daemon makes the counter odd, changes what it has to, and makes it even; who reads looks at the
-//! counter before and after, and tries again, or asks the daemon, if it is not the same even number.
-//! A card that grows gets twice the room elsewhere; what has no room is not here (its length is 0), and
-//! is asked for. The file comes by a link in the private directory of the job.
+//! There is a record ([`Record`]) for each rank of the job, and behind all of them the cards, encoded. A card
+//! that grows gets twice the room elsewhere; what has no room is not here, and is asked for, as is what
+//! changes at each look. The file comes by a link in the private directory of the job.
 
 use crate::value::Card;
-use petasos_fabric::memory::{Shared, SharedView};
+use petasos_fabric::memory::{RECORD, Record, Shared, SharedView};
 use petasos_wire::{Encoding, from_bytes, to_vec};
 use std::{
     collections::HashMap,
@@ -21,24 +14,19 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
-    sync::atomic::{
-        Ordering::{Acquire, Relaxed, Release},
-        fence,
-    },
 };
 
 /// The name of the link in the private directory.
 pub(crate) const NAME: &str = "cards";
-const ENTRY: usize = 32;
 /// Room for cards. Pages take memory when they are used.
 const ROOM: usize = 64 << 20;
 const PAGE: usize = 4096;
 /// How often a card that changes meanwhile is looked at again.
-const TRIES: usize = 100;
+const LOOKS: u32 = 100;
 
 /// Where cards begin.
 fn cards_at(ranks: u32) -> usize {
-    (ranks as usize * ENTRY).next_multiple_of(PAGE)
+    (ranks as usize * RECORD).next_multiple_of(PAGE)
 }
 
 /// The daemon's side.
@@ -50,14 +38,13 @@ pub(crate) struct Shelf {
     next: usize,
     /// Where the card of a rank is, and how long it may become there.
     places: HashMap<u32, (usize, usize)>,
-    counters: HashMap<u32, u64>,
 }
 
 impl Shelf {
     pub(crate) fn create(ranks: u32) -> io::Result<Shelf> {
         let next = cards_at(ranks);
         let memory = Shared::create("petasos-cards", next + ROOM)?;
-        Ok(Shelf { memory, ranks, next, places: HashMap::new(), counters: HashMap::new() })
+        Ok(Shelf { memory, ranks, next, places: HashMap::new() })
     }
 
     /// Where processes of this user find the file, as long as this one lives.
@@ -72,19 +59,11 @@ impl Shelf {
             return;
         }
         let bytes = to_vec(Encoding::Native, card);
-        let place = self.place(rank, bytes.len());
-        let counter = self.counters.entry(rank).or_default();
-        let entry = rank as usize * ENTRY;
-        self.memory.store(entry, *counter + 1, Relaxed);
-        fence(Release);
-        let (at, len) = place.map_or((0, 0), |at| (at, bytes.len()));
-        if len > 0 {
-            self.memory.write(at, &bytes);
+        let record = rank as usize * RECORD;
+        match self.place(rank, bytes.len()) {
+            Some(at) => self.memory.put_record(record, at, &bytes),
+            None => self.memory.put_record(record, self.next, &[]),
         }
-        self.memory.store(entry + 8, at as u64, Relaxed);
-        self.memory.store(entry + 16, len as u64, Relaxed);
-        *counter += 2;
-        self.memory.store(entry, *counter, Release);
     }
 
     /// Where so many bytes of a rank fit, if there is room left.
@@ -130,23 +109,10 @@ impl Reader {
         if rank >= self.ranks {
             return None;
         }
-        let entry = rank as usize * ENTRY;
-        for _ in 0..TRIES {
-            let counter = self.memory.load(entry, Acquire)?;
-            let at = self.memory.load(entry + 8, Relaxed)?;
-            let len = self.memory.load(entry + 16, Relaxed)?;
-            if counter == 0 || (counter % 2 == 0 && len == 0) {
-                return None;
-            }
-            // What does not lie within is of a card that changes.
-            let bytes = self.memory.read(usize::try_from(at).ok()?, usize::try_from(len).ok()?);
-            fence(Acquire);
-            if counter % 2 == 0 && self.memory.load(entry, Relaxed)? == counter {
-                return from_bytes(Encoding::Native, &bytes?).ok();
-            }
-            std::hint::spin_loop();
+        match self.memory.record(rank as usize * RECORD, LOOKS) {
+            Record::Here(bytes) => from_bytes(Encoding::Native, &bytes).ok(),
+            Record::Absent | Record::Changing => None,
         }
-        None
     }
 }
 

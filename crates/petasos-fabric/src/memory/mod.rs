@@ -11,11 +11,13 @@ mod atomic;
 mod copy;
 pub mod memfd;
 mod pages;
+mod record;
 mod region;
 mod shared;
 mod slice;
 
 pub use copy::copy_opaque;
+pub use record::{RECORD, Record};
 pub use region::{Exclusive, Region, RegionBuilder};
 pub use shared::{Shared, SharedView};
 pub use slice::Slice;

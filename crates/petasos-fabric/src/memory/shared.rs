@@ -4,8 +4,8 @@
 //! access can fail, and so are its contents for everybody but the one who made it: whoever gets the
 //! file, by whatever way, can map it to be read and no more.
 //!
-//! Both sides go through whole words, atomically; what belongs together over several words is its
-//! users' business (a counter before and after, say).
+//! Both sides go through whole words, atomically. What belongs together over several words is a
+//! [`Record`](super::Record), or its users' business.
 
 use super::memfd::{self, Mapping, Unfit};
 use std::{
@@ -62,6 +62,15 @@ impl Shared {
     /// If it does not lie within, on a multiple of 8.
     pub fn store(&self, at: usize, value: u64, order: Ordering) {
         word(&self.mapping, at).expect("a word of this memory").store(value, order);
+    }
+
+    /// A word, as it was stored last.
+    ///
+    /// # Panics
+    /// If it does not lie within, on a multiple of 8.
+    #[must_use]
+    pub fn load(&self, at: usize, order: Ordering) -> u64 {
+        word(&self.mapping, at).expect("a word of this memory").load(order)
     }
 
     /// Stores bytes from a multiple of 8 on; the last word is filled up with zeroes.
