@@ -31,26 +31,32 @@ impl Shared {
     const BUFFER: u64 = 1 << 40;
 }
 
-/// Lengths of the buffers that are kept, and how many of each a thread keeps: 1.25 MiB in all.
-const CLASSES: [(usize, usize); 2] = [(4 << 10, 64), (64 << 10, 16)];
-/// Longer ones are kept up to this length, so many of them: 16 MiB. Fresh memory of that length costs
-/// more than to copy it, for the system clears it page by page.
-const LARGE: (usize, usize) = (4 << 20, 4);
+/// Lengths of the buffers that are kept, and how many of each a thread keeps, no fewer than come in one pass:
+/// 3.25 MiB in all.
+const CLASSES: [(usize, usize); 3] = [(4 << 10, 64), (16 << 10, 64), (64 << 10, 32)];
+/// Longer ones are kept up to this length, so many bytes of them in all. Fresh memory of that length
+/// costs more than to copy it, for the system clears it page by page.
+const LARGE: usize = 4 << 20;
+const LARGE_IN_ALL: usize = 16 << 20;
 
 /// What a thread keeps.
 struct Kept {
     classes: [Vec<Vec<u8>>; CLASSES.len()],
     large: Vec<Vec<u8>>,
+    /// Bytes of those.
+    large_bytes: usize,
 }
 
 thread_local! {
     static KEPT: RefCell<Kept> = const {
-        RefCell::new(Kept { classes: [const { Vec::new() }; CLASSES.len()], large: Vec::new() })
+        let classes = [const { Vec::new() }; CLASSES.len()];
+        RefCell::new(Kept { classes, large: Vec::new(), large_bytes: 0 })
     };
 }
 
 impl Pool {
-    /// A pool that lends at most `limit` buffers, and 256 MiB in all.
+    /// A pool that lends at most `limit` buffers, and 256 MiB in all. The first one of a process has glibc keep up
+    /// to 64 MiB of memory that was freed.
     #[must_use]
     pub fn new(limit: usize) -> Pool {
         Pool::with_bytes(limit, 256 << 20)
@@ -60,6 +66,7 @@ impl Pool {
     /// lent: so one more buffer at most, however long, than these hold.
     #[must_use]
     pub fn with_bytes(limit: usize, bytes: usize) -> Pool {
+        retain_freed_memory();
         Pool(Arc::new(Shared { lent: AtomicU64::new(0), limit, bytes }))
     }
 
@@ -136,10 +143,12 @@ fn take_large(len: usize) -> Vec<u8> {
     };
     let kept = KEPT.try_with(|kept| {
         let kept = &mut *kept.borrow_mut();
-        fit(kept).map(|at| kept.large.swap_remove(at))
+        let bytes = kept.large.swap_remove(fit(kept)?);
+        kept.large_bytes -= bytes.capacity();
+        Some(bytes)
     });
     kept.ok().flatten().unwrap_or_else(|| match len {
-        len if len <= LARGE.0 => vec![0; len.next_multiple_of(CLASSES[1].0)],
+        len if len <= LARGE => vec![0; len.next_multiple_of(CLASSES[CLASSES.len() - 1].0)],
         len => vec![0; len],
     })
 }
@@ -148,16 +157,18 @@ fn take_large(len: usize) -> Vec<u8> {
 #[inline]
 fn keep(bytes: Vec<u8>) {
     let class = CLASSES.iter().position(|(len, _)| bytes.len() == *len);
-    let large = bytes.capacity() > CLASSES[1].0 && bytes.capacity() <= LARGE.0;
+    let large = bytes.capacity() > CLASSES[CLASSES.len() - 1].0 && bytes.capacity() <= LARGE;
     let _ = KEPT.try_with(|kept| {
         let kept = &mut *kept.borrow_mut();
-        let (list, most) = match class {
-            Some(class) => (&mut kept.classes[class], CLASSES[class].1),
-            None if large => (&mut kept.large, LARGE.1),
-            None => return,
-        };
-        if list.len() < most {
-            list.push(bytes);
+        match class {
+            Some(class) if kept.classes[class].len() < CLASSES[class].1 => {
+                kept.classes[class].push(bytes);
+            }
+            None if large && kept.large_bytes + bytes.capacity() <= LARGE_IN_ALL => {
+                kept.large_bytes += bytes.capacity();
+                kept.large.push(bytes);
+            }
+            _ => {}
         }
     });
 }
@@ -166,7 +177,7 @@ fn keep(bytes: Vec<u8>) {
 /// than give it back to the system at once and get it again, page by page, with the next message: that
 /// costs ten times what copying it does. So it does of itself in a process that once freed a block of
 /// many megabytes; and that is what happens here, once. Other allocators take no notice.
-pub fn retain_freed_memory() {
+fn retain_freed_memory() {
     /// No more than what glibc takes as a hint (`DEFAULT_MMAP_THRESHOLD_MAX`).
     const HINT: usize = 31 << 20;
     static ONCE: Once = Once::new();
@@ -354,10 +365,30 @@ mod tests {
         let first = pool.buffer(5000).unwrap();
         let at = first.as_ptr();
         drop(first.into_lease());
-        let (again, other) = (pool.buffer(60_000).unwrap(), pool.buffer(60_000).unwrap());
+        let (again, other) = (pool.buffer(16_000).unwrap(), pool.buffer(16_000).unwrap());
         assert!(again.as_ptr() == at && other.as_ptr() != at);
         // Dropped by another thread, which ends with them.
         std::thread::spawn(|| drop((again, other))).join().expect("no panic");
         assert_eq!(pool.lent(), 0);
+    }
+
+    /// As many as come in a pass are all kept, long ones up to so many bytes.
+    #[test]
+    fn what_a_thread_keeps_is_bounded() {
+        let lens = || KEPT.with_borrow(|kept| kept.classes.each_ref().map(Vec::len));
+        let pool = Pool::new(1000);
+        for (class, (len, most)) in CLASSES.into_iter().enumerate() {
+            let all: Vec<_> = (0..2 * most).map(|_| pool.buffer(len).unwrap()).collect();
+            drop(all);
+            assert_eq!(lens()[class], most);
+        }
+        let all: Vec<_> = (0..10).map(|_| pool.buffer(3 << 20).unwrap()).collect();
+        drop(all);
+        KEPT.with_borrow(|kept| {
+            assert_eq!((kept.large.len(), kept.large_bytes), (5, 15 << 20));
+        });
+        let again = pool.buffer(2 << 20).unwrap();
+        KEPT.with_borrow(|kept| assert_eq!((kept.large.len(), kept.large_bytes), (4, 12 << 20)));
+        drop(again);
     }
 }

@@ -7,7 +7,6 @@ use crate::{
 };
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Key, Region, Sleep, Slice, Time,
-    retain_freed_memory,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -46,8 +45,7 @@ impl Drop for Owner {
 }
 
 impl Engine {
-    /// An engine for this endpoint. The first one of a process has glibc keep freed memory
-    /// ([`retain_freed_memory`]).
+    /// An engine for this endpoint.
     #[must_use]
     pub fn new(endpoint: Box<dyn Endpoint>, config: EngineConfig) -> Engine {
         Engine::owning(Inner::new(endpoint, config, EngineClock::machine()))
@@ -60,7 +58,6 @@ impl Engine {
     }
 
     fn owning(inner: Rc<Inner>) -> Engine {
-        retain_freed_memory();
         let owner = Some(Rc::new(Owner(Rc::clone(&inner))));
         Engine { inner, _owner: owner }
     }

@@ -252,9 +252,11 @@ impl Shm {
     }
 
     fn receive_others(&mut self, index: u32, end: usize, events: &mut Vec<Event>) -> bool {
-        for taken in 0..PER_PEER {
+        let mut weighed = 0;
+        while weighed < PER_PEER {
+            let before = events.len();
             match self.receive_any(index, events) {
-                Ok(false) => return taken > 0,
+                Ok(false) => return weighed > 0,
                 // What the engine has to say came before what follows.
                 Ok(true) if self.hear_engine(end, events) && events.len() < end => {}
                 Ok(true) => return true,
@@ -263,6 +265,7 @@ impl Shm {
                     return true;
                 }
             }
+            weighed += events[before..].iter().map(weight_of).sum::<usize>().max(1);
         }
         true
     }
@@ -482,6 +485,14 @@ impl Shm {
             }
         }
         worked
+    }
+}
+
+/// For how many messages an event counts.
+fn weight_of(event: &Event) -> usize {
+    match event {
+        Event::Message { message, .. } => weight(message),
+        _ => 1,
     }
 }
 
