@@ -23,6 +23,9 @@ struct State {
 static STATE: Mutex<State> = Mutex::new(State { polite: false, interrupted: false });
 static CHANGED: Condvar = Condvar::new();
 
+/// What is said before the process ends at once.
+static LAST_WORDS: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -49,6 +52,10 @@ fn take() {
             continue;
         }
         drop(state);
+        let words = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(words) = words {
+            words();
+        }
         scratch::remove_all();
         eprintln!("petasos: interrupted");
         std::process::exit(Code::Interrupted as i32);
@@ -59,6 +66,16 @@ fn take() {
 /// process at once.
 pub(crate) fn be_polite() {
     state().polite = true;
+}
+
+/// Has something said before a signal ends the process, which it does at once after that.
+pub(crate) fn last_words(words: impl FnOnce() + Send + 'static) {
+    *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(words));
+}
+
+/// Takes that back: it is said in another way.
+pub(crate) fn no_last_words() {
+    LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 
 /// Waits for a signal, so long at most; true if there was one.

@@ -35,6 +35,11 @@ impl Progress {
         self.0.suspend(|| eprintln!("petasos: {what}"));
     }
 
+    /// Nothing is shown from now on.
+    pub(crate) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+
     pub(crate) fn add(&self, done: u64) {
         self.0.inc(done);
     }

@@ -131,6 +131,22 @@ fn clients_are_processes_that_end_with_the_command() {
 }
 
 #[test]
+fn what_was_measured_is_shown_when_the_run_is_cut_short() {
+    let place = Place::new();
+    // So many rounds of processes that start take longer than this test.
+    let what = ["bench", "null", "clients", "--transport", "shm"];
+    let how = ["--quick", "--rounds", "100", "--time", "1ms", "--json"];
+    let mut command = place.command(&[&what[..], &how[..]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    until("a client process of the second part", || child_of(child.id(), "client-process"));
+    signal(child.id(), "INT");
+    assert_eq!(wait(&mut child, Duration::from_secs(20)).code(), Some(130));
+    let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    assert!(!named(&report, "shm", "null call, spinning").is_empty(), "{report}");
+    assert!(report["skipped"].to_string().contains("cut short"), "{report}");
+}
+
+#[test]
 fn channels_bare_and_under_rpc() {
     let place = Place::new();
     let report = bench(&place, &["channels"]);

@@ -23,13 +23,15 @@ mod peers;
 mod pipeline;
 mod portals;
 mod results;
+mod so_far;
 
 use super::limits::{self, Found};
 use crate::{
     cli::{self, Measuring, Topic},
     client,
-    exit::Outcome,
+    exit::{Failure, Outcome},
     figures::{self, Row, Setting},
+    interrupt,
     limits::Plan,
     progress::Progress,
     report::Folder,
@@ -37,11 +39,10 @@ use crate::{
     server::Waiting,
 };
 use petasos::Transport;
-use results::Results;
+use so_far::SoFar;
 use std::{
     path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Instant,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// What the parts of the bench share.
@@ -169,7 +170,7 @@ impl Run<'_> {
         let transports = client::transports(transport)?;
         let folder = report.as_deref().map(Folder::prepare).transpose()?;
         let scratch = Scratch::new()?;
-        let bench = Bench {
+        let bench = Arc::new(Bench {
             plan: Plan { time: time.unwrap_or(cli::usual_time(*quick)), ..Plan::default() },
             quick: *quick,
             rounds: rounds.map_or(if *quick { 3 } else { 5 }, usize::from),
@@ -177,29 +178,45 @@ impl Run<'_> {
             secret: scratch.secret()?,
             progress: Progress::steps(0),
             skipped: Mutex::default(),
-        };
-        let begin = Instant::now();
+        });
         self.announce(&bench, &transports);
-        let found = match self.limits {
-            true => {
-                let sizes = if *quick { &limits::QUICK[..] } else { &limits::SIZES };
-                Some(Found::measure(&bench.plan_of(3), sizes, bench.rounds, &bench.progress)?)
-            }
-            false => None,
-        };
-        let (mut figures, mut peers) = (Vec::new(), None);
-        for transport in transports {
-            let within = |failure: crate::exit::Failure| failure.within(transport.title);
-            for part in self.parts {
-                figures.extend((part.measure)(&bench, transport).map_err(within)?);
-            }
-            if self.peers {
-                peers::measure(&bench, transport, &mut peers).map_err(within)?;
+        let found = Arc::new(SoFar::new(self.title, bench.clone(), folder, json.json));
+        let early = found.clone();
+        interrupt::last_words(move || early.cut_short());
+        let ended = self.measure(&bench, &transports, &found);
+        interrupt::no_last_words();
+        match ended {
+            Ok(()) => found.give(),
+            // What was measured is not lost because something else could not be.
+            Err(failure) => {
+                found.cut_short();
+                Err(failure)
             }
         }
-        let results = Results::new(self.title, &bench, begin.elapsed(), figures, found, peers);
-        drop(bench);
-        results.give(folder.as_ref(), json.json)
+    }
+
+    /// Limits, and all parts over each transport in turn.
+    fn measure(&self, bench: &Bench, transports: &[&'static Transport], found: &SoFar) -> Outcome {
+        if self.limits {
+            let sizes = if bench.quick { &limits::QUICK[..] } else { &limits::SIZES };
+            let plan = bench.plan_of(3);
+            let limits = Found::measure(&plan, sizes, bench.rounds, &bench.progress)?;
+            found.lock().limits = Some(limits);
+        }
+        for transport in transports {
+            let within = |failure: Failure| failure.within(transport.title);
+            for part in self.parts {
+                let rows = (part.measure)(bench, transport).map_err(within)?;
+                found.lock().figures.extend(rows);
+            }
+            if self.peers {
+                let mut peers = found.lock().peers.take();
+                let measured = peers::measure(bench, transport, &mut peers).map_err(within);
+                found.lock().peers = peers;
+                measured?;
+            }
+        }
+        Ok(())
     }
 
     /// Says how much there is to do, and for how long.
@@ -274,6 +291,11 @@ impl Bench {
     /// What was not measured.
     fn skipped(&self) -> Vec<String> {
         self.skipped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps that what would have come later was not measured.
+    fn cut_short(&self) {
+        self.skip("what would have come after these figures: the run was cut short".to_owned());
     }
 
     /// Keeps why something was not measured.

@@ -173,11 +173,11 @@ impl Standing {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::contender::Over, *};
+    use super::*;
 
-    const LIMIT: Who = Who { name: "cp", kind: Kind::Limit, over: Over::Disk };
-    const SHM: Who = Who { name: "petasos shm", kind: Kind::Ours, over: Over::Shm };
-    const TCP: Who = Who { name: "petasos tcp", kind: Kind::Ours, over: Over::Tcp };
+    const LIMIT: Who = Who { name: "cp", kind: Kind::Limit, over: "disk" };
+    const SHM: Who = Who { name: "petasos shm", kind: Kind::Ours, over: "shm" };
+    const TCP: Who = Who { name: "petasos tcp", kind: Kind::Ours, over: "tcp" };
 
     #[test]
     fn the_median_ratio_and_the_best_of_each_side() {

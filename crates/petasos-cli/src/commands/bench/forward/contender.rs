@@ -7,6 +7,7 @@ use super::{
     local::Local, petasos::Petasos, process::Logs, rclone::Rclone, rsync::Rsync, ssh::Ssh,
 };
 use crate::exit::{Failure, Outcome};
+use petasos::Transport;
 use serde::Serialize;
 use std::{
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -31,26 +32,18 @@ pub(super) enum Kind {
     Peer,
 }
 
-/// By which way the bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Over {
-    Disk,
-    Shm,
-    Tcp,
-}
-
 /// A contender, as the tables name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Who {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    pub(super) over: Over,
+    /// By which way the bytes go: the scheme of a transport, or `disk`.
+    pub(super) over: &'static str,
 }
 
 impl Who {
     pub(super) fn peer(name: &'static str) -> Who {
-        Who { name, kind: Kind::Peer, over: Over::Tcp }
+        Who { name, kind: Kind::Peer, over: "tcp" }
     }
 }
 
@@ -117,18 +110,38 @@ impl Site<'_> {
     }
 }
 
-/// A way to start one; which takes part is seen when it starts.
-type Start = fn(Site<'_>) -> Outcome<Box<dyn Contender>>;
+/// A way to start one.
+type Start = Box<dyn Fn(Site<'_>) -> Outcome<Box<dyn Contender>>>;
 
-/// All there are, the limit first, by the directories that are theirs.
-pub(super) const ALL: [(&str, Start); 6] = [
-    ("local", |_| Ok(Box::new(Local::new()?))),
-    ("petasos-shm", |site| Ok(Box::new(Petasos::start(&site, "shm")?))),
-    ("petasos-tcp", |site| Ok(Box::new(Petasos::start(&site, "tcp")?))),
-    ("ssh", |site| Ok(Box::new(Ssh::start(&site)?))),
-    ("rclone", |site| Ok(Box::new(Rclone::start(&site)?))),
-    ("rsync", |site| Ok(Box::new(Rsync::start(&site)?))),
-];
+/// One who may take part, which is seen when it starts.
+pub(super) struct Applicant {
+    /// The name of the directories that are theirs.
+    pub(super) key: String,
+    pub(super) start: Start,
+    pub(super) ours: bool,
+}
+
+/// All there are, the limit first: we once for each of these transports.
+pub(super) fn all(transports: &[&'static Transport]) -> Vec<Applicant> {
+    fn theirs<C: Contender + 'static>(
+        key: &str,
+        start: impl Fn(Site<'_>) -> Outcome<C> + 'static,
+    ) -> Applicant {
+        let start: Start = Box::new(move |site| Ok(Box::new(start(site)?)));
+        Applicant { key: key.to_owned(), start, ours: false }
+    }
+    let ours = transports.iter().copied().map(|transport| Applicant {
+        ours: true,
+        ..theirs(&format!("petasos-{}", transport.scheme), |site| Petasos::start(&site, transport))
+    });
+    let local = theirs("local", |_| Local::new());
+    let peers = [
+        theirs("ssh", |site| Ssh::start(&site)),
+        theirs("rclone", |site| Rclone::start(&site)),
+        theirs("rsync", |site| Rsync::start(&site)),
+    ];
+    std::iter::once(local).chain(ours).chain(peers).collect()
+}
 
 /// Starts a server that wants to be told its port: with one that is free, and with another if
 /// somebody was faster.

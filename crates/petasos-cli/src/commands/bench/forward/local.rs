@@ -1,7 +1,7 @@
 //! The limit: the same work on the local file system, which is to say the system's page cache.
 
 use super::{
-    contender::{Contender, Kind, Over, Way, What, Who},
+    contender::{Contender, Kind, Way, What, Who},
     process,
 };
 use crate::exit::Outcome;
@@ -36,7 +36,7 @@ impl Local {
 impl Contender for Local {
     fn who(&self, way: Way) -> Option<Who> {
         let name = if way == Way::Commands { "cp" } else { "local" };
-        Some(Who { name, kind: Kind::Limit, over: Over::Disk })
+        Some(Who { name, kind: Kind::Limit, over: "disk" })
     }
 
     fn put(&self, _: What, from: &Path, to: &Path) -> Command {

@@ -27,6 +27,7 @@ pub(crate) use work::{SUBCOMMAND as WORK, run as run_work};
 use super::Bench;
 use crate::{
     cli::{Json, usual_time},
+    client,
     exit::{Code, Failure, Outcome},
     interrupt,
     limits::Plan,
@@ -64,6 +65,9 @@ pub(crate) struct BenchForward {
     /// What to measure [default: all]
     #[arg(value_enum)]
     what: Vec<Part>,
+    /// Transports that we are measured over, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
+    #[arg(long, value_delimiter = ',')]
+    transport: Vec<String>,
     /// Smaller files, fewer of them, fewer clients
     #[arg(long)]
     quick: bool,
@@ -123,6 +127,7 @@ pub(super) fn run(options: &BenchForward) -> Outcome {
         [] => Part::value_variants(),
         some => some,
     };
+    let transports = client::transports(&options.transport)?;
     let folder = options.report.as_deref().map(Folder::prepare).transpose()?;
     let scratch = options.dir.as_deref().map_or_else(Scratch::new, Scratch::within)?;
     let bench = bench(options, &scratch)?;
@@ -133,13 +138,18 @@ pub(super) fn run(options: &BenchForward) -> Outcome {
     let arena = Arena::new(&scratch, &bench.secret, sizes.clone(), patience)?;
     bench.progress.step("making files");
     arena.fill(parts.contains(&Part::Clients))?;
-    let mut rounds = Rounds::new(&bench, &arena)?;
-    for _ in 0..bench.rounds {
-        rounds.round(parts)?;
+    let mut rounds = Rounds::new(&bench, &arena, transports)?;
+    let ended = (0..bench.rounds).try_for_each(|_| rounds.round(parts));
+    if ended.is_err() {
+        bench.cut_short();
     }
     let results = Results::new(&bench, &sizes, begin.elapsed(), rounds.end());
     drop(bench);
-    results.give(folder.as_ref(), options.json.json)?;
+    // What was measured is not lost because something else could not be.
+    if ended.is_ok() || results.has_some() {
+        results.give(folder.as_ref(), options.json.json)?;
+    }
+    ended?;
     match results.broken() {
         Some(broken) => Err(Failure::new(Code::Failed, broken)),
         None => Ok(()),

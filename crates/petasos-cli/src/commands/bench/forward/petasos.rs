@@ -1,10 +1,11 @@
 //! We ourselves: `petasos forward`, as anybody would run it, from this very executable.
 
 use super::{
-    contender::{Contender, Kind, Over, READY, Site, Way, What, Who},
+    contender::{Contender, Kind, READY, Site, Way, What, Who},
     process::{self, Daemon},
 };
 use crate::exit::Outcome;
+use petasos::Transport;
 use std::{
     ffi::OsString,
     fs,
@@ -13,9 +14,9 @@ use std::{
 };
 
 pub(super) struct Petasos {
+    who: Who,
     /// As the server says it.
     url: String,
-    shm: bool,
     export: PathBuf,
     secret: PathBuf,
     _server: Daemon,
@@ -23,24 +24,26 @@ pub(super) struct Petasos {
 
 impl Petasos {
     /// Starts a server that listens over one transport.
-    pub(super) fn start(site: &Site<'_>, scheme: &str) -> Outcome<Petasos> {
-        let shm = scheme == "shm";
-        let any = if shm { "shm://*" } else { "tcp://127.0.0.1:0" };
-        let mut command = process::ourselves(&["forward", "serve", "--listen", any]);
-        if !shm {
+    pub(super) fn start(site: &Site<'_>, transport: &'static Transport) -> Outcome<Petasos> {
+        let scheme = transport.scheme;
+        // Each is started once, and named as long as the command runs.
+        let name = format!("petasos {scheme}").leak();
+        let who = Who { name, kind: Kind::Ours, over: scheme };
+        let mut command = process::ourselves(&["forward", "serve", "--listen", transport.any]);
+        if wants_secret(scheme) {
             command.arg("--secret").arg(site.secret);
         }
         command.arg(site.export);
         let mut server = site.logs.daemon(&command)?;
         let url = server.until(READY, |out| url_in(&fs::read_to_string(out).ok()?, scheme))?;
         let (export, secret) = (site.export.to_owned(), site.secret.to_owned());
-        Ok(Petasos { url, shm, export, secret, _server: server })
+        Ok(Petasos { who, url, export, secret, _server: server })
     }
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = process::ourselves(&["forward"]);
         command.args(words);
-        if !self.shm {
+        if wants_secret(self.who.over) {
             command.arg("--secret").arg(&self.secret);
         }
         command
@@ -55,6 +58,11 @@ impl Petasos {
     }
 }
 
+/// Whether both sides are told a secret: over shared memory the system vouches for them.
+fn wants_secret(scheme: &str) -> bool {
+    scheme != "shm"
+}
+
 /// The URL in a full line of what the server has said.
 fn url_in(said: &str, scheme: &str) -> Option<String> {
     let begin = said.find(&format!("{scheme}://"))?;
@@ -64,9 +72,7 @@ fn url_in(said: &str, scheme: &str) -> Option<String> {
 
 impl Contender for Petasos {
     fn who(&self, _: Way) -> Option<Who> {
-        let (name, over) =
-            if self.shm { ("petasos shm", Over::Shm) } else { ("petasos tcp", Over::Tcp) };
-        Some(Who { name, kind: Kind::Ours, over })
+        Some(self.who)
     }
 
     fn put(&self, _: What, from: &Path, to: &Path) -> Command {

@@ -6,7 +6,7 @@ use super::{
     arena::Arena,
     board::{Board, Line},
     cells::{Cell, Doing},
-    contender::{self, Contender, Kind, Over, Way, What, Who},
+    contender::{self, Applicant, Contender, Kind, Way, What, Who},
     mounted::{self, Mounted},
     process, sample,
 };
@@ -16,6 +16,7 @@ use crate::{
     exit::{Code, Failure, Outcome},
     figures, scratch,
 };
+use petasos::Transport;
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -27,7 +28,7 @@ const TRANSFER: usize = 16 << 20;
 /// A contender in the rounds.
 struct Entrant {
     /// Its directory.
-    key: &'static str,
+    key: String,
     // Dropped before the server goes.
     mounted: Option<Mounted>,
     /// Nothing once it has been given up.
@@ -43,7 +44,7 @@ struct Entrant {
 /// The bandwidth of a transport in this round, in GB/s.
 #[derive(Clone, Copy)]
 struct Bandwidth {
-    over: Over,
+    over: &'static str,
     pull: f64,
     push: f64,
 }
@@ -51,6 +52,7 @@ struct Bandwidth {
 pub(super) struct Rounds<'a> {
     bench: &'a Bench,
     arena: &'a Arena,
+    transports: Vec<&'static Transport>,
     entrants: Vec<Entrant>,
     board: Board,
     bandwidths: Vec<Bandwidth>,
@@ -73,19 +75,25 @@ type Measure<'f> = &'f dyn Fn(&Arena, &Entrant, &dyn Contender, &Path, bool) -> 
 
 impl<'a> Rounds<'a> {
     /// Starts everybody who is there.
-    pub(super) fn new(bench: &'a Bench, arena: &'a Arena) -> Outcome<Rounds<'a>> {
+    pub(super) fn new(
+        bench: &'a Bench,
+        arena: &'a Arena,
+        transports: Vec<&'static Transport>,
+    ) -> Outcome<Rounds<'a>> {
+        let applicants = contender::all(&transports);
         let mut rounds = Rounds {
             bench,
             arena,
+            transports,
             entrants: Vec::new(),
             board: Board::default(),
             bandwidths: Vec::new(),
             broken: Vec::new(),
             first: true,
         };
-        for (key, start) in contender::ALL {
+        for Applicant { key, start, ours } in applicants {
             bench.progress.step(format!("starting {key}"));
-            match start(arena.site(key)?) {
+            match start(arena.site(&key)?) {
                 Ok(contender) => {
                     let mounts = contender.who(Way::Mount).is_some();
                     let (mounted, failed, empty) = (None, Vec::new(), None);
@@ -100,7 +108,7 @@ impl<'a> Rounds<'a> {
                     });
                 }
                 Err(failure) if failure.code == Code::Interrupted => return Err(failure),
-                Err(failure) if key.starts_with("petasos") => {
+                Err(failure) if ours => {
                     rounds.broken.push(format!("{key}: {failure}"));
                 }
                 Err(failure) => bench.skip(format!("{key}: {failure}")),
@@ -145,15 +153,7 @@ impl<'a> Rounds<'a> {
     /// What the transports can do between memories, now.
     fn bandwidths(&mut self) -> Outcome {
         self.bandwidths.clear();
-        for transport in petasos::transports() {
-            let over = match transport.scheme {
-                "shm" => Over::Shm,
-                "tcp" => Over::Tcp,
-                _ => continue,
-            };
-            if transport.missing().is_some() {
-                continue;
-            }
+        for transport in &self.transports {
             self.bench.step(transport, "bandwidth");
             let plan = self.bench.plan_of(2);
             let setting = self.bench.setting(transport, figures::spinning(&plan), &plan);
@@ -161,7 +161,7 @@ impl<'a> Rounds<'a> {
             let moved = figures::on_client_core(&plan, || bulk::measure(&setting, amount))?;
             if let Some(moved) = moved {
                 let (pull, push) = (moved.pull.value, moved.push.value);
-                self.bandwidths.push(Bandwidth { over, pull, push });
+                self.bandwidths.push(Bandwidth { over: transport.scheme, pull, push });
             }
             process::pause(Duration::ZERO)?;
         }
@@ -172,7 +172,7 @@ impl<'a> Rounds<'a> {
         for (cell, what) in [(Cell::Put, What::File), (Cell::PutTree, What::Tree)] {
             self.row(cell, &|arena, entrant, contender, _, check| {
                 let (from, count) = source(arena, what);
-                let to = arena.target(entrant.key);
+                let to = arena.target(&entrant.key);
                 let seconds = arena.run(vec![contender.put(what, &from, &to)])?;
                 if check {
                     arena.compare(&from, &to)?;
@@ -184,7 +184,7 @@ impl<'a> Rounds<'a> {
         for (cell, what) in [(Cell::Get, What::File), (Cell::GetTree, What::Tree)] {
             self.row(cell, &|arena, entrant, contender, _, check| {
                 let (from, count) = source(arena, what);
-                let to = arena.back(entrant.key);
+                let to = arena.back(&entrant.key);
                 let seconds = arena.run(vec![contender.get(what, &from, &to)])?;
                 if check {
                     arena.compare(&from, &to)?;
@@ -210,8 +210,8 @@ impl<'a> Rounds<'a> {
                         _ => (arena.parts(clients), arena.sizes.large as f64 / 1e9),
                     };
                     let name = |_: &PathBuf| match doing {
-                        Doing::Read => arena.back(entrant.key),
-                        _ => arena.target(entrant.key),
+                        Doing::Read => arena.back(&entrant.key),
+                        _ => arena.target(&entrant.key),
                     };
                     let to: Vec<PathBuf> = from.iter().map(name).collect();
                     let pairs = || from.iter().zip(&to);
@@ -260,11 +260,9 @@ impl<'a> Rounds<'a> {
     fn limit(&self, cell: Cell, who: Who, local: (&'static str, f64)) -> (&'static str, f64) {
         let Some(pulls) = cell.pulls() else { return local };
         let of = self.bandwidths.iter().find(|bandwidth| bandwidth.over == who.over);
-        let transport = of.map(|of| match (pulls, of.over) {
-            (true, Over::Shm) => ("pull over shm", of.pull),
-            (true, _) => ("pull over tcp", of.pull),
-            (false, Over::Shm) => ("push over shm", of.push),
-            (false, _) => ("push over tcp", of.push),
+        let transport = of.map(|of| match pulls {
+            true => ("pull over the transport", of.pull),
+            false => ("push over the transport", of.push),
         });
         transport.filter(|transport| transport.1 < local.1).unwrap_or(local)
     }

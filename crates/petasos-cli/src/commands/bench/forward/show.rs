@@ -72,6 +72,11 @@ impl Results {
         }
     }
 
+    /// Whether anything was measured.
+    pub(super) fn has_some(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
     /// What went wrong with ourselves, if anything.
     pub(super) fn broken(&self) -> Option<String> {
         (!self.broken.is_empty()).then(|| self.broken.join("\n  "))

@@ -103,7 +103,7 @@ impl Rounds<'_> {
 
     fn metadata(&mut self) -> Outcome {
         for entrant in &mut self.entrants {
-            entrant.empty = Some(self.arena.target(entrant.key));
+            entrant.empty = Some(self.arena.target(&entrant.key));
         }
         let count = self.arena.sizes.empty;
         type Make = fn(PathBuf, usize) -> Work;
@@ -188,7 +188,7 @@ impl Rounds<'_> {
                 continue;
             };
             let Some(who) = contender.who(Way::Mount) else { continue };
-            let point = self.arena.mount_point(entrant.key)?;
+            let point = self.arena.mount_point(&entrant.key)?;
             let Some(command) = contender.mount(&point) else { continue };
             match Mounted::new(&self.arena.logs, &command, &point) {
                 Ok(mounted) => self.entrants[at].mounted = Some(mounted),
@@ -231,7 +231,7 @@ fn within(arena: &Arena, root: &Path, path: &Path) -> PathBuf {
 
 /// A new path: at the server, and as it is seen through a mount.
 fn in_mount(arena: &Arena, entrant: &Entrant, root: &Path) -> (PathBuf, PathBuf) {
-    let there = arena.target(entrant.key);
+    let there = arena.target(&entrant.key);
     let here = within(arena, root, &there);
     (there, here)
 }

@@ -1,0 +1,61 @@
+//! What a run has found until now: it is shown in the end, also if that comes early.
+
+use super::{Bench, peers, results::Results};
+use crate::{commands::limits::Found, exit::Outcome, figures::Row, report::Folder};
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+/// The figures, and how they are to be shown.
+pub(super) struct SoFar {
+    title: String,
+    bench: Arc<Bench>,
+    folder: Option<Folder>,
+    json: bool,
+    begin: Instant,
+    figures: Mutex<Figures>,
+}
+
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) figures: Vec<Row>,
+    pub(super) limits: Option<Found>,
+    pub(super) peers: Option<peers::Report>,
+}
+
+impl SoFar {
+    pub(super) fn new(title: &str, bench: Arc<Bench>, folder: Option<Folder>, json: bool) -> SoFar {
+        let (title, begin) = (title.to_owned(), Instant::now());
+        SoFar { title, bench, folder, json, begin, figures: Mutex::default() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows all.
+    pub(super) fn give(&self) -> Outcome {
+        let Figures { figures, limits, peers } = mem::take(&mut *self.lock());
+        let took = self.begin.elapsed();
+        let results = Results::new(&self.title, &self.bench, took, figures, limits, peers);
+        self.bench.progress.end();
+        results.give(self.folder.as_ref(), self.json)
+    }
+
+    /// Shows what there is, if there is something, and that it is not all.
+    pub(super) fn cut_short(&self) {
+        let found = self.lock();
+        let nothing = found.figures.is_empty() && found.limits.is_none() && found.peers.is_none();
+        drop(found);
+        if nothing {
+            return;
+        }
+        self.bench.cut_short();
+        if let Err(failure) = self.give() {
+            // The reason for the end is told by others.
+            eprintln!("petasos: {failure}");
+        }
+    }
+}
