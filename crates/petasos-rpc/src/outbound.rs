@@ -3,10 +3,9 @@
 use crate::{
     CallError, CallOptions, Method, Target,
     body::Body,
-    calls::{Answered, Ended, Outcome},
+    calls::{About, Answered, Ended, Outcome},
     inner::Inner,
     peers::Record,
-    timers::Due,
 };
 use petasos_fabric::{Access, Buffer, Lease, LostReason, Peer, Region, RegionId, Slice};
 use petasos_wire::{
@@ -21,14 +20,15 @@ impl Inner {
     pub(crate) fn start(
         &self,
         target: &Target,
-        method: &Method,
+        about: About,
         options: &CallOptions,
-        timeout: Duration,
         mut frame: Vec<u8>,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Result<CallId, CallError> {
-        let peer = target.peer(method)?;
-        let id = self.calls.borrow_mut().open(peer);
+        let About { ref method, timeout, .. } = about;
+        // Whether it is still there shows when the request goes.
+        let peer = target.last_peer();
+        let id = self.calls.borrow_mut().open(peer, about);
         let request = header(target, method, options, timeout, id);
         request.encode(&mut frame);
         arguments(options.encoding, &mut frame);
@@ -42,24 +42,51 @@ impl Inner {
                 self.send_request(record, &frame);
                 self.recycle(frame);
             }
-            Some(record) if record.waiting.len() < self.config.queue_per_peer => {
-                record.waiting.push_back(id);
-                self.calls.borrow_mut().queue(id, frame);
-            }
-            Some(_) => {
+            _ => {
                 drop(peers);
-                let lent = self.calls.borrow_mut().close(id);
-                lent.inspect(|region| self.deregister_later(*region));
-                return Err(self.busy(target, method));
+                self.send_otherwise(target, method, id, frame)?;
             }
-            // Lost while the arguments were encoded, by code that drove the engine: the call knows.
-            None => {}
-        }
-        if timeout != Duration::MAX {
-            self.timers.borrow_mut().add(timeout, Due::Call(id.slot, id.generation));
         }
         self.stats.calls_made.count();
         Ok(id)
+    }
+
+    /// Sends a request to a peer that has to be found first, or has no credit for it now.
+    #[cold]
+    fn send_otherwise(
+        &self,
+        target: &Target,
+        method: &Method,
+        id: CallId,
+        frame: Vec<u8>,
+    ) -> Result<(), CallError> {
+        // The peer was lost while the arguments were encoded, by code that drove the engine: the call
+        // knows.
+        if !self.calls.borrow().is_waiting(id) {
+            return Ok(());
+        }
+        let sent = target.peer(method).and_then(|peer| {
+            self.calls.borrow_mut().redirect(id, peer);
+            let mut peers = self.peers.borrow_mut();
+            match peers.get(peer) {
+                Some(record) if record.has_credit() => {
+                    record.outstanding += 1;
+                    self.send_request(record, &frame);
+                    self.recycle(frame);
+                }
+                Some(record) if record.waiting.len() < self.config.queue_per_peer => {
+                    record.waiting.push_back(id);
+                    self.calls.borrow_mut().queue(id, frame);
+                }
+                _ => return Err(self.busy(target, method)),
+            }
+            Ok(())
+        });
+        if sent.is_err() {
+            let lent = self.calls.borrow_mut().close(id);
+            lent.inspect(|region| self.deregister_later(*region));
+        }
+        sent
     }
 
     /// Sends a request. A call of its own, so that where the frame lies is handed over in registers:
