@@ -2,6 +2,7 @@
 
 use crate::{
     CallError, Method, Target,
+    body::Body,
     calls::{About, Outcome},
 };
 use petasos_fabric::Address;
@@ -45,8 +46,9 @@ impl Call {
         Call { target, state }
     }
 
-    /// Polls for the result, which `decode` makes of its bytes.
-    #[inline]
+    /// Polls for the result, which `decode` makes of its bytes. What is long is elsewhere, so that this
+    /// is a part of who polls.
+    #[inline(always)]
     pub(crate) fn poll_result<R>(
         &mut self,
         context: &mut Context<'_>,
@@ -58,22 +60,36 @@ impl Call {
             inner.unread.set(NOBODY);
             decode(&inner.message.borrow()[RESPONSE_LEN..])
         } else {
-            let mut calls = inner.calls.borrow_mut();
-            if calls.wait(id, context.waker(), &inner.main_waker) {
-                return Poll::Pending;
+            match self.wait(id, context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(body)) => decode(&body),
+                Poll::Ready(None) => return Poll::Ready(Err(self.failure(id))),
             }
-            let result = calls.take_result(id);
-            drop(calls);
-            let Some(body) = result else { return Poll::Ready(Err(self.failure(id))) };
-            decode(&body)
         };
-        let result = decoded.map_err(|reason| self.bad_result(id, reason));
-        self.state = State::Over;
-        self.target.inner().calls.borrow_mut().close_answered(id);
-        Poll::Ready(result)
+        match decoded {
+            Ok(result) => {
+                self.state = State::Over;
+                self.target.inner().calls.borrow_mut().close_answered(id);
+                Poll::Ready(Ok(result))
+            }
+            Err(reason) => Poll::Ready(Err(self.bad_result(id, reason))),
+        }
+    }
+
+    /// Notes who waits, if there is no outcome yet. If it is a result, it is given. Apart, as it is the
+    /// same for all results.
+    #[inline(never)]
+    fn wait(&self, id: CallId, context: &Context<'_>) -> Poll<Option<Body>> {
+        let inner = self.target.inner();
+        let mut calls = inner.calls.borrow_mut();
+        if calls.wait(id, context.waker(), &inner.main_waker) {
+            return Poll::Pending;
+        }
+        Poll::Ready(calls.take_result(id))
     }
 
     #[cold]
+    #[inline(never)]
     fn never_began(&mut self) -> CallError {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Failed(error) => *error,
@@ -83,16 +99,21 @@ impl Call {
 
     /// The error that an outcome is which is no result. The call is over then.
     #[cold]
+    #[inline(never)]
     fn failure(&mut self, id: CallId) -> CallError {
         self.state = State::Over;
         let (outcome, body, about) = self.target.inner().calls.borrow_mut().take_outcome(id);
         about.error(self.target.address(), outcome, &body)
     }
 
-    /// The error that an undecodable result is.
+    /// The error that an undecodable result is. The call is over then.
     #[cold]
-    fn bad_result(&self, id: CallId, reason: DecodeError) -> CallError {
-        let About { method, .. } = self.target.inner().calls.borrow_mut().about(id);
+    #[inline(never)]
+    fn bad_result(&mut self, id: CallId, reason: DecodeError) -> CallError {
+        self.state = State::Over;
+        let mut calls = self.target.inner().calls.borrow_mut();
+        let About { method, .. } = calls.about(id);
+        calls.close_answered(id);
         let peer = self.target.address().clone();
         CallError::BadResult { peer, method: method.name, reason }
     }
@@ -112,6 +133,7 @@ impl Future for Call {
 impl Drop for Call {
     #[inline]
     fn drop(&mut self) {
+        // Most have ended: apart, so that these are dropped without a call.
         if let State::Started(id) = self.state {
             self.target.inner().abandon(id);
         }

@@ -100,11 +100,14 @@ impl Calls {
     /// A slot for a call that is sent at once, unless something is said against it.
     #[inline]
     pub(crate) fn open(&mut self, peer: Peer, about: About) -> CallId {
-        let at = self.free.pop().unwrap_or_else(|| self.add(about));
+        let at = self.free.pop().unwrap_or_else(|| self.add());
         let slot = &mut self.slots[at as usize];
         self.serial = self.serial.wrapping_add(1);
         slot.serial = self.serial;
-        (slot.peer, slot.about) = (peer, about);
+        slot.peer = peer;
+        // Piece by piece: as a whole it would be put together elsewhere, and copied.
+        slot.about.method = about.method;
+        (slot.about.provider, slot.about.timeout) = (about.provider, about.timeout);
         (slot.live, slot.owed, slot.abandoned) = (true, true, false);
         if !slot.listed {
             slot.listed = true;
@@ -114,7 +117,9 @@ impl Calls {
     }
 
     #[cold]
-    fn add(&mut self, about: About) -> u32 {
+    #[inline(never)]
+    fn add(&mut self) -> u32 {
+        let method = Method { name: "", id: 0, signature: 0 };
         self.slots.push(Slot {
             serial: 0,
             live: false,
@@ -122,7 +127,7 @@ impl Calls {
             abandoned: false,
             listed: false,
             peer: SELF,
-            about,
+            about: About { method, provider: 0, timeout: Duration::MAX },
             waiter: Waiter::Nobody,
             outcome: None,
             body: Body::default(),

@@ -172,7 +172,7 @@ impl Inner {
             if self.take_only_result(peer, &message) {
                 return true;
             }
-            self.take_frame(peer, &mut message);
+            self.take_frame_here(peer, &mut message);
             taken += 1;
         }
         message.release();
@@ -270,7 +270,14 @@ impl Inner {
     }
 
     /// Takes in a frame; takes the message if it is kept.
+    #[inline(never)]
     fn take_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
+        self.take_frame_here(peer, message);
+    }
+
+    /// The same, as a part of who calls it.
+    #[inline(always)]
+    fn take_frame_here(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
         let frame = &**message;
         if let Some(request) = rpc::plain_request(frame) {
             self.serve_request(peer, &request, message, rpc::REQUEST_LEN);

@@ -25,15 +25,19 @@ impl Inner {
         mut frame: Vec<u8>,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Result<CallId, CallError> {
-        let About { ref method, timeout, .. } = about;
+        let About { method, timeout, .. } = about;
         // Whether it is still there shows when the request goes.
         let peer = target.last_peer();
         let id = self.calls.borrow_mut().open(peer, about);
-        let request = header(target, method, options, timeout, id);
-        request.encode(&mut frame);
+        if options.is_plain() && !crate::stats::traces() {
+            let (method, left) = ((method.id, method.signature), left_us(timeout));
+            rpc::encode_plain_request(&mut frame, method, options.provider, id, left);
+        } else {
+            encode_header(target, method, options, timeout, id, &mut frame);
+        }
         arguments(options.encoding, &mut frame);
         if frame.len() > self.full_frame || options.checked || self.config.measure {
-            self.prepare(target, method, request, &mut frame)?;
+            self.prepare(target, method, id, options.checked, &mut frame)?;
         }
         let mut peers = self.peers.borrow_mut();
         match peers.get(peer) {
@@ -53,10 +57,11 @@ impl Inner {
 
     /// Sends a request to a peer that has to be found first, or has no credit for it now.
     #[cold]
+    #[inline(never)]
     fn send_otherwise(
         &self,
         target: &Target,
-        method: &Method,
+        method: Method,
         id: CallId,
         frame: Vec<u8>,
     ) -> Result<(), CallError> {
@@ -65,7 +70,7 @@ impl Inner {
         if !self.calls.borrow().is_waiting(id) {
             return Ok(());
         }
-        let sent = target.peer(method).and_then(|peer| {
+        let sent = target.peer(&method).and_then(|peer| {
             self.calls.borrow_mut().redirect(id, peer);
             let mut peers = self.peers.borrow_mut();
             match peers.get(peer) {
@@ -78,7 +83,7 @@ impl Inner {
                     record.waiting.push_back(id);
                     self.calls.borrow_mut().queue(id, frame);
                 }
-                _ => return Err(self.busy(target, method)),
+                _ => return Err(self.busy(target, &method)),
             }
             Ok(())
         });
@@ -138,16 +143,18 @@ impl Inner {
     /// What few requests need: arguments that do not fit are lent, and the frame says where they
     /// are; a checksum; the time at which it began.
     #[cold]
+    #[inline(never)]
     fn prepare(
         &self,
         target: &Target,
-        method: &Method,
-        mut request: Request,
+        method: Method,
+        id: CallId,
+        checked: bool,
         frame: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        let (id, mut lent) = (request.call, None);
+        let (header, mut lent) = (rpc::request_len(frame), None);
         if frame.len() > self.full_frame {
-            match self.lend_arguments(&mut request, frame) {
+            match self.lend_arguments(header, frame) {
                 Ok(region) => lent = Some(region),
                 Err(reason) => {
                     self.calls.borrow_mut().close(id);
@@ -156,8 +163,8 @@ impl Inner {
                 }
             }
         }
-        if request.checked {
-            rpc::seal(frame, request.header_len());
+        if checked {
+            rpc::seal(frame, header);
         }
         let method = self.config.measure.then_some(method.name);
         if lent.is_some() || method.is_some() {
@@ -166,17 +173,15 @@ impl Inner {
         Ok(())
     }
 
-    fn lend_arguments(
-        &self,
-        request: &mut Request,
-        frame: &mut Vec<u8>,
-    ) -> Result<RegionId, String> {
-        let arguments = behind(std::mem::replace(frame, self.buffer()), request.header_len());
+    /// Lends the arguments behind the header, and says in their place where they are.
+    fn lend_arguments(&self, header: usize, frame: &mut Vec<u8>) -> Result<RegionId, String> {
+        let mut request = self.buffer();
+        request.extend_from_slice(&frame[..header]);
+        let arguments = behind(std::mem::replace(frame, request), header);
         let len = arguments.len() as u64;
         let lend = self.lend(&arguments, Access::READ);
         let (region, key) = lend.map_err(|error| error.to_string())?;
-        request.overflow = true;
-        request.encode(frame);
+        rpc::set_overflow(frame);
         Remote { len, key: key.as_bytes() }.encode(frame);
         Ok(region)
     }
@@ -289,7 +294,8 @@ impl Inner {
     }
 
     /// Nobody waits for a call any more: its target is told.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn abandon(&self, id: CallId) {
         let ended = self.calls.borrow_mut().abandon(id);
         if let Some(peer) = ended.owing {
@@ -339,6 +345,20 @@ pub(crate) fn behind(frame: Vec<u8>, header: usize) -> Slice {
     let len = frame.len() - header;
     let region = Region::from_buffer(Buffer::from(frame));
     region.slice(header, len).expect("a header is a part of its frame")
+}
+
+/// Appends the header of a request that is not like most.
+#[cold]
+#[inline(never)]
+fn encode_header(
+    target: &Target,
+    method: Method,
+    options: &CallOptions,
+    timeout: Duration,
+    call: CallId,
+    frame: &mut Vec<u8>,
+) {
+    header(target, &method, options, timeout, call).encode(frame);
 }
 
 /// The header of a request.

@@ -1,6 +1,11 @@
 //! Somebody to call.
 
-use crate::{Bulk, Call, CallError, CallOptions, Method, calls::About, inner::Inner, peers::{NOWHERE, SELF}};
+use crate::{
+    Bulk, Call, CallError, CallOptions, Method,
+    calls::About,
+    inner::Inner,
+    peers::{NOWHERE, SELF},
+};
 use petasos_fabric::{Access, Address, Peer, Slice};
 use petasos_wire::Encoding;
 use std::{cell::Cell, fmt, rc::Rc};
