@@ -303,7 +303,7 @@ impl<N: Network> Datagrams<N> {
         let peer = link.peer;
         let [first @ .., _, _, _, _, _, _, _] = rest;
         if len <= Lease::INLINE {
-            message.put_words(len, || first);
+            message.put_words(len, |at| first[at]);
         } else {
             let [_, _, _, _, _, _, _, second @ ..] = rest;
             message.put_lines(len, || [first, second]);

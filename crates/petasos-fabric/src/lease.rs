@@ -57,18 +57,27 @@ impl Lease {
     }
 
     /// Puts a short message in the place of this one, at the beginning of some words, in the order of
-    /// memory. For who moves all of them, which is cheaper than to look how many there are: `words`
-    /// gives them when nothing is left to be done but to store them.
+    /// memory. For who moves all of them, which is cheaper than to look how many there are: `word`
+    /// gives each when nothing is left to be done but to store it.
     ///
     /// # Panics
     /// If `len` is more than [`Lease::INLINE`].
     #[inline(always)]
-    pub fn put_words(&mut self, len: usize, words: impl FnOnce() -> [u64; 7]) {
+    pub fn put_words(&mut self, len: usize, word: impl Fn(usize) -> u64) {
         assert!(len <= Lease::INLINE);
-        self.release();
-        let before = mem::replace(&mut self.0, Repr::Inline { len: len as u8, words: words() });
-        // There is nothing in it that would have to be dropped, which the compiler does not see.
-        mem::forget(before);
+        if !matches!(self.0, Repr::Inline { .. }) {
+            self.release();
+            let inline = Repr::Inline { len: 0, words: Line::default() };
+            // There is nothing in it that would have to be dropped, which the compiler does not see.
+            mem::forget(mem::replace(&mut self.0, inline));
+        }
+        if let Repr::Inline { len: length, words } = &mut self.0 {
+            *length = len as u8;
+            // One after the other: all at once would take all registers.
+            for (at, to) in words.iter_mut().enumerate() {
+                *to = word(at);
+            }
+        }
     }
 
     /// The same for a message that may have twice the length, and twice the words.
@@ -82,6 +91,7 @@ impl Lease {
         let mut words = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
         *words = lines();
         let before = mem::replace(&mut self.0, Repr::Lines { len: len as u8, words });
+        // There is nothing in it that would have to be dropped, which the compiler does not see.
         mem::forget(before);
     }
 
@@ -99,9 +109,10 @@ impl Lease {
         Lease(Repr::Buffer(buffer))
     }
 
-    /// Whether there is nothing in it that would have to be dropped.
+    /// Whether nothing is on loan: an empty message, or a short one in the value itself.
     #[inline]
-    fn is_plain(&self) -> bool {
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
         matches!(self.0, Repr::Empty | Repr::Inline { .. })
     }
 
@@ -227,7 +238,7 @@ mod tests {
             }
             for len in 0..=Lease::INLINE {
                 let mut lease = before();
-                lease.put_words(len, || lines[0]);
+                lease.put_words(len, |at| lines[0][at]);
                 assert_eq!(lease[..], bytes[..len]);
             }
         }

@@ -1,6 +1,11 @@
 //! A call under way, as its caller holds it.
 
-use crate::{CallError, Method, Target, calls::Outcome};
+use crate::{
+    CallError, Method, Target,
+    body::Body,
+    calls::{About, Outcome},
+};
+use petasos_fabric::Address;
 use petasos_wire::{
     DecodeError,
     rpc::{CallId, NOBODY, RESPONSE_LEN, Status},
@@ -18,17 +23,8 @@ use std::{
 #[derive(Debug)]
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call {
-    ticket: Ticket,
+    target: Target,
     state: State,
-}
-
-/// What was called, whom, and how: for errors about it.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    pub(crate) target: Target,
-    pub(crate) method: Method,
-    pub(crate) provider: u16,
-    pub(crate) timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -42,49 +38,84 @@ enum State {
 
 impl Call {
     #[inline]
-    pub(crate) fn new(ticket: Ticket, started: Result<CallId, CallError>) -> Call {
+    pub(crate) fn new(target: Target, started: Result<CallId, CallError>) -> Call {
         let state = match started {
             Ok(id) => State::Started(id),
             Err(error) => State::Failed(Box::new(error)),
         };
-        Call { ticket, state }
+        Call { target, state }
     }
 
-    /// Polls for the result, which `decode` makes of its bytes.
-    #[inline]
+    /// Polls for the result, which `decode` makes of its bytes. What is long is elsewhere, so that this
+    /// is a part of who polls.
+    #[inline(always)]
     pub(crate) fn poll_result<R>(
         &mut self,
         context: &mut Context<'_>,
-        decode: impl FnOnce(&[u8], &Ticket) -> Result<R, CallError>,
+        decode: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
     ) -> Poll<Result<R, CallError>> {
         let State::Started(id) = self.state else { return Poll::Ready(Err(self.never_began())) };
-        let inner = self.ticket.target.inner();
-        if inner.unread.get() == id {
-            self.state = State::Over;
+        let inner = self.target.inner();
+        let decoded = if inner.unread.get() == id {
             inner.unread.set(NOBODY);
-            inner.calls.borrow_mut().close_answered(id);
-            let message = inner.message.borrow();
-            return Poll::Ready(decode(&message[RESPONSE_LEN..], &self.ticket));
+            decode(&inner.message.borrow()[RESPONSE_LEN..])
+        } else {
+            match self.wait(id, context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(body)) => decode(&body),
+                Poll::Ready(None) => return Poll::Ready(Err(self.failure(id))),
+            }
+        };
+        match decoded {
+            Ok(result) => {
+                self.state = State::Over;
+                self.target.inner().calls.borrow_mut().close_answered(id);
+                Poll::Ready(Ok(result))
+            }
+            Err(reason) => Poll::Ready(Err(self.bad_result(id, reason))),
         }
+    }
+
+    /// Notes who waits, if there is no outcome yet. If it is a result, it is given. Apart, as it is the
+    /// same for all results.
+    #[inline(never)]
+    fn wait(&self, id: CallId, context: &Context<'_>) -> Poll<Option<Body>> {
+        let inner = self.target.inner();
         let mut calls = inner.calls.borrow_mut();
         if calls.wait(id, context.waker(), &inner.main_waker) {
             return Poll::Pending;
         }
-        let (outcome, body) = calls.take_outcome(id);
-        drop(calls);
-        self.state = State::Over;
-        Poll::Ready(match outcome {
-            Outcome::Answer(Status::Ok) => decode(&body, &self.ticket),
-            outcome => Err(self.ticket.error(outcome, &body)),
-        })
+        Poll::Ready(calls.take_result(id))
     }
 
     #[cold]
+    #[inline(never)]
     fn never_began(&mut self) -> CallError {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Failed(error) => *error,
             _ => panic!("a call is polled after it ended"),
         }
+    }
+
+    /// The error that an outcome is which is no result. The call is over then.
+    #[cold]
+    #[inline(never)]
+    fn failure(&mut self, id: CallId) -> CallError {
+        self.state = State::Over;
+        let (outcome, body, about) = self.target.inner().calls.borrow_mut().take_outcome(id);
+        about.error(self.target.address(), outcome, &body)
+    }
+
+    /// The error that an undecodable result is. The call is over then.
+    #[cold]
+    #[inline(never)]
+    fn bad_result(&mut self, id: CallId, reason: DecodeError) -> CallError {
+        self.state = State::Over;
+        let mut calls = self.target.inner().calls.borrow_mut();
+        let About { method, .. } = calls.about(id);
+        calls.close_answered(id);
+        let peer = self.target.address().clone();
+        CallError::BadResult { peer, method: method.name, reason }
     }
 
     /// Cancels the call, here and at the target. The same as dropping it.
@@ -95,50 +126,43 @@ impl Future for Call {
     type Output = Result<Vec<u8>, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_result(context, |body, _| Ok(body.to_vec()))
+        self.poll_result(context, |body| Ok(body.to_vec()))
     }
 }
 
 impl Drop for Call {
     #[inline]
     fn drop(&mut self) {
+        // Most have ended: apart, so that these are dropped without a call.
         if let State::Started(id) = self.state {
-            self.ticket.target.inner().abandon(id);
+            self.target.inner().abandon(id);
         }
     }
 }
 
-impl Ticket {
-    /// The error that an undecodable result is.
-    #[cold]
-    pub(crate) fn bad_result(&self, reason: DecodeError) -> CallError {
-        let (peer, method) = (self.target.address().clone(), self.method.name);
-        CallError::BadResult { peer, method, reason }
-    }
-
-    /// The error that this outcome is.
-    #[cold]
-    fn error(&self, outcome: Outcome, body: &[u8]) -> CallError {
-        let Ticket { method: Method { name: method, .. }, timeout, .. } = *self;
-        let peer = self.target.address().clone();
+impl About {
+    /// The error that this outcome of a call to `peer` is.
+    fn error(self, peer: &Address, outcome: Outcome, body: &[u8]) -> CallError {
+        let About { method: Method { name: method, .. }, timeout, .. } = self;
+        let refusal = |status| self.refusal(peer, status, body);
+        let peer = || peer.clone();
         match outcome {
-            Outcome::Answer(status) => self.refusal(status, body),
-            Outcome::TooLate => CallError::Deadline { peer, method, timeout },
-            Outcome::PeerLost(reason) => CallError::PeerLost { peer, method, reason },
-            Outcome::TooLarge(reason) => CallError::TooLarge { peer, method, reason },
-            Outcome::Unfetched(reason) => CallError::Transfer { peer, method, reason },
+            Outcome::Answer(status) => refusal(status),
+            Outcome::TooLate => CallError::Deadline { peer: peer(), method, timeout },
+            Outcome::PeerLost(reason) => CallError::PeerLost { peer: peer(), method, reason },
+            Outcome::TooLarge(reason) => CallError::TooLarge { peer: peer(), method, reason },
+            Outcome::Unfetched(reason) => CallError::Transfer { peer: peer(), method, reason },
             Outcome::EngineGone => CallError::EngineGone,
         }
     }
 
     /// The error behind a status of the target's.
-    fn refusal(&self, status: Status, body: &[u8]) -> CallError {
+    fn refusal(self, peer: &Address, status: Status, body: &[u8]) -> CallError {
         /// The longest text of a peer's that is passed on.
         const LONGEST: usize = 1024;
         let text = || String::from_utf8_lossy(&body[..body.len().min(LONGEST)]).into_owned();
-        let Ticket { method: Method { name: method, signature, .. }, provider, timeout, .. } =
-            *self;
-        let peer = self.target.address().clone();
+        let About { method: Method { name: method, signature, .. }, provider, timeout } = self;
+        let peer = peer.clone();
         match status {
             Status::NoMethod => CallError::NoSuchMethod { peer, method },
             Status::NoProvider => CallError::NoSuchProvider { peer, method, provider },

@@ -1,9 +1,14 @@
 //! The calls of ours that are not over: their slots, and what becomes of each.
 
-use crate::{body::Body, peers::SELF, wake::MainWaker};
+use crate::{Method, body::Body, peers::SELF, wake::MainWaker};
 use petasos_fabric::{Lease, LostReason, Peer, RegionId};
 use petasos_wire::rpc::{CallId, Status};
-use std::{mem, sync::Arc, task::Waker, time::Instant};
+use std::{
+    mem,
+    sync::Arc,
+    task::Waker,
+    time::{Duration, Instant},
+};
 
 /// How a call ended, before it is told as its caller wants to hear it.
 #[derive(Debug)]
@@ -20,6 +25,14 @@ pub(crate) enum Outcome {
     EngineGone,
 }
 
+/// What was called, and how: for its deadline, and for errors about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    pub(crate) method: Method,
+    pub(crate) provider: u16,
+    pub(crate) timeout: Duration,
+}
+
 /// Room for one call of ours. It is used again and again, and stays where it is: moving it would
 /// cost as much as all else that is done with it.
 #[derive(Debug)]
@@ -31,7 +44,11 @@ pub(crate) struct Slot {
     owed: bool,
     /// Nobody waits for the outcome any more.
     abandoned: bool,
+    /// It is in the list of those that were used since the clock was read.
+    listed: bool,
     peer: Peer,
+    /// Here and not with the caller, who has to move whatever he has of a call.
+    about: About,
     waiter: Waiter,
     outcome: Option<Outcome>,
     /// The result, apart, so that it is moved as it lies: see [`Lease`].
@@ -64,13 +81,16 @@ struct Rare {
 pub(crate) struct Calls {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Slots that were used since the clock was read, each once, however many calls it has had: most
+    /// are over by then, and have no deadline any more.
+    recent: Vec<u32>,
     serial: u32,
     main: Arc<MainWaker>,
 }
 
 impl Calls {
     pub(crate) fn new(main: Arc<MainWaker>) -> Calls {
-        Calls { slots: Vec::new(), free: Vec::new(), serial: 0, main }
+        Calls { slots: Vec::new(), free: Vec::new(), recent: Vec::new(), serial: 0, main }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -79,30 +99,48 @@ impl Calls {
 
     /// A slot for a call that is sent at once, unless something is said against it.
     #[inline]
-    pub(crate) fn open(&mut self, peer: Peer) -> CallId {
+    pub(crate) fn open(&mut self, peer: Peer, about: About) -> CallId {
         let at = self.free.pop().unwrap_or_else(|| self.add());
         let slot = &mut self.slots[at as usize];
         self.serial = self.serial.wrapping_add(1);
         slot.serial = self.serial;
         slot.peer = peer;
+        // Piece by piece: as a whole it would be put together elsewhere, and copied.
+        slot.about.method = about.method;
+        (slot.about.provider, slot.about.timeout) = (about.provider, about.timeout);
         (slot.live, slot.owed, slot.abandoned) = (true, true, false);
+        if !slot.listed {
+            slot.listed = true;
+            self.recent.push(at);
+        }
         CallId { slot: at, generation: self.serial }
     }
 
     #[cold]
+    #[inline(never)]
     fn add(&mut self) -> u32 {
+        let method = Method { name: "", id: 0, signature: 0 };
         self.slots.push(Slot {
             serial: 0,
             live: false,
             owed: false,
             abandoned: false,
+            listed: false,
             peer: SELF,
+            about: About { method, provider: 0, timeout: Duration::MAX },
             waiter: Waiter::Nobody,
             outcome: None,
             body: Body::default(),
             rare: None,
         });
         u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 calls at a time")
+    }
+
+    /// Says to whom a call goes that has not left.
+    pub(crate) fn redirect(&mut self, id: CallId, peer: Peer) {
+        if let Some(slot) = self.get(id) {
+            slot.peer = peer;
+        }
     }
 
     /// Takes back the slot of a call that never left; gives what it lent.
@@ -156,17 +194,32 @@ impl Calls {
         Some(request)
     }
 
-    /// The outcome, of which it was said that it is there, and the result that came with it. The call
-    /// is over then.
-    pub(crate) fn take_outcome(&mut self, id: CallId) -> (Outcome, Body) {
+    /// The result of a call that has ended, if there is one: then [`Calls::close_answered`] once it is
+    /// read.
+    #[inline]
+    pub(crate) fn take_result(&mut self, id: CallId) -> Option<Body> {
+        let slot = self.get(id)?;
+        let answered = matches!(slot.outcome, Some(Outcome::Answer(Status::Ok)));
+        answered.then(|| mem::take(&mut slot.body))
+    }
+
+    /// Any outcome, of which it was said that it is there, with what came with it and what it is about.
+    /// The call is over then.
+    #[cold]
+    pub(crate) fn take_outcome(&mut self, id: CallId) -> (Outcome, Body, About) {
         let slot = self.get(id).expect("a call's slot lives as long as the call");
         let outcome = slot.outcome.take().expect("nobody else takes it");
-        let body = mem::take(&mut slot.body);
+        let (body, about) = (mem::take(&mut slot.body), slot.about);
         slot.abandoned = true;
         if !slot.owed {
             self.free(id.slot);
         }
-        (outcome, body)
+        (outcome, body, about)
+    }
+
+    /// What a call is about that is not over.
+    pub(crate) fn about(&mut self, id: CallId) -> About {
+        self.get(id).expect("a call's slot lives as long as the call").about
     }
 
     /// Notes who waits for the outcome. False if it is there.
@@ -184,12 +237,23 @@ impl Calls {
         true
     }
 
+    /// To be called when the clock was read: gives the time limits of the calls that were made since
+    /// it was read before, and are waited for.
+    pub(crate) fn take_recent(&mut self, mut each: impl FnMut(Duration, CallId)) {
+        for at in self.recent.drain(..) {
+            let slot = &mut self.slots[at as usize];
+            slot.listed = false;
+            if slot.is_waiting() && slot.about.timeout != Duration::MAX {
+                each(slot.about.timeout, CallId { slot: at, generation: slot.serial });
+            }
+        }
+    }
+
     /// Whether a deadline still matters.
     #[inline]
-    pub(crate) fn is_waiting(&self, slot: u32, serial: u32) -> bool {
-        self.slots.get(slot as usize).is_some_and(|slot| {
-            slot.live && slot.serial == serial && slot.outcome.is_none() && !slot.abandoned
-        })
+    pub(crate) fn is_waiting(&self, id: CallId) -> bool {
+        let slot = self.slots.get(id.slot as usize);
+        slot.is_some_and(|slot| slot.serial == id.generation && slot.is_waiting())
     }
 
     /// The slot of a call that is like most: the peer owes the answer, somebody waits for it, and
@@ -219,7 +283,7 @@ impl Calls {
         only
     }
 
-    /// What that gave has been taken from where it lies: the call is over.
+    /// The result has been read, wherever it lay: the call is over.
     #[inline(always)]
     pub(crate) fn close_answered(&mut self, id: CallId) {
         if let Some(slot) = self.get(id) {
@@ -320,6 +384,12 @@ pub(crate) struct Ended {
 }
 
 impl Slot {
+    /// Whether somebody waits for an outcome that is not known.
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        self.live && self.outcome.is_none() && !self.abandoned
+    }
+
     /// Takes back the request, if it waits for credit, and what was lent for it.
     fn withdraw(&mut self) -> Option<RegionId> {
         let rare = self.rare.as_mut()?;

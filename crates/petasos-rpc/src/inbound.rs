@@ -1,7 +1,7 @@
 //! Calls from others: whether they are admitted, running them, answering.
 
 use crate::{
-    Arrival, Begun, Context, Failure, Handler, HandlerFuture, Reply,
+    Arrival, Context, Failure, HandlerFuture, Reply,
     body::Body,
     handler::{Begin, at_once},
     inner::Inner,
@@ -14,6 +14,7 @@ use futures_util::future::{AbortHandle, Abortable};
 use petasos_fabric::{Access, Lease, LostReason, Peer, Slice};
 use petasos_wire::rpc::{self, CallId, Remote, Request, Response, Status, Trace};
 use std::{
+    mem,
     panic::AssertUnwindSafe,
     pin::Pin,
     rc::Rc,
@@ -51,12 +52,14 @@ impl Inner {
             method: "",
             started: None,
         };
-        let found = self.served.borrow().find(request);
+        let served = self.served.borrow_mut();
+        let (found, room) = (served.find(request), served.len() < self.config.calls_in_all);
+        drop(served);
         let Some(provider) = found else {
             return self.refuse_unserved(answer, *request);
         };
         answer.method = provider.method.name;
-        if !self.admits(peer) {
+        if !room || !self.admits(peer) {
             return self.refuse_busy(answer);
         }
         if self.config.measure {
@@ -77,14 +80,29 @@ impl Inner {
             in_task: false,
         };
         self.beginning.set(true);
-        let Begun(begin) = call_caught(&*provider.handler, arrival);
+        // Stored where it stays: it would be moved three times as what `catch_unwind` gives. What stands
+        // there has nothing that would have to be dropped.
+        let mut begin = Begin::Answered;
+        let call = || mem::forget(mem::replace(&mut begin, provider.handler.call(arrival).0));
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(call)) {
+            begin = Begin::Replied(Err(panicked(&*panic)));
+        }
         match begin {
-            Begin::Answered => {}
+            Begin::Answered => mem::forget(begin),
+            begin => self.go_on(answer, request.left_us, begin),
+        }
+    }
+
+    /// Goes on with a call that its handler has begun, and did not answer by itself.
+    #[inline(never)]
+    fn go_on(self: &Rc<Self>, answer: Answer, left_us: u32, begin: Begin) {
+        match begin {
             // The answer is sent, whatever became of the handler afterwards.
             _ if !self.beginning.replace(false) => {}
+            Begin::Answered => {}
             Begin::Framed(frame) => self.answer_framed(answer, frame),
             Begin::Replied(reply) => self.answer(answer, reply),
-            Begin::Waiting(work, context) => self.run(answer, request.left_us, work, context),
+            Begin::Waiting(work, context) => self.run(answer, left_us, work, context),
         }
     }
 
@@ -149,7 +167,6 @@ impl Inner {
             return self.admits_stranger(peer);
         };
         record.used() < usize::from(self.config.calls_per_peer)
-            && self.served.borrow().len() < self.config.calls_in_all
     }
 
     /// The same for a peer that is met with its first call.
@@ -386,12 +403,6 @@ impl Future for Caught {
 fn poll_caught(work: &mut HandlerFuture, context: &mut PollContext<'_>) -> Poll<Reply> {
     let polled = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
     polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
-}
-
-#[inline(always)]
-fn call_caught(handler: &dyn Handler, arrival: Arrival<'_>) -> Begun {
-    let begun = std::panic::catch_unwind(AssertUnwindSafe(|| handler.call(arrival)));
-    begun.unwrap_or_else(|panic| Begun(Begin::Replied(Err(panicked(&*panic)))))
 }
 
 #[cold]

@@ -72,6 +72,8 @@ pub(crate) struct Inner {
     submitted: RefCell<VecDeque<Operation>>,
     events: Cell<Vec<Event>>,
     loopback: RefCell<VecDeque<Vec<u8>>>,
+    /// Peers for whom frames are parked, as the transport had no room.
+    congested: Cell<u32>,
     /// The buffer in which the next frame is put together: one is enough, as a rule.
     spare: Cell<Vec<u8>>,
     turning: Cell<bool>,
@@ -125,6 +127,7 @@ impl Inner {
             submitted: RefCell::default(),
             events: Cell::default(),
             loopback: RefCell::default(),
+            congested: Cell::new(0),
             spare: Cell::default(),
             turning: Cell::new(false),
             beginning: Cell::new(false),
@@ -169,7 +172,7 @@ impl Inner {
             if self.take_only_result(peer, &message) {
                 return true;
             }
-            self.take_frame(peer, &mut message);
+            self.take_frame_here(peer, &mut message);
             taken += 1;
         }
         message.release();
@@ -267,7 +270,14 @@ impl Inner {
     }
 
     /// Takes in a frame; takes the message if it is kept.
+    #[inline(never)]
     fn take_frame(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
+        self.take_frame_here(peer, message);
+    }
+
+    /// The same, as a part of who calls it.
+    #[inline(always)]
+    fn take_frame_here(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
         let frame = &**message;
         if let Some(request) = rpc::plain_request(frame) {
             self.serve_request(peer, &request, message, rpc::REQUEST_LEN);
@@ -324,6 +334,15 @@ impl Inner {
     /// The same for a frame in parts.
     #[inline]
     pub(crate) fn send_parts(&self, peer: Peer, parts: &[&[u8]]) {
+        // Mostly nothing is parked for anybody. Then the transport alone has to know the peer.
+        if self.congested.get() != 0 || peer == SELF || !self.inject(peer, parts) {
+            self.send_later(peer, parts);
+        }
+    }
+
+    /// Sends a frame that may have to wait for others before it, or for room.
+    #[cold]
+    fn send_later(&self, peer: Peer, parts: &[&[u8]]) {
         if let Some(record) = self.peers.borrow_mut().get(peer) {
             self.transmit(record, parts);
         }
@@ -332,14 +351,17 @@ impl Inner {
     /// Sends a frame, or parks it behind others when the transport has no room.
     #[inline(always)]
     pub(crate) fn transmit(&self, record: &mut Record, parts: &[&[u8]]) {
-        if record.direct {
-            let sent = self.endpoint.borrow_mut().inject(record.peer, parts);
-            // Compared with this alone, as a jump through a table of all errors would take longer.
-            if sent.is_ok() || self.is_in_vain(sent) {
-                return;
-            }
+        if !record.direct || !self.inject(record.peer, parts) {
+            self.put_aside(record, parts.concat());
         }
-        self.put_aside(record, parts.concat());
+    }
+
+    /// Hands a frame to the transport. False if it has no room.
+    #[inline(always)]
+    fn inject(&self, peer: Peer, parts: &[&[u8]]) -> bool {
+        let sent = self.endpoint.borrow_mut().inject(peer, parts);
+        // Compared with this alone, as a jump through a table of all errors would take longer.
+        sent.is_ok() || self.is_in_vain(sent)
     }
 
     /// Whether there is no use in sending it later.
@@ -357,6 +379,7 @@ impl Inner {
     #[cold]
     fn put_aside(&self, record: &mut Record, frame: Vec<u8>) {
         if record.peer != SELF {
+            self.congested.update(|peers| peers + u32::from(record.direct));
             record.direct = false;
             return record.parked.push_back(frame);
         }
@@ -375,6 +398,7 @@ impl Inner {
             }
             record.parked.pop_front();
         }
+        self.congested.update(|peers| peers - u32::from(!record.direct));
         record.direct = true;
     }
 
@@ -421,6 +445,7 @@ impl Inner {
         let Some(record) = record else { return };
         tracing::debug!(peer = %record.address, %reason, "a peer is lost");
         self.stats.peers_lost.count();
+        self.congested.update(|peers| peers - u32::from(!record.direct));
         for region in record.lent.values() {
             self.deregister_later(*region);
         }
@@ -432,12 +457,15 @@ impl Inner {
     fn expire(self: &Rc<Self>) {
         let now = self.clock.coarse();
         let over = {
-            let (calls, served) = (self.calls.borrow(), self.served.borrow());
+            let (mut calls, served) = (self.calls.borrow_mut(), self.served.borrow());
+            let mut timers = self.timers.borrow_mut();
+            calls.take_recent(|limit, call| {
+                timers.add(limit, Due::Call(call.slot, call.generation));
+            });
             let alive = |due| match due {
-                Due::Call(slot, serial) => calls.is_waiting(slot, serial),
+                Due::Call(slot, generation) => calls.is_waiting(CallId { slot, generation }),
                 Due::Served(slot, serial) => served.is_running(slot, serial),
             };
-            let mut timers = self.timers.borrow_mut();
             let over = timers.expired(now, alive);
             timers.sweep(calls.len() + served.len(), alive);
             over

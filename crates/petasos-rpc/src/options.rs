@@ -20,6 +20,12 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
+    /// Whether its request is like most: see [`petasos_wire::rpc::plain_request`].
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.encoding == Encoding::Native && !self.checked && self.trace.is_none()
+    }
+
     /// Sets the time limit.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> CallOptions {

@@ -3,10 +3,9 @@
 use crate::{
     CallError, CallOptions, Method, Target,
     body::Body,
-    calls::{Answered, Ended, Outcome},
+    calls::{About, Answered, Ended, Outcome},
     inner::Inner,
     peers::Record,
-    timers::Due,
 };
 use petasos_fabric::{Access, Buffer, Lease, LostReason, Peer, Region, RegionId, Slice};
 use petasos_wire::{
@@ -21,19 +20,24 @@ impl Inner {
     pub(crate) fn start(
         &self,
         target: &Target,
-        method: &Method,
+        about: About,
         options: &CallOptions,
-        timeout: Duration,
         mut frame: Vec<u8>,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Result<CallId, CallError> {
-        let peer = target.peer(method)?;
-        let id = self.calls.borrow_mut().open(peer);
-        let request = header(target, method, options, timeout, id);
-        request.encode(&mut frame);
+        let About { method, timeout, .. } = about;
+        // Whether it is still there shows when the request goes.
+        let peer = target.last_peer();
+        let id = self.calls.borrow_mut().open(peer, about);
+        if options.is_plain() && !crate::stats::traces() {
+            let (method, left) = ((method.id, method.signature), left_us(timeout));
+            rpc::encode_plain_request(&mut frame, method, options.provider, id, left);
+        } else {
+            encode_header(target, method, options, timeout, id, &mut frame);
+        }
         arguments(options.encoding, &mut frame);
         if frame.len() > self.full_frame || options.checked || self.config.measure {
-            self.prepare(target, method, request, &mut frame)?;
+            self.prepare(target, method, id, options.checked, &mut frame)?;
         }
         let mut peers = self.peers.borrow_mut();
         match peers.get(peer) {
@@ -42,24 +46,52 @@ impl Inner {
                 self.send_request(record, &frame);
                 self.recycle(frame);
             }
-            Some(record) if record.waiting.len() < self.config.queue_per_peer => {
-                record.waiting.push_back(id);
-                self.calls.borrow_mut().queue(id, frame);
-            }
-            Some(_) => {
+            _ => {
                 drop(peers);
-                let lent = self.calls.borrow_mut().close(id);
-                lent.inspect(|region| self.deregister_later(*region));
-                return Err(self.busy(target, method));
+                self.send_otherwise(target, method, id, frame)?;
             }
-            // Lost while the arguments were encoded, by code that drove the engine: the call knows.
-            None => {}
-        }
-        if timeout != Duration::MAX {
-            self.timers.borrow_mut().add(timeout, Due::Call(id.slot, id.generation));
         }
         self.stats.calls_made.count();
         Ok(id)
+    }
+
+    /// Sends a request to a peer that has to be found first, or has no credit for it now.
+    #[cold]
+    #[inline(never)]
+    fn send_otherwise(
+        &self,
+        target: &Target,
+        method: Method,
+        id: CallId,
+        frame: Vec<u8>,
+    ) -> Result<(), CallError> {
+        // The peer was lost while the arguments were encoded, by code that drove the engine: the call
+        // knows.
+        if !self.calls.borrow().is_waiting(id) {
+            return Ok(());
+        }
+        let sent = target.peer(&method).and_then(|peer| {
+            self.calls.borrow_mut().redirect(id, peer);
+            let mut peers = self.peers.borrow_mut();
+            match peers.get(peer) {
+                Some(record) if record.has_credit() => {
+                    record.outstanding += 1;
+                    self.send_request(record, &frame);
+                    self.recycle(frame);
+                }
+                Some(record) if record.waiting.len() < self.config.queue_per_peer => {
+                    record.waiting.push_back(id);
+                    self.calls.borrow_mut().queue(id, frame);
+                }
+                _ => return Err(self.busy(target, &method)),
+            }
+            Ok(())
+        });
+        if sent.is_err() {
+            let lent = self.calls.borrow_mut().close(id);
+            lent.inspect(|region| self.deregister_later(*region));
+        }
+        sent
     }
 
     /// Sends a request. A call of its own, so that where the frame lies is handed over in registers:
@@ -111,16 +143,18 @@ impl Inner {
     /// What few requests need: arguments that do not fit are lent, and the frame says where they
     /// are; a checksum; the time at which it began.
     #[cold]
+    #[inline(never)]
     fn prepare(
         &self,
         target: &Target,
-        method: &Method,
-        mut request: Request,
+        method: Method,
+        id: CallId,
+        checked: bool,
         frame: &mut Vec<u8>,
     ) -> Result<(), CallError> {
-        let (id, mut lent) = (request.call, None);
+        let (header, mut lent) = (rpc::request_len(frame), None);
         if frame.len() > self.full_frame {
-            match self.lend_arguments(&mut request, frame) {
+            match self.lend_arguments(header, frame) {
                 Ok(region) => lent = Some(region),
                 Err(reason) => {
                     self.calls.borrow_mut().close(id);
@@ -129,8 +163,8 @@ impl Inner {
                 }
             }
         }
-        if request.checked {
-            rpc::seal(frame, request.header_len());
+        if checked {
+            rpc::seal(frame, header);
         }
         let method = self.config.measure.then_some(method.name);
         if lent.is_some() || method.is_some() {
@@ -139,17 +173,15 @@ impl Inner {
         Ok(())
     }
 
-    fn lend_arguments(
-        &self,
-        request: &mut Request,
-        frame: &mut Vec<u8>,
-    ) -> Result<RegionId, String> {
-        let arguments = behind(std::mem::replace(frame, self.buffer()), request.header_len());
+    /// Lends the arguments behind the header, and says in their place where they are.
+    fn lend_arguments(&self, header: usize, frame: &mut Vec<u8>) -> Result<RegionId, String> {
+        let mut request = self.buffer();
+        request.extend_from_slice(&frame[..header]);
+        let arguments = behind(std::mem::replace(frame, request), header);
         let len = arguments.len() as u64;
         let lend = self.lend(&arguments, Access::READ);
         let (region, key) = lend.map_err(|error| error.to_string())?;
-        request.overflow = true;
-        request.encode(frame);
+        rpc::set_overflow(frame);
         Remote { len, key: key.as_bytes() }.encode(frame);
         Ok(region)
     }
@@ -262,7 +294,8 @@ impl Inner {
     }
 
     /// Nobody waits for a call any more: its target is told.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn abandon(&self, id: CallId) {
         let ended = self.calls.borrow_mut().abandon(id);
         if let Some(peer) = ended.owing {
@@ -312,6 +345,20 @@ pub(crate) fn behind(frame: Vec<u8>, header: usize) -> Slice {
     let len = frame.len() - header;
     let region = Region::from_buffer(Buffer::from(frame));
     region.slice(header, len).expect("a header is a part of its frame")
+}
+
+/// Appends the header of a request that is not like most.
+#[cold]
+#[inline(never)]
+fn encode_header(
+    target: &Target,
+    method: Method,
+    options: &CallOptions,
+    timeout: Duration,
+    call: CallId,
+    frame: &mut Vec<u8>,
+) {
+    header(target, &method, options, timeout, call).encode(frame);
 }
 
 /// The header of a request.

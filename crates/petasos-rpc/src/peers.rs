@@ -7,6 +7,9 @@ use std::collections::{HashMap, VecDeque};
 /// This engine itself, as a peer: calls to one's own address never reach the transport.
 pub(crate) const SELF: Peer = Peer { index: u32::MAX, generation: u32::MAX };
 
+/// No peer: there is never a record of it.
+pub(crate) const NOWHERE: Peer = Peer { index: u32::MAX, generation: 0 };
+
 /// Calls that a target is assumed to take before it has said so.
 const FIRST_WINDOW: u32 = 32;
 

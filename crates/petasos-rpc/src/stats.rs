@@ -154,13 +154,15 @@ impl Stats {
     }
 }
 
-/// The context of a new trace, if somebody listens to traces; free otherwise.
+/// Whether somebody listens to traces; free if not.
 #[inline]
+pub(crate) fn traces() -> bool {
+    tracing::enabled!(target: "petasos::call", tracing::Level::DEBUG)
+}
+
+/// The context of a new trace, if somebody listens to traces.
 pub(crate) fn begin_trace(method: &Method, peer: &Address) -> Option<Trace> {
-    if !tracing::enabled!(target: "petasos::call", tracing::Level::DEBUG) {
-        return None;
-    }
-    Some(fresh_trace(method, peer))
+    traces().then(|| fresh_trace(method, peer))
 }
 
 #[cold]

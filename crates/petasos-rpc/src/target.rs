@@ -1,6 +1,11 @@
 //! Somebody to call.
 
-use crate::{Bulk, Call, CallError, CallOptions, Method, call::Ticket, inner::Inner, peers::SELF};
+use crate::{
+    Bulk, Call, CallError, CallOptions, Method,
+    calls::About,
+    inner::Inner,
+    peers::{NOWHERE, SELF},
+};
 use petasos_fabric::{Access, Address, Peer, Slice};
 use petasos_wire::Encoding;
 use std::{cell::Cell, fmt, rc::Rc};
@@ -17,12 +22,12 @@ pub struct Target {
 struct Shared {
     inner: Rc<Inner>,
     address: Address,
-    peer: Cell<Option<Peer>>,
+    peer: Cell<Peer>,
 }
 
 impl Target {
     pub(crate) fn new(inner: Rc<Inner>, address: Address) -> Target {
-        Target { shared: Rc::new(Shared { inner, address, peer: Cell::new(None) }) }
+        Target { shared: Rc::new(Shared { inner, address, peer: Cell::new(NOWHERE) }) }
     }
 
     /// Where it is.
@@ -61,9 +66,9 @@ impl Target {
     ) -> Call {
         let timeout = options.timeout.unwrap_or(self.inner().config.timeout);
         let frame = self.inner().buffer_for(len);
-        let id = self.inner().start(self, &method, options, timeout, frame, arguments);
-        let ticket = Ticket { target: self.clone(), method, provider: options.provider, timeout };
-        Call::new(ticket, id)
+        let about = About { method, provider: options.provider, timeout };
+        let id = self.inner().start(self, about, options, frame, arguments);
+        Call::new(self.clone(), id)
     }
 
     /// Tells a method something; no answer comes. It is done at most once, and is dropped when
@@ -86,13 +91,19 @@ impl Target {
         })
     }
 
-    /// The peer that is called, which has a record.
+    /// The peer that was found last: it may have been lost meanwhile, or be nobody.
     #[inline]
+    pub(crate) fn last_peer(&self) -> Peer {
+        self.shared.peer.get()
+    }
+
+    /// The peer that is called, which has a record.
     pub(crate) fn peer(&self, method: &Method) -> Result<Peer, CallError> {
-        match self.shared.peer.get() {
-            Some(peer) if self.inner().peers.borrow().knows(peer) => Ok(peer),
-            _ => self.find(method),
+        let peer = self.last_peer();
+        if self.inner().peers.borrow().knows(peer) {
+            return Ok(peer);
         }
+        self.find(method)
     }
 
     #[cold]
@@ -112,7 +123,7 @@ impl Target {
         if !peers.knows(peer) {
             peers.add(peer, address.clone());
         }
-        self.shared.peer.set(Some(peer));
+        self.shared.peer.set(peer);
         Ok(peer)
     }
 }

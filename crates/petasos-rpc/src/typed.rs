@@ -57,9 +57,7 @@ impl<R: Wire> Future for TypedCall<R> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut PollContext<'_>) -> Poll<Self::Output> {
         let encoding = self.encoding;
-        self.call.poll_result(context, |body, ticket| {
-            from_bytes(encoding, body).map_err(|reason| ticket.bad_result(reason))
-        })
+        self.call.poll_result(context, |body| from_bytes(encoding, body))
     }
 }
 

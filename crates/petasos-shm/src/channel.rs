@@ -153,14 +153,21 @@ impl Channel {
     /// Something was published: see [`Shm::published`](crate::Shm). True if the peer was rung.
     #[inline]
     pub(crate) fn published(&mut self, index: u32, unrung: &mut u32) -> bool {
-        if self.pair.take_sleeper() {
+        let asleep = self.has_published(index, unrung);
+        if asleep {
             self.ring();
-            return true;
         }
-        if self.unrung == RUNG {
+        asleep
+    }
+
+    /// The same, but for ringing: true if the peer is to be rung.
+    #[inline(always)]
+    pub(crate) fn has_published(&mut self, index: u32, unrung: &mut u32) -> bool {
+        let asleep = self.pair.take_sleeper();
+        if !asleep && self.unrung == RUNG {
             self.unrung = std::mem::replace(unrung, index);
         }
-        false
+        asleep
     }
 
     #[cold]
@@ -177,16 +184,33 @@ impl Channel {
         now: Time,
         counters: &mut Counters,
     ) -> Option<&Peer> {
-        let Some((len, line)) = self.pair.consumer.one() else {
+        let Some((len, word)) = self.pair.consumer.one() else {
             return self.receive_two(message, now, counters);
         };
-        message.put_words(len, line);
+        message.put_words(len, word);
         Some(self.received_short(1, now, counters))
     }
 
-    /// The same for one of two cells. Apart, so that the way of one cell is short.
-    #[inline(never)]
-    fn receive_two(
+    /// Takes the next message, if it has one cell, and what was consumed need not be reported then.
+    #[inline(always)]
+    pub(crate) fn receive_plainly(&mut self, message: &mut Lease, now: Time) -> bool {
+        if self.pair.consumer.is_due(1) {
+            return false;
+        }
+        let Some((len, word)) = self.pair.consumer.one() else { return false };
+        // Looked at here, where it still holds when the words are stored.
+        if !message.is_plain() {
+            return false;
+        }
+        message.put_words(len, word);
+        self.touched = now;
+        self.pair.consumer.pass(1);
+        true
+    }
+
+    /// The same for one of one cell or two.
+    #[inline]
+    pub(crate) fn receive_two(
         &mut self,
         message: &mut Lease,
         now: Time,
@@ -194,9 +218,11 @@ impl Channel {
     ) -> Option<&Peer> {
         let consumer = &self.pair.consumer;
         let (len, cells) = consumer.look()?;
-        match cells {
-            1 => message.put_words(len, || consumer.line(0)),
-            _ => message.put_lines(len, || [consumer.line(0), consumer.line(1)]),
+        if cells == 1 {
+            let line = consumer.line(0);
+            message.put_words(len, |at| line[at]);
+        } else {
+            message.put_lines(len, || [consumer.line(0), consumer.line(1)]);
         }
         Some(self.received_short(cells, now, counters))
     }

@@ -27,6 +27,8 @@ use std::{
 
 /// How long the owner of an imported key may be unreachable.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
+/// Messages shorter than a word do not go the shortest way, as they would make it longer.
+const WORD: usize = 8;
 /// How often who lingers looks for a message, with a pause before each look.
 const LOOKS: u32 = 8;
 /// How soon to look again at what nobody rings for: leases, regions that are being closed.
@@ -91,11 +93,16 @@ impl Endpoint for Shm {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        match parts {
-            [bytes] if bytes.len() > LINE => self.inject_longer(peer, bytes),
-            [bytes] if self.inject_plainly::<1>(peer, bytes) => Ok(()),
-            _ => self.inject_any(peer, parts),
+        if let [bytes] = parts
+            && (WORD..=LINE).contains(&bytes.len())
+            && let Some(asleep) = self.inject_plainly::<1>(peer, bytes)
+        {
+            if asleep {
+                self.wake_up(peer.index);
+            }
+            return Ok(());
         }
+        self.inject_any(peer, parts)
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
@@ -140,14 +147,19 @@ impl Endpoint for Shm {
 
     #[inline]
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
-        // Mostly there is nothing, and there is one peer: as cheap a look as can be.
-        match self.watched[..] {
-            [only] if !self.has_come(only) => None,
-            // What there is to tell and to do comes first.
-            _ if self.has_chores() => None,
-            [only] => self.receive_message(only, message),
-            _ => self.receive_one(message),
+        // Mostly there is nothing, and there is one peer: as cheap a look as can be. Or there is a
+        // short message, and nothing else to do.
+        let mut quiet = false;
+        if let [only] = self.watched[..] {
+            if !self.has_come(only) {
+                return None;
+            }
+            quiet = !self.has_chores();
+            if quiet && let Some(peer) = self.receive_plainly(only, message) {
+                return Some(*peer);
+            }
         }
+        self.poll_any_message(message, quiet)
     }
 
     /// With one peer, most of a pass is not about whether something has come.
@@ -276,9 +288,9 @@ impl Endpoint for Shm {
 
 impl Shm {
     /// Sends a short message of one cell, or of two, if nothing is in the way: a few dozen
-    /// instructions.
+    /// instructions. Then says whether the peer sleeps, and is to be rung.
     #[inline(always)]
-    fn inject_plainly<const CELLS: usize>(&mut self, peer: Peer, bytes: &[u8]) -> bool {
+    fn inject_plainly<const CELLS: usize>(&mut self, peer: Peer, bytes: &[u8]) -> Option<bool> {
         if let Some(channel) =
             self.channels.get_mut(peer.index as usize).and_then(Option::as_deref_mut)
             && channel.handle == peer
@@ -290,26 +302,35 @@ impl Shm {
             }
         {
             self.counters.sent += 1;
-            if channel.published(peer.index, &mut self.unrung) {
-                self.counters.wake_ups += 1;
-            }
-            return true;
+            return Some(channel.has_published(peer.index, &mut self.unrung));
         }
-        false
+        None
     }
 
-    /// A message of more than a cell. Apart, so that the way of one cell is short.
+    /// Rings for a peer that sleeps.
+    #[cold]
     #[inline(never)]
-    fn inject_longer(&mut self, peer: Peer, bytes: &[u8]) -> Result<(), InjectError> {
-        match self.inject_plainly::<2>(peer, bytes) {
-            true => Ok(()),
-            false => self.inject_any(peer, &[bytes]),
+    fn wake_up(&mut self, index: u32) {
+        self.counters.wake_ups += 1;
+        if let Some(channel) = self.channel(index) {
+            channel.ring();
         }
     }
 
-    /// Any message that may be sent without a queue.
+    /// Any message that may be sent without a queue. Apart, so that the way of one cell is short.
     #[inline(never)]
     fn inject_any(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let sent = match parts {
+            [bytes] if bytes.len() > LINE => self.inject_plainly::<2>(peer, bytes),
+            [bytes] if bytes.len() < WORD => self.inject_plainly::<1>(peer, bytes),
+            _ => None,
+        };
+        if let Some(asleep) = sent {
+            if asleep {
+                self.wake_up(peer.index);
+            }
+            return Ok(());
+        }
         let Shm { channels, engine, unrung, counters, .. } = self;
         let Some(channel) = channels
             .get_mut(peer.index as usize)
@@ -363,6 +384,18 @@ impl Shm {
             | self.closing.len()
             | self.ready.len();
         lists | usize::from(self.armed) != 0 || !self.engine.is_quiet()
+    }
+
+    /// Takes any message from any peer; `quiet` if it is known that there is nothing else to do. Apart,
+    /// so that the way of one cell is short.
+    #[inline(never)]
+    fn poll_any_message(&mut self, message: &mut Lease, quiet: bool) -> Option<Peer> {
+        match self.watched[..] {
+            // What there is to tell and to do comes first.
+            _ if !quiet && self.has_chores() => None,
+            [only] => self.receive_further(only, message),
+            _ => self.receive_one(message),
+        }
     }
 
     /// A pass with everything.

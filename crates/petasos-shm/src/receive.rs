@@ -155,6 +155,16 @@ impl Shm {
         }
     }
 
+    /// The same for one that is not to be taken plainly.
+    #[inline]
+    pub(crate) fn receive_further(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
+        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        match channel.receive_two(message, self.now, &mut self.counters) {
+            Some(&peer) => Some(peer),
+            None => self.receive_longer(index, message),
+        }
+    }
+
     /// The same for one that is not short. Of one that comes in parts, those that are there are taken.
     #[inline(never)]
     fn receive_longer(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
@@ -208,6 +218,17 @@ impl Shm {
                 return Some(channel.handle);
             }
         }
+    }
+
+    /// Takes the next message of a peer, if it has one cell, and nothing else is to be done about it.
+    #[inline(always)]
+    pub(crate) fn receive_plainly(&mut self, index: u32, message: &mut Lease) -> Option<&Peer> {
+        let channel = self.channels.get_mut(index as usize)?.as_deref_mut()?;
+        let taken = channel.receive_plainly(message, self.now);
+        taken.then(|| {
+            self.counters.received += 1;
+            &channel.handle
+        })
     }
 
     /// Takes the next message of a peer, if it is there, and short.

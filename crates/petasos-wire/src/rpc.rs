@@ -163,15 +163,17 @@ impl Request {
             | flag(self.checked, CHECKED)
             | flag(self.overflow, OVERFLOW)
             | flag(self.trace.is_some(), TRACED);
-        let first = u64::from(kind) | u64::from(flags) << 8 | u64::from(self.provider) << 16;
+        let start = u64::from(kind) | u64::from(flags) << 8;
         words(
             out,
-            [
-                first | u64::from(self.call.slot) << 32,
+            request_words(
+                start,
+                self.provider,
+                self.call,
+                self.left_us,
                 self.method,
-                u64::from(self.call.generation) | u64::from(self.left_us) << 32,
                 self.signature,
-            ],
+            ),
         );
         if let Some(trace) = self.trace {
             out.extend_from_slice(&trace.trace.to_le_bytes());
@@ -229,6 +231,54 @@ impl Response {
     pub fn header_len(&self) -> usize {
         response_len(self.checked)
     }
+}
+
+/// Appends the header of a request like most: see [`plain_request`].
+#[inline(always)]
+pub fn encode_plain_request(
+    out: &mut Vec<u8>,
+    (method, signature): (u64, u64),
+    provider: u16,
+    call: CallId,
+    left_us: u32,
+) {
+    words(out, request_words(u64::from(REQUEST), provider, call, left_us, method, signature));
+}
+
+/// The header of a request without its extensions: kind and flags, and all else.
+#[inline(always)]
+fn request_words(
+    start: u64,
+    provider: u16,
+    call: CallId,
+    left_us: u32,
+    method: u64,
+    signature: u64,
+) -> [u64; REQUEST_LEN / 8] {
+    [
+        start | u64::from(provider) << 16 | u64::from(call.slot) << 32,
+        method,
+        u64::from(call.generation) | u64::from(left_us) << 32,
+        signature,
+    ]
+}
+
+/// How long the header of a request is with its extensions, which was encoded here.
+///
+/// # Panics
+/// If it was not.
+#[must_use]
+pub fn request_len(frame: &[u8]) -> usize {
+    let flags = frame[1];
+    REQUEST_LEN + usize::from(flags & TRACED != 0) * 24 + usize::from(flags & CHECKED != 0) * 4
+}
+
+/// Says of a request whose header was encoded here that its body is a [`Remote`].
+///
+/// # Panics
+/// If it was not.
+pub fn set_overflow(frame: &mut [u8]) {
+    frame[1] |= OVERFLOW;
 }
 
 /// How long the header of a response is.
@@ -477,6 +527,15 @@ mod tests {
             let mut frame = Vec::new();
             request.encode(&mut frame);
             prop_assert_eq!(frame.len(), request.header_len());
+            prop_assert_eq!(request_len(&frame), request.header_len());
+            let mut plain = Vec::new();
+            let Request { provider, call, method, signature, left_us, .. } = request;
+            encode_plain_request(&mut plain, (method, signature), provider, call, left_us);
+            prop_assert_eq!(plain_request(&frame).is_some(), plain == frame);
+            let (mut marked, mut lent) = (frame.clone(), Vec::new());
+            set_overflow(&mut marked);
+            Request { overflow: true, ..request }.encode(&mut lent);
+            prop_assert_eq!(marked, lent);
             frame.extend_from_slice(&body);
             if request.checked {
                 seal(&mut frame, request.header_len());

@@ -55,15 +55,15 @@ impl<M: Memory> Consumer<M> {
         !self.is_of_this_lap(self.memory.cell(self.tail)[0].load(Ordering::Relaxed))
     }
 
-    /// The next message if it is there, short, and of one cell: its length, and what gives its payload
-    /// and what lay there before. Then [`Consumer::advance`]. The commonest case of
+    /// The next message if it is there, short, and of one cell: its length, and what gives the words of
+    /// its payload and of what lay there before. Then [`Consumer::advance`]. The commonest case of
     /// [`Consumer::look`], with one look at the cell.
     #[inline(always)]
-    pub(crate) fn one(&self) -> Option<(usize, impl FnOnce() -> [u64; LINE / 8])> {
+    pub(crate) fn one(&self) -> Option<(usize, impl Fn(usize) -> u64)> {
         let [word, words @ ..] = self.memory.cell(self.tail);
         let len = word.load(Ordering::Acquire) ^ header(self.lap, SHORT, 0);
-        let line = || words.each_ref().map(|word| word.load(Ordering::Relaxed));
-        (len <= LINE as u64).then_some((len as usize, line))
+        let word = |at: usize| words[at].load(Ordering::Relaxed);
+        (len <= LINE as u64).then_some((len as usize, word))
     }
 
     /// The length of the next message and its cells, one or two, if it is there, short, and within
@@ -169,12 +169,24 @@ impl<M: Memory> Consumer<M> {
     /// Gives so many cells back. True if that was reported to the sender.
     #[inline]
     pub(crate) fn advance(&mut self, cells: usize, report: Report<'_>) -> bool {
-        self.tail += cells as u64;
-        let due = self.tail >= self.due;
+        let due = self.is_due(cells);
+        self.pass(cells);
         if due {
             self.report(report);
         }
         due
+    }
+
+    /// Whether giving back so many cells has to be reported: [`Consumer::advance`] does.
+    #[inline]
+    pub(crate) fn is_due(&self, cells: usize) -> bool {
+        self.tail + cells as u64 >= self.due
+    }
+
+    /// Gives back so many cells, which need not be reported.
+    #[inline]
+    pub(crate) fn pass(&mut self, cells: usize) {
+        self.tail += cells as u64;
     }
 
     #[inline]

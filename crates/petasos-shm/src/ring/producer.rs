@@ -341,7 +341,11 @@ fn fill(words: &[AtomicU64; LINE / 8], bytes: &[u8]) {
     if let Some(word) = words.first()
         && !rest.is_empty()
     {
-        word.store(last_word(bytes, rest.len()), Ordering::Relaxed);
+        let last = match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+            None => few_bytes(bytes),
+        };
+        word.store(last.to_le(), Ordering::Relaxed);
     }
 }
 
@@ -358,17 +362,14 @@ fn fill_some<const WORDS: usize>(words: &mut &[AtomicU64], rest: &mut &[u8]) {
     }
 }
 
-/// The one to seven bytes at the end that fill no word, by loads of fixed lengths.
-#[inline]
-fn last_word(bytes: &[u8], rest: usize) -> u64 {
-    let word = if let Some(last) = bytes.last_chunk() {
-        u64::from_le_bytes(*last) >> (64 - 8 * rest)
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+/// A message of one to seven bytes, by loads of fixed lengths. Apart, as few are so short.
+#[inline(never)]
+fn few_bytes(bytes: &[u8]) -> u64 {
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
-        first | last << (8 * rest - 32)
+        first | last << (8 * bytes.len() - 32)
     } else {
         let byte = |at: usize| u64::from(bytes[at]) << (8 * at);
         byte(0) | byte(bytes.len() / 2) | byte(bytes.len() - 1)
-    };
-    word.to_le()
+    }
 }

@@ -36,7 +36,7 @@ fn receive(
     consumer: &mut Consumer<Heap>,
     report: Report<'_>,
 ) -> Result<Option<(u8, Vec<u8>, bool)>, RingError> {
-    let one = consumer.one().map(|(len, line)| bytes_of(line(), len));
+    let one = consumer.one().map(|(len, word)| bytes_of((0..LINE / 8).map(word), len));
     if let Some(bytes) = one {
         consumer.advance(1, report);
         return Ok(Some((SHORT, bytes, true)));
@@ -670,8 +670,8 @@ mod interleavings {
                 let (consumed, waits, rung) = theirs;
                 let report = Report { consumed: &consumed };
                 for _ in 0..2 {
-                    let (len, line) = consumer.one().expect("it is full");
-                    let _ = bytes_of(line(), len);
+                    let (len, word) = consumer.one().expect("it is full");
+                    let _ = bytes_of((0..LINE / 8).map(word), len);
                     if consumer.advance(1, report) {
                         fence(Ordering::SeqCst);
                         if Flag(&waits).take() {
