@@ -184,15 +184,15 @@ fn a_guard_that_is_killed_is_replaced() {
 fn programs_are_found_as_in_a_shell() {
     let place = Place::new();
     // By its name from the directory, and without a word on what runs it.
-    let script = place.path("script");
+    let script = place.path("say-it");
     std::fs::write(&script, "echo ran $1 in $PETASOS_SIZE\n").unwrap();
-    let ran = place.run(&["run", "./script", "this"]).assert(127).says("Permission denied");
+    let ran = place.run(&["run", "./say-it", "this"]).assert(127).says("Permission denied");
     assert_eq!(ran.out, "");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
-    let ran = place.run(&["run", "-n", "2", "./script", "this"]).assert(0);
+    let ran = place.run(&["run", "-n", "2", "./say-it", "this"]).assert(0);
     assert_eq!(ran.out, "ran this in 2\nran this in 2\n");
     // By the path of the environment, which is the rank's own.
-    let mut command = place.command(&["run", "script", "that"]);
+    let mut command = place.command(&["run", "say-it", "that"]);
     let path = std::env::var("PATH").unwrap();
     command.env("PATH", format!("{path}:{}", place.directory.path().display()));
     let output = command.output().unwrap();
