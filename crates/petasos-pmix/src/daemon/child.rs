@@ -44,8 +44,8 @@ impl First {
         // wrapper of it, all of them async-signal-safe but `prctl` and `sched_setaffinity`, which are bare
         // calls in every libc). Nothing there allocates, frees, locks, panics or looks at the environment:
         // arguments and results are plain values, an error is only its number, and what the closure has
-        // captured is read and not dropped, as the process ends by exec or `_exit`. No memory is shared
-        // with the daemon but through the guard's socket, and no descriptor is made or closed.
+        // captured is read and not dropped, as the process ends by exec or `_exit`. Memory that
+        // is shared with the daemon is not touched, and no descriptor is made or closed.
         unsafe { command.pre_exec(move || self.run()) };
     }
 
