@@ -50,7 +50,6 @@ fn main() -> ExitCode {
         Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(client_process::SUBCOMMAND) => client_process::run(),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
-        Some(petasos_pmix::RANK) => return petasos_pmix::run_rank(env::args_os().skip(2)),
         Some(launch::RANK) => launch::run_rank(env::args_os().skip(2)),
         Some(launch::BARE) => launch::run_bare(),
         Some(petasos_pmix::GUARD) => {

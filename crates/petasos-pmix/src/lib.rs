@@ -9,14 +9,14 @@
 //! * [`engine`] is what each node's daemon is about, a state machine without I/O; [`chain`] the same
 //!   for the event handlers of a process. [`message`], [`event`] and [`job`] are what they talk about.
 //!
-//! A program that runs jobs also has to lend itself to the processes that begin a rank ([`RANK`]),
-//! guard a daemon ([`GUARD`]), or are the daemon of another host ([`DAEMON`]): the first word of the
-//! command line says so.
+//! A program that runs jobs also has to lend itself to the processes that guard a daemon ([`GUARD`]), or
+//! are the daemon of another host ([`DAEMON`]): the first word of the command line says so.
 //!
 //! Everything that waits has an end, with success or with an [`Error`] that names who and what is
 //! missing.
 
-#![forbid(unsafe_code)]
+// One call, where a process of a job begins.
+#![deny(unsafe_code)]
 
 pub mod chain;
 mod client;
@@ -39,7 +39,7 @@ pub mod status;
 mod value;
 
 pub use client::{FenceOptions, GetOptions, JOB_DIR, Job, JobError, RANK_VARIABLE, Reply, running};
-pub use daemon::{DAEMON, GUARD, RANK, run_daemon, run_guard, run_rank};
+pub use daemon::{DAEMON, GUARD, run_daemon, run_guard};
 pub use error::{Error, Gone};
 pub use names::{Group, JobId, Missing, Node, Proc, Span};
 pub use value::{Card, Entry, Info, MAX_KEY, MAX_VALUE, RESERVED, Scope, Value};

@@ -1,11 +1,12 @@
 //! Output, input, exit codes, and that nothing is left behind.
 
 use crate::{
-    common::{Place, signal, until, wait},
+    common::{Place, child_of, signal, until, wait},
     exists, shell,
 };
 use std::{
     io::{BufRead, BufReader, Write},
+    os::unix::fs::PermissionsExt,
     process::Stdio,
     time::Duration,
 };
@@ -53,7 +54,8 @@ fn the_first_failure_is_the_jobs_and_ends_the_others() {
         .assert(139)
         .says("rank 0 on ")
         .says("signal 11");
-    place.run(&["run", "nothing-of-this-name"]).assert(127).says("no such program");
+    let ran = place.run(&["run", "-n", "3", "nothing-of-this-name"]).assert(127);
+    ran.says("rank 0 on ").says("could not be started").says("no such program");
     // Some do not end when they are asked to.
     let stubborn = "trap '' TERM; [ $PETASOS_RANK = 1 ] && exit 3; while :; do sleep 1; done";
     shell(&place, &["-n", "2"], stubborn).assert(3);
@@ -122,5 +124,78 @@ fn nothing_outlives_a_launcher_that_is_killed() {
     until("the end of the ranks", || (!exists(marker)).then_some(()));
     let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
     until("an empty directory", empty);
+    place.assert_clean();
+}
+
+/// What was forked a moment ago, and what that has forked, ends with the launcher as well.
+#[test]
+fn nothing_outlives_a_launcher_that_is_killed_while_it_starts_ranks() {
+    let place = Place::new();
+    for moment in [0, 1, 2, 4, 7, 11, 16, 22, 30] {
+        let marker = format!("7344.{moment:02}");
+        let script = format!("sleep {marker} & sleep {marker}");
+        let mut command = place.command(&["run", "-n", "60", "sh", "-c", &script]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        until("the first rank", || has_started(&marker).then_some(()));
+        std::thread::sleep(Duration::from_millis(moment));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until("the end of the ranks", || (!exists(&marker)).then_some(()));
+        let left = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+        until("an empty directory", left);
+    }
+    place.assert_clean();
+}
+
+/// Whether a rank of the job with this marker is there: the launcher has it on its command line, too.
+fn has_started(marker: &str) -> bool {
+    let sleeps = format!("sleep\0{marker}\0").into_bytes();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut lines = processes.map(|process| std::fs::read(process.path().join("cmdline")));
+    lines.any(|line| line.is_ok_and(|line| line == sleeps))
+}
+
+#[test]
+fn a_guard_that_is_killed_is_replaced() {
+    let place = Place::new();
+    let marker = "7345.25";
+    let script = format!("sleep {marker} & echo ready; read line; echo $line; sleep {marker}");
+    let mut command = place.command(&["run", "-n", "1", "sh", "-c", &script]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "ready");
+    let guard = || child_of(child.id(), "pmix-guard");
+    let first = until("the guard", guard);
+    signal(first, "KILL");
+    until("another guard", || guard().filter(|guard| *guard != first));
+    // Its start is one step of the launcher, and this is another.
+    writeln!(child.stdin.take().unwrap(), "go on").unwrap();
+    assert_eq!(lines.next().unwrap(), "go on");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // It knows of the process in the background, and of the directory.
+    until("the end of the ranks", || (!exists(marker)).then_some(()));
+    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", empty);
+    place.assert_clean();
+}
+
+#[test]
+fn programs_are_found_as_in_a_shell() {
+    let place = Place::new();
+    // By its name from the directory, and without a word on what runs it.
+    let script = place.path("say-it");
+    std::fs::write(&script, "echo ran $1 in $PETASOS_SIZE\n").unwrap();
+    let ran = place.run(&["run", "./say-it", "this"]).assert(127).says("Permission denied");
+    assert_eq!(ran.out, "");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let ran = place.run(&["run", "-n", "2", "./say-it", "this"]).assert(0);
+    assert_eq!(ran.out, "ran this in 2\nran this in 2\n");
+    // By the path of the environment, which is the rank's own.
+    let mut command = place.command(&["run", "say-it", "that"]);
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{path}:{}", place.directory.path().display()));
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran that in 1\n", "{output:?}");
     place.assert_clean();
 }

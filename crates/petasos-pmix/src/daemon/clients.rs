@@ -89,7 +89,7 @@ impl Daemon {
         }
     }
 
-    fn accept_client(&mut self, stream: UnixStream) -> io::Result<()> {
+    pub(crate) fn accept_client(&mut self, stream: UnixStream) -> io::Result<()> {
         let peer = socket_peercred(&stream)?;
         if peer.uid != geteuid() {
             return Err(io::Error::other(format!("it is user {}'s", peer.uid.as_raw())));

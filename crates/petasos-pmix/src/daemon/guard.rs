@@ -1,56 +1,101 @@
 //! A process beside each daemon that outlives it, however it dies: it ends what the daemon started,
 //! and removes what it left. It learns by the end of its standard input that the daemon is gone.
+//!
+//! A rank makes itself known there before its program runs, and the daemon says what became of it: so
+//! the guard knows of each process that can have started others. Ranks that begin hold the other end of
+//! that input until their program runs, and so it does not end before they have made themselves known.
 
-use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use rustix::{
+    net::{SendFlags, send},
+    process::{Pid, Signal, kill_process_group, setsid},
+};
 use std::{
     collections::BTreeSet,
-    io::{self, BufRead, Write},
+    io::{self, Read},
+    net::Shutdown,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::Arc,
 };
 
 /// The word on the command line that makes a process the guard.
 pub const GUARD: &str = "pmix-guard";
+/// What is said of a process, and its number.
+const WORD: usize = 8;
+
+/// What is said to the guard of a process, and of the process group of that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Word {
+    /// It says itself that it will be the program. One at a time.
+    Begins = 1,
+    /// It is the program.
+    Runs = 2,
+    /// The one that began could not become the program, and is gone. Its number is not known.
+    Failed = 3,
+    /// It has ended, and its number is not its own any more.
+    Ended = 4,
+}
+
+/// Says it, by one system call and without allocating, as a process does that is just being made.
+pub(crate) fn tell(guard: &UnixStream, word: Word, pid: Pid) -> rustix::io::Result<()> {
+    let [a, b, c, d] = pid.as_raw_nonzero().get().to_le_bytes();
+    // The guard may be gone; that is no reason to end.
+    send(guard, &[word as u8, 0, 0, 0, a, b, c, d], SendFlags::NOSIGNAL).map(|_| ())
+}
 
 /// The daemon's end.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
-    input: Option<ChildStdin>,
+    socket: Arc<UnixStream>,
 }
 
 impl Guard {
     /// Starts it; it removes this directory in the end.
     pub(crate) fn start(own: &Path, directory: &Path) -> io::Result<Guard> {
+        let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(own);
-        command.arg(GUARD).arg(directory).stdin(Stdio::piped());
+        command.arg(GUARD).arg(directory).stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn()?;
-        let input = child.stdin.take();
-        Ok(Guard { child, input })
+        Ok(Guard { child: command.spawn()?, socket: Arc::new(ours) })
     }
 
-    fn tell(&mut self, word: &str, pid: Pid) {
-        if let Some(input) = &mut self.input {
-            // Without a guard the job goes on.
-            let _ = writeln!(input, "{word} {}", pid.as_raw_nonzero());
-        }
+    /// Where processes that begin make themselves known.
+    pub(crate) fn socket(&self) -> Arc<UnixStream> {
+        self.socket.clone()
     }
 
     /// A process, and whatever it starts, is to be ended with the daemon.
-    pub(crate) fn add(&mut self, pid: Pid) {
-        self.tell("add", pid);
+    pub(crate) fn runs(&self, pid: Pid) {
+        // Its end is noticed, and another one told.
+        let _ = tell(&self.socket, Word::Runs, pid);
     }
 
-    /// It has ended, and its number is not its own any more.
-    pub(crate) fn remove(&mut self, pid: Pid) {
-        self.tell("del", pid);
+    /// The process that was being made is none.
+    pub(crate) fn failed(&self) {
+        let _ = tell(&self.socket, Word::Failed, Pid::INIT);
+    }
+
+    pub(crate) fn ended(&self, pid: Pid) {
+        let _ = tell(&self.socket, Word::Ended, pid);
+    }
+}
+
+/// It says nothing: what comes is its end.
+impl AsFd for Guard {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.input = None;
+        let _ = self.socket.shutdown(Shutdown::Both);
         let _ = self.child.wait();
     }
 }
@@ -59,19 +104,76 @@ impl Drop for Guard {
 pub fn run(directory: Option<PathBuf>) {
     // The terminal's signals are for the daemon.
     let _ = setsid();
-    let mut groups = BTreeSet::new();
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
-        let Some((word, number)) = line.split_once(' ') else { continue };
-        let Ok(number) = number.parse::<i32>() else { continue };
-        match word {
-            "add" => groups.insert(number),
-            _ => groups.remove(&number),
-        };
+    let mut known = Known::default();
+    let (mut input, mut word) = (io::stdin().lock(), [0; WORD]);
+    while input.read_exact(&mut word).is_ok() {
+        known.hear(word);
     }
-    for group in groups.into_iter().filter_map(Pid::from_raw) {
+    for group in known.left() {
         let _ = kill_process_group(group, Signal::KILL);
     }
     if let Some(directory) = directory {
         super::place::remove(&directory);
+    }
+}
+
+/// What the guard knows.
+#[derive(Debug, Default)]
+struct Known {
+    groups: BTreeSet<i32>,
+    /// It began, and what became of it was not said yet.
+    begun: Option<i32>,
+}
+
+impl Known {
+    fn hear(&mut self, word: [u8; WORD]) {
+        let [word, .., a, b, c, d] = word;
+        let number = i32::from_le_bytes([a, b, c, d]);
+        match word {
+            word if word == Word::Begins as u8 => self.begun = Some(number),
+            word if word == Word::Runs as u8 => {
+                self.begun = None;
+                self.groups.insert(number);
+            }
+            word if word == Word::Failed as u8 => self.begun = None,
+            _ => {
+                self.groups.remove(&number);
+            }
+        }
+    }
+
+    /// The groups that have to end now. Numbers that no process of ours can have are left out.
+    fn left(self) -> impl Iterator<Item = Pid> {
+        let all = self.groups.into_iter().chain(self.begun);
+        all.filter(|number| *number > 1).filter_map(Pid::from_raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_begun_is_known_until_it_failed_or_ended() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let pid = |number| Pid::from_raw(number).unwrap();
+        let left = |said: &[(Word, i32)]| {
+            let mut known = Known::default();
+            for (word, number) in said {
+                tell(&ours, *word, pid(*number)).unwrap();
+                let mut word = [0; WORD];
+                (&theirs).read_exact(&mut word).unwrap();
+                known.hear(word);
+            }
+            known.left().map(|pid| pid.as_raw_nonzero().get()).collect::<Vec<_>>()
+        };
+        use Word::{Begins, Ended, Failed, Runs};
+        assert_eq!(left(&[(Begins, 70_000)]), [70_000]);
+        assert_eq!(left(&[(Begins, 7), (Runs, 7), (Begins, 8), (Runs, 8), (Begins, 9)]), [7, 8, 9]);
+        assert_eq!(left(&[(Begins, 7), (Failed, 1), (Runs, 8), (Ended, 8)]), [0; 0]);
+        // Nobody's mistake ends what is not ours.
+        assert_eq!(left(&[(Begins, 7), (Runs, 7), (Failed, 1), (Runs, 1)]), [7]);
+        drop(theirs);
+        assert!(tell(&ours, Begins, pid(7)).is_err());
     }
 }

@@ -31,6 +31,8 @@ const GRACE: Duration = Duration::from_secs(3);
 const START: Duration = Duration::from_secs(60);
 /// How long they get to go.
 const LEAVE: Duration = Duration::from_secs(3);
+/// The exit code of a job with a rank that could not be started, as in a shell.
+const NOT_STARTED: i32 = 127;
 /// Standard input that has not been taken, in bytes.
 const WINDOW: u64 = 256 << 10;
 const SIGTERM: i32 = Signal::SIGTERM as i32;
@@ -304,6 +306,7 @@ impl Daemon {
         let code = match &why {
             Gone::Exited(code) => *code,
             Gone::Signalled(signal) => 128 + signal,
+            Gone::NotStarted(_) => NOT_STARTED,
             _ => 1,
         };
         if code != 0 && head.failure.is_none() {

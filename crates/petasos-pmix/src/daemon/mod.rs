@@ -5,6 +5,7 @@
 //! their hosts and end with it. Each has a private directory, and a guard that removes it and ends
 //! the processes if the daemon itself is killed.
 
+mod child;
 mod clients;
 mod control;
 mod elf;
@@ -15,8 +16,8 @@ mod head;
 mod peers;
 mod place;
 mod print;
-mod rank;
 mod ranks;
+mod start;
 mod wake;
 mod watch;
 
@@ -52,7 +53,6 @@ use wake::{Wake, Waker, Wakes};
 use watch::Watch;
 
 pub use guard::{GUARD, run as run_guard};
-pub use rank::{RANK, run as run_rank};
 
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
@@ -61,6 +61,8 @@ pub(crate) use place::base;
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";
+/// Guards that are started, one after the other was ended.
+const MAX_GUARDS: u32 = 16;
 /// Lines about those who were turned away, at most.
 const MAX_LOGGED: u32 = 100;
 
@@ -76,6 +78,8 @@ struct Daemon {
     setup: Option<Setup>,
     place: Option<Place>,
     guard: Option<Guard>,
+    /// How many there have been after the first.
+    guards: u32,
     /// The cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
     listener: Option<UnixListener>,
@@ -121,6 +125,7 @@ enum Source {
     Feed,
     Input,
     Leash,
+    Guard,
     Remote(Node),
 }
 
@@ -140,6 +145,7 @@ impl Daemon {
             setup: None,
             place: None,
             guard: None,
+            guards: 0,
             shelf: None,
             listener: None,
             pmix41: None,
@@ -199,6 +205,20 @@ impl Daemon {
         self.engine.add_job(job.clone());
         (self.job, self.setup) = (Some(job), Some(setup));
         Ok(())
+    }
+
+    /// Somebody ended the guard: there is another one, which learns what there is.
+    fn guard_ended(&mut self) {
+        self.guard = None;
+        self.guards += 1;
+        let Some(place) = self.place.as_ref().filter(|_| self.guards <= MAX_GUARDS) else { return };
+        match Guard::start(&self.own, place.path()) {
+            Ok(guard) => {
+                self.ranks.values().filter_map(Rank::running).for_each(|pid| guard.runs(pid));
+                self.guard = Some(guard);
+            }
+            Err(error) => self.log(&format!("starting another guard: {error}")),
+        }
     }
 
     /// To the head.
@@ -381,6 +401,7 @@ impl Daemon {
                     _ => self.over = Some(Err("the head is gone".to_owned())),
                 }
             }
+            Source::Guard => self.guard_ended(),
             Source::Remote(node) => self.head_remote_ended(node),
         }
     }

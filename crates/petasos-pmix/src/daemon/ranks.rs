@@ -1,17 +1,17 @@
-//! The processes of this node: started, fed, listened to, and ended with all that they started.
+//! The processes of this node: fed, listened to, and ended with all that they started.
 
-use super::{Daemon, control::Control, rank};
-use crate::{Gone, Node, job::JobMap};
+use super::{Daemon, control::Control};
+use crate::{Gone, Node};
 use petasos_fabric::Time;
 use rustix::{
-    io::{Errno, ioctl_fionbio},
-    process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open},
+    io::ioctl_fionbio,
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
 };
 use std::{
     collections::VecDeque,
-    io::{ErrorKind, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout},
     time::Duration,
 };
 
@@ -38,52 +38,8 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    fn is_done(&self, now: Time) -> bool {
-        self.ended.is_some() && ((self.out.is_none() && self.err.is_none()) || now >= self.until)
-    }
-}
-
-impl Daemon {
-    /// Starts all processes of this node.
-    pub(crate) fn start_ranks(&mut self) {
-        let Some(job) = self.job.clone() else { return };
-        for rank in job.ranks_on(self.me) {
-            match self.start_rank(*rank, &job) {
-                Ok(started) => {
-                    self.engine
-                        .proc_started(job.proc(*rank), started.pid.as_raw_nonzero().get() as u32);
-                    self.ranks.insert(*rank, started);
-                }
-                Err(error) => {
-                    let why = Gone::NotStarted(error.to_string());
-                    self.engine.proc_ended(self.clock.now(), job.proc(*rank), why.clone());
-                    self.report(Control::Ended { rank: *rank, why });
-                }
-            }
-        }
-    }
-
-    fn start_rank(&mut self, number: u32, job: &JobMap) -> std::io::Result<Rank> {
-        let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
-            return Err(std::io::Error::other("the job is not set up"));
-        };
-        let program = &setup.program;
-        let local = job.local_rank(number).unwrap_or_default();
-        let mut command = Command::new(&self.own);
-        command.arg(rank::RANK).arg(std::process::id().to_string());
-        command.arg(if program.bind { local.to_string() } else { "-".to_owned() });
-        command.arg(&program.wire).args(&program.arguments).current_dir(&program.directory);
-        command.envs(program.environment.iter().map(|(name, value)| (name, value)));
-        command.env("PETASOS_JOB_DIR", place.path());
-        command.env("PETASOS_RANK", number.to_string());
-        command.env("PETASOS_SIZE", job.size().to_string());
-        command.env("PETASOS_JOB_NAME", &job.spec().name);
-        command.env("PETASOS_NODE_NAME", job.node(self.me).map_or("", |node| &node.name));
-        command.env("PETASOS_LOCAL_RANK", local.to_string());
-        command.env("PETASOS_LOCAL_SIZE", job.ranks_on(self.me).len().to_string());
-        command.stdin(if number == 0 { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
+    /// A process that has been started, and is ended again if it cannot be looked after.
+    pub(crate) fn new(mut child: Child) -> io::Result<Rank> {
         let pid = Pid::from_child(&child);
         let (out, err, input) = (child.stdout.take(), child.stderr.take(), child.stdin.take());
         let ready = pidfd_open(pid, PidfdFlags::empty()).and_then(|pidfd| {
@@ -92,17 +48,10 @@ impl Daemon {
             input.as_ref().map_or(Ok(()), |fd| ioctl_fionbio(fd, true))?;
             Ok(pidfd)
         });
-        let pidfd = match ready {
-            Ok(pidfd) => pidfd,
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(error.into());
-            }
-        };
-        if let Some(guard) = &mut self.guard {
-            guard.add(pid);
-        }
+        let pidfd = ready.inspect_err(|_| {
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = child.wait();
+        })?;
         Ok(Rank {
             child,
             pid,
@@ -118,6 +67,17 @@ impl Daemon {
         })
     }
 
+    /// Its number, while that is its own.
+    pub(crate) fn running(&self) -> Option<Pid> {
+        self.ended.is_none().then_some(self.pid)
+    }
+
+    fn is_done(&self, now: Time) -> bool {
+        self.ended.is_some() && ((self.out.is_none() && self.err.is_none()) || now >= self.until)
+    }
+}
+
+impl Daemon {
     /// The process has ended: ends what it started, and says so.
     pub(crate) fn rank_ended(&mut self, number: u32) {
         let now = self.clock.now();
@@ -133,8 +93,8 @@ impl Daemon {
             },
             Err(error) => Gone::NotStarted(error.to_string()),
         };
-        if let Some(guard) = &mut self.guard {
-            guard.remove(rank.pid);
+        if let Some(guard) = &self.guard {
+            guard.ended(rank.pid);
         }
         rank.ended = Some(why.clone());
         rank.until = now.after(LINGER);
@@ -247,10 +207,7 @@ impl Daemon {
     pub(crate) fn signal_ranks(&self, number: i32) {
         let Some(signal) = Signal::from_named_raw(number) else { return };
         for rank in self.ranks.values().filter(|rank| rank.ended.is_none()) {
-            // It may not have a group of its own yet.
-            if kill_process_group(rank.pid, signal) == Err(Errno::SRCH) {
-                let _ = kill_process(rank.pid, signal);
-            }
+            let _ = kill_process_group(rank.pid, signal);
         }
     }
 
@@ -259,8 +216,8 @@ impl Daemon {
         self.signal_ranks(Signal::KILL.as_raw());
         for rank in self.ranks.values_mut().filter(|rank| rank.ended.is_none()) {
             let _ = rank.child.wait();
-            if let Some(guard) = &mut self.guard {
-                guard.remove(rank.pid);
+            if let Some(guard) = &self.guard {
+                guard.ended(rank.pid);
             }
         }
         self.ranks.clear();

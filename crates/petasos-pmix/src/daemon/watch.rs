@@ -140,6 +140,9 @@ impl Daemon {
         if let Some(listener) = &self.peers.listener {
             all.push((Source::Strangers, PollFd::new(listener, read)));
         }
+        if let Some(guard) = &self.guard {
+            all.push((Source::Guard, PollFd::new(guard, read)));
+        }
         if let Some(listener) = &self.pmix41 {
             all.push((Source::Pmix41, PollFd::new(listener, read)));
         }

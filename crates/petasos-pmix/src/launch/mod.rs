@@ -180,8 +180,7 @@ impl Launch {
 
     /// Runs the job to its end. Takes this process's signals, standard input and output; to be
     /// called before other threads are started. The program that calls it also has to give the
-    /// processes that begin with [`RANK`](crate::RANK), [`GUARD`](crate::GUARD) or
-    /// [`DAEMON`](crate::DAEMON) to this crate.
+    /// processes that begin with [`GUARD`](crate::GUARD) or [`DAEMON`](crate::DAEMON) to this crate.
     ///
     /// # Errors
     /// If it could not be begun; what happens to it then is in the [`Outcome`].
