@@ -263,7 +263,7 @@ mod interleavings {
     }
 
     #[test]
-    fn nobody_sees_what_came_back() {
-        nobody_sees_halves(vec![state(1, 1), state(1, 2), state(1, 3)]);
+    fn nobody_sees_halves_of_three() {
+        nobody_sees_halves(vec![state(2, 1), state(2, 2), state(2, 3)]);
     }
 }
