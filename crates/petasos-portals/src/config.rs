@@ -16,7 +16,7 @@ pub struct Config {
     /// where it goes, with no copy in between. At most what the transport takes. Default: 16 KiB.
     pub eager: usize,
     /// Data longer than this is moved by the transport's own remote access, where it has that: by one
-    /// copy, from memory that is lent for the time of the operation. Default: 64 KiB.
+    /// copy, from memory that is lent for the time of the operation. Default: 16 KiB.
     pub lend_above: usize,
     /// Whether a user whom only the other process names is believed: one whom the transport does not
     /// know of. If not, such requests are of no user, and served only where entries, and access
@@ -37,7 +37,7 @@ impl Default for Config {
             job: 0,
             limits: Limits::default(),
             eager: 16 << 10,
-            lend_above: 64 << 10,
+            lend_above: 16 << 10,
             believe: true,
             patience: Duration::from_secs(10),
             idle: Idle::default(),

@@ -2,6 +2,7 @@
 
 use crate::{
     Counts, Error, Handle, MatchEntry, Memory, Quiet, counter::Counter, event::EventQueue,
+    matching::Matching,
 };
 
 /// Memory for operations of one's own, and where they tell about themselves.
@@ -88,7 +89,11 @@ impl Bound {
     }
 
     /// Takes one off what it may do; false if that was nothing.
-    pub(crate) fn spend(&mut self) -> bool {
+    #[inline]
+    pub(crate) fn spend(&mut self, matching: &mut Matching) -> bool {
+        if let Some((entry, serial)) = self.attached {
+            return matching.spend(entry, serial);
+        }
         match self.threshold.as_mut().and_then(|threshold| threshold.left.as_mut()) {
             Some(0) => false,
             Some(left) => {
@@ -96,6 +101,18 @@ impl Bound {
                 true
             }
             None => true,
+        }
+    }
+
+    /// What it may still do; `None`: any number of operations.
+    #[inline]
+    pub(crate) fn left(&self, matching: &Matching) -> Option<u64> {
+        match self.attached {
+            None => self.threshold?.left,
+            // Memory that was used up meanwhile may do nothing.
+            Some((entry, serial)) => {
+                matching.look(entry, serial).map_or(Some(0), |(_, left, _)| left)
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! One pass over an interface: the endpoint moves on, and what came is taken in.
 
 use crate::{Failure, handle::Handle, state::State};
-use petasos_fabric::{Done, Event, Lease, OpError, OpErrorKind, Sleep, Time};
+use petasos_fabric::{Body, Done, Event, Lease, OpError, OpErrorKind, Peer, Sleep, Time};
 
 /// Passes between two looks at the clock while there is work.
 const CLOCK: u32 = 64;
@@ -17,7 +17,7 @@ impl State {
             self.read_clock();
         }
         let mut busy = self.take_messages(false);
-        if !busy || self.passes.is_multiple_of(FULL) {
+        if !busy || self.submitted || self.passes.is_multiple_of(FULL) {
             busy |= self.progress();
         }
         busy |= !self.ready.is_empty();
@@ -31,10 +31,13 @@ impl State {
         }
     }
 
-    /// The short way in: messages that need no event, and nothing else, unless messages never end. False
-    /// if there are none.
+    /// The short way in: messages that need no event, and nothing else, unless messages never end or the
+    /// endpoint was given something to do. False if there are none.
     #[inline]
     pub(crate) fn peek(&mut self) -> bool {
+        if self.submitted {
+            return self.pass();
+        }
         self.touched = true;
         let busy = self.take_messages(true);
         if busy {
@@ -50,7 +53,7 @@ impl State {
     }
 
     /// Takes the messages that need no event; `one`: no more, once there is something for who waits.
-    #[inline]
+    #[inline(never)]
     fn take_messages(&mut self, one: bool) -> bool {
         let mut message = Lease::default();
         let mut taken = 0;
@@ -59,10 +62,14 @@ impl State {
             self.take_frame(peer, &message, None);
             taken += 1;
         }
+        // Mostly there is nothing to give back, which this finds by one look.
+        message.release();
+        std::mem::forget(message);
         taken > 0
     }
 
     fn progress(&mut self) -> bool {
+        self.submitted = false;
         self.flush_submits();
         let mut events = std::mem::take(&mut self.events);
         let busy = self.endpoint.progress(self.now, self.config.budget, &mut events);
@@ -75,9 +82,9 @@ impl State {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Message { peer, message } => self.take_frame(peer, &message, None),
+            Event::Message { peer, message } => self.take_told(peer, &message, None),
             Event::LongMessage { peer, header, body, len } => {
-                self.take_frame(peer, &header, Some((body, len)));
+                self.take_told(peer, &header, Some((body, len)));
             }
             Event::Done { token, result } => {
                 let result = match result {
@@ -95,6 +102,12 @@ impl State {
             // Peers are met when they are heard of; nobody here uses puts with event.
             _ => {}
         }
+    }
+
+    /// Takes in a frame that came by an event.
+    #[inline(never)]
+    fn take_told(&mut self, peer: Peer, frame: &[u8], body: Option<(Body, u64)>) {
+        self.take_frame(peer, frame, body);
     }
 
     /// Prepares to sleep: until when, or `None` if there is something to do.

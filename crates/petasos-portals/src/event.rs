@@ -227,16 +227,26 @@ impl EventQueue {
         self.promised = self.promised.saturating_sub(1);
     }
 
+    #[inline(always)]
     pub(crate) fn push(&mut self, event: Event) {
         let kept = if matches!(event, Event::Disabled { .. }) { 0 } else { self.kept };
-        while self.events.len() >= self.capacity - kept {
-            self.events.pop_front();
-            self.lost += 1;
+        if self.events.len() >= self.capacity - kept {
+            self.make_room(kept);
         }
         self.sequence += 1;
         self.events.push_back(event);
     }
 
+    /// Lets the oldest events go.
+    #[cold]
+    fn make_room(&mut self, kept: usize) {
+        while self.events.len() >= self.capacity - kept {
+            self.events.pop_front();
+            self.lost += 1;
+        }
+    }
+
+    #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<Taken> {
         let sequence = (self.sequence + 1).saturating_sub(self.events.len() as u64);
         let event = self.events.pop_front()?;

@@ -85,30 +85,46 @@ impl<T> Table<T> {
         self.slots.len() - self.free.len()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.limit
+    /// The handle that the next value gets; `None` if the table is full.
+    #[inline]
+    pub(crate) fn next<K>(&self) -> Option<Handle<K>> {
+        match self.free.last() {
+            Some(index) => Some(self.handle(*index)),
+            None if self.slots.len() >= self.limit => None,
+            None => Some(Handle::new(self.slots.len() as u32, 1)),
+        }
     }
 
     /// Puts a value in; `None` if the table is full.
+    #[inline]
     pub(crate) fn insert<K>(&mut self, value: T) -> Option<Handle<K>> {
-        if let Some(index) = self.free.pop() {
-            let slot = &mut self.slots[index as usize];
-            slot.value = Some(value);
-            return Some(Handle::new(index, slot.generation));
-        }
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.grow()?,
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.value = Some(value);
+        Some(Handle::new(index, slot.generation))
+    }
+
+    /// One more slot; `None` if there are as many as there may be.
+    #[cold]
+    fn grow(&mut self) -> Option<u32> {
         if self.slots.len() >= self.limit {
             return None;
         }
         // Zero is the generation of handles that never were.
-        self.slots.push(Slot { generation: 1, value: Some(value) });
-        Some(Handle::new(self.slots.len() as u32 - 1, 1))
+        self.slots.push(Slot { generation: 1, value: None });
+        Some(self.slots.len() as u32 - 1)
     }
 
+    #[inline]
     pub(crate) fn get<K>(&self, handle: Handle<K>) -> Option<&T> {
         let slot = self.slots.get(handle.index as usize)?;
         slot.value.as_ref().filter(|_| slot.generation == handle.generation)
     }
 
+    #[inline]
     pub(crate) fn get_mut<K>(&mut self, handle: Handle<K>) -> Option<&mut T> {
         let slot = self.slots.get_mut(handle.index as usize)?;
         slot.value.as_mut().filter(|_| slot.generation == handle.generation)
@@ -119,16 +135,33 @@ impl<T> Table<T> {
         self.slots.get(index as usize)?.value.as_ref()
     }
 
+    #[inline]
     pub(crate) fn remove<K>(&mut self, handle: Handle<K>) -> Option<T> {
-        self.get(handle)?;
-        self.take(handle.index)
+        let slot = self.slots.get_mut(handle.index as usize)?;
+        match slot.generation == handle.generation {
+            true => self.take(handle.index),
+            false => None,
+        }
+    }
+
+    /// The same for who does not need what it named any more.
+    #[inline]
+    pub(crate) fn discard<K>(&mut self, handle: Handle<K>) {
+        let slot = self.slots.get_mut(handle.index as usize);
+        let slot = slot.filter(|slot| slot.generation == handle.generation);
+        if let Some(slot) = slot.filter(|slot| slot.value.is_some()) {
+            slot.value = None;
+            slot.generation = after(slot.generation);
+            self.free.push(handle.index);
+        }
     }
 
     /// Takes out what is in a slot.
+    #[inline]
     pub(crate) fn take(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1).max(1);
+        slot.generation = after(slot.generation);
         self.free.push(index);
         Some(value)
     }
@@ -145,17 +178,22 @@ impl<T> Table<T> {
     }
 }
 
+/// The next generation of a slot.
+fn after(generation: u32) -> u32 {
+    generation.wrapping_add(1).max(1)
+}
+
 /// For who keeps indices of slots that are in use: links, chains.
 impl<T> std::ops::Index<u32> for Table<T> {
     type Output = T;
-    #[inline]
+    #[inline(always)]
     fn index(&self, index: u32) -> &T {
         self.slots[index as usize].value.as_ref().expect("a slot that is linked is in use")
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Table<T> {
-    #[inline]
+    #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut T {
         self.slots[index as usize].value.as_mut().expect("a slot that is linked is in use")
     }
@@ -170,13 +208,19 @@ mod tests {
         let mut table = Table::new(2);
         let a: Handle<u8> = table.insert('a').unwrap();
         let b: Handle<u8> = table.insert('b').unwrap();
-        assert!(table.insert::<u8>('c').is_none() && table.is_full());
+        assert!(table.insert::<u8>('c').is_none() && table.next::<u8>().is_none());
         assert_eq!(table.remove(a), Some('a'));
         assert_eq!((table.get(a).is_none(), table.remove(a), table.len()), (true, None, 1));
+        let next = table.next();
         let c: Handle<u8> = table.insert('c').unwrap();
+        assert_eq!(next, Some(c));
         assert_eq!(c.index(), a.index());
         assert!(c != a && table.get(a).is_none() && table.get(c) == Some(&'c'));
         assert_eq!(Handle::<u8>::from_bits(b.to_bits()), b);
+        table.discard(a);
+        assert_eq!((table.get(c), table.len()), (Some(&'c'), 2), "it was stale");
+        table.discard(c);
+        assert_eq!((table.get(c), table.len()), (None, 1));
         for never in [0, u64::MAX, 1 << 32] {
             assert_eq!(table.get(Handle::<u8>::from_bits(never)), None);
         }

@@ -50,7 +50,52 @@ pub(crate) enum Answer {
     Reply(Part),
 }
 
+/// What of an operation has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Its data has left; whether an acknowledgement is to follow.
+    Sent { acknowledged: bool },
+    /// The acknowledgement.
+    Acknowledged,
+    /// One for which there is no event.
+    Counted,
+    /// One that nobody has asked for.
+    Unasked,
+    /// The reply.
+    Replied,
+}
+
+impl Ending {
+    #[inline]
+    fn event(self, completed: Completed) -> Event {
+        match self {
+            Ending::Sent { .. } => Event::Send(completed),
+            Ending::Replied => Event::Reply(completed),
+            _ => Event::Ack(completed),
+        }
+    }
+
+    fn is_told(self) -> bool {
+        !matches!(self, Ending::Counted | Ending::Unasked)
+    }
+
+    fn is_answer(self) -> bool {
+        !matches!(self, Ending::Sent { .. })
+    }
+}
+
+impl Underway {
+    fn new(peer: Peer, asked: Asked, sending: bool, lent: Option<RegionId>) -> Underway {
+        Underway { peer, asked, sending, landing: false, lent, replied_at: 0 }
+    }
+}
+
 impl Asked {
+    fn new(operation: &Operation, link: u64) -> Asked {
+        let Operation { data, result, ack, user_data, place, .. } = *operation;
+        Asked { data, result, ack, offset: place.offset, user_data, link }
+    }
+
     pub(crate) fn answer(&self) -> Answer {
         match (self.result, self.ack) {
             (Some(part), _) => Answer::Reply(part),
@@ -64,9 +109,6 @@ impl Asked {
     }
 }
 
-/// Data of so many bytes gets into a frame by the shortest way.
-const SHORT: usize = 32;
-
 fn kind(request: Request) -> Kind {
     match request {
         Request::Put => Kind::Put,
@@ -79,73 +121,105 @@ fn kind(request: Request) -> Kind {
 
 impl State {
     /// Starts an operation. On an error nothing has happened.
-    pub(crate) fn start(&mut self, operation: Operation) -> Result<(), Error> {
+    #[inline(never)]
+    pub(crate) fn start(&mut self, operation: &Operation) -> Result<(), Error> {
         operation.check(self.config.limits.atomic)?;
-        if let Some(data) = operation.data {
-            self.bound(&data)?.check(&data)?;
-            if self.left(data.descriptor) == Some(0) {
+        if let Some(data) = &operation.data {
+            let bound = self.bound(data)?;
+            bound.check(data)?;
+            if bound.left(&self.matching) == Some(0) {
                 return Err(Error::Argument("the descriptor's threshold is used up"));
             }
         }
-        if let Some(result) = operation.result {
-            self.bound(&result)?.check(&result)?;
-            if !self.bound(&result)?.spec.memory.is_writable() {
+        if let Some(result) = &operation.result {
+            let bound = self.bound(result)?;
+            bound.check(result)?;
+            if !bound.spec.memory.is_writable() {
                 return Err(Error::ReadOnly);
             }
         }
-        if self.operations.is_full() {
+        let Some(handle) = self.operations.next() else {
             let limit = self.config.limits.operations as u64;
             return Err(Error::NoSpace { what: "operations", limit });
-        }
+        };
         self.touched = true;
         let peer = self.reach(operation.place.process)?;
         if self.is_congested(peer) {
             let limit = self.config.limits.waiting as u64;
             return Err(Error::NoSpace { what: "waiting bytes", limit });
         }
-        let link = self.next_link();
-        let key = self.lend(&operation);
+        if operation.len() > self.config.eager as u64 {
+            self.start_long(operation, peer);
+        } else {
+            self.start_short(operation, handle, peer);
+        }
+        Ok(())
+    }
+
+    /// Sends a request with all of its data. `handle`: the one that the operation gets if there is more to
+    /// come of it.
+    #[inline]
+    fn start_short(&mut self, operation: &Operation, handle: Handle<Underway>, peer: Peer) {
+        let answered = operation.result.is_some() || operation.ack != Ack::None;
+        self.head(operation, answered.then(|| handle.to_bits()), false);
+        if let Some(part) = operation.data {
+            self.append_part(part);
+        }
+        // What is to be written down here can wait until it is on its way.
+        let injected = self.inject_frame(peer);
+        let asked = Asked::new(operation, self.next_link());
+        let wanted = self.engage(&asked);
+        let sent = injected.is_ok();
+        if answered || !sent {
+            self.operations.insert::<Underway>(Underway::new(peer, asked, !sent, None));
+        }
+        if !sent {
+            return self.frame_injected(peer, Some(handle), injected);
+        }
+        if wanted {
+            self.tell_send(&asked, Ok(()));
+        }
+        if !answered {
+            self.over(&asked);
+        }
+    }
+
+    /// Lends the memory of a long operation, or else sends a request, and has long data follow it.
+    #[inline(never)]
+    fn start_long(&mut self, operation: &Operation, peer: Peer) {
+        let asked = Asked::new(operation, self.next_link());
+        let key = self.lend(operation);
         let lent = key.as_ref().map(|(region, _)| *region);
-        let Operation { data, result, ack, user_data, .. } = operation;
-        let offset = operation.place.offset;
-        let asked = Asked { data, result, ack, offset, user_data, link };
-        let wanted = lent.is_some() || result.is_some() || ack != Ack::None;
-        let (sending, landing, replied_at) = (true, false, 0);
-        let underway = Underway { peer, asked, sending, landing, lent, replied_at };
-        let Some(handle) = self.operations.insert(underway) else {
-            unreachable!("there was room for it");
-        };
-        self.head(&operation, wanted.then(|| handle.to_bits()), lent.is_some());
-        match (key, data) {
-            (Some((_, key)), _) => self.frame.extend_from_slice(key.as_bytes()),
-            (None, Some(part))
-                if part.len > self.config.eager as u64 && operation.request == Request::Put =>
-            {
-                self.engage(&asked);
-                self.send_body(peer, handle, part);
-                return Ok(());
+        let wanted = lent.is_some() || asked.answer() != Answer::None;
+        let handle = self.operations.insert(Underway::new(peer, asked, true, lent));
+        let handle = handle.expect("there was room for it");
+        self.head(operation, wanted.then(|| handle.to_bits()), lent.is_some());
+        self.engage(&asked);
+        match (key, asked.data) {
+            (Some((_, key)), _) => self.frame.append(key.as_bytes()),
+            (None, Some(part)) if operation.request == Request::Put => {
+                return self.send_body(peer, handle, part);
             }
             (None, Some(part)) => self.append_part(part),
             (None, None) => {}
         }
-        // What is to be written down here can wait until it is on its way.
-        let injected = self.inject_frame(peer);
-        self.engage(&asked);
-        self.frame_injected(peer, Some(handle), injected);
-        Ok(())
+        self.send_frame(peer, Some(handle));
     }
 
-    /// The descriptors of an operation are needed by it from now on.
-    #[inline]
-    fn engage(&mut self, asked: &Asked) {
+    /// The descriptors of an operation are needed by it from now on. Gives whether anybody wants to know that
+    /// its data has left.
+    #[inline(always)]
+    fn engage(&mut self, asked: &Asked) -> bool {
         if let Some(result) = asked.result {
-            self.hold(result.descriptor);
+            self.hold(result.descriptor, false);
         }
-        if let Some(data) = asked.data {
-            self.hold(data.descriptor);
-            self.spend(data.descriptor);
-            self.tell_send_start(asked, data);
+        let Some(data) = asked.data else { return false };
+        let (quiet, counts) = self.hold(data.descriptor, true);
+        if !quiet.has(Quiet::START) {
+            self.tell_begin(asked, data, (data.len, asked.offset), Event::SendStart);
         }
+        let silent = quiet.has(Quiet::SEND) || quiet.has(Quiet::SUCCESS);
+        !silent || counts.has(Counts::SEND)
     }
 
     #[inline]
@@ -158,6 +232,7 @@ impl State {
     }
 
     /// Begins a frame with the header of a request.
+    #[inline(always)]
     fn head(&mut self, operation: &Operation, number: Option<u64>, lent: bool) {
         let elements = match operation.request {
             Request::Atomic(op, kind) | Request::FetchAtomic(op, kind) => Some((op, kind)),
@@ -180,27 +255,15 @@ impl State {
                 operand: operation.operand,
             }),
         };
-        self.frame.clear();
-        header.encode(&mut self.frame);
+        self.frame.begin(|room| header.write(room));
     }
 
     /// Appends memory to the frame.
+    #[inline(always)]
     fn append_part(&mut self, part: Part) {
         let State { frame, descriptors, .. } = self;
         if let Some(bound) = descriptors.get(part.descriptor) {
-            let len = part.len as usize;
-            let mut short = [0; SHORT];
-            match short.get_mut(..len) {
-                Some(short) => {
-                    bound.spec.memory.read(part.offset, short);
-                    frame.extend_from_slice(short);
-                }
-                None => {
-                    let at = frame.len();
-                    frame.resize(at + len, 0);
-                    bound.spec.memory.read(part.offset, &mut frame[at..]);
-                }
-            }
+            bound.spec.memory.read(part.offset, frame.extend(part.len as usize));
         }
     }
 
@@ -224,11 +287,18 @@ impl State {
     }
 
     /// The data of an operation has left, or never will.
+    #[inline]
     pub(crate) fn sent(&mut self, handle: Handle<Underway>, result: Result<(), Failure>) {
         let Some(underway) = self.operations.get_mut(handle) else { return };
-        if !std::mem::replace(&mut underway.sending, false) {
-            return;
+        if underway.sending {
+            underway.sending = false;
+            self.left_now(handle, result);
         }
+    }
+
+    #[inline(never)]
+    fn left_now(&mut self, handle: Handle<Underway>, result: Result<(), Failure>) {
+        let Some(underway) = self.operations.get(handle) else { return };
         if underway.lent.is_some() {
             // The target will say when it is done with the memory.
             if let Err(failure) = result {
@@ -239,21 +309,12 @@ impl State {
         self.tell_sent(handle, result);
     }
 
+    /// Tells that the data of an operation has left, or never will, and what follows from that.
     pub(crate) fn tell_sent(&mut self, handle: Handle<Underway>, result: Result<(), Failure>) {
         let Some(underway) = self.operations.get(handle) else { return };
-        let Asked { offset, user_data, link, data, .. } = underway.asked;
-        let answer = underway.asked.answer();
-        if let Some(Part { descriptor, len, .. }) = data {
-            let left = None;
-            let completed = Completed { descriptor, user_data, len, offset, link, left, result };
-            // A failure is counted once, whichever of the two is counted.
-            let counts = match (result, answer) {
-                (Err(_), Answer::Ack(_)) => [Counts::SEND, Counts::ACK],
-                _ => [Counts::SEND; 2],
-            };
-            self.complete(completed, counts, Quiet::SEND, Event::Send);
-        }
-        match (result, answer) {
+        let asked = underway.asked;
+        self.tell_send(&asked, result);
+        match (result, asked.answer()) {
             (Ok(()), Answer::None) => self.end(handle),
             (Ok(()), _) => {}
             (Err(_), Answer::Reply(_)) => self.answered(handle, result.map(|()| (0, 0))),
@@ -261,37 +322,47 @@ impl State {
         }
     }
 
+    /// The event of the data's leaving.
+    #[inline(never)]
+    fn tell_send(&mut self, asked: &Asked, result: Result<(), Failure>) {
+        let Asked { offset, user_data, link, data, .. } = *asked;
+        let Some(Part { descriptor, len, .. }) = data else { return };
+        let completed = Completed { descriptor, user_data, len, offset, link, left: None, result };
+        let acknowledged = matches!(asked.answer(), Answer::Ack(_));
+        self.complete(completed, Ending::Sent { acknowledged });
+    }
+
     /// The answer has come, or never will: bytes moved, and where.
+    #[inline(never)]
     pub(crate) fn answered(
         &mut self,
         handle: Handle<Underway>,
         outcome: Result<(u64, u64), Failure>,
     ) {
+        self.answered_now(handle, outcome);
+    }
+
+    #[inline(always)]
+    fn answered_now(&mut self, handle: Handle<Underway>, outcome: Result<(u64, u64), Failure>) {
+        let Some(underway) = self.operations.get(handle) else { return };
         // What is answered has left, whether or not the transport has said so yet.
-        if outcome.is_ok() {
+        if underway.sending && outcome.is_ok() {
             self.sent(handle, Ok(()));
         }
-        let Some(underway) = self.operations.remove(handle) else { return };
-        let asked = underway.asked;
+        let Some(&Underway { asked, .. }) = self.operations.get(handle) else { return };
+        self.operations.discard(handle);
         let Asked { data, result, ack, offset: at, user_data, link } = asked;
-        if let Some(part) = result.or(data)
-            && self.spend(part.descriptor)
-        {
+        let ending = match ack {
+            _ if result.is_some() => Ending::Replied,
+            Ack::Full => Ending::Acknowledged,
+            Ack::Counting | Ack::Completed => Ending::Counted,
+            Ack::None => Ending::Unasked,
+        };
+        if let Some(Part { descriptor, .. }) = result.or(data) {
             let (len, offset) = outcome.unwrap_or((0, at));
-            let (descriptor, left) = (part.descriptor, None);
-            let completed =
-                |result| Completed { descriptor, user_data, len, offset, link, left, result };
-            let completed = completed(outcome.map(|_| ()));
-            match ack {
-                _ if result.is_some() => {
-                    self.complete(completed, [Counts::REPLY; 2], Quiet::NONE, Event::Reply);
-                }
-                Ack::Full => self.complete(completed, [Counts::ACK; 2], Quiet::NONE, Event::Ack),
-                Ack::None => {}
-                Ack::Counting | Ack::Completed => {
-                    self.count_completed(&completed, [Counts::ACK; 2]);
-                }
-            }
+            let (left, result) = (None, outcome.map(|_| ()));
+            let completed = Completed { descriptor, user_data, len, offset, link, left, result };
+            self.complete(completed, ending);
         }
         self.over(&asked);
     }
@@ -311,7 +382,7 @@ impl State {
     }
 
     /// The descriptors of an operation are not needed by it any more.
-    #[inline]
+    #[inline(always)]
     fn over(&mut self, asked: &Asked) {
         if let Some(part) = asked.data {
             self.let_go(part.descriptor, asked.link);
@@ -321,7 +392,7 @@ impl State {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn let_go(&mut self, descriptor: Handle<Descriptor>, link: u64) {
         let Some(bound) = self.descriptors.get_mut(descriptor) else { return };
         bound.pending -= 1;
@@ -334,34 +405,21 @@ impl State {
         }
     }
 
-    /// A descriptor is needed until the operation ends.
-    fn hold(&mut self, descriptor: Handle<Descriptor>) {
-        let Some(bound) = self.descriptors.get_mut(descriptor) else { return };
+    /// A descriptor is needed until the operation ends; `spend`: this takes one off what it may do. Gives
+    /// the events that are not wanted, and what is counted.
+    #[inline(always)]
+    fn hold(&mut self, descriptor: Handle<Descriptor>, spend: bool) -> (Quiet, Counts) {
+        let Some(bound) = self.descriptors.get_mut(descriptor) else {
+            return (Quiet::START, Counts::NONE);
+        };
         bound.pending += 1;
         if let Some((entry, _)) = bound.attached {
             self.matching.hold(entry);
         }
-    }
-
-    /// Takes one off what a descriptor may do; false if that was nothing.
-    fn spend(&mut self, descriptor: Handle<Descriptor>) -> bool {
-        let Some(bound) = self.descriptors.get_mut(descriptor) else { return true };
-        match bound.attached {
-            None => bound.spend(),
-            Some((entry, serial)) => self.matching.spend(entry, serial),
+        if spend {
+            bound.spend(&mut self.matching);
         }
-    }
-
-    /// What a descriptor may still do.
-    fn left(&mut self, descriptor: Handle<Descriptor>) -> Option<u64> {
-        let bound = self.descriptors.get(descriptor)?;
-        match bound.attached {
-            None => bound.threshold?.left,
-            // Memory that was used up meanwhile may do nothing.
-            Some((entry, serial)) => {
-                self.matching.look(entry, serial).map_or(Some(0), |(_, left, _)| left)
-            }
-        }
+        (bound.spec.quiet, bound.spec.counts)
     }
 
     /// A descriptor of Portals 3 goes by itself.
@@ -370,14 +428,6 @@ impl State {
         let user_data = bound.threshold.map_or(0, |threshold| threshold.user_data);
         if !bound.spec.quiet.has(Quiet::UNLINK) {
             self.tell(bound.spec.queue, Event::Released { descriptor, user_data, link });
-        }
-    }
-
-    #[inline]
-    fn tell_send_start(&mut self, asked: &Asked, part: Part) {
-        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
-        if !bound.spec.quiet.has(Quiet::START) {
-            self.tell_begin(asked, part, (part.len, asked.offset), Event::SendStart);
         }
     }
 
@@ -399,48 +449,48 @@ impl State {
     ) {
         let Asked { user_data, link, .. } = *asked;
         let (descriptor, result) = (part.descriptor, Ok(()));
-        let left = self.left(descriptor);
-        let queue = self.descriptors.get(descriptor).and_then(|bound| bound.spec.queue);
+        let Some(bound) = self.descriptors.get(descriptor) else { return };
+        let (queue, left) = (bound.spec.queue, bound.left(&self.matching));
         self.tell(
             queue,
             event(Completed { descriptor, user_data, len, offset, link, left, result }),
         );
     }
 
-    fn count_completed(&mut self, completed: &Completed, counts: [Counts; 2]) {
-        let Some(bound) = self.descriptors.get(completed.descriptor) else { return };
-        let spec = &bound.spec;
-        if spec.counts == Counts::NONE {
+    /// Counts the end of a part of an operation, and tells it by an event unless that is not wanted. An answer
+    /// takes one off what the descriptor may do, and is not heard of if that was nothing.
+    #[inline(always)]
+    fn complete(&mut self, completed: Completed, ending: Ending) {
+        let Some(bound) = self.descriptors.get_mut(completed.descriptor) else { return };
+        if ending.is_answer() && !bound.spend(&mut self.matching) {
             return;
         }
-        if counts.iter().any(|kind| spec.counts.has(*kind)) {
-            let (counter, count) =
-                (spec.counter, tally(spec.counts, completed.len, completed.result));
-            self.count(counter, count);
+        let spec = &bound.spec;
+        let (counted, quiet) = match ending {
+            // A failure is counted once, whichever of the two is counted.
+            Ending::Sent { acknowledged: true } if completed.result.is_err() => {
+                (spec.counts.has(Counts::SEND) || spec.counts.has(Counts::ACK), Quiet::SEND)
+            }
+            Ending::Sent { .. } => (spec.counts.has(Counts::SEND), Quiet::SEND),
+            Ending::Acknowledged | Ending::Counted => {
+                (spec.counts.has(Counts::ACK), Quiet::SUCCESS)
+            }
+            Ending::Unasked => (false, Quiet::SUCCESS),
+            Ending::Replied => (spec.counts.has(Counts::REPLY), Quiet::SUCCESS),
+        };
+        let silent =
+            completed.result.is_ok() && (spec.quiet.has(Quiet::SUCCESS) || spec.quiet.has(quiet));
+        let (queue, counter) = (spec.queue, spec.counter.filter(|_| counted));
+        let count = tally(spec.counts, completed.len, completed.result);
+        if !silent && ending.is_told() {
+            let completed = Completed { left: bound.left(&self.matching), ..completed };
+            self.tell(queue, ending.event(completed));
         }
-    }
-
-    /// Counts the end of a part of an operation, and tells it unless that is not wanted.
-    fn complete(
-        &mut self,
-        completed: Completed,
-        counts: [Counts; 2],
-        quiet: Quiet,
-        event: fn(Completed) -> Event,
-    ) {
-        self.count_completed(&completed, counts);
-        let Some(bound) = self.descriptors.get(completed.descriptor) else { return };
-        let unwanted = bound.spec.quiet;
-        let silent = completed.result.is_ok()
-            && (unwanted.has(Quiet::SUCCESS) || (quiet != Quiet::NONE && unwanted.has(quiet)));
-        if !silent {
-            let queue = bound.spec.queue;
-            let left = self.left(completed.descriptor);
-            self.tell(queue, event(Completed { left, ..completed }));
-        }
+        self.count(counter, count);
     }
 
     /// Takes in a response; `body`: its data, if that comes separately.
+    #[inline(always)]
     pub(crate) fn take_response(
         &mut self,
         peer: Peer,
@@ -481,7 +531,7 @@ impl State {
                 }
             }
             (Some(Ok(())), Answer::Ack(_)) if moved.0 <= asked.0 && body.is_none() => {
-                self.answered(handle, Ok(moved));
+                self.answered_now(handle, Ok(moved));
             }
             (Some(Err(failure)), Answer::Reply(_) | Answer::Ack(_)) => {
                 self.discard(body);

@@ -283,10 +283,16 @@ impl Interface {
 
     /// Waits for the next event of a queue, and drives the interface meanwhile.
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
-        self.shared.wait(timeout, |state| {
-            let queue = state.queues.get_mut(queue).ok_or(Error::Handle("an event queue"))?;
-            Ok(queue.pop())
-        })
+        let (mut state, found) = self.shared.wait(timeout, |state| {
+            let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
+            Ok((!queue.is_empty()).then_some(()))
+        });
+        let taken = match (found, state.queues.get_mut(queue)) {
+            (Ok(()), Some(queue)) => queue.pop().ok_or(Error::Empty),
+            (found, _) => Err(found.err().unwrap_or(Error::Empty)),
+        };
+        self.shared.leave(state);
+        taken
     }
 
     /// Waits for an event of any of several queues: the position of the queue, and the event.
@@ -295,15 +301,22 @@ impl Interface {
         queues: &[Handle<EventQueue>],
         timeout: Duration,
     ) -> Result<(usize, Taken), Error> {
-        self.shared.wait(timeout, |state| {
+        let filled = |state: &mut State| {
             for (at, queue) in queues.iter().enumerate() {
-                let queue = state.queues.get_mut(*queue).ok_or(Error::Handle("an event queue"))?;
-                if let Some(taken) = queue.pop() {
-                    return Ok(Some((at, taken)));
+                let queue = state.queues.get(*queue).ok_or(Error::Handle("an event queue"))?;
+                if !queue.is_empty() {
+                    return Ok(Some(at));
                 }
             }
             Ok(None)
-        })
+        };
+        let (mut state, found) = self.shared.wait(timeout, filled);
+        let taken = found.and_then(|at| {
+            let taken = state.queues.get_mut(queues[at]).and_then(EventQueue::pop);
+            Ok((at, taken.ok_or(Error::Empty)?))
+        });
+        self.shared.leave(state);
+        taken
     }
 
     /// Makes a counter.
@@ -346,7 +359,7 @@ impl Interface {
         counters: &[(Handle<Counter>, u64)],
         timeout: Duration,
     ) -> Result<(usize, Count), Error> {
-        self.shared.wait(timeout, |state| {
+        let reached = |state: &mut State| {
             for (at, (counter, success)) in counters.iter().enumerate() {
                 let counter = state.counters.get(*counter).ok_or(Error::Handle("a counter"))?;
                 if counter.value.success >= *success || counter.value.failure > 0 {
@@ -354,7 +367,10 @@ impl Interface {
                 }
             }
             Ok(None)
-        })
+        };
+        let (state, found) = self.shared.wait(timeout, reached);
+        self.shared.leave(state);
+        found
     }
 
     /// Moves a counter on.
@@ -406,7 +422,7 @@ impl Interface {
 
     /// Starts an operation. Its events say how it went.
     pub fn start(&self, operation: Operation) -> Result<(), Error> {
-        self.with_state(|state| state.start(operation))
+        self.with_state(|state| state.start(&operation))
     }
 
     /// Starts operations one after the other, with less effort than one by one; the first that is refused
@@ -418,7 +434,7 @@ impl Interface {
         self.with_state(|state| {
             let mut numbered = operations.into_iter().enumerate();
             numbered.try_for_each(|(number, operation)| {
-                state.start(operation).map_err(|error| (number, error))
+                state.start(&operation).map_err(|error| (number, error))
             })
         })
     }

@@ -85,6 +85,7 @@ mod engine;
 mod error;
 mod event;
 mod flags;
+mod frame;
 mod handle;
 mod id;
 mod initiator;

@@ -42,7 +42,7 @@ impl Matcher {
         };
         let taken = self.core.deliver(&arrival);
         if let Ok(taken) = taken {
-            self.core.finish(taken, Ok(()), &mut Vec::new());
+            self.core.finish(&taken, Ok(()), &mut Vec::new());
         }
         taken.is_ok()
     }

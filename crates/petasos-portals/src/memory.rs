@@ -79,10 +79,16 @@ impl Memory {
     ///
     /// # Panics
     /// If `offset + into.len()` is beyond the end.
+    #[inline]
     pub fn read(&self, offset: u64, into: &mut [u8]) {
-        if let [only] = &self.pieces[..] {
-            return only.read(offset as usize, into);
+        match &self.pieces[..] {
+            [only] => only.read(offset as usize, into),
+            _ => self.read_pieces(offset, into),
         }
+    }
+
+    #[inline(never)]
+    fn read_pieces(&self, offset: u64, into: &mut [u8]) {
         self.check(offset, into.len());
         let mut rest = into;
         for (piece, at, len) in self.parts(offset, rest.len() as u64) {
@@ -96,10 +102,16 @@ impl Memory {
     ///
     /// # Panics
     /// If `offset + from.len()` is beyond the end, or memory is read-only.
+    #[inline]
     pub fn write(&self, offset: u64, from: &[u8]) {
-        if let [only] = &self.pieces[..] {
-            return only.write(offset as usize, from);
+        match &self.pieces[..] {
+            [only] => only.write(offset as usize, from),
+            _ => self.write_pieces(offset, from),
         }
+    }
+
+    #[inline(never)]
+    fn write_pieces(&self, offset: u64, from: &[u8]) {
         self.check(offset, from.len());
         let mut rest = from;
         for (piece, at, len) in self.parts(offset, rest.len() as u64) {

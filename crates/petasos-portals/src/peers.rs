@@ -23,6 +23,10 @@ pub(crate) struct Peers {
     records: Vec<Option<Record>>,
     /// By the bits of their names.
     by_process: HashMap<u64, Peer, Fold>,
+    /// Whom something went to last: mostly more follows.
+    latest: Option<(ProcessId, Peer)>,
+    /// What waits in all outboxes, by number.
+    waiting: usize,
 }
 
 #[derive(Debug)]
@@ -56,6 +60,7 @@ impl Queued {
 }
 
 impl Peers {
+    #[inline]
     fn get(&mut self, peer: Peer) -> Option<&mut Record> {
         self.records.get_mut(peer.index as usize)?.as_mut().filter(|record| record.peer == peer)
     }
@@ -65,9 +70,12 @@ impl Peers {
         if self.records.len() <= index {
             self.records.resize_with(index + 1, || None);
         }
-        self.records[index] =
-            Some(Record { peer, process, user: None, outbox: VecDeque::new(), bytes: 0 });
+        let new = Record { peer, process, user: None, outbox: VecDeque::new(), bytes: 0 };
+        if let Some(before) = self.records[index].replace(new) {
+            self.waiting -= before.outbox.len();
+        }
         if let Some(process) = process {
+            self.latest = None;
             self.by_process.insert(process.to_bits(), peer);
         }
     }
@@ -75,6 +83,8 @@ impl Peers {
     fn remove(&mut self, peer: Peer) -> Option<Record> {
         self.get(peer)?;
         let record = self.records[peer.index as usize].take()?;
+        self.latest = self.latest.filter(|(_, latest)| *latest != peer);
+        self.waiting -= record.outbox.len();
         if let Some(process) = record.process
             && self.by_process.get(&process.to_bits()) == Some(&peer)
         {
@@ -83,47 +93,59 @@ impl Peers {
         Some(record)
     }
 
+    /// Whether something waits for a peer.
+    #[inline]
+    fn waits(&mut self, peer: Peer) -> bool {
+        self.waiting > 0 && self.get(peer).is_some_and(|record| !record.outbox.is_empty())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.records.iter().flatten().count()
     }
 }
 
 impl State {
-    /// Who a peer is; `None` for strangers.
+    /// Who a peer is from which something came, and the user whom the transport vouches for; `None` for
+    /// strangers.
     #[inline]
-    pub(crate) fn who(&mut self, peer: Peer) -> Option<ProcessId> {
+    pub(crate) fn who(&mut self, peer: Peer) -> Option<(ProcessId, Option<u32>)> {
         match self.peers.get(peer) {
-            Some(record) => record.process,
-            None => self.meet(peer),
+            Some(Record { process, user: Some(user), .. }) => Some(((*process)?, *user)),
+            _ => self.meet(peer),
         }
     }
 
+    /// The same when it is heard of for the first time.
     #[cold]
-    fn meet(&mut self, peer: Peer) -> Option<ProcessId> {
-        let address = self.endpoint.peer(peer)?.address;
-        let process = self.directory.process(&address);
-        self.peers.add(peer, process);
-        process
+    fn meet(&mut self, peer: Peer) -> Option<(ProcessId, Option<u32>)> {
+        let info = self.endpoint.peer(peer)?;
+        if self.peers.get(peer).is_none() {
+            self.peers.add(peer, self.directory.process(&info.address));
+        }
+        let record = self.peers.get(peer)?;
+        record.user = Some(info.user);
+        Some((record.process?, info.user))
     }
 
     /// The user who asks: as the transport knows, or else as the message says.
     #[inline]
-    pub(crate) fn user_of(&mut self, peer: Peer, claimed: u32) -> u32 {
-        let Some(record) = self.peers.get(peer) else { return NOBODY };
-        let vouched = match record.user {
-            Some(vouched) => vouched,
-            None => {
-                let vouched = self.endpoint.peer(peer).and_then(|info| info.user);
-                record.user = Some(vouched);
-                vouched
-            }
-        };
+    pub(crate) fn user_of(&self, vouched: Option<u32>, claimed: u32) -> u32 {
         vouched.unwrap_or(if self.config.believe { claimed } else { NOBODY })
     }
 
     /// The way to a process: connected, or about to be.
+    #[inline]
     pub(crate) fn reach(&mut self, process: ProcessId) -> Result<Peer, Error> {
+        match self.peers.latest {
+            Some((latest, peer)) if latest == process => Ok(peer),
+            _ => self.look_up(process),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, process: ProcessId) -> Result<Peer, Error> {
         if let Some(peer) = self.peers.by_process.get(&process.to_bits()) {
+            self.peers.latest = Some((process, *peer));
             return Ok(*peer);
         }
         let address = self.directory.address(process);
@@ -138,29 +160,31 @@ impl State {
     }
 
     /// Whether as much waits for a peer as may.
+    #[inline]
     pub(crate) fn is_congested(&mut self, peer: Peer) -> bool {
         let limit = self.config.limits.waiting;
-        self.peers.get(peer).is_some_and(|record| record.bytes >= limit)
+        self.peers.waiting > 0 && self.peers.get(peer).is_some_and(|record| record.bytes >= limit)
     }
 
     /// Sends the message in the frame buffer; `operation` is the one whose data it is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_frame(&mut self, peer: Peer, operation: Option<Handle<Underway>>) {
         let result = self.inject_frame(peer);
-        self.frame_injected(peer, operation, result);
+        if result.is_err() || operation.is_some() {
+            self.frame_injected(peer, operation, result);
+        }
     }
 
     /// Hands the message in the frame buffer to the endpoint, unless something waits before it. What comes
     /// of it is for [`State::frame_injected`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn inject_frame(&mut self, peer: Peer) -> Result<(), InjectError> {
-        let direct = self.submits.is_empty()
-            && self.peers.get(peer).is_none_or(|record| record.outbox.is_empty());
+        let direct = self.submits.is_empty() && !self.peers.waits(peer);
         if direct { self.endpoint.inject(peer, &[&self.frame]) } else { Err(InjectError::Full) }
     }
 
     /// The message in the frame buffer has been sent, or has to wait.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn frame_injected(
         &mut self,
         peer: Peer,
@@ -169,7 +193,7 @@ impl State {
     ) {
         match result {
             Err(InjectError::Full) => {
-                let frame = std::mem::take(&mut self.frame);
+                let frame = self.frame.to_vec();
                 self.queue(peer, Queued::Message(frame, operation));
             }
             result => self.injected(operation, result),
@@ -189,8 +213,7 @@ impl State {
 
     /// Sends a long message behind what waits already.
     pub(crate) fn send_long(&mut self, peer: Peer, operation: Operation) {
-        let waits = self.peers.get(peer).is_some_and(|record| !record.outbox.is_empty());
-        if waits {
+        if self.peers.waits(peer) {
             self.queue(peer, Queued::Long(operation));
         } else {
             self.submit(operation);
@@ -198,6 +221,7 @@ impl State {
     }
 
     pub(crate) fn submit(&mut self, operation: Operation) {
+        self.submitted = true;
         self.submits.push_back(operation);
         self.endpoint.submit(&mut self.submits);
     }
@@ -208,6 +232,7 @@ impl State {
         record.bytes += queued.len();
         record.outbox.push_back(queued);
         let deaf = record.bytes > limit + limit / 2;
+        self.peers.waiting += 1;
         if !self.submits.is_empty() {
             self.parked.push(peer);
         }
@@ -224,6 +249,7 @@ impl State {
             let Some(record) = self.peers.get(peer) else { return };
             let Some(queued) = record.outbox.pop_front() else { return };
             record.bytes -= queued.len();
+            self.peers.waiting -= 1;
             match queued {
                 Queued::Long(operation) => self.submit(operation),
                 Queued::Message(bytes, operation) => match self.endpoint.inject(peer, &[&bytes]) {
@@ -231,6 +257,7 @@ impl State {
                         if let Some(record) = self.peers.get(peer) {
                             record.bytes += bytes.len();
                             record.outbox.push_front(Queued::Message(bytes, operation));
+                            self.peers.waiting += 1;
                         }
                         return;
                     }

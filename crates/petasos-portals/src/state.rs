@@ -6,6 +6,7 @@ use crate::{
     counter::{Count, Counter},
     descriptor::Bound,
     event::EventQueue,
+    frame::Frame,
     handle::Table,
     initiator::Underway,
     lent::Recalled,
@@ -43,6 +44,8 @@ pub(crate) struct State {
     pub(crate) peers: Peers,
     /// What the endpoint had no room for.
     pub(crate) submits: VecDeque<Operation>,
+    /// Whether the endpoint was given something to do since it was last moved on.
+    pub(crate) submitted: bool,
     /// Peers whose messages wait behind that.
     pub(crate) parked: Vec<Peer>,
     /// Actions whose counter has reached their number.
@@ -71,7 +74,7 @@ pub(crate) struct State {
     /// Threads that wait to be told.
     pub(crate) waiters: u32,
     /// Memory that is used again: a frame, notices, events.
-    pub(crate) frame: Vec<u8>,
+    pub(crate) frame: Frame,
     pub(crate) notices: Vec<Notice>,
     pub(crate) events: Vec<FabricEvent>,
 }
@@ -142,6 +145,7 @@ impl State {
             transfers: Table::new(usize::MAX),
             peers: Peers::default(),
             submits: VecDeque::new(),
+            submitted: false,
             parked: Vec::new(),
             ready: VecDeque::new(),
             triggered: 0,
@@ -157,7 +161,7 @@ impl State {
             engine: false,
             drivers: 0,
             waiters: 0,
-            frame: Vec::new(),
+            frame: Frame::default(),
             notices: Vec::new(),
             events: Vec::new(),
             config,
@@ -170,6 +174,7 @@ impl State {
         self.link
     }
 
+    #[inline(always)]
     pub(crate) fn tell(&mut self, queue: Option<Handle<EventQueue>>, event: Event) {
         if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(queue)) {
             queue.push(event);
@@ -192,6 +197,7 @@ impl State {
     }
 
     /// Counts, and has what waited for that run soon.
+    #[inline]
     pub(crate) fn count(&mut self, counter: Option<Handle<Counter>>, count: Count) {
         let Some(handle) = counter else { return };
         if let Some(counter) = self.counters.get_mut(handle) {
@@ -215,7 +221,7 @@ impl State {
         while let Some(action) = self.ready.pop_front() {
             match action {
                 Action::Start(operation) => {
-                    if let Err(error) = self.start(operation) {
+                    if let Err(error) = self.start(&operation) {
                         self.status.misfired += 1;
                         tracing::warn!(%error, "a triggered operation was not started");
                     }

@@ -66,18 +66,38 @@ struct Elements {
 
 impl State {
     /// Takes in a frame; `body`: its data, if that comes separately.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_frame(&mut self, peer: Peer, frame: &[u8], body: Option<(Body, u64)>) {
-        let Some(initiator) = self.who(peer) else {
+        let Some(who) = self.who(peer) else {
             self.status.strangers += 1;
             return self.discard(body);
         };
+        // What most frames are; the general way is the same with more questions.
+        if body.is_none() {
+            if let Some(response) = wire::plain_response(frame) {
+                return self.take_response(peer, response, &[], None);
+            }
+            if let Some((request, data)) = wire::plain_put(frame) {
+                return self.take_request(peer, who, &request, data, None);
+            }
+        }
+        self.take_any_frame(peer, who, frame, body);
+    }
+
+    #[inline(never)]
+    fn take_any_frame(
+        &mut self,
+        peer: Peer,
+        who: (ProcessId, Option<u32>),
+        frame: &[u8],
+        body: Option<(Body, u64)>,
+    ) {
         match wire::decode(frame) {
             Ok((Frame::Response(response), data)) => {
                 self.take_response(peer, response, data, body);
             }
             Ok((Frame::Request(request), data)) if body.is_none() || data.is_empty() => {
-                self.take_request(peer, initiator, &request, data, body);
+                self.take_request(peer, who, &request, data, body);
             }
             other => {
                 self.status.garbage += 1;
@@ -87,10 +107,11 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn take_request(
         &mut self,
         peer: Peer,
-        initiator: ProcessId,
+        (initiator, vouched): (ProcessId, Option<u32>),
         request: &wire::Request,
         data: &[u8],
         body: Option<(Body, u64)>,
@@ -109,7 +130,7 @@ impl State {
         let arrival = Arrival {
             request: wanted,
             initiator,
-            user: self.user_of(peer, request.user),
+            user: self.user_of(vouched, request.user),
             job: request.job.0,
             portal: request.portal,
             bits: request.bits,
@@ -126,29 +147,51 @@ impl State {
         };
         let link = self.next_link();
         let number = request.operation;
+        if wanted == Request::Put && body.is_none() && !request.lent {
+            return self.land(peer, number, &arrival, &taken, link, data);
+        }
         let silent = !wanted.reads() && !self.matching.at(taken.entry).spec.acknowledge;
         let mut serving = Serving { peer, arrival, taken, number, silent, link };
         if silent && !request.lent {
             self.hush(&mut serving);
         }
-        self.tell_start(&serving);
+        if !self.matching.at(taken.entry).spec.quiet.has(Quiet::START) {
+            self.tell_start(&arrival, &taken, link);
+        }
         match (body, wanted) {
             _ if request.lent => self.move_lent(serving, data),
             (Some((body, _)), _) => self.fetch_data(serving, body),
-            (None, Request::Put) => {
-                let memory = &self.matching.at(taken.entry).spec.memory;
-                memory.write(taken.offset, &data[..taken.len as usize]);
-                // Who waits for it need not wait for what is to be done here.
-                self.acknowledge(&serving);
-                self.finish(&serving, Ok(()));
-            }
             (None, Request::Get) => self.give(serving),
             (None, _) => self.exchange(&serving, elements, data),
         }
     }
 
+    /// A put whose data has come with it: from here to its end.
+    #[inline(always)]
+    fn land(
+        &mut self,
+        peer: Peer,
+        number: Option<u64>,
+        arrival: &Arrival,
+        taken: &Taken,
+        link: u64,
+        data: &[u8],
+    ) {
+        if !self.matching.at(taken.entry).spec.quiet.has(Quiet::START) {
+            self.tell_start(arrival, taken, link);
+        }
+        let spec = &self.matching.at(taken.entry).spec;
+        spec.memory.write(taken.offset, &data[..taken.len as usize]);
+        if let Some(number) = number {
+            // Who waits for it need not wait for what is to be done here.
+            let response = State::word(arrival, taken, number, !spec.acknowledge);
+            self.respond(peer, response, &[]);
+        }
+        self.end_taken(arrival, taken, link, Ok(()));
+    }
+
     /// Finds who takes a request, and counts the failure if that is nobody.
-    #[inline]
+    #[inline(always)]
     fn admit(&mut self, arrival: &Arrival, cookie: u32) -> Result<Taken, Failure> {
         if let Some(permits) = &self.permits {
             let permit = permits.get(cookie as usize).copied().flatten();
@@ -189,6 +232,7 @@ impl State {
         Failure::PortalDisabled
     }
 
+    #[inline(never)]
     pub(crate) fn refuse(&mut self, peer: Peer, number: Option<u64>, failure: Failure) {
         if let Some(operation) = number {
             let status = status(Err(failure));
@@ -196,57 +240,84 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn respond(&mut self, peer: Peer, response: wire::Response, data: &[u8]) {
-        self.frame.clear();
-        response.encode(&mut self.frame);
-        self.frame.extend_from_slice(data);
+        self.frame.begin(|room| response.write(room));
+        self.frame.append(data);
         self.send_frame(peer, None);
     }
 
-    /// The response that says that all went well.
+    /// The response that says that all went well; `silent`: no more than that it is over.
+    #[inline]
+    fn word(arrival: &Arrival, taken: &Taken, operation: u64, silent: bool) -> wire::Response {
+        let (moved, asked) = (taken.place(), (arrival.offset, arrival.len));
+        match silent {
+            true => wire::Response { operation, status: SILENT, moved: None },
+            false if moved == asked => wire::Response { operation, status: 0, moved: None },
+            false => wire::Response { operation, status: 0, moved: Some((moved.1, moved.0)) },
+        }
+    }
+
     fn response(serving: &Serving, number: u64) -> wire::Response {
-        let moved = (serving.taken.len, serving.taken.offset);
-        let asked = (serving.arrival.len, serving.arrival.offset);
-        wire::Response { operation: number, status: 0, moved: (moved != asked).then_some(moved) }
+        State::word(&serving.arrival, &serving.taken, number, serving.silent)
     }
 
     /// Answers a put whose entry may have gone by now.
-    #[inline]
     pub(crate) fn acknowledge(&mut self, serving: &Serving) {
         if let Some(number) = serving.number {
-            let response = match serving.silent {
-                true => wire::Response { operation: number, status: SILENT, moved: None },
-                false => State::response(serving, number),
-            };
-            self.respond(serving.peer, response, &[]);
+            self.respond(serving.peer, State::response(serving, number), &[]);
         }
     }
 
-    fn tell_start(&mut self, serving: &Serving) {
-        if !self.matching.at(serving.taken.entry).spec.quiet.has(Quiet::START) {
-            let owner = self.matching.owner(serving.taken.entry);
-            let Serving { arrival, taken, link, .. } = *serving;
-            let start = || Event::Start(served(owner, arrival, taken.place(), link, Ok(())));
-            self.tell_owner(&owner, start);
-        }
+    /// The event of an operation's beginning (Portals 3).
+    #[inline(never)]
+    fn tell_start(&mut self, arrival: &Arrival, taken: &Taken, link: u64) {
+        let owner = self.matching.owner(taken.entry);
+        let start = || Event::Start(served(owner, *arrival, taken.place(), link, Ok(())));
+        self.tell_owner(&owner, start);
+    }
+
+    #[inline(never)]
+    pub(crate) fn finish(&mut self, serving: &Serving, result: Result<(), Failure>) {
+        self.end_taken(&serving.arrival, &serving.taken, serving.link, result);
     }
 
     /// An operation is over at this side: tells, counts, and lets its entry go if it was used up.
-    #[inline]
-    pub(crate) fn finish(&mut self, serving: &Serving, result: Result<(), Failure>) {
-        let Serving { arrival, taken, link, .. } = *serving;
-        let owner = self.matching.owner(taken.entry);
-        if owner.counts.has(Counts::COMMUNICATION) {
-            self.count(owner.counter, tally(owner.counts, taken.len, result));
+    #[inline(always)]
+    fn end_taken(
+        &mut self,
+        arrival: &Arrival,
+        taken: &Taken,
+        link: u64,
+        result: Result<(), Failure>,
+    ) {
+        let spec = &self.matching.at(taken.entry).spec;
+        let (quiet, queue) = (spec.quiet, spec.queue);
+        if spec.counts.has(Counts::COMMUNICATION) {
+            let (counter, count) = (spec.counter, tally(spec.counts, taken.len, result));
+            self.count(counter, count);
         }
-        let silent = owner.quiet.has(Quiet::COMMUNICATION)
-            || (result.is_ok() && owner.quiet.has(Quiet::SUCCESS));
-        if !silent {
-            let end = || Event::Served(served(owner, arrival, taken.place(), link, result));
-            self.tell_owner(&owner, end);
+        let silent =
+            quiet.has(Quiet::COMMUNICATION) || (result.is_ok() && quiet.has(Quiet::SUCCESS));
+        if !silent && queue.or(self.portals[usize::from(arrival.portal)].queue).is_some() {
+            self.tell_end(arrival, taken, link, result);
         }
         self.matching.finish(taken, result, &mut self.notices);
         self.tell_notices(link);
+    }
+
+    /// The event of an operation's end.
+    #[inline(never)]
+    fn tell_end(
+        &mut self,
+        arrival: &Arrival,
+        taken: &Taken,
+        link: u64,
+        result: Result<(), Failure>,
+    ) {
+        let owner = self.matching.owner(taken.entry);
+        let end = || Event::Served(served(owner, *arrival, taken.place(), link, result));
+        self.tell_owner(&owner, end);
     }
 
     /// Has the data of a long put brought to where it belongs.
@@ -270,11 +341,8 @@ impl State {
         };
         let response = State::response(&serving, number);
         if len <= self.config.eager as u64 {
-            self.frame.clear();
-            response.encode(&mut self.frame);
-            let at = self.frame.len();
-            self.frame.resize(at + len as usize, 0);
-            memory.read(offset, &mut self.frame[at..]);
+            self.frame.begin(|room| response.write(room));
+            memory.read(offset, self.frame.extend(len as usize));
             self.send_frame(serving.peer, None);
             return self.finish(&serving, Ok(()));
         }
@@ -380,6 +448,7 @@ pub(crate) fn copy(from: &Memory, to: &Memory, offset: u64) {
 }
 
 /// What a request means; `None` if nothing.
+#[inline(always)]
 fn understand(
     request: &wire::Request,
     len: u64,

@@ -74,10 +74,16 @@ impl Shared {
 
     /// To be called instead of unlocking by who has changed something.
     #[inline]
-    pub(crate) fn leave(&self, mut state: MutexGuard<'_, State>) {
-        if !state.ready.is_empty() {
-            state.run_ready();
+    pub(crate) fn leave(&self, state: MutexGuard<'_, State>) {
+        // Mostly nothing follows from it, and nobody sleeps.
+        if !state.ready.is_empty() || state.armed || state.waiters > 0 {
+            self.leave_and_tell(state);
         }
+    }
+
+    #[inline(never)]
+    fn leave_and_tell(&self, mut state: MutexGuard<'_, State>) {
+        state.run_ready();
         let ring = state.armed && state.touched;
         if ring {
             state.armed = false;
@@ -96,17 +102,18 @@ impl Shared {
         }
     }
 
-    /// Drives until `ready` gives something.
+    /// Drives until `ready` gives something. The state is locked then: [`Shared::leave`] it.
+    #[inline]
     pub(crate) fn wait<T>(
         &self,
         timeout: Duration,
         mut ready: impl FnMut(&mut State) -> Result<Option<T>, Error>,
-    ) -> Result<T, Error> {
+    ) -> (MutexGuard<'_, State>, Result<T, Error>) {
         let mut state = self.lock();
+        state.drivers += 1;
         let mut idle = Spinning::new(self.idle);
         // Counted from when nothing was there.
         let mut end = None;
-        state.drivers += 1;
         let result = loop {
             match ready(&mut state) {
                 Ok(Some(found)) => break Ok(found),
@@ -146,8 +153,7 @@ impl Shared {
             }
         };
         state.drivers -= 1;
-        self.leave(state);
-        result
+        (state, result)
     }
 
     /// Sleeps until there may be something, or for so long.

@@ -137,8 +137,16 @@ pub enum Frame {
 
 impl Request {
     /// Appends the header.
-    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut room = [0; MAX];
+        let len = self.write(&mut room);
+        out.extend_from_slice(&room[..len]);
+    }
+
+    /// Writes the header to the beginning of `room`, and says how long it is, in bytes. What lies behind
+    /// it there may have changed, too.
+    #[inline]
+    pub fn write(&self, room: &mut [u8; MAX]) -> usize {
         let flag = |set: bool, flag| if set { flag } else { 0 };
         let flags = flag(self.offset != 0, OFFSET)
             | flag(self.header_data != 0, DATA)
@@ -151,35 +159,47 @@ impl Request {
             | u64::from(flags) << 8
             | u64::from(self.portal) << 16
             | u64::from(self.user) << 32;
-        let mut words = [first, self.operation.unwrap_or(0), self.bits, 0, 0, 0, 0];
+        let (words, _) = room.as_chunks_mut::<8>();
+        words[0] = first.to_le_bytes();
+        words[1] = self.operation.unwrap_or(0).to_le_bytes();
+        words[2] = self.bits.to_le_bytes();
         let job = u64::from(self.job.0) | u64::from(self.job.1) << 32;
         let mut len = 3;
         for (flag, word) in
             [(OFFSET, self.offset), (DATA, self.header_data), (LENGTH, self.length), (JOB, job)]
         {
             if flags & flag != 0 {
-                words[len] = word;
+                words[len] = word.to_le_bytes();
                 len += 1;
             }
         }
-        out.extend_from_slice(words.map(u64::to_le_bytes)[..len].as_flattened());
         if let Some(atomic) = &self.atomic {
-            out.extend_from_slice(&[atomic.operator, atomic.datatype, 0, 0, 0, 0, 0, 0]);
-            out.extend_from_slice(&atomic.operand);
+            words[len] = [atomic.operator, atomic.datatype, 0, 0, 0, 0, 0, 0];
+            words[len + 1..].as_flattened_mut()[..OPERAND].copy_from_slice(&atomic.operand);
+            len += 1 + OPERAND / 8;
         }
+        len * 8
     }
 }
 
 impl Response {
     /// Appends the header.
-    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut room = [0; MAX];
+        let len = self.write(&mut room);
+        out.extend_from_slice(&room[..len]);
+    }
+
+    /// Writes the header to the beginning of `room`, and says how long it is, in bytes. What lies behind
+    /// it there may have changed, too.
+    #[inline]
+    pub fn write(&self, room: &mut [u8; MAX]) -> usize {
         let flags = if self.moved.is_some() { DIFFERS } else { 0 };
         let first = u64::from_le_bytes([RESPONSE, flags, self.status, 0, 0, 0, 0, 0]);
         let (len, offset) = self.moved.unwrap_or_default();
         let words = [first, self.operation, len, offset].map(u64::to_le_bytes);
-        let used = if self.moved.is_some() { 4 } else { 2 };
-        out.extend_from_slice(words[..used].as_flattened());
+        room[..32].copy_from_slice(words.as_flattened());
+        if self.moved.is_some() { 32 } else { 16 }
     }
 }
 
@@ -187,6 +207,43 @@ fn word(from: &mut &[u8]) -> Result<u64, HeaderError> {
     let (word, rest) = from.split_first_chunk().ok_or(HeaderError::Short)?;
     *from = rest;
     Ok(u64::from_le_bytes(*word))
+}
+
+/// Reads a frame like most requests, a put with no optional field: its header, and the data. Gives nothing
+/// for any other frame, which is for [`decode`].
+#[inline(always)]
+pub fn plain_put(frame: &[u8]) -> Option<(Request, &[u8])> {
+    let (header, data) = frame.split_first_chunk::<24>()?;
+    let (words, _) = header.as_chunks::<8>();
+    let [first, operation, bits] = [words[0], words[1], words[2]].map(u64::from_le_bytes);
+    let plain = u16::from_le_bytes([VERSION << 4 | Kind::Put as u8, 0]);
+    let wants = u16::from(WANTS) << 8;
+    if first as u16 & !wants != plain {
+        return None;
+    }
+    let request = Request {
+        kind: Kind::Put,
+        operation: (first as u16 & wants != 0).then_some(operation),
+        portal: (first >> 16) as u16,
+        user: (first >> 32) as u32,
+        bits,
+        offset: 0,
+        header_data: 0,
+        length: 0,
+        lent: false,
+        job: (0, 0),
+        atomic: None,
+    };
+    Some((request, data))
+}
+
+/// The same for a response that says no more than that all went as it was asked for.
+#[inline(always)]
+pub fn plain_response(frame: &[u8]) -> Option<Response> {
+    let (words, []) = frame.as_chunks::<8>() else { return None };
+    let [first, operation] = words else { return None };
+    let plain = *first == [RESPONSE, 0, 0, 0, 0, 0, 0, 0];
+    plain.then(|| Response { operation: u64::from_le_bytes(*operation), status: 0, moved: None })
 }
 
 /// Reads a frame that came from outside: its header, and what follows. Never panics, allocates nothing.
@@ -293,6 +350,11 @@ mod tests {
             let header = frame.len();
             frame.extend_from_slice(&data);
             prop_assert_eq!(decode(&frame), Ok((Frame::Request(request), &data[..])));
+            let plain = request.kind == Kind::Put
+                && (request.offset, request.header_data, request.job) == (0, 0, (0, 0))
+                && !request.lent;
+            prop_assert_eq!(plain_put(&frame), plain.then_some((request, &data[..])));
+            prop_assert_eq!(plain_response(&frame), None);
             prop_assert_eq!(decode(&frame[..cut % header]), Err(HeaderError::Short));
         }
 
@@ -306,6 +368,9 @@ mod tests {
             response.encode(&mut frame);
             frame.extend_from_slice(&data);
             prop_assert_eq!(decode(&frame), Ok((Frame::Response(response), &data[..])));
+            let plain = response.status == 0 && moved.is_none() && data.is_empty();
+            prop_assert_eq!(plain_response(&frame), plain.then_some(response));
+            prop_assert_eq!(plain_put(&frame), None);
         }
 
         #[test]
@@ -313,6 +378,12 @@ mod tests {
             let _ = decode(&frame);
             if let Some(first) = frame.first_mut() {
                 *first = VERSION << 4 | kind;
+            }
+            if let Some((put, data)) = plain_put(&frame) {
+                prop_assert_eq!(decode(&frame), Ok((Frame::Request(put), data)));
+            }
+            if let Some(response) = plain_response(&frame) {
+                prop_assert_eq!(decode(&frame), Ok((Frame::Response(response), &[][..])));
             }
             if let Ok((_, rest)) = decode(&frame) {
                 prop_assert!(frame.len() - rest.len() <= MAX);

@@ -181,6 +181,7 @@ impl Entry {
     }
 
     /// Whether the message has the right to it.
+    #[inline(always)]
     pub(super) fn admits(&self, arrival: &Arrival) -> Result<(), super::Refusal> {
         if self.spec.user.is_some_and(|user| user != arrival.user) {
             return Err(super::Refusal::Permission);
@@ -192,7 +193,7 @@ impl Entry {
     }
 
     /// What becomes of a message that matches.
-    #[inline]
+    #[inline(always)]
     pub(super) fn answer(&self, arrival: &Arrival) -> Answer {
         if !self.is_active() {
             return Answer::Next;
@@ -218,6 +219,7 @@ impl Entry {
     }
 
     /// A message was taken.
+    #[inline(always)]
     pub(super) fn take(&mut self, len: u64) {
         self.pending += 1;
         if let Some(left) = &mut self.left {

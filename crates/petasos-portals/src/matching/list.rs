@@ -70,23 +70,44 @@ impl MatchList {
         self.order.iter(nodes)
     }
 
-    /// The first entry that matches and that `accept` takes.
-    #[inline]
-    pub(crate) fn find(
+    /// The first entry that matches and for which `accept` gives something, and that.
+    #[inline(always)]
+    pub(crate) fn find<A>(
         &self,
         nodes: &Table<Entry>,
         shown: Shown,
-        mut accept: impl FnMut(u32, &Entry) -> bool,
-    ) -> Option<u32> {
-        let Some(classes) = &self.classes else {
-            let rows = self.rows.iter().filter(|(pattern, _)| pattern.matches(shown));
-            return rows.map(|(_, index)| *index).find(|index| accept(*index, &nodes[*index]));
-        };
+        accept: impl Fn(&Entry) -> Option<A>,
+    ) -> Option<(u32, A)> {
+        match &self.classes {
+            None => {
+                for (pattern, index) in &self.rows {
+                    if pattern.matches(shown)
+                        && let Some(answer) = accept(&nodes[*index])
+                    {
+                        return Some((*index, answer));
+                    }
+                }
+                None
+            }
+            Some(classes) => self.find_by_class(classes, nodes, shown, accept),
+        }
+    }
+
+    /// The same in a list that is not short.
+    #[inline(never)]
+    fn find_by_class<A>(
+        &self,
+        classes: &Classes,
+        nodes: &Table<Entry>,
+        shown: Shown,
+        accept: impl Fn(&Entry) -> Option<A>,
+    ) -> Option<(u32, A)> {
         if classes.by_mask.len() * 4 > self.len {
             let mut all = self.order.iter(nodes);
-            return all.find(|index| {
-                let entry = &nodes[*index];
-                entry.spot.pattern.matches(shown) && accept(*index, entry)
+            return all.find_map(|index| {
+                let entry = &nodes[index];
+                let matches = entry.spot.pattern.matches(shown);
+                if matches { Some((index, accept(entry)?)) } else { None }
             });
         }
         classes.find(nodes, shown, accept)
@@ -225,12 +246,12 @@ impl Classes {
         }
     }
 
-    fn find(
+    fn find<A>(
         &self,
         nodes: &Table<Entry>,
         shown: Shown,
-        mut accept: impl FnMut(u32, &Entry) -> bool,
-    ) -> Option<u32> {
+        accept: impl Fn(&Entry) -> Option<A>,
+    ) -> Option<(u32, A)> {
         let full = self.all.iter().filter(|class| class.len > 0);
         let chains = full.filter_map(|class| {
             class.chains.get(&(shown.bits & !class.ignore, shown.source & class.mask))
@@ -239,8 +260,8 @@ impl Classes {
         loop {
             let first = heads.iter_mut().min_by_key(|head| nodes[**head].spot.label)?;
             let entry = &nodes[*first];
-            if accept(*first, entry) {
-                return Some(*first);
+            if let Some(answer) = accept(entry) {
+                return Some((*first, answer));
             }
             match entry.spot.links[CHAIN].next {
                 NIL => {

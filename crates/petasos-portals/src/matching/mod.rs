@@ -209,6 +209,7 @@ impl Matching {
     }
 
     /// The entry that has taken a message.
+    #[inline(always)]
     pub(crate) fn at(&self, slot: u32) -> &Entry {
         &self.entries[slot]
     }
@@ -389,34 +390,39 @@ impl Matching {
     }
 
     /// Finds who takes a message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Taken, Refusal> {
         let portal = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref);
         let portal = portal.ok_or(Refusal::NoPortal)?;
         if !portal.enabled {
             return Err(Refusal::Disabled);
         }
-        let mut answer = Answer::Next;
-        for list in [List::Priority, List::Overflow] {
-            let entries = match list {
-                List::Priority => &portal.priority,
-                List::Overflow => &portal.overflow,
-            };
-            let found = entries.find(&self.entries, arrival.shown(), |_, entry| {
-                answer = entry.answer(arrival);
-                answer != Answer::Next
-            });
-            let Some(entry) = found else { continue };
-            return match answer {
-                Answer::Taken { offset, len } => self.take(arrival, entry, list, offset, len),
-                Answer::Refused(refusal) => Err(refusal),
-                Answer::Next => unreachable!("an entry that was found has answered"),
-            };
+        let (list, (entry, answer)) = match self.ask(&portal.priority, arrival) {
+            Some(found) => (List::Priority, found),
+            None => (List::Overflow, self.ask_overflow(portal, arrival).ok_or(Refusal::NoMatch)?),
+        };
+        match answer {
+            Answer::Taken { offset, len } => self.take(arrival, entry, list, offset, len),
+            Answer::Refused(refusal) => Err(refusal),
+            Answer::Next => unreachable!("an entry that was found has answered"),
         }
-        Err(Refusal::NoMatch)
     }
 
-    #[inline]
+    #[inline(never)]
+    fn ask_overflow(&self, portal: &Portal, arrival: &Arrival) -> Option<(u32, Answer)> {
+        self.ask(&portal.overflow, arrival)
+    }
+
+    /// The first entry of a list that has an answer for a message, and the answer.
+    #[inline(always)]
+    fn ask(&self, list: &MatchList, arrival: &Arrival) -> Option<(u32, Answer)> {
+        list.find(&self.entries, arrival.shown(), |entry| match entry.answer(arrival) {
+            Answer::Next => None,
+            answer => Some(answer),
+        })
+    }
+
+    #[inline(always)]
     fn take(
         &mut self,
         arrival: &Arrival,
@@ -452,14 +458,18 @@ impl Matching {
     }
 
     /// The data of a message that was taken is there, or has left; or never will.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(
         &mut self,
-        taken: Taken,
+        taken: &Taken,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,
     ) {
-        self.entries[taken.entry].pending -= 1;
+        let entry = &mut self.entries[taken.entry];
+        entry.pending -= 1;
+        if taken.header.is_none() && !entry.leaving {
+            return;
+        }
         if let Some(header) = taken.header {
             self.land(taken, header, result, notices);
         }
@@ -471,7 +481,7 @@ impl Matching {
 
     fn land(
         &mut self,
-        taken: Taken,
+        taken: &Taken,
         header: u32,
         result: Result<(), Failure>,
         notices: &mut Vec<Notice>,

@@ -76,7 +76,7 @@ impl Matching {
 
     /// What memory an entry has, and what it still takes.
     pub(crate) fn look(
-        &mut self,
+        &self,
         handle: Handle<MatchEntry>,
         serial: u32,
     ) -> Result<(&MatchEntry, Option<u64>, u64), EntryError> {

@@ -364,7 +364,7 @@ impl Pair {
     fn finish(&mut self, at: usize, ok: bool) {
         let (taken, id, header) = self.pending.swap_remove(at);
         let result = if ok { Ok(()) } else { Err(Failure::Unreachable) };
-        self.core.finish(taken, result, &mut self.notices);
+        self.core.finish(&taken, result, &mut self.notices);
         self.model.finish(id, header, ok);
     }
 
@@ -532,7 +532,7 @@ fn labels_that_run_out_are_made_anew() {
     for expected in order {
         let taken = core.deliver(&put(0, 1)).unwrap();
         assert_eq!(core.at(taken.entry).spec.user_data, expected);
-        core.finish(taken, Ok(()), &mut Vec::new());
+        core.finish(&taken, Ok(()), &mut Vec::new());
     }
     assert_eq!(core.len(), (0, 0));
 }
@@ -548,10 +548,10 @@ fn the_last_to_end_unlinks() {
     let (first, second) = (core.deliver(&put(0, 4)).unwrap(), core.deliver(&put(0, 4)).unwrap());
     assert_eq!(core.deliver(&put(0, 4)), Err(Refusal::NoMatch));
     notices.clear();
-    core.finish(second, Ok(()), &mut notices);
+    core.finish(&second, Ok(()), &mut notices);
     assert!(notices.is_empty());
     assert_eq!(core.unlink(handle).unwrap_err(), EntryError::InUse);
-    core.finish(first, Ok(()), &mut notices);
+    core.finish(&first, Ok(()), &mut notices);
     assert!(matches!(notices[..], [Notice::Unlinked(_)]));
     assert_eq!(core.unlink(handle).unwrap_err(), EntryError::Stale);
 }
@@ -570,11 +570,11 @@ fn portals_are_opened_once_and_closed_when_empty() {
     let arrival = Arrival { portal: 1, ..put(0, 8) };
     let taken = core.deliver(&arrival).unwrap();
     assert_eq!(core.deliver(&arrival), Err(Refusal::NoHeader), "one header is the most");
-    core.finish(taken, Ok(()), &mut notices);
+    core.finish(&taken, Ok(()), &mut notices);
     assert_eq!(core.close(1), Err(EntryError::InUse));
     assert!(core.search_and_delete(1, spec.clone(), &mut notices).unwrap());
     let taken = core.deliver(&arrival).unwrap();
-    core.finish(taken, Ok(()), &mut notices);
+    core.finish(&taken, Ok(()), &mut notices);
     assert!(core.search_and_delete(1, spec, &mut notices).unwrap());
     assert_eq!((core.close(1), core.close(1)), (Ok(()), Err(EntryError::NoPortal)));
     assert_eq!(core.deliver(&arrival), Err(Refusal::NoPortal));

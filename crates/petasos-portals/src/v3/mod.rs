@@ -395,7 +395,7 @@ impl Interface {
             let (result, user_data) = state.part(get, None)?;
             let data = state.part(put, None).inspect_err(|_| state.drop_part(result))?.0;
             let operation = Operation::get_put(result, data, place);
-            let started = state.start(Operation { cookie, header_data, user_data, ..operation });
+            let started = state.start(&Operation { cookie, header_data, user_data, ..operation });
             started.inspect_err(|_| [result, data].iter().for_each(|part| state.drop_part(*part)))
         })
     }
@@ -408,7 +408,7 @@ impl Interface {
     ) -> Result<(), Error> {
         self.inner.with_state(|state| {
             let (part, user_data) = state.part(descriptor, part)?;
-            let started = state.start(Operation { user_data, ..operation(part) });
+            let started = state.start(&Operation { user_data, ..operation(part) });
             started.inspect_err(|_| state.drop_part(part))
         })
     }

@@ -15,10 +15,11 @@ use crate::{
 };
 use petasos::{
     Transport,
-    fabric::{Address, Endpoint},
+    fabric::{Address, Endpoint, Region},
     portals::{
         Ack, Config, Descriptor, Event, EventQueue, Handle, Idle, Interface, List, MatchEntry,
-        Operation, Part, Place, PortalOptions, ProcessId, ProcessMap, Quiet, matcher::Matcher,
+        Memory, Operation, Part, Place, PortalOptions, ProcessId, ProcessMap, Quiet,
+        matcher::Matcher,
     },
 };
 use std::{
@@ -132,7 +133,8 @@ fn puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
 fn long_puts(bench: &Bench, transport: &'static Transport) -> Outcome<Vec<Row>> {
     let plan = bench.plan_of(10);
     let how = format!(
-        "a put with acknowledgement into memory that is used again, one in flight; {}",
+        "a put with acknowledgement into memory that is used again, one in flight; of huge pages on both \
+         sides where there are any, as in the limit; {}",
         plan.cores.describe("both sides threads that spin")
     );
     let mut rows = Vec::new();
@@ -178,6 +180,15 @@ fn open(bench: &Bench, transport: &Transport) -> Outcome<Box<dyn Endpoint>> {
     client::endpoint(petasos::open, &url, Some(&bench.secret))
 }
 
+/// Memory that is really there, from a page's beginning on, and of huge pages where there are any: such as
+/// the limits have.
+fn memory(bytes: usize) -> Region {
+    let memory = Region::zeroed(bytes);
+    // Pages of zeroes may stay one shared page until they are written.
+    memory.write(0, &vec![7; bytes]);
+    memory
+}
+
 /// A target on its core, and the initiator here.
 struct Pair {
     entries: u64,
@@ -201,18 +212,15 @@ impl Pair {
         let [initiator, target] = interfaces.try_into().map_err(|_| failed("two interfaces"))?;
         target.portal(PortalOptions { index: Some(0), ..Default::default() }).map_err(failed)?;
         let exact = (0..entries).map(|bits| (bits, 0));
-        let memory = MatchEntry::new(vec![0; bytes]).memory;
+        let into = Memory::from(memory(bytes));
         for (bits, ignore) in exact.chain([WILD]) {
-            let entry = MatchEntry { bits, ignore, ..MatchEntry::new(memory.clone()) };
+            let entry = MatchEntry { bits, ignore, ..MatchEntry::new(into.clone()) };
             target.append(0, List::Priority, entry).map_err(failed)?;
         }
         let idle = target.queue(1).map_err(failed)?;
         let queue = initiator.queue(16).map_err(failed)?;
-        let bound = Descriptor {
-            queue: Some(queue),
-            quiet: Quiet::SEND,
-            ..Descriptor::new(vec![7; bytes])
-        };
+        let bound =
+            Descriptor { queue: Some(queue), quiet: Quiet::SEND, ..Descriptor::new(memory(bytes)) };
         let part = Part::of(initiator.bind(bound).map_err(failed)?, bytes as u64);
         let stop = Arc::new(AtomicBool::new(false));
         let (core, stopped) = (bench.plan.cores.server, Arc::clone(&stop));
