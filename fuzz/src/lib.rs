@@ -15,12 +15,9 @@ pub use guarded::Guarded;
 /// # Panics
 /// If it did.
 pub fn bounded<T>(limit: usize, work: impl FnOnce() -> T) -> T {
-    // Once for the process, and no part of the work: nobody touches what is allocated by that.
-    petasos_fabric::retain_freed_memory();
-    let mut result = None;
-    let heap = allocation_counter::measure(|| result = Some(work()));
+    let (result, heap) = measured(work);
     assert!(heap.bytes_max <= limit as u64, "{} bytes of memory, {limit} allowed", heap.bytes_max);
-    result.expect("the work was done")
+    result
 }
 
 /// As [`bounded`], for all that is allocated, whether it is freed again or not.
@@ -28,12 +25,19 @@ pub fn bounded<T>(limit: usize, work: impl FnOnce() -> T) -> T {
 /// # Panics
 /// If it was more.
 pub fn bounded_in_all<T>(limit: usize, work: impl FnOnce() -> T) -> T {
-    let mut result = None;
-    let heap = allocation_counter::measure(|| result = Some(work()));
+    let (result, heap) = measured(work);
     assert!(
         heap.bytes_total <= limit as u64,
         "{} bytes of memory, {limit} allowed",
         heap.bytes_total
     );
-    result.expect("the work was done")
+    result
+}
+
+fn measured<T>(work: impl FnOnce() -> T) -> (T, allocation_counter::AllocationInfo) {
+    // Once for the process, and no part of the work: nobody touches what is allocated by that.
+    petasos_fabric::retain_freed_memory();
+    let mut result = None;
+    let heap = allocation_counter::measure(|| result = Some(work()));
+    (result.expect("the work was done"), heap)
 }

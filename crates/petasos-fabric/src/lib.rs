@@ -60,6 +60,6 @@ pub use operation::{
     AtomicOp, AtomicType, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
 };
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
-pub use pool::{Buffer, Pool, spare_vec};
+pub use pool::{Buffer, Pool, retain_freed_memory, spare_vec};
 pub use time::{Clock, Patience, Time};
 pub use tuning::{Tuning, TuningError};

@@ -176,8 +176,9 @@ fn keep(bytes: Vec<u8>) {
 /// Has glibc keep large memory that was freed, of which up to 64 MiB lie at the end of the heap, rather
 /// than give it back to the system at once and get it again, page by page, with the next message: that
 /// costs ten times what copying it does. So it does of itself in a process that once freed a block of
-/// many megabytes; and that is what happens here, once. Other allocators take no notice.
-fn retain_freed_memory() {
+/// many megabytes; and that is what happens here, once; every [`Pool`] sees to it. Other allocators take no
+/// notice.
+pub fn retain_freed_memory() {
     /// No more than what glibc takes as a hint (`DEFAULT_MMAP_THRESHOLD_MAX`).
     const HINT: usize = 31 << 20;
     static ONCE: Once = Once::new();

@@ -102,7 +102,7 @@ const CLIENTS: Part<'_> = Part {
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
     steps: |b, t| channels::steps(b, t),
-    seconds: |b| per_round(b, 16.0, 3.0),
+    seconds: |b| per_round(b, 25.0, 3.0),
 };
 
 const CONNECT: Part<'_> = Part {
@@ -230,7 +230,7 @@ impl Run<'_> {
         bench.progress.total((limits + steps + of_peers) as u64);
         let mut seconds: f64 = self.parts.iter().map(|part| (part.seconds)(bench)).sum();
         if self.peers {
-            seconds += per_round(bench, 16.0, 8.0);
+            seconds += per_round(bench, 39.0, 11.0);
         }
         seconds *= transports.len() as f64;
         if self.limits {
