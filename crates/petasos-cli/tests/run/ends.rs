@@ -121,9 +121,7 @@ fn nothing_outlives_a_launcher_that_is_killed() {
     assert!(exists(marker));
     child.kill().unwrap();
     child.wait().unwrap();
-    until("the end of the ranks", || (!exists(marker)).then_some(()));
-    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
-    until("an empty directory", empty);
+    nothing_is_left(&place, marker);
     place.assert_clean();
 }
 
@@ -140,11 +138,16 @@ fn nothing_outlives_a_launcher_that_is_killed_while_it_starts_ranks() {
         std::thread::sleep(Duration::from_millis(moment));
         child.kill().unwrap();
         child.wait().unwrap();
-        until("the end of the ranks", || (!exists(&marker)).then_some(()));
-        let left = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
-        until("an empty directory", left);
+        nothing_is_left(&place, &marker);
     }
     place.assert_clean();
+}
+
+/// Waits until the ranks with this marker are gone, and all that the job kept in files.
+fn nothing_is_left(place: &Place, marker: &str) {
+    until("the end of the ranks", || (!exists(marker)).then_some(()));
+    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", empty);
 }
 
 /// Whether a rank of the job with this marker is there: the launcher has it on its command line, too.
@@ -174,9 +177,7 @@ fn a_guard_that_is_killed_is_replaced() {
     child.kill().unwrap();
     child.wait().unwrap();
     // It knows of the process in the background, and of the directory.
-    until("the end of the ranks", || (!exists(marker)).then_some(()));
-    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
-    until("an empty directory", empty);
+    nothing_is_left(&place, marker);
     place.assert_clean();
 }
 
