@@ -39,6 +39,8 @@ pub(crate) struct Access {
     /// How far that is: piece and offset in it, on each side.
     ours: (usize, usize),
     theirs: (usize, u64),
+    /// So much that copies of it go past the caches.
+    streams: bool,
     /// Nothing can be done before somebody else does something.
     waiting: bool,
 }
@@ -198,9 +200,20 @@ impl Shm {
         match checked {
             Ok(total) => {
                 let (ours, theirs) = ((0, 0), (0, 0));
-                let waiting = false;
-                let access = Access { operation, route, total, moved: 0, ours, theirs, waiting };
-                self.enqueue(remote.peer, access);
+                let streams = total >= self.config.stream_from;
+                self.enqueue(
+                    remote.peer,
+                    Access {
+                        operation,
+                        route,
+                        total,
+                        moved: 0,
+                        ours,
+                        theirs,
+                        streams,
+                        waiting: false,
+                    },
+                );
             }
             Err(kind) => self.complete(operation.token(), Some(remote.peer), Err(kind)),
         }
@@ -508,12 +521,13 @@ impl Channel {
         counters: &mut Counters,
     ) -> Step {
         let Some((way, _, _)) = access.pieces() else { return Step::Engine };
+        let move_one = if access.streams { Slice::stream_to } else { Slice::copy_to };
         let mut fits = true;
         let count = access.stretch(budget, |piece, at, offset, len| {
             let theirs = usize::try_from(offset).ok().and_then(|offset| memory.part(offset, len));
             match (piece.part(at, len), theirs) {
-                (Some(ours), Some(theirs)) if way == Way::Get => _ = theirs.copy_to(&ours),
-                (Some(ours), Some(theirs)) => _ = ours.copy_to(&theirs),
+                (Some(ours), Some(theirs)) if way == Way::Get => _ = move_one(&theirs, &ours),
+                (Some(ours), Some(theirs)) => _ = move_one(&ours, &theirs),
                 _ => fits = false,
             }
         });

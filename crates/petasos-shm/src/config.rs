@@ -31,6 +31,9 @@ pub struct Config {
     pub max_lease_bytes: usize,
     /// Bytes that one `progress` copies for put and get, so that messages keep flowing.
     pub transfer_budget: usize,
+    /// A put or get of so many bytes or more, in memory that is mapped here, goes past the caches:
+    /// they would not hold both sides of it.
+    pub stream_from: u64,
     /// Peers whose rings are looked at without being rung for; others' first message after a
     /// while costs them a system call.
     pub max_watched: usize,
@@ -59,6 +62,7 @@ impl Default for Config {
             max_leases: 4096,
             max_lease_bytes: 256 << 20,
             transfer_budget: 4 << 20,
+            stream_from: 16 << 20,
             max_watched: 1024,
             max_mapped: 64,
             huge_pages: false,

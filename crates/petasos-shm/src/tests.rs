@@ -425,6 +425,37 @@ fn more_peers_than_are_watched() {
     assert!(server.shm.watched.len() <= 12);
 }
 
+/// What is so much that it goes past the caches arrives whole, in slices and from odd places on.
+#[test]
+fn streams_arrive_whole() {
+    let config = Config { stream_from: 1, transfer_budget: 70_001, ..Config::default() };
+    let (mut owner, mut guest) = (End::new(), End::open(config));
+    join(&mut guest, &mut owner);
+    let bytes: Vec<u8> = (0..300_000_u32).map(|i| (i % 251) as u8).collect();
+    let memory = owner.shm.alloc(bytes.len()).unwrap();
+    memory.write(0, &bytes);
+    let region = owner.shm.register(&memory.whole(), Access::READ).unwrap();
+    let remote = guest.shm.import(&owner.shm.export(region).unwrap()).unwrap();
+    for (round, offset) in [0_usize, 1, 4095, 99_999].into_iter().enumerate() {
+        let len = bytes.len() - offset;
+        let into = Region::zeroed(len);
+        let local = smallvec![into.whole()];
+        let spans = smallvec![RemoteSpan { offset: offset as u64, len: len as u64 }];
+        let token = Token(round as u64);
+        guest.shm.submit(&mut VecDeque::from([Operation::Get { token, remote, local, spans }]));
+        until("the get is done", &mut [&mut guest, &mut owner], |ends| {
+            ends[0].events.iter().any(|e| matches!(e, Event::Done { result: Ok(_), .. }))
+        });
+        guest.events.clear();
+        assert_eq!(into.to_vec(), bytes[offset..], "from {offset} on");
+        until("it is mapped", &mut [&mut guest, &mut owner], |ends| {
+            ends[0].shm.counters().segments == 1
+        });
+    }
+    // All but the first get, which did not wait for the mapping.
+    assert!(guest.shm.counters().mapped_bytes >= 700_000);
+}
+
 /// Memory of the transport goes through a mapping, which its end takes away.
 #[test]
 fn segments_are_mapped_and_let_go() {

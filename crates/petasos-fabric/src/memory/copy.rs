@@ -1,5 +1,15 @@
 //! Copying memory that somebody else may write at the same time.
 
+/// What [`copy_streaming`] moves at a time: a cache line of each of [`STREAMS`] pages in turn.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const STREAM_BLOCK: usize = STREAMS * PAGE;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const STREAMS: usize = 4;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const PAGE: usize = 4096;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const LINE: usize = 64;
+
 /// Copies `len` bytes; other processes, or the network, may write to either side meanwhile, and
 /// then the bytes that are copied are unspecified, but nothing else is.
 ///
@@ -30,6 +40,133 @@ pub unsafe fn copy_opaque(src: *const u8, dst: *mut u8, len: usize) {
         // SAFETY: the caller's promise is what memcpy asks for.
         unsafe {
             memcpy(dst.cast(), src.cast(), len);
+        }
+    }
+}
+
+/// As [`copy_opaque`], past the caches where the processor can: for so many bytes that `dst` would
+/// not stay in them anyway. What is written is then not fetched first, which is a third of the
+/// traffic, and four pages at a time keep as many of the prefetcher's streams busy.
+///
+/// When it returns, other threads and processes see the bytes as after [`copy_opaque`].
+///
+/// # Safety
+/// As for [`copy_opaque`].
+pub unsafe fn copy_streaming(src: *const u8, dst: *mut u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // Stores go by whole lines of the target, so that each leaves the core at once.
+        let head = dst.align_offset(LINE).min(len);
+        let blocks = (len - head) / STREAM_BLOCK;
+        let tail = head + blocks * STREAM_BLOCK;
+        // SAFETY: `head <= tail <= len`, so that all of it lies within both ranges; the caller's
+        // promise for them. From `head` on the target is aligned to a line, and if that is not
+        // possible (`head` is `len`) there is no block.
+        unsafe {
+            copy_opaque(src, dst, head);
+            for at in (head..tail).step_by(STREAM_BLOCK) {
+                stream_block(src.add(at), dst.add(at));
+            }
+            copy_opaque(src.add(tail), dst.add(tail), len - tail);
+        }
+        // SAFETY: a barrier touches no memory. Streaming stores are not ordered with what follows,
+        // as other stores are, and who is told of the data must find it.
+        unsafe { std::arch::asm!("sfence", options(nostack, preserves_flags)) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        copy_opaque(src, dst, len);
+    }
+}
+
+/// Copies [`STREAM_BLOCK`] bytes with streaming stores. Assembly, as others may write to the memory
+/// meanwhile: see [`copy_opaque`].
+///
+/// # Safety
+/// As for [`copy_opaque`], and `dst` must be a multiple of 16.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+unsafe fn stream_block(src: *const u8, dst: *mut u8) {
+    // SAFETY: SSE2 belongs to every x86-64. In `PAGE / LINE` rounds each of `STREAMS` pages has a
+    // line loaded and stored, which is the block and no byte more; a prefetch reads nothing that
+    // anybody could see, and does not fault.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "prefetcht0 [{s} + 256]",
+            "movups {a}, [{s}]",
+            "movups {b}, [{s} + 16]",
+            "movups {c}, [{s} + 32]",
+            "movups {e}, [{s} + 48]",
+            "movntdq [{d}], {a}",
+            "movntdq [{d} + 16], {b}",
+            "movntdq [{d} + 32], {c}",
+            "movntdq [{d} + 48], {e}",
+            "prefetcht0 [{s} + 4096 + 256]",
+            "movups {a}, [{s} + 4096]",
+            "movups {b}, [{s} + 4096 + 16]",
+            "movups {c}, [{s} + 4096 + 32]",
+            "movups {e}, [{s} + 4096 + 48]",
+            "movntdq [{d} + 4096], {a}",
+            "movntdq [{d} + 4096 + 16], {b}",
+            "movntdq [{d} + 4096 + 32], {c}",
+            "movntdq [{d} + 4096 + 48], {e}",
+            "prefetcht0 [{s} + 8192 + 256]",
+            "movups {a}, [{s} + 8192]",
+            "movups {b}, [{s} + 8192 + 16]",
+            "movups {c}, [{s} + 8192 + 32]",
+            "movups {e}, [{s} + 8192 + 48]",
+            "movntdq [{d} + 8192], {a}",
+            "movntdq [{d} + 8192 + 16], {b}",
+            "movntdq [{d} + 8192 + 32], {c}",
+            "movntdq [{d} + 8192 + 48], {e}",
+            "prefetcht0 [{s} + 12288 + 256]",
+            "movups {a}, [{s} + 12288]",
+            "movups {b}, [{s} + 12288 + 16]",
+            "movups {c}, [{s} + 12288 + 32]",
+            "movups {e}, [{s} + 12288 + 48]",
+            "movntdq [{d} + 12288], {a}",
+            "movntdq [{d} + 12288 + 16], {b}",
+            "movntdq [{d} + 12288 + 32], {c}",
+            "movntdq [{d} + 12288 + 48], {e}",
+            "add {s}, 64",
+            "add {d}, 64",
+            "dec {rounds}",
+            "jnz 2b",
+            s = inout(reg) src => _,
+            d = inout(reg) dst => _,
+            rounds = inout(reg) PAGE / LINE => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            e = out(xmm_reg) _,
+            options(nostack),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes from `at` on copied to `to` in a target of its own, which must not change elsewhere.
+    fn streamed(at: usize, to: usize, len: usize) {
+        let source: Vec<u8> = (0..at + len).map(|i| (i % 251) as u8).collect();
+        let mut target = vec![0xee_u8; to + len + 100];
+        // SAFETY: both ranges lie within vectors of their own, and nobody else has references.
+        unsafe { copy_streaming(source.as_ptr().add(at), target.as_mut_ptr().add(to), len) };
+        assert_eq!(target[to..to + len], source[at..], "{len} bytes from {at} to {to}");
+        let around = target[..to].iter().chain(&target[to + len..]);
+        assert!(around.copied().all(|byte| byte == 0xee), "{len} bytes from {at} to {to}");
+    }
+
+    #[test]
+    fn streams_copy_all_and_no_more() {
+        let lengths = [0, 1, 15, 63, 64, 65, 4096, 16_383, 16_384, 16_385, 16_448, 32_768, 100_003];
+        for len in lengths {
+            for (at, to) in [(0, 0), (1, 0), (0, 1), (7, 33), (64, 63), (13, 16)] {
+                streamed(at, to, len);
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ mod region;
 mod shared;
 mod slice;
 
-pub use copy::copy_opaque;
+pub use copy::{copy_opaque, copy_streaming};
 pub use record::{RECORD, Record};
 pub use region::{Exclusive, Region, RegionBuilder};
 pub use shared::{Shared, SharedView};

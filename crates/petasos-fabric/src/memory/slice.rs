@@ -1,6 +1,6 @@
 //! A part of a region.
 
-use super::{Region, copy_opaque};
+use super::{Region, copy_opaque, copy_streaming};
 
 /// A part of a [`Region`], which it keeps alive. Within bounds by construction.
 #[derive(Clone, Debug)]
@@ -89,6 +89,20 @@ impl Slice {
     /// # Panics
     /// If `to` is read-only.
     pub fn copy_to(&self, to: &Slice) -> usize {
+        self.copy_by(to, copy_opaque)
+    }
+
+    /// As [`copy_to`](Self::copy_to), past the caches where the processor can do that: for a part of
+    /// so much data that `to` would not stay in them anyway.
+    ///
+    /// # Panics
+    /// If `to` is read-only.
+    pub fn stream_to(&self, to: &Slice) -> usize {
+        self.copy_by(to, copy_streaming)
+    }
+
+    /// Copies by `copy`, which asks for what [`copy_opaque`] asks for.
+    fn copy_by(&self, to: &Slice, copy: unsafe fn(*const u8, *mut u8, usize)) -> usize {
         assert!(to.region.is_writable(), "writing to a read-only region");
         let len = self.len.min(to.len);
         let (src, dst) = (self.as_ptr(), to.as_ptr());
@@ -98,7 +112,7 @@ impl Slice {
             // SAFETY: both ranges lie in regions that are mapped while the slices live, the target
             // is writable, the distance shows that they do not overlap, and there are no
             // references into a region's memory.
-            unsafe { copy_opaque(src, dst, len) }
+            unsafe { copy(src, dst, len) }
         }
         len
     }
