@@ -19,7 +19,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             return Err(Error::new_spanned(&input.ident, why));
         }
     };
-    let Body { shape, encode, decode, hint } = body;
+    let Body { shape, encode, encode_head, decode, hint } = body;
     let kind = if matches!(input.data, Data::Enum(_)) { "enum" } else { "struct" };
     let mut generics = input.generics.clone();
     for parameter in generics.type_params_mut() {
@@ -38,6 +38,12 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
             fn encode<__F: #krate::Format>(&self, out: &mut #krate::Encoder<'_, __F>) {
                 #encode
             }
+            fn encode_head<'__v, __F: #krate::Format>(
+                &'__v self,
+                out: &mut #krate::Encoder<'_, __F>,
+            ) -> &'__v [u8] {
+                #encode_head
+            }
             fn decode<__F: #krate::Format>(
                 from: &mut #krate::Decoder<'_, __F>,
             ) -> ::core::result::Result<Self, #krate::DecodeError> {
@@ -53,6 +59,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 struct Body {
     shape: TokenStream,
     encode: TokenStream,
+    encode_head: TokenStream,
     decode: TokenStream,
     hint: TokenStream,
 }
@@ -62,11 +69,16 @@ fn of_struct(krate: &Path, name: &Ident, fields: &Fields) -> Result<Body> {
     let (names, types) = (bindings(fields), types(fields));
     let pattern = construct(fields, &names);
     let takes = takes(krate, fields, &names);
+    let head = head(krate, &types, &names);
     Ok(Body {
         shape,
         encode: quote! {
             let Self #pattern = self;
             #(<#types as #krate::Wire>::encode(#names, out);)*
+        },
+        encode_head: quote! {
+            let Self #pattern = self;
+            #head
         },
         decode: quote! {
             #takes
@@ -80,7 +92,8 @@ fn of_struct(krate: &Path, name: &Ident, fields: &Fields) -> Result<Body> {
 }
 
 fn of_enum(krate: &Path, this: &Ident, data: &syn::DataEnum) -> Result<Body> {
-    let (mut shape, mut encode, mut decode, mut hint) = (quote!(), quote!(), quote!(), quote!());
+    let (mut shape, mut encode, mut heads) = (quote!(), quote!(), quote!());
+    let (mut decode, mut hint) = (quote!(), quote!());
     let enum_name = this.unraw().to_string();
     let mut next = Some(0u32);
     let mut seen = std::collections::BTreeSet::new();
@@ -110,6 +123,13 @@ fn of_enum(krate: &Path, this: &Ident, data: &syn::DataEnum) -> Result<Body> {
                 #(<#types as #krate::Wire>::encode(#names, out);)*
             }
         });
+        let head = head(krate, &types, &names);
+        heads.extend(quote! {
+            Self::#name #pattern => {
+                out.u32(#tag);
+                #head
+            }
+        });
         let takes = takes(krate, &variant.fields, &names);
         hint.extend(quote! {
             Self::#name #pattern => 4 #(+ <#types as #krate::Wire>::encoded_len_hint(#names))*,
@@ -123,6 +143,7 @@ fn of_enum(krate: &Path, this: &Ident, data: &syn::DataEnum) -> Result<Body> {
     Ok(Body {
         shape,
         encode: quote! { match #matched { #encode } },
+        encode_head: quote! { match #matched { #heads } },
         decode: quote! {
             match from.u32()? {
                 #decode
@@ -134,6 +155,18 @@ fn of_enum(krate: &Path, this: &Ident, data: &syn::DataEnum) -> Result<Body> {
         },
         hint: quote! { match #matched { #hint } },
     })
+}
+
+/// Statements that encode all fields, and give the long bytes at the end of the last.
+fn head(krate: &Path, types: &[&syn::Type], names: &[Ident]) -> TokenStream {
+    let (Some((last_type, types)), Some((last, names))) = (types.split_last(), names.split_last())
+    else {
+        return quote!(&[]);
+    };
+    quote! {
+        #(<#types as #krate::Wire>::encode(#names, out);)*
+        <#last_type as #krate::Wire>::encode_head(#last, out)
+    }
 }
 
 /// Statements that decode each field into its binding.

@@ -3,7 +3,7 @@
 use crate::{Context, Failure, Incoming, Method, body::Body, inbound::Answer, inner::Inner};
 use petasos_fabric::Lease;
 use petasos_wire::{
-    DecodeError, Encoding, Wire, encode_into, from_bytes,
+    DecodeError, Encoding, Wire, encode_head_into, from_bytes,
     rpc::{self, Frame, Status},
 };
 use std::{
@@ -96,7 +96,14 @@ impl Arrival<'_> {
         if !in_task {
             inner.response(answer.call, Status::Ok, answer.checked).encode(&mut frame);
         }
-        encode_into(encoding, result, &mut frame);
+        let rest = encode_head_into(encoding, result, &mut frame);
+        if !rest.is_empty() {
+            if !in_task && inner.answer_in_two(answer, &frame, rest) {
+                inner.recycle(frame);
+                return Begun(Begin::Answered);
+            }
+            frame.extend_from_slice(rest);
+        }
         if in_task {
             return Begun(Begin::Replied(Ok(frame)));
         }

@@ -226,6 +226,19 @@ impl Inner {
         plain
     }
 
+    /// The same with a response whose last bytes lie elsewhere.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn answer_in_two(&self, answer: &Answer, frame: &[u8], rest: &[u8]) -> bool {
+        let fits = frame.len() + rest.len() <= self.full_frame;
+        let plain = fits && !(answer.one_way | answer.checked);
+        if plain && self.beginning.replace(false) {
+            self.send_parts(answer.peer, &[frame, rest]);
+            self.served_one(answer);
+        }
+        plain
+    }
+
     /// Answers with a response that is whole, but for its checksum.
     fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
         let header = rpc::response_len(answer.checked);

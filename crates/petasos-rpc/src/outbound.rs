@@ -15,15 +15,16 @@ use petasos_wire::{
 use std::{rc::Rc, task::Waker, time::Duration};
 
 impl Inner {
-    /// Makes a call: its request is put together in `frame`, which is empty.
+    /// Makes a call: its request is put together in `frame`, which is empty. `arguments` appends them,
+    /// but for long bytes at their end, which it gives.
     #[inline]
-    pub(crate) fn start(
+    pub(crate) fn start<'a>(
         &self,
         target: &Target,
         about: About,
         options: &CallOptions,
         mut frame: Vec<u8>,
-        arguments: impl FnOnce(Encoding, &mut Vec<u8>),
+        arguments: impl FnOnce(Encoding, &mut Vec<u8>) -> &'a [u8],
     ) -> Result<CallId, CallError> {
         let About { method, timeout, .. } = about;
         // Whether it is still there shows when the request goes.
@@ -35,7 +36,14 @@ impl Inner {
         } else {
             encode_header(target, method, options, timeout, id, &mut frame);
         }
-        arguments(options.encoding, &mut frame);
+        let rest = arguments(options.encoding, &mut frame);
+        if !rest.is_empty() && !options.checked && self.send_in_two(peer, &frame, rest) {
+            self.note_call(method, id, None);
+            self.recycle(frame);
+            self.stats.calls_made.count();
+            return Ok(id);
+        }
+        frame.extend_from_slice(rest);
         if frame.len() > self.full_frame || options.checked || self.config.measure {
             self.prepare(target, method, id, options.checked, &mut frame)?;
         }
@@ -53,6 +61,21 @@ impl Inner {
         }
         self.stats.calls_made.count();
         Ok(id)
+    }
+
+    /// Sends a request whose last bytes lie elsewhere, if there is no more to it than that.
+    #[cold]
+    #[inline(never)]
+    fn send_in_two(&self, peer: Peer, frame: &[u8], rest: &[u8]) -> bool {
+        let mut peers = self.peers.borrow_mut();
+        match peers.get(peer) {
+            Some(record) if record.has_credit() && frame.len() + rest.len() <= self.full_frame => {
+                record.outstanding += 1;
+                self.transmit(record, &[frame, rest]);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Sends a request to a peer that has to be found first, or has no credit for it now.
@@ -166,11 +189,16 @@ impl Inner {
         if checked {
             rpc::seal(frame, header);
         }
+        self.note_call(method, id, lent);
+        Ok(())
+    }
+
+    /// Notes what few calls have: arguments on loan, the time at which it began.
+    fn note_call(&self, method: Method, id: CallId, lent: Option<RegionId>) {
         let method = self.config.measure.then_some(method.name);
         if lent.is_some() || method.is_some() {
             self.calls.borrow_mut().note(id, lent, method);
         }
-        Ok(())
     }
 
     /// Lends the arguments behind the header, and says in their place where they are.

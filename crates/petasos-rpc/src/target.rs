@@ -52,17 +52,20 @@ impl Target {
         options: &CallOptions,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Call {
-        self.call_with(method, options, 0, arguments)
+        self.call_with(method, options, 0, |encoding, out| {
+            arguments(encoding, out);
+            &[]
+        })
     }
 
-    /// The same, for about so many bytes of arguments.
+    /// The same, for about so many bytes of arguments, the last of which need not be appended.
     #[inline]
-    pub(crate) fn call_with(
+    pub(crate) fn call_with<'a>(
         &self,
         method: Method,
         options: &CallOptions,
         len: usize,
-        arguments: impl FnOnce(Encoding, &mut Vec<u8>),
+        arguments: impl FnOnce(Encoding, &mut Vec<u8>) -> &'a [u8],
     ) -> Call {
         let timeout = options.timeout.unwrap_or(self.inner().config.timeout);
         let frame = self.inner().buffer_for(len);

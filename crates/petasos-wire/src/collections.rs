@@ -1,6 +1,6 @@
 //! Sequences, options, results, tuples.
 
-use crate::{DecodeError, Decoder, Encoder, Format, Wire, hash_name, shape_join};
+use crate::{DecodeError, Decoder, Encoder, Format, LONG, Wire, hash_name, shape_join};
 use std::{collections::VecDeque, marker::PhantomData};
 
 impl<T: Wire> Wire for Vec<T> {
@@ -13,6 +13,11 @@ impl<T: Wire> Wire for Vec<T> {
     }
 
     #[inline]
+    fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
+        elements_head(self, out)
+    }
+
+    #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Vec<T>, DecodeError> {
         let count = from.count()?;
         from.nested(|from| T::decode_all(count, from))
@@ -21,6 +26,19 @@ impl<T: Wire> Wire for Vec<T> {
     #[inline]
     fn encoded_len_hint(&self) -> usize {
         8 + size_of_val::<[T]>(self)
+    }
+}
+
+/// The count of `values`, and what [`Wire::encode_head`] does with them.
+#[inline]
+fn elements_head<'v, T: Wire, F: Format>(values: &'v [T], out: &mut Encoder<'_, F>) -> &'v [u8] {
+    out.count(values.len());
+    match T::encoded::<F>(values) {
+        Some(bytes) if bytes.len() >= LONG => bytes,
+        _ => {
+            T::encode_all(values, out);
+            &[]
+        }
     }
 }
 
@@ -51,6 +69,11 @@ impl<T: Wire> Wire for Box<[T]> {
     fn encode<F: Format>(&self, out: &mut Encoder<'_, F>) {
         out.count(self.len());
         T::encode_all(self, out);
+    }
+
+    #[inline]
+    fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
+        elements_head(self, out)
     }
 
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
@@ -97,6 +120,11 @@ impl<T: Wire> Wire for Box<T> {
     }
 
     #[inline]
+    fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
+        (**self).encode_head(out)
+    }
+
+    #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Box<T>, DecodeError> {
         from.charge(1, size_of::<T>())?;
         from.nested(T::decode).map(Box::new)
@@ -119,6 +147,12 @@ impl<T: Wire> Wire for Option<T> {
         if let Some(value) = self {
             value.encode(out);
         }
+    }
+
+    #[inline]
+    fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
+        self.is_some().encode(out);
+        self.as_ref().map_or(&[], |value| value.encode_head(out))
     }
 
     #[inline]
@@ -146,6 +180,15 @@ impl<T: Wire, E: Wire> Wire for Result<T, E> {
     }
 
     #[inline]
+    fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
+        self.is_err().encode(out);
+        match self {
+            Ok(value) => value.encode_head(out),
+            Err(error) => error.encode_head(out),
+        }
+    }
+
+    #[inline]
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
         if bool::decode(from)? { E::decode(from).map(Err) } else { T::decode(from).map(Ok) }
     }
@@ -157,36 +200,42 @@ impl<T: Wire, E: Wire> Wire for Result<T, E> {
 }
 
 macro_rules! tuple {
-    ($($t:ident $at:tt),+) => {
-        impl<$($t: Wire),+> Wire for ($($t,)+) {
+    ([$($t:ident $at:tt),*] $last:ident $end:tt) => {
+        impl<$($t: Wire,)* $last: Wire> Wire for ($($t,)* $last,) {
             const SHAPE: u64 = {
                 let shape = hash_name("tuple");
-                $(let shape = shape_join(shape, $t::SHAPE);)+
-                shape
+                $(let shape = shape_join(shape, $t::SHAPE);)*
+                shape_join(shape, $last::SHAPE)
             };
             #[inline]
             fn encode<F: Format>(&self, out: &mut Encoder<'_, F>) {
-                $(self.$at.encode(out);)+
+                $(self.$at.encode(out);)*
+                self.$end.encode(out);
+            }
+            #[inline]
+            fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
+                $(self.$at.encode(out);)*
+                self.$end.encode_head(out)
             }
             #[inline]
             fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError> {
-                Ok(($($t::decode(from)?,)+))
+                Ok(($($t::decode(from)?,)* $last::decode(from)?,))
             }
             #[inline]
             fn encoded_len_hint(&self) -> usize {
-                0 $(+ self.$at.encoded_len_hint())+
+                0 $(+ self.$at.encoded_len_hint())* + self.$end.encoded_len_hint()
             }
         }
     };
 }
-tuple!(A 0);
-tuple!(A 0, B 1);
-tuple!(A 0, B 1, C 2);
-tuple!(A 0, B 1, C 2, D 3);
-tuple!(A 0, B 1, C 2, D 3, E 4);
-tuple!(A 0, B 1, C 2, D 3, E 4, G 5);
-tuple!(A 0, B 1, C 2, D 3, E 4, G 5, H 6);
-tuple!(A 0, B 1, C 2, D 3, E 4, G 5, H 6, I 7);
+tuple!([] A 0);
+tuple!([A 0] B 1);
+tuple!([A 0, B 1] C 2);
+tuple!([A 0, B 1, C 2] D 3);
+tuple!([A 0, B 1, C 2, D 3] E 4);
+tuple!([A 0, B 1, C 2, D 3, E 4] G 5);
+tuple!([A 0, B 1, C 2, D 3, E 4, G 5] H 6);
+tuple!([A 0, B 1, C 2, D 3, E 4, G 5, H 6] I 7);
 
 /// Nothing, whatever the type that it stands for.
 impl<T: ?Sized> Wire for PhantomData<T> {

@@ -60,6 +60,14 @@ pub trait Wire: Sized {
     /// Appends the value.
     fn encode<F: Format>(&self, out: &mut Encoder<'_, F>);
 
+    /// As [`Wire::encode`], but for long bytes at the end, which it gives instead: what was appended,
+    /// followed by them, is the value. So tens of kilobytes need not be copied before they are sent.
+    #[inline]
+    fn encode_head<'v, F: Format>(&'v self, out: &mut Encoder<'_, F>) -> &'v [u8] {
+        self.encode(out);
+        &[]
+    }
+
     /// Takes a value off the front.
     fn decode<F: Format>(from: &mut Decoder<'_, F>) -> Result<Self, DecodeError>;
 
@@ -76,6 +84,14 @@ pub trait Wire: Sized {
         for value in values {
             value.encode(out);
         }
+    }
+
+    /// What [`Wire::encode_all`] would append, if that lies in memory as it is.
+    #[doc(hidden)]
+    #[inline]
+    fn encoded<F: Format>(values: &[Self]) -> Option<&[u8]> {
+        let _ = values;
+        None
     }
 
     /// Takes `count` values off the front, a count that nobody checked yet.
@@ -172,6 +188,28 @@ pub fn encode_into<T: Wire>(encoding: Encoding, value: &T, out: &mut Vec<u8>) {
         Encoding::Xdr => value.encode(&mut Encoder::<Xdr>::new(out)),
     }
 }
+
+/// As [`encode_into`], but for long bytes at the end of the value, which it gives instead: see
+/// [`Wire::encode_head`].
+///
+/// # Panics
+/// As [`to_vec`].
+#[inline]
+pub fn encode_head_into<'v, T: Wire>(
+    encoding: Encoding,
+    value: &'v T,
+    out: &mut Vec<u8>,
+) -> &'v [u8] {
+    out.reserve(value.encoded_len_hint().min(LONG));
+    match encoding {
+        Encoding::Native => value.encode_head(&mut Encoder::<Native>::new(out)),
+        Encoding::Xdr => value.encode_head(&mut Encoder::<Xdr>::new(out)),
+    }
+}
+
+/// Bytes at the end of a value that are worth a piece of their own: to copy fewer takes less than
+/// 200 ns.
+pub const LONG: usize = 16 << 10;
 
 /// The value that these bytes, all of them, mean; within the default [`Limits`].
 #[inline]

@@ -24,6 +24,11 @@ macro_rules! word {
                 Ok(if F::XDR { <$t>::from_be_bytes(bytes) } else { <$t>::from_le_bytes(bytes) })
             }
 
+            #[inline]
+            fn encoded<F: Format>(values: &[Self]) -> Option<&[u8]> {
+                (!F::XDR && cfg!(target_endian = "little")).then(|| values.as_bytes())
+            }
+
             fn encode_all<F: Format>(values: &[Self], out: &mut Encoder<'_, F>) {
                 if !F::XDR && cfg!(target_endian = "little") {
                     return out.raw(values.as_bytes());
@@ -90,6 +95,11 @@ macro_rules! small {
                 <$t>::try_from(wide).map_err(|_| bad)
             }
 
+            #[inline]
+            fn encoded<F: Format>(values: &[Self]) -> Option<&[u8]> {
+                (!F::XDR && cfg!(target_endian = "little")).then(|| values.as_bytes())
+            }
+
             fn encode_all<F: Format>(values: &[Self], out: &mut Encoder<'_, F>) {
                 if !F::XDR && cfg!(target_endian = "little") {
                     out.raw(values.as_bytes());
@@ -138,6 +148,12 @@ impl Wire for u8 {
         let wide = from.u32()?;
         let bad = DecodeError::BadValue { what: "u8", value: u64::from(wide) };
         u8::try_from(wide).map_err(|_| bad)
+    }
+
+    /// All there is but XDR's padding.
+    #[inline]
+    fn encoded<F: Format>(values: &[u8]) -> Option<&[u8]> {
+        (!F::XDR || values.len().is_multiple_of(4)).then_some(values)
     }
 
     #[inline]

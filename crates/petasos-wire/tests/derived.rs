@@ -3,7 +3,7 @@
 mod zoo;
 
 use petasos_macros::Wire;
-use petasos_wire::{Encoding, Wire, encode_into, from_bytes, to_vec};
+use petasos_wire::{Encoding, LONG, Wire, encode_head_into, encode_into, from_bytes, to_vec};
 use proptest::prelude::*;
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,7 +18,46 @@ fn comes_back<T: Wire + PartialEq + Debug>(value: &T) {
         if encoding == Encoding::Xdr {
             assert_eq!(bytes.len() % 4, 0, "XDR comes in units of four bytes");
         }
+        let mut head = Vec::new();
+        let rest = encode_head_into(encoding, value, &mut head);
+        assert_eq!([&head, rest].concat(), bytes, "{encoding:?}");
     }
+}
+
+/// Long bytes at the end of a value stay where they are; their count comes before them.
+#[test]
+fn long_bytes_at_the_end_are_not_copied() {
+    #[derive(Wire, Debug, PartialEq)]
+    struct Write {
+        offset: u64,
+        data: Vec<u8>,
+    }
+    #[derive(Wire, Debug, PartialEq)]
+    enum Answer {
+        Nothing,
+        Found(u32, Box<[f64]>),
+    }
+    fn rest_of<T: Wire + PartialEq + Debug>(encoding: Encoding, value: &T) -> usize {
+        comes_back(value);
+        encode_head_into(encoding, value, &mut Vec::new()).len()
+    }
+    let (native, xdr) = (Encoding::Native, Encoding::Xdr);
+    let bytes = |len| (0..len).map(|n| n as u8).collect::<Vec<u8>>();
+    for encoding in BOTH {
+        assert_eq!(rest_of(encoding, &bytes(LONG)), LONG);
+        assert_eq!(rest_of(encoding, &bytes(LONG - 4)), 0, "not worth it");
+        assert_eq!(rest_of(encoding, &(7u8, Some(bytes(LONG)))), LONG);
+        assert_eq!(rest_of(encoding, &(bytes(LONG), 7u8)), 0, "not at the end");
+        assert_eq!(rest_of(encoding, &Ok::<_, String>(bytes(LONG))), LONG);
+        assert_eq!(rest_of(encoding, &Write { offset: 1, data: bytes(LONG) }), LONG);
+        assert_eq!(rest_of(encoding, &Answer::Nothing), 0);
+    }
+    // XDR turns numbers around, and pads bytes.
+    let numbers = Answer::Found(3, (0..LONG / 8).map(|n| n as f64).collect());
+    let little = cfg!(target_endian = "little");
+    assert_eq!(rest_of(native, &numbers), if little { LONG } else { 0 });
+    assert_eq!(rest_of(xdr, &numbers), 0);
+    assert_eq!((rest_of(native, &bytes(LONG + 1)), rest_of(xdr, &bytes(LONG + 1))), (LONG + 1, 0));
 }
 
 proptest! {
