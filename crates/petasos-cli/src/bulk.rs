@@ -11,8 +11,11 @@ use crate::{
     limits::{self, BulkPoint, Plan},
     service::Way,
 };
-use petasos::fabric::{Access, Region, Support};
-use std::time::Duration;
+use petasos::{
+    Bulk,
+    fabric::{Access, Region, Support},
+};
+use std::time::{Duration, Instant};
 
 /// Bulk data of one size, beside its limits.
 pub(crate) struct Moved {
@@ -108,32 +111,47 @@ impl Pair {
         memory: &Region,
         bytes: usize,
     ) -> Outcome<BulkPoint> {
-        // So many at a call that its own time counts for nothing.
-        let times = ((128 << 20) / bytes).clamp(1, 1000);
-        let slice = memory.slice(0, bytes).ok_or_else(|| {
-            Failure::new(Code::Failed, format!("{bytes} bytes of {} in memory", memory.len()))
-        })?;
-        let access = if way == Way::Pull { Access::READ } else { Access::WRITE };
-        let lent = self.engine.bulk(slice, access)?;
-        let (bench, handle) = (self.bench(), lent.handle());
-        let mut point = limits::transfers(plan, bytes * times, 0, || {
-            let call = bench.transfer(handle.clone(), way, times as u32);
-            self.engine.block_on(call)?.map_err(|text| Failure::new(Code::Failed, text))
-        })?;
+        let lent = self.lend(way, memory, bytes)?;
+        // The first one gets the server its memory.
+        self.transfer(&lent, way, 1)?;
+        let begin = Instant::now();
+        self.transfer(&lent, way, 1)?;
+        let times = at_a_call(begin.elapsed(), bytes);
+        let move_all = || self.transfer(&lent, way, times);
+        let mut point = limits::transfers(plan, bytes * times, 0, move_all)?;
         self.engine.block_on(lent.close())?;
         point.bytes = bytes;
         Ok(point)
     }
 
+    fn lend(&self, way: Way, memory: &Region, bytes: usize) -> Outcome<Bulk> {
+        let slice = memory.slice(0, bytes).ok_or_else(|| {
+            Failure::new(Code::Failed, format!("{bytes} bytes of {} in memory", memory.len()))
+        })?;
+        let access = if way == Way::Pull { Access::READ } else { Access::WRITE };
+        Ok(self.engine.bulk(slice, access)?)
+    }
+
+    /// A call in which the server moves all that is lent, so many times.
+    fn transfer(&self, lent: &Bulk, way: Way, times: usize) -> Outcome {
+        let call = self.bench().transfer(lent.handle(), way, times as u32);
+        self.engine.block_on(call)?.map_err(|text| Failure::new(Code::Failed, text))
+    }
+
+    fn transfer_once(&self, way: Way, memory: &Region, bytes: usize) -> Outcome {
+        let lent = self.lend(way, memory, bytes)?;
+        self.transfer(&lent, way, 1)?;
+        Ok(self.engine.block_on(lent.close())?)
+    }
+
     /// Makes sure that what was pulled last comes back whole: for memory with the pattern.
     fn check(&self, memory: &Region, bytes: usize) -> Outcome {
-        let brief = Plan { time: Duration::ZERO, ..Plan::default() };
-        self.transfers(&brief, Way::Pull, memory, bytes)?;
+        self.transfer_once(Way::Pull, memory, bytes)?;
         let blank = vec![0xff; PATTERN];
         for at in (0..bytes).step_by(PATTERN) {
             memory.write(at, &blank[..PATTERN.min(bytes - at)]);
         }
-        self.transfers(&brief, Way::Push, memory, bytes)?;
+        self.transfer_once(Way::Push, memory, bytes)?;
         let (pattern, mut found) = (pattern(), blank);
         for at in (0..bytes).step_by(PATTERN) {
             let len = PATTERN.min(bytes - at);
@@ -146,6 +164,16 @@ impl Pair {
         Ok(())
     }
 }
+
+/// How many transfers of so many bytes, one of which takes about `one`, make up a call: so many that
+/// its own time counts for nothing, but no more than are over soon on a slow network.
+fn at_a_call(one: Duration, bytes: usize) -> usize {
+    let soon = CALL_TIME.as_nanos() / one.as_nanos().max(1);
+    ((128 << 20) / bytes).clamp(1, 1000).min(soon.max(1) as usize)
+}
+
+/// A call of several transfers takes no longer than about this.
+const CALL_TIME: Duration = Duration::from_millis(100);
 
 /// Bytes after which the pattern begins again: prime, so that no block begins like another.
 const PATTERN: usize = 1_048_573;
