@@ -10,19 +10,19 @@ use petasos_testing::{Hosts, skip};
 use std::{ffi::OsString, path::PathBuf, process::Command};
 
 /// The compiler of an MPI.
-enum Mpi {
+pub(crate) enum Mpi {
     /// Of a package of the system.
     Packaged(&'static str),
     /// Of `scripts/mpi`.
     Fetched(&'static str),
 }
 
-const MPICH: Mpi = Mpi::Packaged("mpicc.mpich");
-const OPEN_MPI: Mpi = Mpi::Packaged("mpicc.openmpi");
-const MPICH_5: Mpi = Mpi::Fetched("mpich/bin/mpicc");
+pub(crate) const MPICH: Mpi = Mpi::Packaged("mpicc.mpich");
+pub(crate) const OPEN_MPI: Mpi = Mpi::Packaged("mpicc.openmpi");
+pub(crate) const MPICH_5: Mpi = Mpi::Fetched("mpich/bin/mpicc");
 /// The interface that all MPIs are to have in common, in a library of a name of its own.
 const MPICH_5_COMMON: Mpi = Mpi::Fetched("mpich/bin/mpicc_abi");
-const OPEN_MPI_5: Mpi = Mpi::Fetched("openmpi/bin/mpicc");
+pub(crate) const OPEN_MPI_5: Mpi = Mpi::Fetched("openmpi/bin/mpicc");
 
 impl Mpi {
     fn compiler(&self) -> OsString {
@@ -41,7 +41,7 @@ impl Mpi {
 }
 
 /// A ring and an allreduce, built with one of them.
-fn ring(place: &Place, mpi: &Mpi) -> Option<PathBuf> {
+pub(crate) fn ring(place: &Place, mpi: &Mpi) -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/ring.c");
     let (program, compiler) = (place.path("ring"), mpi.compiler());
     match Command::new(&compiler).arg("-o").arg(&program).arg(source).output() {
@@ -59,7 +59,7 @@ fn ring(place: &Place, mpi: &Mpi) -> Option<PathBuf> {
 }
 
 /// Open MPI does not like to be run by root.
-fn allowed(mut command: Command) -> Command {
+pub(crate) fn allowed(mut command: Command) -> Command {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command
 }
@@ -89,7 +89,7 @@ fn runs_on_three_hosts(mpi: &Mpi) {
     place.assert_clean();
 }
 
-fn check(said: &str, ranks: u32) {
+pub(crate) fn check(said: &str, ranks: u32) {
     let sum: u32 = (0..ranks).sum();
     for rank in 0..ranks {
         let line = format!("rank {rank} of {ranks}: token 42, sum {sum}");

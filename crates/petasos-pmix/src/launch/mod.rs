@@ -9,6 +9,7 @@ use crate::{
     job::Run,
 };
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
+pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
 use std::{collections::BTreeMap, io, time::Duration};
 

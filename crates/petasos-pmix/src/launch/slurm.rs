@@ -62,7 +62,9 @@ fn find(
         return Ok(None);
     };
     let names = expand(&list).ok_or_else(|| bad("SLURM_JOB_NODELIST", &list))?;
-    let tasks = match variable("SLURM_NTASKS") {
+    // In a step of a job these are of the step, for which other hosts and tasks may have been asked for.
+    let tasks = variable("SLURM_NTASKS").filter(|_| variable("SLURM_STEP_ID").is_none());
+    let tasks = match tasks {
         Some(text) => Some(text.parse().map_err(|_| bad("SLURM_NTASKS", &text))?),
         None => None,
     };
@@ -92,6 +94,11 @@ fn find(
         tasks,
         start: START.map(str::to_owned).to_vec(),
     }))
+}
+
+/// The hosts of the step that this process is a task of, by what Slurm calls them.
+pub(crate) fn hosts_of_step() -> Option<Vec<String>> {
+    expand(&std::env::var("SLURM_STEP_NODELIST").ok()?)
 }
 
 /// The names of a list such as `a,n[1-3,07-10]x,r[0-1]n[0-1]`.
@@ -225,6 +232,11 @@ mod tests {
         let found = of(&[&job[..], &named, &tasks].concat()).unwrap().unwrap();
         assert_eq!(found.hosts, [("n1", 1), ("n2", 1), ("localhost", 1)].map(host));
         assert_eq!(found.tasks, Some(3));
+        // A task of a step is told of the step.
+        let step = [("SLURM_STEP_ID", "0"), ("SLURM_NTASKS", "1"), ("SLURM_TASKS_PER_NODE", "1")];
+        let found = of(&[&job[..], &named, &step].concat()).unwrap().unwrap();
+        assert_eq!(found.hosts, [("n1", 4), ("n2", 4), ("localhost", 8)].map(host));
+        assert_eq!(found.tasks, None);
         assert!(found.start.contains(&"--nodelist={host}".to_owned()));
         for wrong in [("SLURM_JOB_CPUS_PER_NODE", "4(x2)"), ("SLURM_NTASKS", "many")] {
             let error = of(&[&job[..], &[wrong]].concat()).unwrap_err();

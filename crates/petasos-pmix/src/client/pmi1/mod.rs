@@ -14,6 +14,7 @@ use crate::{
     daemon::host_name,
     event::{EventId, Range},
     job::{JobMap, JobSpec, MAX_RANKS, NodeInfo, Run},
+    launch::hosts_of_step,
     message::{Answer, Request},
     value::MAX_VALUE,
 };
@@ -226,7 +227,13 @@ fn map(table: &str, nodes: &[Node], own: Node) -> io::Result<JobMap> {
         }
     }
     let count = nodes.iter().map(|node| node.0 + 1).max().unwrap_or(1);
-    let name = |node| if Node(node) == own { host_name() } else { format!("node{node}") };
+    // PMI-1 does not say what hosts are called, but Slurm does.
+    let known = hosts_of_step().filter(|names| names.len() == count as usize).unwrap_or_default();
+    let name = |node: u32| match known.get(node as usize) {
+        Some(name) => name.clone(),
+        None if Node(node) == own => host_name(),
+        None => format!("node{node}"),
+    };
     let info = |node| NodeInfo { name: name(node), host: String::new(), first_port: 0 };
     let nodes = (0..count).map(info).collect();
     let name = super::foreign::plain(table);
