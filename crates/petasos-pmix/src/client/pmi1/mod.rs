@@ -40,6 +40,10 @@ use std::{
 
 /// The longest line of a launcher.
 const MAX_LINE: usize = 64 << 10;
+/// The longest line that launchers take, with its end, whatever they say of values.
+const MAX_SAID: usize = 1023;
+/// What of it a value does not get, beside the name of the table: the words, and the longest key.
+const WORDS: usize = 96;
 /// How long a launcher takes for what needs no other process.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What a process commits at a time, encoded: pieces that are questions each.
@@ -206,12 +210,13 @@ pub(super) fn connect(setting: &Setting) -> io::Result<(JobMap, Client)> {
     let nodes = text::places(mapping.as_deref(), size).ok_or_else(|| none("ranks' places"))?;
     let node = *nodes.get(rank as usize).ok_or_else(|| none("rank of this process"))?;
     let map = map(&table, &nodes, node)?;
+    let longest = longest.min(MAX_SAID.saturating_sub(WORDS + table.len()));
     let client = Client {
         me: map.proc(rank),
         node,
         nodes,
         table,
-        longest: longest.clamp(64, 4096),
+        longest: longest.max(64),
         talk: Mutex::new(talk),
         events: AtomicU64::new(0),
     };

@@ -30,7 +30,7 @@ fn launcher(
                     "get_maxes" => "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=100".into(),
                     "get_my_kvsname" => "cmd=my_kvsname kvsname=kvs_1".into(),
                     "put" => {
-                        assert!(words("value").len() < 100 && words("key").len() < 64);
+                        assert!(line.len() < 1023 && words("key").len() < 64, "{line}");
                         table.insert(words("key"), words("value"));
                         "cmd=put_result rc=0 msg=success".into()
                     }
@@ -60,7 +60,18 @@ fn get(rank: u32, key: &str) -> Request {
 
 #[test]
 fn cards_go_through_the_table_in_pieces() {
-    let (setting, thread) = launcher(|_| None);
+    // Even those that take longer values do not take longer lines.
+    for longest in [100, 1024, 1 << 20] {
+        cards_go_through_a_table_of_values_of(longest);
+    }
+}
+
+fn cards_go_through_a_table_of_values_of(longest: usize) {
+    let (setting, thread) = launcher(move |line| {
+        assert!(word(line, "value").is_none_or(|value| value.len() < longest), "{line}");
+        let maxes = format!("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max={longest}");
+        line.contains("get_maxes").then_some(maxes)
+    });
     let (map, client) = connect(&setting).unwrap();
     assert_eq!((map.size(), client.proc().rank), (2, 1));
     // Of rank 0 nothing was spread.
