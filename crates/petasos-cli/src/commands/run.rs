@@ -6,7 +6,7 @@ use crate::{
     output,
 };
 use petasos_pmix::launch::{
-    Allocation, Host, Launch, LaunchError, Map, Speaks, allocation, parse_hostfile, parse_hosts,
+    Launch, LaunchError, Map, Speaks, allocation, parse_hostfile, parse_hosts,
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
@@ -93,13 +93,12 @@ fn launch(options: &Run) -> Outcome<Launch> {
     let tasks = allocation.as_ref().and_then(|of| of.tasks).filter(|_| given.is_none());
     let ranks = options.ranks.or(tasks).unwrap_or(1);
     let mut launch = Launch::new(ranks, options.program.clone());
-    if let Some(of) = allocation
-        && given.as_ref().is_none_or(|given| has_all(&of, given))
-    {
-        (launch.hosts, launch.remote) = (of.hosts, of.start);
-    }
-    if let Some(given) = given {
-        launch.hosts = given;
+    match allocation.filter(|of| given.as_ref().is_none_or(|given| of.has(given))) {
+        Some(of) => {
+            launch.hosts = of.hosts_of(given.unwrap_or_else(|| of.hosts.clone()));
+            launch.remote = of.start;
+        }
+        None => launch.hosts = given.unwrap_or_default(),
     }
     if let Some(command) = &options.remote_start {
         launch.remote = command.split_whitespace().map(str::to_owned).collect();
@@ -120,12 +119,6 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.timeout = options.timeout;
     launch.connect = options.connect_timeout;
     Ok(launch)
-}
-
-/// Whether all of these hosts have been allocated.
-fn has_all(of: &Allocation, hosts: &[Host]) -> bool {
-    let has = |name: &String| name == "localhost" || of.hosts.iter().any(|host| host.name == *name);
-    hosts.iter().all(|host| has(&host.name))
 }
 
 fn show(launch: &Launch, json: bool) -> Outcome {

@@ -2,7 +2,7 @@
 //! with everything of its own: network namespaces, directories, a key.
 
 use crate::{
-    common::{Place, until, wait},
+    common::{Place, child_of, signal, until, wait},
     example, exists, launchers, mpi, ranks, text,
 };
 use petasos_pmix::{Job, JobError, Value, event::Range};
@@ -125,7 +125,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         for child in self.processes.iter_mut().rev() {
-            crate::common::signal(child.id(), "TERM");
+            signal(child.id(), "TERM");
             let end = Instant::now() + Duration::from_secs(20);
             while child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(5));
@@ -249,11 +249,8 @@ fn nothing_is_left_of_a_job_whose_launcher_is_killed_in_an_allocation() {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.take(2).filter(|line| line.as_ref().unwrap() == "ready").count(), 2);
     // `ip netns exec` has become `timeout`, which has started `salloc`.
-    let found = until("the launcher", || {
-        let salloc = crate::common::child_of(child.id(), "salloc")?;
-        crate::common::child_of(salloc, "sh -c").or(crate::common::child_of(salloc, "echo ready"))
-    });
-    crate::common::signal(found, "KILL");
+    let launcher = child_of(child.id(), "salloc").and_then(|salloc| child_of(salloc, "echo ready"));
+    signal(launcher.unwrap(), "KILL");
     wait(&mut child, Duration::from_secs(60));
     until("the end of the ranks", || (!exists(marker)).then_some(()));
     let empty = || fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());

@@ -25,13 +25,39 @@ const START: [&str; 9] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Allocation {
-    /// The hosts, each with the tasks that were asked for there, or else with its cores. This one is
-    /// `localhost`.
+    /// The hosts, each with the tasks that were asked for there, or else with its cores.
     pub hosts: Vec<Host>,
+    /// Which of them this one is, by name.
+    pub here: Option<String>,
     /// How many tasks were asked for, if that was said.
     pub tasks: Option<u32>,
     /// The command that starts a program on one of the hosts, as in [`Launch::remote`](super::Launch).
     pub start: Vec<String>,
+}
+
+impl Allocation {
+    fn find(&self, host: &Host) -> Option<&Host> {
+        let name = if host.name == "localhost" { self.here.as_ref()? } else { &host.name };
+        self.hosts.iter().find(|own| own.name == *name)
+    }
+
+    /// Whether all of these hosts are of the allocation.
+    #[must_use]
+    pub fn has(&self, hosts: &[Host]) -> bool {
+        hosts.iter().all(|host| self.find(host).is_some())
+    }
+
+    /// Hosts of the allocation as a launch takes them: this one as `localhost`, and each for as many
+    /// ranks as is said of it, or else as it has tasks or cores here.
+    #[must_use]
+    pub fn hosts_of(&self, hosts: Vec<Host>) -> Vec<Host> {
+        let own = |host: Host| {
+            let slots = host.slots.or_else(|| self.find(&host)?.slots);
+            let is_here = self.here.as_ref() == Some(&host.name);
+            Host { name: if is_here { "localhost".to_owned() } else { host.name }, slots }
+        };
+        hosts.into_iter().map(own).collect()
+    }
 }
 
 /// What the environment says of an allocation makes no sense.
@@ -87,9 +113,10 @@ fn find(
         Some(node) => name == node,
         None => name == own || name == short,
     };
-    let named = |name: String| if is_own(&name) { "localhost".to_owned() } else { name };
-    let hosts = names.into_iter().map(named).zip(slots);
+    let here = names.iter().find(|name| is_own(name)).cloned();
+    let hosts = names.into_iter().zip(slots);
     Ok(Some(Allocation {
+        here,
         hosts: hosts.map(|(name, slots)| Host { name, slots }).collect(),
         tasks,
         start: START.map(str::to_owned).to_vec(),
@@ -225,17 +252,26 @@ mod tests {
         let host = |(name, slots): (&str, u32)| Host { name: name.to_owned(), slots: Some(slots) };
         let found = of(&[&job[..], &[cores, ("SLURM_TASKS_PER_NODE", "1(x3)")]].concat());
         let found = found.unwrap().unwrap();
-        assert_eq!(found.hosts, [("n1", 4), ("localhost", 4), ("n3", 8)].map(host));
-        assert_eq!(found.tasks, None);
+        assert_eq!(found.hosts, [("n1", 4), ("n2", 4), ("n3", 8)].map(host));
+        assert_eq!((found.tasks, found.here.as_deref()), (None, Some("n2")));
+        let all = found.hosts_of(found.hosts.clone());
+        assert_eq!(all, [("n1", 4), ("localhost", 4), ("n3", 8)].map(host));
+        // Some of them.
+        let given = [("n3", None), ("n2", None), ("n1", Some(1))];
+        let given = given.map(|(name, slots)| Host { name: name.to_owned(), slots });
+        let expected = [("n3", 8), ("localhost", 4), ("n1", 1)].map(host);
+        assert_eq!(found.hosts_of(given.to_vec()), expected);
+        assert!(found.has(&given) && found.has(&[host(("localhost", 1))]));
+        assert!(!found.has(&[host(("n4", 1))]));
         // A node says what it is called.
         let named = [("SLURMD_NODENAME", "n3"), cores];
         let found = of(&[&job[..], &named, &tasks].concat()).unwrap().unwrap();
-        assert_eq!(found.hosts, [("n1", 1), ("n2", 1), ("localhost", 1)].map(host));
-        assert_eq!(found.tasks, Some(3));
+        assert_eq!(found.hosts, [("n1", 1), ("n2", 1), ("n3", 1)].map(host));
+        assert_eq!((found.tasks, found.here.as_deref()), (Some(3), Some("n3")));
         // A task of a step is told of the step.
         let step = [("SLURM_STEP_ID", "0"), ("SLURM_NTASKS", "1"), ("SLURM_TASKS_PER_NODE", "1")];
         let found = of(&[&job[..], &named, &step].concat()).unwrap().unwrap();
-        assert_eq!(found.hosts, [("n1", 4), ("n2", 4), ("localhost", 8)].map(host));
+        assert_eq!(found.hosts, [("n1", 4), ("n2", 4), ("n3", 8)].map(host));
         assert_eq!(found.tasks, None);
         assert!(found.start.contains(&"--nodelist={host}".to_owned()));
         for wrong in [("SLURM_JOB_CPUS_PER_NODE", "4(x2)"), ("SLURM_NTASKS", "many")] {
