@@ -15,8 +15,8 @@ mod events;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod job;
-mod values;
-mod wire;
+pub(crate) mod values;
+pub(crate) mod wire;
 
 use crate::{
     Entry, Error, Node, Proc, Value,
