@@ -102,6 +102,11 @@ fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
+/// Whether what was asked of the names of services was done: some say so by a number, Slurm by a word.
+fn is_done(line: &str) -> bool {
+    word(line, "rc").map_or_else(|| word(line, "info") == Some("ok"), |code| code == "0")
+}
+
 /// A descriptor of this process by its number: sent to ourselves, and so made ours without having to
 /// take its owner's word.
 fn descriptor(number: i32) -> io::Result<OwnedFd> {
@@ -317,9 +322,9 @@ impl Client {
                 let service = text::encode(what.key.as_bytes());
                 let line = format!("cmd=publish_name service={service} port={text}");
                 let said = talk.ask(&line, "publish_result", patience)?;
-                match word(&said, "rc") {
-                    Some("0") => Answer::Done,
-                    _ => return Err(Failed::Said(Error::Published(what.key).into())),
+                match is_done(&said) {
+                    true => Answer::Done,
+                    false => return Err(Failed::Said(Error::Published(what.key).into())),
                 }
             }
             Request::Lookup { keys, wait } => self.lookup(talk, &keys, wait)?,
@@ -461,7 +466,7 @@ impl Client {
         let mut pause = Duration::from_millis(1);
         loop {
             let said = talk.ask(&line, "lookup_result", PATIENCE)?;
-            if word(&said, "rc") == Some("0") {
+            if is_done(&said) {
                 let bytes = word(&said, "port").and_then(text::decode);
                 let value = bytes.and_then(|bytes| from_bytes(Encoding::Native, &bytes).ok());
                 let value: Value = value.ok_or_else(|| bad("a published value of others"))?;

@@ -1,6 +1,7 @@
 //! The client against a launcher that is none.
 
 use super::*;
+use crate::message::{Persistence, Published};
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
@@ -103,6 +104,37 @@ fn cards_go_through_a_table_of_values_of(longest: usize) {
     assert!(matches!(client.call(get(1, "k"), SOON), Err(JobError::Lost(_))));
     drop(client);
     thread.join().unwrap();
+}
+
+#[test]
+fn names_of_services_are_told_of_in_two_ways() {
+    for (yes, no) in [("rc=0 msg=success", "rc=-1 msg=no"), ("info=ok", "info=fail")] {
+        let port = text::encode(&to_vec(Encoding::Native, &Value::from("here")));
+        let known = text::encode(b"known");
+        let (setting, thread) = launcher(move |line| {
+            let verdict = if line.contains(&known) { yes } else { no };
+            match word(line, "cmd")? {
+                "publish_name" => Some(format!("cmd=publish_result {verdict}")),
+                "lookup_name" => Some(format!("cmd=lookup_result {verdict} port={port}")),
+                _ => None,
+            }
+        });
+        let (_, client) = connect(&setting).unwrap();
+        let publish = |key: &str| {
+            let (range, persistence) = (Range::Session, Persistence::Session);
+            let what = Published { key: key.into(), value: "here".into(), range, persistence };
+            client.call(Request::Publish(what), SOON)
+        };
+        assert_eq!(publish("known").unwrap(), Answer::Done);
+        assert!(matches!(publish("other"), Err(JobError::Refused(Error::Published(_)))));
+        let lookup =
+            |key: &str| client.call(Request::Lookup { keys: vec![key.into()], wait: None }, SOON);
+        let Answer::Found(found) = lookup("known").unwrap() else { panic!() };
+        assert_eq!(found[0].1, Value::from("here"));
+        assert!(matches!(lookup("other"), Err(JobError::Refused(Error::NotPublished(_)))));
+        drop(client);
+        thread.join().unwrap();
+    }
 }
 
 #[test]
