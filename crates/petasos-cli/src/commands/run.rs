@@ -80,7 +80,6 @@ fn refused(error: LaunchError) -> Failure {
 
 fn launch(options: &Run) -> Outcome<Launch> {
     let usage = |error| Failure::new(Code::Usage, error);
-    let allocation = allocation().map_err(|error| Failure::new(Code::Usage, error))?;
     let given = match (&options.hosts, &options.hostfile) {
         (Some(text), _) => Some(parse_hosts(text).map_err(usage)?),
         (None, Some(path)) => {
@@ -89,6 +88,11 @@ fn launch(options: &Run) -> Outcome<Launch> {
             Some(parse_hostfile(&text).map_err(usage)?)
         }
         (None, None) => None,
+    };
+    let allocation = match allocation() {
+        // It is not needed.
+        Err(_) if given.is_some() => None,
+        found => found.map_err(|error| Failure::new(Code::Usage, error))?,
     };
     let tasks = allocation.as_ref().and_then(|of| of.tasks).filter(|_| given.is_none());
     let ranks = options.ranks.or(tasks).unwrap_or(1);
