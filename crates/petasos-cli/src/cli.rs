@@ -61,11 +61,11 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// How many ranks
-    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 1)]
-    pub(crate) ranks: u32,
+    /// How many ranks [default: 1, or as many as Slurm was asked for tasks]
+    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    pub(crate) ranks: Option<u32>,
     /// Hosts, between commas, each with the number of ranks it takes if that is not its number of
-    /// cores: a,b:4 [default: this host, for any number]
+    /// cores: a,b:4 [default: those of the Slurm allocation, or this host, for any number]
     #[arg(long, value_name = "HOSTS", conflicts_with = "hostfile")]
     pub(crate) hosts: Option<String>,
     /// A file with a host on each line, as NAME or NAME slots=N
@@ -92,14 +92,10 @@ pub(crate) struct Run {
     /// Let the other ranks go on when one fails
     #[arg(long)]
     pub(crate) keep_going: bool,
-    /// The command that starts a program on another host; {host} stands for its name
-    #[arg(
-        long,
-        value_name = "COMMAND",
-        env = "PETASOS_REMOTE_START",
-        default_value = "ssh -x -o BatchMode=yes"
-    )]
-    pub(crate) remote_start: String,
+    /// The command that starts a program on another host; {host} stands for its name [default: ssh -x
+    /// -o BatchMode=yes, or srun within an allocation of Slurm]
+    #[arg(long, value_name = "COMMAND", env = "PETASOS_REMOTE_START")]
+    pub(crate) remote_start: Option<String>,
     /// Show which rank would go where, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -5,7 +5,9 @@ use crate::{
     exit::{Code, Failure, Outcome},
     output,
 };
-use petasos_pmix::launch::{Launch, LaunchError, Map, Speaks, parse_hostfile, parse_hosts};
+use petasos_pmix::launch::{
+    Launch, LaunchError, Map, Speaks, allocation, parse_hostfile, parse_hosts,
+};
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -78,17 +80,33 @@ fn refused(error: LaunchError) -> Failure {
 
 fn launch(options: &Run) -> Outcome<Launch> {
     let usage = |error| Failure::new(Code::Usage, error);
-    let hosts = match (&options.hosts, &options.hostfile) {
-        (Some(text), _) => parse_hosts(text).map_err(usage)?,
+    let given = match (&options.hosts, &options.hostfile) {
+        (Some(text), _) => Some(parse_hosts(text).map_err(usage)?),
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|error| Failure::file("reading", path, &error))?;
-            parse_hostfile(&text).map_err(usage)?
+            Some(parse_hostfile(&text).map_err(usage)?)
         }
-        (None, None) => Vec::new(),
+        (None, None) => None,
     };
-    let mut launch = Launch::new(options.ranks, options.program.clone());
-    launch.hosts = hosts;
+    let allocation = match allocation() {
+        // It is not needed.
+        Err(_) if given.is_some() => None,
+        found => found.map_err(|error| Failure::new(Code::Usage, error))?,
+    };
+    let tasks = allocation.as_ref().and_then(|of| of.tasks).filter(|_| given.is_none());
+    let ranks = options.ranks.or(tasks).unwrap_or(1);
+    let mut launch = Launch::new(ranks, options.program.clone());
+    match allocation.filter(|of| given.as_ref().is_none_or(|given| of.has(given))) {
+        Some(of) => {
+            launch.hosts = of.hosts_of(given.unwrap_or_else(|| of.hosts.clone()));
+            launch.remote = of.start;
+        }
+        None => launch.hosts = given.unwrap_or_default(),
+    }
+    if let Some(command) = &options.remote_start {
+        launch.remote = command.split_whitespace().map(str::to_owned).collect();
+    }
     launch.map = match options.map {
         MapBy::ByCore => Map::ByCore,
         MapBy::ByNode => Map::ByNode,
@@ -100,7 +118,6 @@ fn launch(options: &Run) -> Outcome<Launch> {
         WireBy::Pmix => Speaks::Pmix,
     };
     launch.bind = options.bind == Bind::Core;
-    launch.remote = options.remote_start.split_whitespace().map(str::to_owned).collect();
     launch.labels = options.label;
     launch.keep_going = options.keep_going;
     launch.timeout = options.timeout;

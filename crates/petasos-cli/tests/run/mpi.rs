@@ -1,4 +1,5 @@
-//! Programs of others: MPICH's, which speak PMI-1, and Open MPI's, which speak PMIx.
+//! Programs of others: MPICH's, which speak PMI-1, and Open MPI's, which speak PMIx. Each in the version
+//! that the system has packages of, and in the next one, which `scripts/mpi` fetches.
 
 use crate::{
     common::Place,
@@ -6,19 +7,51 @@ use crate::{
     text,
 };
 use petasos_testing::{Hosts, skip};
-use std::{path::PathBuf, process::Command};
+use std::{ffi::OsString, path::PathBuf, process::Command};
 
-const MPICH: &str = "mpicc.mpich";
-const OPEN_MPI: &str = "mpicc.openmpi";
+/// The compiler of an MPI.
+pub(crate) enum Mpi {
+    /// Of a package of the system.
+    Packaged(&'static str),
+    /// Of `scripts/mpi`.
+    Fetched(&'static str),
+}
+
+pub(crate) const MPICH: Mpi = Mpi::Packaged("mpicc.mpich");
+pub(crate) const OPEN_MPI: Mpi = Mpi::Packaged("mpicc.openmpi");
+pub(crate) const MPICH_5: Mpi = Mpi::Fetched("mpich/bin/mpicc");
+/// The interface that all MPIs are to have in common, in a library of a name of its own.
+const MPICH_5_COMMON: Mpi = Mpi::Fetched("mpich/bin/mpicc_abi");
+pub(crate) const OPEN_MPI_5: Mpi = Mpi::Fetched("openmpi/bin/mpicc");
+
+impl Mpi {
+    fn compiler(&self) -> OsString {
+        match self {
+            Mpi::Packaged(name) => name.into(),
+            Mpi::Fetched(name) => match std::env::var_os("PETASOS_MPI") {
+                Some(directory) => PathBuf::from(directory).join(name).into(),
+                // Beside what this test was built into.
+                None => {
+                    let own = std::env::current_exe().unwrap();
+                    own.ancestors().nth(3).unwrap().join("mpi").join(name).into()
+                }
+            },
+        }
+    }
+}
 
 /// A ring and an allreduce, built with one of them.
-fn ring(place: &Place, compiler: &str) -> Option<PathBuf> {
+pub(crate) fn ring(place: &Place, mpi: &Mpi) -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/ring.c");
-    let program = place.path("ring");
-    match Command::new(compiler).arg("-o").arg(&program).arg(source).output() {
+    let (program, compiler) = (place.path("ring"), mpi.compiler());
+    match Command::new(&compiler).arg("-o").arg(&program).arg(source).output() {
         Ok(built) => assert!(built.status.success(), "{}", text(&built)),
         Err(_) => {
-            skip(&format!("{compiler} (packages libmpich-dev, libopenmpi-dev, gcc) is not here"));
+            let from = match mpi {
+                Mpi::Packaged(_) => "packages libmpich-dev, libopenmpi-dev, gcc",
+                Mpi::Fetched(_) => "scripts/mpi fetches it",
+            };
+            skip(&format!("{} ({from}) is not here", compiler.display()));
             return None;
         }
     }
@@ -26,15 +59,15 @@ fn ring(place: &Place, compiler: &str) -> Option<PathBuf> {
 }
 
 /// Open MPI does not like to be run by root.
-fn allowed(mut command: Command) -> Command {
+pub(crate) fn allowed(mut command: Command) -> Command {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command
 }
 
 #[track_caller]
-fn runs_here(compiler: &str) {
+fn runs_here(mpi: &Mpi) {
     let place = Place::new();
-    let Some(program) = ring(&place, compiler) else { return };
+    let Some(program) = ring(&place, mpi) else { return };
     let output = allowed(place.command(&["run", "-n", "4", program.to_str().unwrap()])).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", text(&output));
@@ -43,9 +76,9 @@ fn runs_here(compiler: &str) {
 }
 
 #[track_caller]
-fn runs_on_three_hosts(compiler: &str) {
+fn runs_on_three_hosts(mpi: &Mpi) {
     let place = Place::new();
-    let Some(program) = ring(&place, compiler) else { return };
+    let Some(program) = ring(&place, mpi) else { return };
     let Some(hosts) = Hosts::several(3) else { return };
     let list = three(&hosts, [2, 1, 2]);
     let program = program.to_str().unwrap();
@@ -56,7 +89,7 @@ fn runs_on_three_hosts(compiler: &str) {
     place.assert_clean();
 }
 
-fn check(said: &str, ranks: u32) {
+pub(crate) fn check(said: &str, ranks: u32) {
     let sum: u32 = (0..ranks).sum();
     for rank in 0..ranks {
         let line = format!("rank {rank} of {ranks}: token 42, sum {sum}");
@@ -66,28 +99,53 @@ fn check(said: &str, ranks: u32) {
 
 #[test]
 fn a_program_of_mpich_runs_here() {
-    runs_here(MPICH);
+    runs_here(&MPICH);
 }
 
 #[test]
 fn a_program_of_mpich_runs_on_three_hosts() {
-    runs_on_three_hosts(MPICH);
+    runs_on_three_hosts(&MPICH);
 }
 
 #[test]
 fn a_program_of_open_mpi_runs_here() {
-    runs_here(OPEN_MPI);
+    runs_here(&OPEN_MPI);
 }
 
 #[test]
 fn a_program_of_open_mpi_runs_on_three_hosts() {
-    runs_on_three_hosts(OPEN_MPI);
+    runs_on_three_hosts(&OPEN_MPI);
+}
+
+#[test]
+fn a_program_of_mpich_5_runs_here() {
+    runs_here(&MPICH_5);
+}
+
+#[test]
+fn a_program_of_mpich_5_runs_on_three_hosts() {
+    runs_on_three_hosts(&MPICH_5);
+}
+
+#[test]
+fn a_program_of_open_mpi_5_runs_here() {
+    runs_here(&OPEN_MPI_5);
+}
+
+#[test]
+fn a_program_of_open_mpi_5_runs_on_three_hosts() {
+    runs_on_three_hosts(&OPEN_MPI_5);
+}
+
+#[test]
+fn a_program_of_the_common_interface_runs_here() {
+    runs_here(&MPICH_5_COMMON);
 }
 
 #[test]
 fn a_rank_of_mpich_that_dies_ends_the_job() {
     let place = Place::new();
-    let Some(program) = ring(&place, MPICH) else { return };
+    let Some(program) = ring(&place, &MPICH) else { return };
     // Rank 1 never comes to the barriers of the others' start.
     let script = format!("[ $PETASOS_RANK = 1 ] && exit 3; exec {}", program.display());
     let options = ["run", "-n", "3", "--wire", "pmi1", "sh", "-c", &script];

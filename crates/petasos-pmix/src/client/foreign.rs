@@ -27,14 +27,20 @@ pub(super) fn find(variable: impl Fn(&str) -> Option<String>) -> Result<Option<F
         if space.is_empty() || space.len() > 255 {
             return Err(bad("PMIX_NAMESPACE", &space));
         }
+        let of_open_mpi_4 =
+            ["OMPI_MCA_orte_hnp_uri", "OMPI_MCA_orte_ess_num_procs", "OMPI_COMMAND"];
         return Ok(Some(Found::Pmix(pmix::Setting {
             uris,
-            space,
             rank,
             security: variable("PMIX_SECURITY_MODE"),
-            local_events_only: variable("OMPI_MCA_orte_hnp_uri").is_some()
-                || variable("OMPI_MCA_orte_ess_num_procs").is_some()
-                || variable("OMPI_COMMAND").is_some(),
+            events: match () {
+                () if space.starts_with("slurm.pmix.") => pmix::Events::Nowhere,
+                () if of_open_mpi_4.iter().any(|name| variable(name).is_some()) => {
+                    pmix::Events::WithinNode
+                }
+                () => pmix::Events::Anywhere,
+            },
+            space,
         })));
     }
     let way = match (number("PMI_FD")?, variable("PMI_PORT")) {
@@ -76,6 +82,16 @@ mod tests {
         let uri = "1.0;tcp4://127.0.0.1:4711";
         let pmix = [("PMIX_NAMESPACE", "1"), ("PMIX_RANK", "3"), ("PMIX_SERVER_URI4", uri)];
         assert!(matches!(of(&pmix).unwrap(), Some(Found::Pmix(s)) if s.rank == 3));
+        let events = |space: &str, more: &str| {
+            let space = ("PMIX_NAMESPACE", space);
+            match of(&[space, pmix[1], pmix[2], (more, "x")]).unwrap() {
+                Some(Found::Pmix(setting)) => setting.events,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(events("prterun-1@1", "PATH"), pmix::Events::Anywhere);
+        assert_eq!(events("1234", "OMPI_COMMAND"), pmix::Events::WithinNode);
+        assert_eq!(events("slurm.pmix.5.0", "PATH"), pmix::Events::Nowhere);
         // Without a server it is no PMIx.
         assert!(of(&pmix[..2]).unwrap().is_none());
         let pmi1 = [("PMI_FD", "5"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")];

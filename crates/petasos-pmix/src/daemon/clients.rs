@@ -2,7 +2,7 @@
 //! the private directory. The kernel says whose process it is, and the token that it is of this
 //! job; before both are checked nothing else of it is looked at.
 
-use super::Daemon;
+use super::{Daemon, place::Place};
 use crate::{
     Error, JobId,
     engine::ClientId,
@@ -15,7 +15,7 @@ use crate::{
 use petasos_fabric::Time;
 use petasos_macros::Wire;
 use rustix::{net::sockopt::socket_peercred, process::geteuid};
-use std::{io, os::unix::net::UnixStream, time::Duration};
+use std::{io, os::unix::net::UnixStream, path::Path, time::Duration};
 
 /// The longest frame of a client.
 pub(crate) const MAX_FRAME: usize = 64 << 20;
@@ -126,7 +126,8 @@ impl Daemon {
             }
             self.next_client += 1;
             let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
-            let speaks = Speaks::Pmix41(pmix41::Session::new(self.me));
+            let directory = self.place.as_ref().map_or(Path::new(""), Place::path);
+            let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory));
             let client = Client { frames, speaks, rank: None, closing: None, watched: false };
             self.clients.insert(self.next_client, client);
             self.engine.client_opened(ClientId(self.next_client));

@@ -1,16 +1,17 @@
 //! How a rank is started: what it finds in its environment, what it inherits, and where it runs.
 
 use super::{Daemon, child::First, control::Control, greeting, guard::Guard, ranks::Rank};
-use crate::{Gone, job::JobMap};
+use crate::{Gone, job::JobMap, launch::is_of_a_launcher, pmix41};
 use rustix::{
     process::{Pid, getpid},
     thread::{CpuSet, sched_getaffinity},
 };
 use std::{
+    fs,
     io::{self, ErrorKind, Write},
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::net::UnixStream,
+        unix::{fs::DirBuilderExt, net::UnixStream},
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -28,7 +29,7 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
     ("PMIX_SECURITY_MODE", "native"),
     ("PMIX_BFROP_BUFFER_TYPE", "PMIX_BFROP_BUFFER_NON_DESC"),
     ("PMIX_GDS_MODULE", "hash"),
-    ("PMIX_VERSION", crate::pmix41::VERSION),
+    ("PMIX_VERSION", pmix41::VERSION),
     // Open MPI 4.1 runs as many single processes under a launcher that it does not know.
     ("JSM_JSRUN_PORT", "1"),
 ];
@@ -39,6 +40,8 @@ struct Common {
     speaks: Speaks,
     /// The cores that this process may use, if each rank keeps to one of them.
     cores: Vec<usize>,
+    /// Variables by which another launcher's processes find each other.
+    foreign: Vec<String>,
 }
 
 /// What the program speaks to its daemon.
@@ -113,7 +116,9 @@ impl Daemon {
         let allowed = program.bind.then(|| sched_getaffinity(None).ok()).flatten();
         let allowed = allowed.unwrap_or_default();
         let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-        Ok(Common { speaks, cores })
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let foreign = names.filter(|name| is_of_a_launcher(name)).collect();
+        Ok(Common { speaks, cores, foreign })
     }
 
     /// Where the program is, by its own path and from its own directory.
@@ -149,6 +154,10 @@ impl Daemon {
         let (rank, size) = (number.to_string(), job.size().to_string());
         let mut command = Command::new(name);
         command.args(arguments).current_dir(&program.directory);
+        // Perhaps somebody else has started this daemon.
+        common.foreign.iter().for_each(|name| {
+            command.env_remove(name);
+        });
         command.envs(program.environment.iter().map(|(name, value)| (name, value)));
         command.env(crate::JOB_DIR, place.path());
         command.env(crate::RANK_VARIABLE, &rank);
@@ -171,6 +180,9 @@ impl Daemon {
             }
             Speaks::Pmix(uri) => {
                 command.envs(PMIX_URIS.map(|name| (name, uri)));
+                let own = pmix41::own_directory(&place.path().to_string_lossy(), number);
+                let made = fs::DirBuilder::new().mode(0o700).create(own);
+                made.map_err(|error| unready("a directory of its own", &error))?;
                 command.envs(PMIX_DIRECTORIES.map(|name| (name, place.path())));
                 command.env("PMIX_NAMESPACE", &job.spec().name).env("PMIX_RANK", &rank);
                 command.env("PMIX_HOSTNAME", node).envs(PMIX_SETTINGS);
@@ -241,8 +253,9 @@ impl Daemon {
 fn library_of(program: &Path) -> Library {
     let needed = super::elf::needed(program);
     let has = |wanted: &str| needed.iter().any(|name| name.starts_with(wanted));
-    // The second is the name of the common interface of MPICH's descendants.
-    if has("libmpich.so") || has("libmpi.so.12") {
+    // The second is the name of the common interface of MPICH's descendants, the third that of the
+    // interface of the MPI Standard, which so far is MPICH's only.
+    if has("libmpich.so") || has("libmpi.so.12") || has("libmpi_abi.so") {
         Library::Mpich
     } else if has("libmpi.so.40") || has("libpmix.so.2") {
         Library::Pmix

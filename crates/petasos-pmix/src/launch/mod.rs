@@ -1,6 +1,7 @@
 //! Running a job: which rank goes where, and what came of it.
 
 mod hosts;
+mod slurm;
 
 use crate::{
     Gone, Node,
@@ -8,6 +9,8 @@ use crate::{
     job::Run,
 };
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
+pub(crate) use slurm::hosts_of_step;
+pub use slurm::{Allocation, AllocationError, allocation};
 use std::{collections::BTreeMap, io, time::Duration};
 
 /// How ranks are spread over hosts.
@@ -231,6 +234,29 @@ fn travels(name: &str) -> bool {
     !["HOSTNAME", "TMPDIR", "XDG_RUNTIME_DIR", "SSH_AUTH_SOCK", "DISPLAY"].contains(&name)
         && !name.starts_with("SSH_")
         && !name.starts_with("PETASOS_JOB")
+        && !OF_A_TASK.contains(&name)
+        && !is_of_a_launcher(name)
+}
+
+/// What Slurm tells a task of itself. Where it starts the daemons, they have their own.
+const OF_A_TASK: [&str; 9] = [
+    "SLURMD_NODENAME",
+    "SLURM_NODEID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_GTIDS",
+    "SLURM_TASK_PID",
+    "SLURM_CPUS_ON_NODE",
+    "SLURM_TOPOLOGY_ADDR",
+    "SLURM_TOPOLOGY_ADDR_PATTERN",
+];
+
+/// Whether a variable says how a process wires up with those that the same launcher started: if
+/// somebody else has started this one, its ranks must not take themselves for that launcher's.
+pub(crate) fn is_of_a_launcher(name: &str) -> bool {
+    let settings = ["PMIX_MCA_", "PMIX_PREFIX"];
+    name.starts_with("PMI_")
+        || (name.starts_with("PMIX_") && !settings.iter().any(|of| name.starts_with(of)))
 }
 
 #[cfg(test)]
@@ -242,6 +268,15 @@ mod tests {
         let launch = Launch { hosts, map, ..Launch::new(ranks, vec!["x".into()]) };
         let placed = launch.place().map_err(|error| error.to_string())?;
         Ok(placed.node_of.into_iter().map(|node| node.0).collect())
+    }
+
+    #[test]
+    fn what_belongs_to_this_process_stays_here() {
+        let here = ["TMPDIR", "PMI_FD", "PMI_SIZE", "PMIX_NAMESPACE", "PMIX_SERVER_URI41"];
+        assert!(!here.iter().chain(&["SLURM_PROCID", "SSH_TTY"]).any(|name| travels(name)));
+        let there =
+            ["PATH", "PMIX_MCA_ptl_base_verbose", "SLURM_JOB_ID", "MPIR_CVAR_DEBUG_SUMMARY"];
+        assert!(there.iter().all(|name| travels(name)));
     }
 
     #[test]

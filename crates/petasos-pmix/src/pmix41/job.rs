@@ -57,9 +57,15 @@ impl Typed<'_> {
     }
 }
 
-/// All job data, as a client takes it once.
-pub(super) fn job_data(job: &JobMap) -> Vec<u8> {
+/// Where a rank may have files that are its own, in the job's private directory.
+pub(crate) fn own_directory(directory: &str, rank: u32) -> String {
+    format!("{directory}/rank.{rank}")
+}
+
+/// All job data, as a client takes it once: that of this rank.
+pub(super) fn job_data(job: &JobMap, directory: &str, own: Option<u32>) -> Vec<u8> {
     let mut out = Vec::new();
+    let own = own_directory(directory, own.unwrap_or_default());
     put_signed(&mut out, 1);
     let (spec, size) = (job.spec(), job.size());
     put_text(&mut out, &spec.name);
@@ -78,9 +84,16 @@ pub(super) fn job_data(job: &JobMap) -> Vec<u8> {
     for (key, number) in numbers {
         put_pair(&mut out, key, &Typed::U32(number));
     }
-    for (key, text) in
-        [("pmix.jobid", &spec.name), ("pmix.nlist", &names), ("pmix.bfrops.mod", &VERSION.into())]
-    {
+    let texts = [
+        ("pmix.jobid", spec.name.as_str()),
+        ("pmix.nlist", &names),
+        ("pmix.bfrops.mod", VERSION),
+        // Open MPI 5 makes directories of its own where it is not told of any, and leaves some behind.
+        ("pmix.tmpdir", directory),
+        ("pmix.nsdir", directory),
+        ("pmix.pdir", &own),
+    ];
+    for (key, text) in texts {
         put_pair(&mut out, key, &Typed::Text(text));
     }
     let session =

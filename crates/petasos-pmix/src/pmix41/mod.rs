@@ -15,8 +15,8 @@ mod events;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod job;
-mod values;
-mod wire;
+pub(crate) mod values;
+pub(crate) mod wire;
 
 use crate::{
     Entry, Error, Node, Proc, Value,
@@ -29,9 +29,11 @@ use commands::Batch;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
+    path::Path,
 };
 use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_status};
 
+pub(crate) use job::own_directory;
 pub(crate) use values::number;
 
 /// The longest message of a client.
@@ -78,6 +80,8 @@ enum Waits {
 #[derive(Debug)]
 pub(crate) struct Session {
     node: Node,
+    /// The private directory of the job on this node.
+    directory: String,
     rank: Option<u32>,
     next: u64,
     waits: BTreeMap<u64, Waits>,
@@ -100,9 +104,10 @@ fn short() -> io::Error {
 }
 
 impl Session {
-    pub(crate) fn new(node: Node) -> Session {
+    pub(crate) fn new(node: Node, directory: &Path) -> Session {
         Session {
             node,
+            directory: directory.to_string_lossy().into_owned(),
             rank: None,
             next: 0,
             waits: BTreeMap::new(),

@@ -47,11 +47,25 @@ pub(crate) fn number(kind: u16, packed: &[u8]) -> Option<i128> {
             from.unsigned().ok()?.into()
         }
         kind::INT | kind::INT16..=kind::INT64 | kind::STATUS => from.signed().ok()?.into(),
+        // A number of the system's has its real type before it.
+        kind::PID => {
+            let real = from.kind().ok().filter(|real| *real != kind::PID)?;
+            return self::number(real, from.0);
+        }
+        35 | 36 | 45 | 57 | 58 => from.unsigned().ok()?.into(),
         7 => i128::from(from.byte().ok()? as i8),
-        2 | 12 | kind::PERSISTENCE | kind::RANGE => from.byte().ok()?.into(),
+        // Bytes; scopes, states and the like.
+        2 | 12 | 32 | 34 | 37 | 43 | 50 | 51 | kind::PERSISTENCE | kind::RANGE => {
+            from.byte().ok()?.into()
+        }
         _ => return None,
     };
     Some(number)
+}
+
+/// Whether numbers of this type can be below zero.
+pub(crate) fn is_signed(kind: u16) -> bool {
+    matches!(kind, kind::INT..=kind::INT64 | kind::STATUS)
 }
 
 /// Writes a value behind its type. Some keys have a type of their own.
@@ -311,6 +325,8 @@ mod tests {
         assert_eq!(typed(kind::INT, &[3]).to_string(), "-2");
         assert_eq!(typed(kind::UINT32, &[0x80, 1]).as_u64(), Some(128));
         assert_eq!(typed(12, &[200]).as_u64(), Some(200));
+        assert_eq!(typed(kind::PID, &[kind::UINT32 as u8, 0x80, 1]).as_u64(), Some(128));
+        assert_eq!(typed(kind::PID, &[kind::PID as u8; 9]).as_u64(), None);
         assert_eq!(typed(kind::PROC, &[2, 0, 1]).as_u64(), None);
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod kind {
     pub(crate) const BOOL: u16 = 1;
     pub(crate) const STRING: u16 = 3;
     pub(crate) const SIZE: u16 = 4;
+    pub(crate) const PID: u16 = 5;
     pub(crate) const INT: u16 = 6;
     pub(crate) const INT16: u16 = 8;
     pub(crate) const INT64: u16 = 10;
@@ -23,7 +24,9 @@ pub(crate) mod kind {
     pub(crate) const UINT16: u16 = 13;
     pub(crate) const UINT32: u16 = 14;
     pub(crate) const UINT64: u16 = 15;
+    pub(crate) const FLOAT: u16 = 16;
     pub(crate) const DOUBLE: u16 = 17;
+    pub(crate) const TIMEVAL: u16 = 18;
     pub(crate) const TIME: u16 = 19;
     pub(crate) const STATUS: u16 = 20;
     pub(crate) const VALUE: u16 = 21;
@@ -35,10 +38,13 @@ pub(crate) mod kind {
     pub(crate) const PROC_INFO: u16 = 38;
     pub(crate) const ARRAY: u16 = 39;
     pub(crate) const RANK: u16 = 40;
+    pub(crate) const COMPRESSED_TEXT: u16 = 42;
+    pub(crate) const COMPRESSED_BYTES: u16 = 59;
+    pub(crate) const REGEX: u16 = 60;
 }
 
 /// In place of a rank: all of the job.
-pub(super) const WILDCARD: u32 = u32::MAX - 1;
+pub(crate) const WILDCARD: u32 = u32::MAX - 1;
 /// In place of a rank: whoever has the key.
 pub(super) const ANYBODY: u32 = u32::MAX;
 /// In place of a rank: all of the job on this node.
@@ -50,13 +56,13 @@ const MAX_DEPTH: u32 = 16;
 
 /// Why something is refused: the status that the client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refusal(pub(super) i32);
+pub(crate) struct Refusal(pub(crate) i32);
 
-pub(super) type Decoded<T> = Result<T, Refusal>;
+pub(crate) type Decoded<T> = Result<T, Refusal>;
 
 /// It is not packed as it should be.
 pub(super) const MALFORMED: Refusal = Refusal(status::UNPACK_FAILURE);
-pub(super) const UNSUPPORTED: Refusal = Refusal(status::NOT_SUPPORTED);
+pub(crate) const UNSUPPORTED: Refusal = Refusal(status::NOT_SUPPORTED);
 pub(super) const BAD: Refusal = Refusal(status::BAD_PARAM);
 
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -94,52 +100,52 @@ pub(super) fn put_status(out: &mut Vec<u8>, code: i32) {
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn raw(&mut self, len: u64) -> Decoded<&'a [u8]> {
+    pub(crate) fn raw(&mut self, len: u64) -> Decoded<&'a [u8]> {
         let len = usize::try_from(len).map_err(|_| MALFORMED)?;
         let (taken, rest) = self.0.split_at_checked(len).ok_or(MALFORMED)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(super) fn byte(&mut self) -> Decoded<u8> {
+    pub(crate) fn byte(&mut self) -> Decoded<u8> {
         Ok(self.raw(1)?[0])
     }
 
-    pub(super) fn unsigned(&mut self) -> Decoded<u64> {
+    pub(crate) fn unsigned(&mut self) -> Decoded<u64> {
         take_unsigned(&mut self.0).ok_or(MALFORMED)
     }
 
-    pub(super) fn signed(&mut self) -> Decoded<i64> {
+    pub(crate) fn signed(&mut self) -> Decoded<i64> {
         take_signed(&mut self.0).ok_or(MALFORMED)
     }
 
     /// The bytes of a text without its end; `None` where there is none.
-    pub(super) fn text_bytes(&mut self) -> Decoded<Option<&'a [u8]>> {
+    pub(crate) fn text_bytes(&mut self) -> Decoded<Option<&'a [u8]>> {
         let len = u64::try_from(self.signed()?).map_err(|_| MALFORMED)?;
         let bytes = self.raw(len)?;
         Ok((len > 0).then(|| bytes.strip_suffix(&[0]).unwrap_or(bytes)))
     }
 
     /// A text, such as a key; none is an empty one.
-    pub(super) fn text(&mut self) -> Decoded<String> {
+    pub(crate) fn text(&mut self) -> Decoded<String> {
         let bytes = self.text_bytes()?.unwrap_or_default();
         Ok(String::from_utf8_lossy(bytes).into_owned())
     }
 
-    pub(super) fn bytes(&mut self) -> Decoded<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Decoded<&'a [u8]> {
         let len = self.unsigned()?;
         self.raw(len)
     }
 
-    pub(super) fn kind(&mut self) -> Decoded<u16> {
+    pub(crate) fn kind(&mut self) -> Decoded<u16> {
         u16::try_from(self.unsigned()?).map_err(|_| MALFORMED)
     }
 
-    pub(super) fn rank(&mut self) -> Decoded<u32> {
+    pub(crate) fn rank(&mut self) -> Decoded<u32> {
         u32::try_from(self.unsigned()?).map_err(|_| MALFORMED)
     }
 
@@ -162,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A status that was packed at one go.
-    pub(super) fn status(&mut self) -> Decoded<i32> {
+    pub(crate) fn status(&mut self) -> Decoded<i32> {
         self.begin()?;
         i32::try_from(self.signed()?).map_err(|_| MALFORMED)
     }
@@ -172,7 +178,7 @@ impl<'a> Reader<'a> {
         self.measure(kind).ok()
     }
 
-    pub(super) fn measure(&mut self, kind: u16) -> Decoded<&'a [u8]> {
+    pub(crate) fn measure(&mut self, kind: u16) -> Decoded<&'a [u8]> {
         let all = self.0;
         self.skip(kind, 1, 0)?;
         Ok(&all[..all.len() - self.0.len()])
@@ -232,17 +238,17 @@ fn parts(kind: u16) -> Option<&'static str> {
     Some(match kind {
         0 => "",
         kind::BOOL | 2 | 7 | 12 | 30..=34 | 37 | 43 | 50 | 51 => "b",
-        kind::STRING | 16 | kind::DOUBLE | 60 => "t",
+        kind::STRING | kind::FLOAT | kind::DOUBLE | kind::REGEX => "t",
         kind::SIZE | kind::INT | 8..=11 | 13..=15 | 19 | 20 | 35 | 36 | kind::RANK => "v",
         45 | 57 | 58 | 66..=69 => "v",
         // A number of the process, which has its type before it, and a time in two parts.
-        5 | 18 => "vv",
+        kind::PID | kind::TIMEVAL => "vv",
         kind::VALUE => "x",
         kind::PROC => "tv",
         23 => "tTTtvI",
         kind::INFO => "tvx",
         25 => "tvtx",
-        kind::BYTES | 42 | 59 | 65 => "s",
+        kind::BYTES | kind::COMPRESSED_TEXT | kind::COMPRESSED_BYTES | 65 => "s",
         28 => "tx",
         kind::PROC_INFO => "tvttvvb",
         kind::ARRAY => "D",

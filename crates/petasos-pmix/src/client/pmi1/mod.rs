@@ -14,6 +14,7 @@ use crate::{
     daemon::host_name,
     event::{EventId, Range},
     job::{JobMap, JobSpec, MAX_RANKS, NodeInfo, Run},
+    launch::hosts_of_step,
     message::{Answer, Request},
     value::MAX_VALUE,
 };
@@ -39,6 +40,10 @@ use std::{
 
 /// The longest line of a launcher.
 const MAX_LINE: usize = 64 << 10;
+/// The longest line that launchers take, with its end, whatever they say of values.
+const MAX_SAID: usize = 1023;
+/// What of it a value does not get, beside the name of the table: the words, and the longest key.
+const WORDS: usize = 96;
 /// How long a launcher takes for what needs no other process.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What a process commits at a time, encoded: pieces that are questions each.
@@ -95,6 +100,11 @@ fn bad(why: &str) -> io::Error {
 /// The value of a word of a line.
 fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Whether what was asked of the names of services was done: some say so by a number, Slurm by a word.
+fn is_done(line: &str) -> bool {
+    word(line, "rc").map_or_else(|| word(line, "info") == Some("ok"), |code| code == "0")
 }
 
 /// A descriptor of this process by its number: sent to ourselves, and so made ours without having to
@@ -205,12 +215,13 @@ pub(super) fn connect(setting: &Setting) -> io::Result<(JobMap, Client)> {
     let nodes = text::places(mapping.as_deref(), size).ok_or_else(|| none("ranks' places"))?;
     let node = *nodes.get(rank as usize).ok_or_else(|| none("rank of this process"))?;
     let map = map(&table, &nodes, node)?;
+    let longest = longest.min(MAX_SAID.saturating_sub(WORDS + table.len()));
     let client = Client {
         me: map.proc(rank),
         node,
         nodes,
         table,
-        longest: longest.clamp(64, 4096),
+        longest: longest.max(64),
         talk: Mutex::new(talk),
         events: AtomicU64::new(0),
     };
@@ -226,7 +237,13 @@ fn map(table: &str, nodes: &[Node], own: Node) -> io::Result<JobMap> {
         }
     }
     let count = nodes.iter().map(|node| node.0 + 1).max().unwrap_or(1);
-    let name = |node| if Node(node) == own { host_name() } else { format!("node{node}") };
+    // PMI-1 does not say what hosts are called, but Slurm does.
+    let known = hosts_of_step().filter(|names| names.len() == count as usize).unwrap_or_default();
+    let name = |node: u32| match known.get(node as usize) {
+        Some(name) => name.clone(),
+        None if Node(node) == own => host_name(),
+        None => format!("node{node}"),
+    };
     let info = |node| NodeInfo { name: name(node), host: String::new(), first_port: 0 };
     let nodes = (0..count).map(info).collect();
     let name = super::foreign::plain(table);
@@ -305,9 +322,9 @@ impl Client {
                 let service = text::encode(what.key.as_bytes());
                 let line = format!("cmd=publish_name service={service} port={text}");
                 let said = talk.ask(&line, "publish_result", patience)?;
-                match word(&said, "rc") {
-                    Some("0") => Answer::Done,
-                    _ => return Err(Failed::Said(Error::Published(what.key).into())),
+                match is_done(&said) {
+                    true => Answer::Done,
+                    false => return Err(Failed::Said(Error::Published(what.key).into())),
                 }
             }
             Request::Lookup { keys, wait } => self.lookup(talk, &keys, wait)?,
@@ -449,7 +466,7 @@ impl Client {
         let mut pause = Duration::from_millis(1);
         loop {
             let said = talk.ask(&line, "lookup_result", PATIENCE)?;
-            if word(&said, "rc") == Some("0") {
+            if is_done(&said) {
                 let bytes = word(&said, "port").and_then(text::decode);
                 let value = bytes.and_then(|bytes| from_bytes(Encoding::Native, &bytes).ok());
                 let value: Value = value.ok_or_else(|| bad("a published value of others"))?;

@@ -1,6 +1,7 @@
 //! The client against a launcher that is none.
 
 use super::*;
+use crate::message::{Persistence, Published};
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader},
@@ -30,7 +31,7 @@ fn launcher(
                     "get_maxes" => "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=100".into(),
                     "get_my_kvsname" => "cmd=my_kvsname kvsname=kvs_1".into(),
                     "put" => {
-                        assert!(words("value").len() < 100 && words("key").len() < 64);
+                        assert!(line.len() < 1023 && words("key").len() < 64, "{line}");
                         table.insert(words("key"), words("value"));
                         "cmd=put_result rc=0 msg=success".into()
                     }
@@ -60,7 +61,18 @@ fn get(rank: u32, key: &str) -> Request {
 
 #[test]
 fn cards_go_through_the_table_in_pieces() {
-    let (setting, thread) = launcher(|_| None);
+    // Even those that take longer values do not take longer lines.
+    for longest in [100, 1024, 1 << 20] {
+        cards_go_through_a_table_of_values_of(longest);
+    }
+}
+
+fn cards_go_through_a_table_of_values_of(longest: usize) {
+    let (setting, thread) = launcher(move |line| {
+        assert!(word(line, "value").is_none_or(|value| value.len() < longest), "{line}");
+        let maxes = format!("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max={longest}");
+        line.contains("get_maxes").then_some(maxes)
+    });
     let (map, client) = connect(&setting).unwrap();
     assert_eq!((map.size(), client.proc().rank), (2, 1));
     // Of rank 0 nothing was spread.
@@ -92,6 +104,37 @@ fn cards_go_through_the_table_in_pieces() {
     assert!(matches!(client.call(get(1, "k"), SOON), Err(JobError::Lost(_))));
     drop(client);
     thread.join().unwrap();
+}
+
+#[test]
+fn names_of_services_are_told_of_in_two_ways() {
+    for (yes, no) in [("rc=0 msg=success", "rc=-1 msg=no"), ("info=ok", "info=fail")] {
+        let port = text::encode(&to_vec(Encoding::Native, &Value::from("here")));
+        let known = text::encode(b"known");
+        let (setting, thread) = launcher(move |line| {
+            let verdict = if line.contains(&known) { yes } else { no };
+            match word(line, "cmd")? {
+                "publish_name" => Some(format!("cmd=publish_result {verdict}")),
+                "lookup_name" => Some(format!("cmd=lookup_result {verdict} port={port}")),
+                _ => None,
+            }
+        });
+        let (_, client) = connect(&setting).unwrap();
+        let publish = |key: &str| {
+            let (range, persistence) = (Range::Session, Persistence::Session);
+            let what = Published { key: key.into(), value: "here".into(), range, persistence };
+            client.call(Request::Publish(what), SOON)
+        };
+        assert_eq!(publish("known").unwrap(), Answer::Done);
+        assert!(matches!(publish("other"), Err(JobError::Refused(Error::Published(_)))));
+        let lookup =
+            |key: &str| client.call(Request::Lookup { keys: vec![key.into()], wait: None }, SOON);
+        let Answer::Found(found) = lookup("known").unwrap() else { panic!() };
+        assert_eq!(found[0].1, Value::from("here"));
+        assert!(matches!(lookup("other"), Err(JobError::Refused(Error::NotPublished(_)))));
+        drop(client);
+        thread.join().unwrap();
+    }
 }
 
 #[test]

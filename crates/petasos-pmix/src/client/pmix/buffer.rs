@@ -1,31 +1,20 @@
-//! How OpenPMIx 4.1 packs: numbers of seven bits a byte, text with its end, typed values. What a
-//! server sends is bounded by its message, looked at once, and turned into our own values.
+//! What a client packs for a server, and what a server packs for it, in the wire of OpenPMIx 4.1
+//! ([`crate::pmix41`]), and in our own values. What a server sends is bounded by its message, measured, and
+//! looked at once.
 
-use crate::{Scope, Value, numbers, value::MAX_VALUE};
+pub(super) use crate::pmix41::wire::{Reader, WILDCARD};
+use crate::{
+    Scope, Value, numbers,
+    pmix41::{
+        values::{is_signed, number, put_value},
+        wire::{Refusal, UNSUPPORTED, kind},
+    },
+    value::MAX_VALUE,
+};
 use std::io;
 
-/// Types of the wire that are spoken of by name here; see [`Reader::value`] for all that are read.
-pub(super) const BOOL: u64 = 1;
-pub(super) const TEXT: u64 = 3;
-const INT: u64 = 6;
-const INT64: u64 = 10;
-const UINT64: u64 = 15;
-const DOUBLE: u64 = 17;
-const VALUE: u64 = 21;
-const PROC: u64 = 22;
-const INFO: u64 = 24;
-const BYTES: u64 = 27;
-const PERSISTENCE: u64 = 30;
-const RANGE: u64 = 33;
-const ARRAY: u64 = 39;
-const RANK: u64 = 40;
-
-/// In place of a rank: all of the namespace.
-pub(super) const WILDCARD: u32 = u32::MAX - 1;
 /// In place of a rank: nobody.
 const UNDEFINED: u32 = u32::MAX;
-/// Values within values within values.
-const DEEPEST: u32 = 8;
 
 /// A process, as it is named on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,74 +93,36 @@ impl Writer {
     /// Its type, and the value.
     pub(super) fn typed(&mut self, value: &Typed) {
         match value {
-            Typed::Plain(value) => self.value(value),
+            Typed::Plain(value) => put_value(&mut self.0, "", value),
             Typed::Int(number) => {
-                self.unsigned(INT);
+                self.kind(kind::INT);
                 self.signed(i64::from(*number));
             }
             Typed::Range(range) => {
-                self.unsigned(RANGE);
+                self.kind(kind::RANGE);
                 self.byte(*range);
             }
             Typed::Persistence(persistence) => {
-                self.unsigned(PERSISTENCE);
+                self.kind(kind::PERSISTENCE);
                 self.byte(*persistence);
             }
             Typed::Procs(names) => {
-                self.unsigned(ARRAY);
-                self.unsigned(PROC);
+                self.kind(kind::ARRAY);
+                self.kind(kind::PROC);
                 self.unsigned(names.len() as u64);
                 names.iter().for_each(|name| self.name(name));
             }
             Typed::Infos(infos) => {
-                self.unsigned(ARRAY);
-                self.unsigned(INFO);
+                self.kind(kind::ARRAY);
+                self.kind(kind::INFO);
                 self.unsigned(infos.len() as u64);
                 infos.iter().for_each(|(key, value)| self.info(key, value));
             }
         }
     }
 
-    fn value(&mut self, value: &Value) {
-        match value {
-            Value::Bool(truth) => {
-                self.unsigned(BOOL);
-                self.byte(u8::from(*truth));
-            }
-            Value::Int(number) => {
-                self.unsigned(INT64);
-                self.signed(*number);
-            }
-            Value::Uint(number) => {
-                self.unsigned(UINT64);
-                self.unsigned(*number);
-            }
-            // With as many digits as it takes to get the same number back.
-            Value::Real(number) => {
-                self.unsigned(DOUBLE);
-                self.text(&format!("{number:e}"));
-            }
-            Value::Text(text) => {
-                self.unsigned(TEXT);
-                self.text(text);
-            }
-            Value::Bytes(bytes) => {
-                self.unsigned(BYTES);
-                self.unsigned(bytes.len() as u64);
-                self.0.extend(bytes);
-            }
-            Value::List(values) => {
-                self.unsigned(ARRAY);
-                self.unsigned(VALUE);
-                self.unsigned(values.len() as u64);
-                values.iter().for_each(|value| self.value(value));
-            }
-            // Packed as it came, or as the program says that it is.
-            Value::Typed { kind, packed } => {
-                self.unsigned(u64::from(*kind));
-                self.0.extend(packed);
-            }
-        }
+    fn kind(&mut self, kind: u16) {
+        self.unsigned(u64::from(kind));
     }
 
     pub(super) fn info(&mut self, key: &str, value: &Typed) {
@@ -194,43 +145,26 @@ impl Writer {
     pub(super) fn pair(&mut self, key: &str, value: &Value) {
         self.count(1);
         self.text(key);
-        self.value(value);
+        put_value(&mut self.0, "", value);
     }
 }
-
-/// Reads what a server packed; what is not there, or not known, is an error.
-#[derive(Clone, Debug)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 pub(super) fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a message of the PMIx server: {why}"))
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+/// What cannot be read is the end of the connection, since the server is somebody else's.
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> io::Error {
+        match refusal {
+            UNSUPPORTED => bad("it has a value of a type that is not known"),
+            _ => bad("it ends within a value, or is not packed as it should be"),
+        }
     }
+}
 
-    pub(super) fn raw(&mut self, len: u64) -> io::Result<&'a [u8]> {
-        let len = usize::try_from(len).ok();
-        let split = len.and_then(|len| self.0.split_at_checked(len));
-        let (taken, rest) = split.ok_or_else(|| bad("it ends within a value"))?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    pub(super) fn byte(&mut self) -> io::Result<u8> {
-        Ok(self.raw(1)?[0])
-    }
-
-    pub(super) fn unsigned(&mut self) -> io::Result<u64> {
-        numbers::take_unsigned(&mut self.0).ok_or_else(|| bad("it ends within a number"))
-    }
-
-    pub(super) fn signed(&mut self) -> io::Result<i64> {
-        numbers::take_signed(&mut self.0).ok_or_else(|| bad("it ends within a number"))
-    }
-
+/// What servers say and clients do not.
+impl Reader<'_> {
     /// How many things follow; each takes a byte at least.
     pub(super) fn count(&mut self) -> io::Result<usize> {
         let count = usize::try_from(self.signed()?).ok().filter(|count| *count <= self.0.len());
@@ -243,96 +177,69 @@ impl<'a> Reader<'a> {
         count.ok_or_else(|| bad("an array promises more than it holds"))
     }
 
-    pub(super) fn text(&mut self) -> io::Result<String> {
-        let len = u64::try_from(self.signed()?).map_err(|_| bad("text of a negative length"))?;
-        let bytes = self.raw(len)?;
-        let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-        Ok(String::from_utf8_lossy(bytes).into_owned())
-    }
-
-    fn rank(&mut self) -> io::Result<u32> {
-        u32::try_from(self.unsigned()?).map_err(|_| bad("a rank beyond 32 bits"))
-    }
-
     pub(super) fn name(&mut self) -> io::Result<Name> {
         Ok(Name { space: self.text()?, rank: self.rank()? })
     }
 
-    pub(super) fn bytes(&mut self) -> io::Result<&'a [u8]> {
-        let len = self.unsigned()?;
-        self.raw(len)
-    }
-
-    /// A status packed by itself.
-    pub(super) fn status(&mut self) -> io::Result<i32> {
-        self.count()?;
-        i32::try_from(self.signed()?).map_err(|_| bad("a status beyond 32 bits"))
-    }
-
     /// A value packed with its type.
     pub(super) fn typed(&mut self) -> io::Result<Typed> {
-        self.nested(DEEPEST)
+        let kind = self.kind()?;
+        self.of(kind)
     }
 
-    fn nested(&mut self, depth: u32) -> io::Result<Typed> {
-        let kind = self.unsigned()?;
-        self.of(kind, depth)
-    }
-
-    fn of(&mut self, kind: u64, depth: u32) -> io::Result<Typed> {
-        let plain = |value: Value| Ok(Typed::Plain(value));
-        match kind {
-            BOOL => plain(Value::Bool(self.byte()? != 0)),
-            // Bytes; scopes, states and the like.
-            2 | 12 | PERSISTENCE | 32 | 34 | 37 | 43 | 50 | 51 => {
-                plain(u64::from(self.byte()?).into())
+    /// A value of a type. To measure it also bounds how deep others lie in it.
+    fn of(&mut self, kind: u16) -> io::Result<Typed> {
+        let packed = self.measure(kind)?;
+        let mut from = Reader(packed);
+        Ok(Typed::Plain(match kind {
+            kind::RANGE => return Ok(Typed::Range(from.byte()?)),
+            kind::PROC => return Ok(Typed::Procs(vec![from.name()?])),
+            kind::VALUE => return from.typed(),
+            kind::ARRAY => return from.array(),
+            kind::BOOL => Value::Bool(from.byte()? != 0),
+            kind::STRING | kind::REGEX => from.text()?.into(),
+            kind::BYTES => from.bytes()?.into(),
+            kind::FLOAT | kind::DOUBLE => {
+                Value::Real(from.text()?.parse().map_err(|_| bad("a number that is none"))?)
             }
-            7 => plain(i64::from(self.byte()? as i8).into()),
-            RANGE => Ok(Typed::Range(self.byte()?)),
-            TEXT | 60 => plain(self.text()?.into()),
-            // Sizes, process numbers, unsigned numbers, times.
-            4 | 5 | 11 | 13 | 14 | UINT64 | 19 | 35 | 36 | 45 | 57 | 58 => {
-                plain(self.unsigned()?.into())
+            kind::TIMEVAL => {
+                let (seconds, more) = (from.signed()?, from.signed()?);
+                Value::List(vec![seconds.into(), more.into()])
             }
-            INT | 8 | 9 | INT64 | 20 => plain(self.signed()?.into()),
-            16 | DOUBLE => {
-                let text = self.text()?;
-                plain(Value::Real(text.parse().map_err(|_| bad("a number that is none"))?))
-            }
-            18 => {
-                let (seconds, more) = (self.signed()?, self.signed()?);
-                plain(Value::List(vec![seconds.into(), more.into()]))
-            }
-            VALUE if depth > 0 => self.nested(depth - 1),
-            PROC => Ok(Typed::Procs(vec![self.name()?])),
-            BYTES => plain(self.bytes()?.into()),
-            ARRAY if depth > 0 => self.array(depth - 1),
-            RANK => plain(match self.rank()? {
+            kind::RANK => match from.rank()? {
                 UNDEFINED => Value::Int(-1),
                 rank => rank.into(),
-            }),
-            42 => {
-                let bytes = inflated(self.bytes()?)?;
+            },
+            kind::COMPRESSED_TEXT => {
+                let bytes = inflated(from.bytes()?)?;
                 let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-                plain(String::from_utf8_lossy(text).into_owned().into())
+                String::from_utf8_lossy(text).into_owned().into()
             }
-            59 => plain(inflated(self.bytes()?)?.into()),
-            _ => Err(bad(&format!("a value of type {kind}, {DEEPEST} deep at most"))),
-        }
+            kind::COMPRESSED_BYTES => inflated(from.bytes()?)?.into(),
+            kind => {
+                let number = number(kind, packed).ok_or(UNSUPPORTED)?;
+                match u64::try_from(number) {
+                    Ok(number) if !is_signed(kind) => number.into(),
+                    _ => i64::try_from(number).map_err(|_| bad("a number of 65 bits"))?.into(),
+                }
+            }
+        }))
     }
 
-    fn array(&mut self, depth: u32) -> io::Result<Typed> {
-        let kind = self.unsigned()?;
+    fn array(&mut self) -> io::Result<Typed> {
+        let kind = self.kind()?;
         let count = self.elements()?;
         match kind {
-            INFO => {
-                let infos: io::Result<Vec<_>> = (0..count).map(|_| self.info(depth)).collect();
+            kind::INFO => {
+                let infos: io::Result<Vec<_>> = (0..count).map(|_| self.info()).collect();
                 Ok(Typed::Infos(infos?))
             }
-            PROC => Ok(Typed::Procs((0..count).map(|_| self.name()).collect::<io::Result<_>>()?)),
+            kind::PROC => {
+                Ok(Typed::Procs((0..count).map(|_| self.name()).collect::<io::Result<_>>()?))
+            }
             _ => {
                 let value = |_| {
-                    let value = self.of(kind, depth)?.plain();
+                    let value = self.of(kind)?.plain();
                     value.ok_or_else(|| bad("an array within an array of values"))
                 };
                 Ok(Typed::Plain(Value::List((0..count).map(value).collect::<io::Result<_>>()?)))
@@ -340,10 +247,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn info(&mut self, depth: u32) -> io::Result<(String, Typed)> {
+    fn info(&mut self) -> io::Result<(String, Typed)> {
         let key = self.text()?;
         self.unsigned()?;
-        Ok((key, self.nested(depth)?))
+        Ok((key, self.typed()?))
     }
 
     /// How many infos, and they.
@@ -352,7 +259,7 @@ impl<'a> Reader<'a> {
         if self.elements()? == 0 {
             return Ok(Vec::new());
         }
-        (0..self.count()?).map(|_| self.info(DEEPEST)).collect()
+        (0..self.count()?).map(|_| self.info()).collect()
     }
 
     /// Keys with their values, each packed by itself, up to the end.
@@ -417,6 +324,19 @@ mod tests {
         out.infos(&infos);
         let come = Reader(&out.0).infos().unwrap();
         assert!(come.iter().zip(&infos).all(|(a, b)| (a.0.as_str(), &a.1) == (b.0, &b.1)));
+    }
+
+    #[test]
+    fn numbers_of_all_types_are_read() {
+        let of = |bytes: &[u8]| Reader(bytes).typed().unwrap();
+        // The number of a process has its real type before it.
+        assert_eq!(of(&[5, 14, 0x80, 1]), Typed::Plain(Value::Uint(128)));
+        assert_eq!(of(&[6, 4]), Typed::Plain(Value::Int(2)));
+        assert_eq!(of(&[20, 3]), Typed::Plain(Value::Int(-2)));
+        assert_eq!(of(&[7, 0xff]), Typed::Plain(Value::Int(-1)));
+        assert_eq!(of(&[12, 0xff]), Typed::Plain(Value::Uint(255)));
+        assert_eq!(of(&[18, 2, 4]), Typed::Plain(Value::List(vec![1i64.into(), 2i64.into()])));
+        assert_eq!(of(&[33, 3]), Typed::Range(3));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Our requests in the words of a PMIx server, and its answers in ours.
 
-use super::buffer::{Name, Reader, Typed, WILDCARD, Writer, bad, scope};
+use super::{
+    Events,
+    buffer::{Name, Reader, Typed, WILDCARD, Writer, bad, scope},
+};
 use crate::{
     Card, Entry, Error, Group, Info, JobId, Node, Proc, Scope, Value,
     event::{Event, EventId, Range},
@@ -54,8 +57,7 @@ pub(super) struct Asker {
     pub(super) space: String,
     /// Where the ranks are.
     pub(super) nodes: Vec<Node>,
-    /// The server takes events for its own node only: with more it hangs.
-    pub(super) local_events_only: bool,
+    pub(super) events: Events,
 }
 
 /// A request put into words.
@@ -81,7 +83,7 @@ fn seconds(time: Duration) -> Typed {
 impl Asker {
     pub(super) fn new(map: &JobMap, me: Proc, node: Node, space: String) -> Asker {
         let nodes = (0..map.size()).filter_map(|rank| map.node_of(rank)).collect();
-        Asker { me, node, space, nodes, local_events_only: false }
+        Asker { me, node, space, nodes, events: Events::Anywhere }
     }
 
     fn name(&self, rank: u32) -> Name {
@@ -284,11 +286,10 @@ impl Asker {
                 .all(|proc| self.nodes.get(proc.rank as usize).is_none_or(|n| *n == self.node)),
             Range::Namespace | Range::Session | Range::Global => one_node,
         };
-        if within {
-            return Some((LOCAL, names));
-        }
         match range {
-            _ if self.local_events_only => None,
+            _ if self.events == Events::Nowhere => None,
+            _ if within => Some((LOCAL, names)),
+            _ if self.events == Events::WithinNode => None,
             Range::Namespace => Some((3, None)),
             Range::Custom(_) => Some((6, names)),
             other => Some((number(other)?, None)),

@@ -45,8 +45,17 @@ pub(super) struct Setting {
     pub(super) rank: u32,
     /// Ways to show who one is, that the server takes.
     pub(super) security: Option<String>,
-    /// It is a server that hangs on events for other nodes: that of Open MPI 4.
-    pub(super) local_events_only: bool,
+    pub(super) events: Events,
+}
+
+/// How far a server carries events of its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Events {
+    Anywhere,
+    /// It hangs on those for other nodes: that of Open MPI 4.
+    WithinNode,
+    /// It takes each for a failure, and ends the job: that of Slurm.
+    Nowhere,
 }
 
 /// What was found out by connecting.
@@ -182,7 +191,7 @@ pub(super) fn connect(setting: &Setting) -> io::Result<Welcome> {
     let node = map.node_of(setting.rank);
     let node = node.ok_or_else(|| bad(&format!("the job has no rank {}", setting.rank)))?;
     let mut asker = Asker::new(&map, proc, node, space);
-    asker.local_events_only = setting.local_events_only;
+    asker.events = setting.events;
     let dialect = Dialect { asker, index, state: Mutex::default() };
     Ok(Welcome { map, proc, node, dialect, stream: Stream::Tcp(stream) })
 }

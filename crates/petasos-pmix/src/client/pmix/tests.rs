@@ -1,6 +1,11 @@
 //! The client against a server that is none.
 
 use super::*;
+use crate::{
+    JobId,
+    event::Range,
+    job::{JobSpec, NodeInfo, Run},
+};
 use buffer::{Reader, Typed, Writer};
 use std::{
     net::TcpListener,
@@ -30,7 +35,7 @@ fn server(
         space: "job".into(),
         rank: 1,
         security: None,
-        local_events_only: true,
+        events: Events::WithinNode,
     };
     (setting, thread::spawn(run))
 }
@@ -73,9 +78,35 @@ fn servers_that_make_no_sense_are_refused() {
         space: "job".into(),
         rank: 0,
         security: None,
-        local_events_only: false,
+        events: Events::Anywhere,
     };
     assert!(connect(&nowhere).err().unwrap().to_string().contains("no address"));
+}
+
+#[test]
+fn events_go_as_far_as_the_server_carries_them() {
+    for (events, here, everywhere) in [
+        (Events::Anywhere, true, true),
+        (Events::WithinNode, true, false),
+        (Events::Nowhere, false, false),
+    ] {
+        let run = |node| Run { node: Node(node), count: 1 };
+        let info = || NodeInfo { name: "n".into(), host: String::new(), first_port: 0 };
+        let spec = JobSpec {
+            id: JobId(0),
+            name: "job".into(),
+            nodes: vec![info(), info()],
+            runs: vec![run(0), run(1)],
+            info: Vec::new(),
+        };
+        let map = JobMap::new(spec).unwrap();
+        let mut asker = Asker::new(&map, map.proc(0), Node(0), "job".into());
+        asker.events = events;
+        for (range, offered) in [(Range::Local, here), (Range::Namespace, everywhere)] {
+            let what = Request::Notify { code: 5, range, non_default: false, info: Vec::new() };
+            assert_eq!(asker.say(what).is_ok(), offered, "{events:?}");
+        }
+    }
 }
 
 /// A connection, and the other end of it.
