@@ -100,7 +100,8 @@ pub(crate) struct Run {
         default_value = "ssh -x -o BatchMode=yes"
     )]
     pub(crate) remote_start: String,
-    /// Show which rank would go where, and run nothing
+    /// Show which rank would go where (with --bind core, on this host also to which CPU), and run
+    /// nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// In the end, print what became of each rank as JSON on standard error (with --dry-run, the
@@ -170,7 +171,7 @@ pub(crate) struct Query {
     #[command(flatten)]
     pub(crate) which: Which,
     /// What: keys of job data such as pmix.job.size, or petasos.nodes, petasos.processes,
-    /// petasos.published
+    /// petasos.published, petasos.inventory, petasos.inventory.NODE
     #[arg(required = true)]
     pub(crate) keys: Vec<String>,
     #[command(flatten)]

@@ -5,6 +5,7 @@ use crate::{
     daemon::{Asked, FromDaemon as ToClient, fuzzing::*},
     engine::{ClientId, Config, Engine, Output},
     event::{Event, EventId, Range},
+    inventory::{Interface, Inventory},
     job::{JobMap, JobSpec, NodeInfo, Run},
     message::{Answer, FenceStep, HeadRequest, Message, Persistence, Published, Request},
     net::{
@@ -95,6 +96,7 @@ pub fn wire_seeds() -> Vec<Vec<u8>> {
 fn event() -> Event {
     let value =
         Value::List(vec![Value::Real(0.5), Value::Typed { kind: 22, packed: vec![2, 0, 1] }]);
+    let value = Value::Record(vec![("name".to_owned(), value)]);
     Event {
         id: EventId { node: Node(1), number: 5 },
         code: -7,
@@ -146,6 +148,8 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::Wired);
     all.push(Message::NeverConnected(Default::default()));
     all.push(Message::Release(proc));
+    let interfaces = vec![Interface { name: "eth0".to_owned(), ..Interface::default() }];
+    all.push(Message::Inventory(Box::new(Inventory { interfaces, ..Inventory::default() })));
     all
 }
 

@@ -5,6 +5,7 @@ mod bench;
 mod common;
 mod ends;
 mod hosts;
+mod inventory;
 mod jobs;
 mod launchers;
 mod mpi;

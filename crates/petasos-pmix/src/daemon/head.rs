@@ -141,6 +141,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         signals: 0,
         input_untaken: 0,
     }));
+    daemon.take_inventory();
     if nodes > 1 {
         daemon.start_remotes()?;
     } else {

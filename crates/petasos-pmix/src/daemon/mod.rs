@@ -24,6 +24,7 @@ mod watch;
 use crate::{
     Node, Proc,
     engine::{Config, Engine, Output},
+    inventory::Watcher,
     job::JobMap,
     net::handshake::{Secret, random},
     shelf::{self, Shelf},
@@ -94,6 +95,8 @@ struct Daemon {
     ports: Vec<OwnedFd>,
     waker: Waker,
     wakes: Wakes,
+    /// Looks at what this node has.
+    inventory: Option<Watcher>,
     watch: Watch,
     /// The program that this is, to start others of.
     own: PathBuf,
@@ -156,6 +159,7 @@ impl Daemon {
             ports: Vec::new(),
             waker,
             wakes,
+            inventory: None,
             watch: Watch::new()?,
             own: std::env::current_exe()?,
             head: None,
@@ -169,6 +173,17 @@ impl Daemon {
         self.logged += 1;
         if self.logged <= MAX_LOGGED {
             eprintln!("petasos: {}: {what}", host_name());
+        }
+    }
+
+    /// Has what this node has looked at, now and whenever it changes.
+    fn take_inventory(&mut self) {
+        let start = |waker: Waker| {
+            Watcher::start(move |found| waker.tell(Wake::Inventory(Box::new(found))))
+        };
+        match self.waker.another().and_then(start) {
+            Ok(watcher) => self.inventory = Some(watcher),
+            Err(error) => self.log(&format!("the inventory: {error}")),
         }
     }
 
@@ -416,6 +431,7 @@ impl Daemon {
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
+            Wake::Inventory(found) => self.engine.inventory(self.clock.now(), *found),
             Wake::Printed => {}
         }
     }
@@ -515,6 +531,7 @@ pub fn run_daemon() -> Result<(), String> {
         let (first_port, ports) = keep_ports(&host, bootstrap.ranks)?;
         daemon.ports = ports;
         daemon.report(Control::Hello { host, port, first_port });
+        daemon.take_inventory();
         Ok(daemon)
     };
     let mut daemon = begin().map_err(|error| format!("{}: {error}", host_name()))?;

@@ -1,10 +1,10 @@
 //! How a rank is started: what it finds in its environment, what it inherits, and where it runs.
 
 use super::{Daemon, child::First, control::Control, greeting, guard::Guard, ranks::Rank};
-use crate::{Gone, job::JobMap};
+use crate::{Gone, inventory, job::JobMap};
 use rustix::{
     process::{Pid, getpid},
-    thread::{CpuSet, sched_getaffinity},
+    thread::CpuSet,
 };
 use std::{
     io::{self, ErrorKind, Write},
@@ -37,8 +37,8 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
 #[derive(Debug)]
 struct Common {
     speaks: Speaks,
-    /// The cores that this process may use, if each rank keeps to one of them.
-    cores: Vec<usize>,
+    /// The processors for ranks, in turn, if each keeps to one.
+    cores: Vec<u32>,
 }
 
 /// What the program speaks to its daemon.
@@ -110,9 +110,7 @@ impl Daemon {
                 Speaks::Pmix(uri.map_err(|error| unready("where the daemon is", &error))?)
             }
         };
-        let allowed = program.bind.then(|| sched_getaffinity(None).ok()).flatten();
-        let allowed = allowed.unwrap_or_default();
-        let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        let cores = if program.bind { inventory::binding() } else { Vec::new() };
         Ok(Common { speaks, cores })
     }
 
@@ -179,7 +177,7 @@ impl Daemon {
         let core = local as usize % common.cores.len().max(1);
         let cores = common.cores.get(core).map(|core| {
             let mut own = CpuSet::new();
-            own.set(*core);
+            own.set(*core as usize);
             own
         });
         let guard = self.guard.as_ref().map(Guard::socket);

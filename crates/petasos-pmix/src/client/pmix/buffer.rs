@@ -166,6 +166,16 @@ impl Writer {
                 self.unsigned(values.len() as u64);
                 values.iter().for_each(|value| self.value(value));
             }
+            Value::Record(named) => {
+                self.unsigned(ARRAY);
+                self.unsigned(INFO);
+                self.unsigned(named.len() as u64);
+                for (name, value) in named {
+                    self.text(name);
+                    self.unsigned(0);
+                    self.value(value);
+                }
+            }
             // Packed as it came, or as the program says that it is.
             Value::Typed { kind, packed } => {
                 self.unsigned(u64::from(*kind));
