@@ -6,13 +6,14 @@ use crate::{
     engine::{ClientId, Config, Engine, Output},
     event::{Event, EventId, Range},
     inventory::{Interface, Inventory},
-    job::{JobMap, JobSpec, NodeInfo, Run},
+    job::{Facts, JobMap, JobSpec, NodeInfo, Run},
     message::{Answer, FenceStep, HeadRequest, Message, Persistence, Published, Request},
     net::{
         Frames, Stream,
         handshake::{self, DIALLER, LISTENER, MAGIC},
     },
     pmi1,
+    table::Table,
 };
 use hmac::Mac;
 use petasos_fabric::Time;
@@ -188,6 +189,25 @@ fn answers() -> Vec<Result<Answer, Error>> {
         Ok(Answer::Info(event().info)),
         Err(Error::NotFound { proc, key: "key".to_owned() }),
     ]
+}
+
+/// The data of a job as its processes map it: whatever it says, all questions have an answer.
+pub fn table(bytes: &[u8]) {
+    let Some(table) = Table::open(bytes.to_vec(), 0) else { return };
+    for rank in [0, 1, 3, table.size().wrapping_sub(1), u32::MAX] {
+        for key in ["pmix.hname", "pmix.local.size", "pmix.petasos.address", "key", "nothing"] {
+            let _ = table.value(rank, key);
+        }
+    }
+    // What it says of how much there is bounds what is put together.
+    let spec = table.spec();
+    assert!(spec.nodes.len() + spec.runs.len() + spec.info.len() <= bytes.len());
+}
+
+/// The data of a job of four ranks.
+#[must_use]
+pub fn table_seed() -> Vec<u8> {
+    crate::table::write(&job())
 }
 
 /// A stream of frames and lines, which comes in pieces.

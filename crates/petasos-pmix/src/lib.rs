@@ -37,6 +37,7 @@ mod pmi1;
 mod pmix41;
 mod shelf;
 pub mod status;
+mod table;
 mod value;
 
 pub use client::{FenceOptions, GetOptions, JOB_DIR, Job, JobError, RANK_VARIABLE, Reply, running};

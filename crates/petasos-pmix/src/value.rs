@@ -28,8 +28,6 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// Several.
     List(#[wire(recursive)] Vec<Value>),
-    /// Several, each with a name.
-    Record(#[wire(recursive)] Vec<(String, Value)>),
     /// Of another type of PMIx: comes from, and goes to, programs that use OpenPMIx.
     Typed {
         /// The number of the type.
@@ -37,6 +35,8 @@ pub enum Value {
         /// The value, as OpenPMIx 4.1 packs it.
         packed: Vec<u8>,
     },
+    /// Several, each with a name.
+    Record(#[wire(recursive)] Vec<(String, Value)>),
 }
 
 impl Value {

@@ -222,7 +222,7 @@ pub(crate) fn notify(options: &Notify) -> Outcome {
         })
         .collect();
     let job = find(&options.which)?;
-    let ranks = options.ranks.iter().map(|rank| job.map().proc(*rank));
+    let ranks = options.ranks.iter().map(|rank| job.proc_of(*rank));
     let range = match options.ranks.is_empty() {
         true => Range::Session,
         false => Range::Custom(Group::of(ranks)),

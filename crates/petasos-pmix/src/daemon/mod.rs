@@ -28,6 +28,7 @@ use crate::{
     job::JobMap,
     net::handshake::{Secret, random},
     shelf::{self, Shelf},
+    table,
 };
 use clients::{Client, ToClient};
 use control::{Bootstrap, Control, Setup};
@@ -35,7 +36,7 @@ use guard::Guard;
 use head::Head;
 use peers::Peers;
 use petasos_fabric::{Clock, Time};
-use petasos_wire::{Encoding, from_bytes, to_vec};
+use petasos_wire::{Encoding, from_bytes};
 use place::Place;
 use ranks::Rank;
 use rustix::{
@@ -81,7 +82,7 @@ struct Daemon {
     guard: Option<Guard>,
     /// How many there have been after the first.
     guards: u32,
-    /// The cards that are here, for the processes of this node.
+    /// The job's data, and the cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
     listener: Option<UnixListener>,
     /// Where clients of the PMIx library connect.
@@ -197,7 +198,7 @@ impl Daemon {
             let hex: String = setup.secret.iter().map(|byte| format!("{byte:02x}")).collect();
             place.write("secret", hex.as_bytes())?;
             place.write("token", &self.token)?;
-            place.write("job", &to_vec(Encoding::Native, &setup.job))?;
+            place.write(shelf::JOB, &table::write(&job))?;
             let listener = UnixListener::bind(place.socket())?;
             listener.set_nonblocking(true)?;
             let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -209,8 +210,8 @@ impl Daemon {
         };
         let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
         self.pmix41 = Some(pmix41);
-        // Where the system does not allow it, processes ask for every card.
-        self.shelf = Shelf::create(job.size()).ok().filter(|shelf| {
+        // Where the system does not allow it, processes read the file, and ask for every card.
+        self.shelf = Shelf::create(&job).ok().filter(|shelf| {
             std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
         });
         (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
