@@ -100,6 +100,10 @@ pub(crate) struct Run {
         default_value = "ssh -x -o BatchMode=yes"
     )]
     pub(crate) remote_start: String,
+    /// How many other hosts a host starts: where there are more, those that are started start others; 0: this
+    /// one starts all
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) fan_out: u32,
     /// Show which rank would go where (with --bind core, on this host also to which CPU), and run
     /// nothing
     #[arg(long)]

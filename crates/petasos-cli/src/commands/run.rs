@@ -108,6 +108,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
     };
     launch.bind = options.bind == Bind::Core;
     launch.remote = options.remote_start.split_whitespace().map(str::to_owned).collect();
+    launch.fan_out = options.fan_out;
     launch.labels = options.label;
     launch.keep_going = options.keep_going;
     launch.timeout = options.timeout;

@@ -96,7 +96,7 @@ fn what_cannot_be_is_refused() {
     let remote = ["run", "--hosts", "a:1", "--remote-start", "false", "x"];
     place.run(&remote).assert(1).says("a: no daemon was started there");
     let remote = ["run", "--hosts", "a:1", "--remote-start", "nothing-of-this-name", "x"];
-    place.run(&remote).assert(1).says("starting a");
+    place.run(&remote).assert(1).says("starting a by `nothing");
     place.assert_clean();
 }
 

@@ -12,6 +12,7 @@ mod mpi;
 mod pmix;
 mod private;
 mod ranks;
+mod tree;
 
 use common::Place;
 use std::{
