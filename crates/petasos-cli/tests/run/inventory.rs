@@ -1,7 +1,7 @@
 //! What nodes have, as the system has it, and what changes.
 
 use crate::{
-    common::{Place, wait},
+    common::{Place, until, wait},
     hosts::{START, on_a, three},
     ranks,
 };
@@ -136,6 +136,9 @@ fn listens() {
     .unwrap();
     job.fence().unwrap();
     if job.rank() == 0 {
+        // What changes before a node has told what it has is no event.
+        let told = || job.query(&["petasos.inventory"]).unwrap().len() == 1;
+        until("all nodes", || told().then_some(()));
         println!("\nready");
         let mut awaited = BTreeSet::from(["new0 gone", "new1 gone", "CPU 1 offline"]);
         while !awaited.is_empty() {
