@@ -373,7 +373,7 @@ fn one_sided() -> Vec<Vec<u8>> {
     requests.chain(lent).chain(responses).collect()
 }
 
-/// Values, and two of them in frames.
+/// Values, two of them in frames, and a job's data.
 fn jobs() -> Vec<Vec<u8>> {
     let mut seeds = petasos_pmix::fuzzing::wire_seeds();
     let frame = |value: &[u8]| [&(value.len() as u32).to_le_bytes()[..], value].concat();
@@ -382,6 +382,7 @@ fn jobs() -> Vec<Vec<u8>> {
         let frames = [frame(&pair[0][1..]), frame(&pair[1][1..]), b"a line\n".to_vec()];
         seeds.push([&[4][..], &frames.concat()].concat());
     }
+    seeds.push([&[5][..], &petasos_pmix::fuzzing::table_seed()].concat());
     seeds
 }
 

@@ -96,7 +96,12 @@ pub(crate) struct Run {
     /// -o BatchMode=yes, or srun within an allocation of Slurm]
     #[arg(long, value_name = "COMMAND", env = "PETASOS_REMOTE_START")]
     pub(crate) remote_start: Option<String>,
-    /// Show which rank would go where, and run nothing
+    /// How many other hosts a host starts: where there are more, those that are started start others; 0: this
+    /// one starts all
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) fan_out: u32,
+    /// Show which rank would go where (with --bind core, on this host also to which CPU), and run
+    /// nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// In the end, print what became of each rank as JSON on standard error (with --dry-run, the
@@ -166,7 +171,7 @@ pub(crate) struct Query {
     #[command(flatten)]
     pub(crate) which: Which,
     /// What: keys of job data such as pmix.job.size, or petasos.nodes, petasos.processes,
-    /// petasos.published
+    /// petasos.published, petasos.inventory, petasos.inventory.NODE
     #[arg(required = true)]
     pub(crate) keys: Vec<String>,
     #[command(flatten)]

@@ -5,13 +5,15 @@ use crate::{
     daemon::{Asked, FromDaemon as ToClient, fuzzing::*},
     engine::{ClientId, Config, Engine, Output},
     event::{Event, EventId, Range},
-    job::{JobMap, JobSpec, NodeInfo, Run},
+    inventory::{Interface, Inventory},
+    job::{Facts, JobMap, JobSpec, NodeInfo, Run},
     message::{Answer, FenceStep, HeadRequest, Message, Persistence, Published, Request},
     net::{
         Frames, Stream,
         handshake::{self, DIALLER, LISTENER, MAGIC},
     },
     pmi1,
+    table::Table,
 };
 use hmac::Mac;
 use petasos_fabric::Time;
@@ -95,6 +97,7 @@ pub fn wire_seeds() -> Vec<Vec<u8>> {
 fn event() -> Event {
     let value =
         Value::List(vec![Value::Real(0.5), Value::Typed { kind: 22, packed: vec![2, 0, 1] }]);
+    let value = Value::Record(vec![("name".to_owned(), value)]);
     Event {
         id: EventId { node: Node(1), number: 5 },
         code: -7,
@@ -146,6 +149,8 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::Wired);
     all.push(Message::NeverConnected(Default::default()));
     all.push(Message::Release(proc));
+    let interfaces = vec![Interface { name: "eth0".to_owned(), ..Interface::default() }];
+    all.push(Message::Inventory(Box::new(Inventory { interfaces, ..Inventory::default() })));
     all
 }
 
@@ -184,6 +189,25 @@ fn answers() -> Vec<Result<Answer, Error>> {
         Ok(Answer::Info(event().info)),
         Err(Error::NotFound { proc, key: "key".to_owned() }),
     ]
+}
+
+/// The data of a job as its processes map it: whatever it says, all questions have an answer.
+pub fn table(bytes: &[u8]) {
+    let Some(table) = Table::open(bytes.to_vec(), 0) else { return };
+    for rank in [0, 1, 3, table.size().wrapping_sub(1), u32::MAX] {
+        for key in ["pmix.hname", "pmix.local.size", "pmix.petasos.address", "key", "nothing"] {
+            let _ = table.value(rank, key);
+        }
+    }
+    // What it says of how much there is bounds what is put together.
+    let spec = table.spec();
+    assert!(spec.nodes.len() + spec.runs.len() + spec.info.len() <= bytes.len());
+}
+
+/// The data of a job of four ranks.
+#[must_use]
+pub fn table_seed() -> Vec<u8> {
+    crate::table::write(&job())
 }
 
 /// A stream of frames and lines, which comes in pieces.

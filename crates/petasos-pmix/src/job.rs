@@ -140,41 +140,112 @@ impl JobMap {
     /// the job has one node, over TCP where it has more.
     #[must_use]
     pub fn address(&self, rank: u32) -> Option<String> {
-        let node = self.node(self.node_of(rank)?)?;
-        if self.hosts.len() == 1 {
-            return Some(format!("shm://petasos-{}-{rank}", self.spec.name));
-        }
-        let port = u32::from(node.first_port) + self.local_rank(rank)?;
-        let host = &node.host;
-        Some(match host.contains(':') {
-            true => format!("tcp://[{host}]:{port}"),
-            false => format!("tcp://{host}:{port}"),
-        })
+        Facts::address(self, rank)
     }
 
     /// A key of job data, of one rank or (with [`Proc::JOB`]) of the job.
     #[must_use]
     pub fn value(&self, rank: u32, key: &str) -> Option<Value> {
-        if let Some((_, value)) = self.spec.info.iter().find(|(name, _)| name == key) {
-            return Some(value.clone());
-        }
-        Some(match key {
-            "pmix.nspace" => self.spec.name.as_str().into(),
-            "pmix.job.size" | "pmix.univ.size" | "pmix.max.size" => self.size().into(),
-            "pmix.num.nodes" => (self.hosts.len() as u64).into(),
-            "pmix.rank" if rank < self.size() => rank.into(),
-            "pmix.lrank" | "pmix.nrank" => self.local_rank(rank)?.into(),
-            "pmix.local.size" => (self.ranks_on(self.node_of(rank)?).len() as u64).into(),
-            "pmix.nodeid" => self.node_of(rank)?.0.into(),
-            "pmix.hname" => self.node(self.node_of(rank)?)?.name.as_str().into(),
-            "pmix.petasos.address" => self.address(rank)?.into(),
-            _ => return None,
-        })
+        Facts::value(self, rank, key)
     }
 
     /// The process of a rank.
     #[must_use]
     pub fn proc(&self, rank: u32) -> Proc {
         Proc::new(self.spec.id, rank)
+    }
+}
+
+/// What is looked up of a job, wherever it lies, and what follows from that.
+pub(crate) trait Facts {
+    fn id(&self) -> JobId;
+    fn name(&self) -> &str;
+    fn size(&self) -> u32;
+    /// How many nodes have ranks.
+    fn host_count(&self) -> u32;
+    fn node_of(&self, rank: u32) -> Option<Node>;
+    /// The how manieth of its node a rank is.
+    fn local_rank(&self, rank: u32) -> Option<u32>;
+    /// How many ranks a node has.
+    fn count_on(&self, node: Node) -> u32;
+    fn node_name(&self, node: Node) -> Option<String>;
+    /// Where others reach the processes of a node, and the port of the first.
+    fn place(&self, node: Node) -> Option<(String, u16)>;
+    /// What else was said of the job.
+    fn info(&self, key: &str) -> Option<Value>;
+
+    /// See [`JobMap::address`].
+    fn address(&self, rank: u32) -> Option<String> {
+        let node = self.node_of(rank)?;
+        if self.host_count() == 1 {
+            return Some(format!("shm://petasos-{}-{rank}", self.name()));
+        }
+        let (host, first_port) = self.place(node)?;
+        let port = u32::from(first_port).checked_add(self.local_rank(rank)?)?;
+        Some(match host.contains(':') {
+            true => format!("tcp://[{host}]:{port}"),
+            false => format!("tcp://{host}:{port}"),
+        })
+    }
+
+    /// See [`JobMap::value`].
+    fn value(&self, rank: u32, key: &str) -> Option<Value> {
+        if let Some(value) = self.info(key) {
+            return Some(value);
+        }
+        Some(match key {
+            "pmix.nspace" => self.name().into(),
+            "pmix.job.size" | "pmix.univ.size" | "pmix.max.size" => self.size().into(),
+            "pmix.num.nodes" => self.host_count().into(),
+            "pmix.rank" if rank < self.size() => rank.into(),
+            "pmix.lrank" | "pmix.nrank" => self.local_rank(rank)?.into(),
+            "pmix.local.size" => self.count_on(self.node_of(rank)?).into(),
+            "pmix.nodeid" => self.node_of(rank)?.0.into(),
+            "pmix.hname" => self.node_name(self.node_of(rank)?)?.into(),
+            "pmix.petasos.address" => self.address(rank)?.into(),
+            _ => return None,
+        })
+    }
+}
+
+impl Facts for JobMap {
+    fn id(&self) -> JobId {
+        self.spec.id
+    }
+
+    fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    fn size(&self) -> u32 {
+        JobMap::size(self)
+    }
+
+    fn host_count(&self) -> u32 {
+        self.hosts.len() as u32
+    }
+
+    fn node_of(&self, rank: u32) -> Option<Node> {
+        JobMap::node_of(self, rank)
+    }
+
+    fn local_rank(&self, rank: u32) -> Option<u32> {
+        JobMap::local_rank(self, rank)
+    }
+
+    fn count_on(&self, node: Node) -> u32 {
+        self.ranks_on(node).len() as u32
+    }
+
+    fn node_name(&self, node: Node) -> Option<String> {
+        self.node(node).map(|node| node.name.clone())
+    }
+
+    fn place(&self, node: Node) -> Option<(String, u16)> {
+        self.node(node).map(|node| (node.host.clone(), node.first_port))
+    }
+
+    fn info(&self, key: &str) -> Option<Value> {
+        self.spec.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
     }
 }

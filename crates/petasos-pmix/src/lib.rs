@@ -7,7 +7,7 @@
 //!   get), fences, publishing, queries, events. The face crate's `job()` gives the process's own. It
 //!   also speaks to other launchers: to PMIx servers (`mpirun` of Open MPI), and PMI-1 (`mpiexec` of MPICH).
 //! * [`engine`] is what each node's daemon is about, a state machine without I/O; [`chain`] the same
-//!   for the event handlers of a process. [`message`], [`event`] and [`job`] are what they talk about.
+//!   for the event handlers of a process. [`message`], [`event`], [`job`] and [`inventory`] are what they talk about.
 //!
 //! A program that runs jobs also has to lend itself to the processes that guard a daemon ([`GUARD`]), or
 //! are the daemon of another host ([`DAEMON`]): the first word of the command line says so.
@@ -26,6 +26,7 @@ mod error;
 pub mod event;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod inventory;
 pub mod job;
 pub mod launch;
 pub mod message;
@@ -36,6 +37,7 @@ mod pmi1;
 mod pmix41;
 mod shelf;
 pub mod status;
+mod table;
 mod value;
 
 pub use client::{FenceOptions, GetOptions, JOB_DIR, Job, JobError, RANK_VARIABLE, Reply, running};

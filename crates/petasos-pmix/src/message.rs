@@ -3,6 +3,7 @@
 use crate::{
     error::{Error, Gone},
     event::{Event, EventId, Range},
+    inventory::Inventory,
     names::{Group, Missing, Node, Proc},
     value::{Card, Entry, Info, Value},
 };
@@ -87,6 +88,8 @@ pub enum Message {
     NeverConnected(Missing),
     /// To the head: this process is gone, and what it published goes with it.
     Release(Proc),
+    /// To the head: what this node has, now.
+    Inventory(Box<Inventory>),
 }
 
 /// A step of a fence. The nodes that take part form a tree.

@@ -1,50 +1,67 @@
-//! The cards that a node's daemon knows, in memory that the processes of the node map to be read: a get
-//! of such a card asks nobody.
+//! What all processes of a node map to be read: the job's data, which the daemon writes once, and the cards that it
+//! knows. A process that begins copies and decodes none of it, and a get of such a card asks nobody.
 //!
-//! There is a record ([`Record`]) for each rank of the job, and behind all of them the cards, encoded. A card
-//! that grows gets twice the room elsewhere; what has no room is not here, and is asked for, as is what
-//! changes at each look. The file comes by a link in the private directory of the job.
+//! ```text
+//! where the records begin | table of the job | a record for each rank | cards, encoded
+//! ```
+//!
+//! A card that grows gets twice the room elsewhere; what has no room is not here, and is asked for, as is what
+//! changes at each look ([`Record`]). The file comes by a link in the private directory of the job. Who cannot follow
+//! it, as in a container with processes of its own, reads the job's data from a plain file beside it, and asks for cards.
 
-use crate::value::Card;
+use crate::{
+    job::JobMap,
+    table::{self, Memory, Table},
+    value::Card,
+};
 use petasos_fabric::memory::{RECORD, Record, Shared, SharedView};
 use petasos_wire::{Encoding, from_bytes, to_vec};
 use std::{
     collections::HashMap,
-    fs::File,
+    fs::{self, File},
     io,
     os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
+    sync::{Arc, atomic::Ordering},
 };
 
 /// The name of the link in the private directory.
-pub(crate) const NAME: &str = "cards";
+pub(crate) const NAME: &str = "shared";
+/// The name of the file with the job's data alone.
+pub(crate) const JOB: &str = "job";
+/// Where the job's data begins in what is mapped.
+const TABLE: usize = 64;
 /// Room for cards. Pages take memory when they are used.
 const ROOM: usize = 64 << 20;
 const PAGE: usize = 4096;
 /// How often a card that changes meanwhile is looked at again.
 const LOOKS: u32 = 100;
-
-/// Where cards begin.
-fn cards_at(ranks: u32) -> usize {
-    (ranks as usize * RECORD).next_multiple_of(PAGE)
-}
+/// The longest file with a job's data that is taken.
+const MAX_JOB: u64 = 1 << 30;
 
 /// The daemon's side.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     memory: Shared,
     ranks: u32,
-    /// Where there is room for the next one.
+    /// Where the records begin.
+    records: usize,
+    /// Where there is room for the next card.
     next: usize,
     /// Where the card of a rank is, and how long it may become there.
     places: HashMap<u32, (usize, usize)>,
 }
 
 impl Shelf {
-    pub(crate) fn create(ranks: u32) -> io::Result<Shelf> {
-        let next = cards_at(ranks);
-        let memory = Shared::create("petasos-cards", next + ROOM)?;
-        Ok(Shelf { memory, ranks, next, places: HashMap::new() })
+    /// With this job's data, and no cards.
+    pub(crate) fn create(job: &JobMap) -> io::Result<Shelf> {
+        let (table, ranks) = (table::write(job), job.size());
+        let records = (TABLE + table.len()).next_multiple_of(PAGE);
+        let next = (records + ranks as usize * RECORD).next_multiple_of(PAGE);
+        let memory = Shared::create("petasos-job", next + ROOM)?;
+        memory.write(TABLE, &table);
+        memory.store(0, records as u64, Ordering::Release);
+        Ok(Shelf { memory, ranks, records, next, places: HashMap::new() })
     }
 
     /// Where processes of this user find the file, as long as this one lives.
@@ -59,7 +76,7 @@ impl Shelf {
             return;
         }
         let bytes = to_vec(Encoding::Native, card);
-        let record = rank as usize * RECORD;
+        let record = self.records + rank as usize * RECORD;
         match self.place(rank, bytes.len()) {
             Some(at) => self.memory.put_record(record, at, &bytes),
             None => self.memory.put_record(record, self.next, &[]),
@@ -84,32 +101,74 @@ impl Shelf {
     }
 }
 
-/// A process's side.
+/// What a process reads of its job.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Mapped by all of the node.
+    Shared(Arc<SharedView>),
+    /// Read by this process alone.
+    Own(Vec<u8>),
+}
+
+impl Memory for Source {
+    fn word(&self, at: usize) -> Option<u64> {
+        match self {
+            Source::Shared(memory) => memory.word(at),
+            Source::Own(memory) => memory.word(at),
+        }
+    }
+
+    fn bytes(&self, at: usize, len: usize) -> Option<Vec<u8>> {
+        match self {
+            Source::Shared(memory) => memory.bytes(at, len),
+            Source::Own(memory) => memory.bytes(at, len),
+        }
+    }
+}
+
+/// A process's side of the cards.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    memory: SharedView,
+    memory: Arc<SharedView>,
     ranks: u32,
+    records: usize,
+}
+
+/// The data of the job with this private directory, and its cards, if they can be mapped.
+///
+/// # Errors
+/// If it is not there, or is none.
+pub(crate) fn open(directory: &Path) -> io::Result<(Table<Source>, Option<Reader>)> {
+    if let Ok(shared) = File::open(directory.join(NAME)).and_then(map) {
+        return Ok(shared);
+    }
+    let path = directory.join(JOB);
+    let len = fs::metadata(&path)?.len();
+    let none = || io::Error::new(io::ErrorKind::InvalidData, "this is no job's data");
+    let bytes = if len <= MAX_JOB { fs::read(&path)? } else { return Err(none()) };
+    Ok((Table::open(Source::Own(bytes), 0).ok_or_else(none)?, None))
+}
+
+fn map(file: impl AsFd) -> io::Result<(Table<Source>, Option<Reader>)> {
+    let memory = Arc::new(SharedView::open(file)?);
+    let none = || io::Error::new(io::ErrorKind::InvalidData, "this is no job's data");
+    let table = Table::open(Source::Shared(memory.clone()), TABLE).ok_or_else(none)?;
+    let records = memory.load(0, Ordering::Acquire).and_then(|at| usize::try_from(at).ok());
+    let ranks = crate::job::Facts::size(&table);
+    let reader = Reader { memory, ranks, records: records.ok_or_else(none)? };
+    // What this touches is so there before the first get.
+    let _ = reader.get(0);
+    Ok((table, Some(reader)))
 }
 
 impl Reader {
-    /// The cards of the job with this private directory.
-    pub(crate) fn open(directory: &Path, ranks: u32) -> io::Result<Reader> {
-        Reader::map(File::open(directory.join(NAME))?, ranks)
-    }
-
-    fn map(file: impl AsFd, ranks: u32) -> io::Result<Reader> {
-        let reader = Reader { memory: SharedView::open(file)?, ranks };
-        // What this touches is so there before the first get.
-        let _ = reader.get(0);
-        Ok(reader)
-    }
-
     /// The card of a rank, if it is here.
     pub(crate) fn get(&self, rank: u32) -> Option<Card> {
         if rank >= self.ranks {
             return None;
         }
-        match self.memory.record(rank as usize * RECORD, LOOKS) {
+        let record = self.records.checked_add(rank as usize * RECORD)?;
+        match self.memory.record(record, LOOKS) {
             Record::Here(bytes) => from_bytes(Encoding::Native, &bytes).ok(),
             Record::Absent | Record::Changing => None,
         }
@@ -119,7 +178,10 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Entry, Scope, Value};
+    use crate::{
+        Entry, JobId, Node, Scope, Value,
+        job::{Facts, JobSpec, NodeInfo, Run},
+    };
 
     fn card(version: u64, len: usize) -> Card {
         let value = Value::Bytes(vec![version as u8; len]);
@@ -127,10 +189,42 @@ mod tests {
         Card { version, entries: entries.into() }
     }
 
+    fn job(ranks: u32) -> JobMap {
+        let node = NodeInfo { name: "host".into(), host: String::new(), first_port: 0 };
+        JobMap::new(JobSpec {
+            id: JobId(0),
+            name: "a-job".to_owned(),
+            nodes: vec![node],
+            runs: vec![Run { node: Node(0), count: ranks }],
+            info: Vec::new(),
+        })
+        .unwrap()
+    }
+
     fn both(ranks: u32) -> (Shelf, Reader) {
-        let shelf = Shelf::create(ranks).unwrap();
-        let reader = Reader::map(File::open(shelf.path()).unwrap(), ranks).unwrap();
-        (shelf, reader)
+        let shelf = Shelf::create(&job(ranks)).unwrap();
+        let (_, reader) = map(File::open(shelf.path()).unwrap()).unwrap();
+        (shelf, reader.unwrap())
+    }
+
+    #[test]
+    fn the_job_is_found_by_the_link_and_without_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let map = job(300);
+        let shelf = Shelf::create(&map).unwrap();
+        assert!(open(directory.path()).is_err());
+        fs::write(directory.path().join(JOB), table::write(&map)).unwrap();
+        let (table, cards) = open(directory.path()).unwrap();
+        assert!(cards.is_none() && table.address(299) == map.address(299));
+        let link = directory.path().join(NAME);
+        std::os::unix::fs::symlink(shelf.path(), &link).unwrap();
+        let (table, cards) = open(directory.path()).unwrap();
+        assert!(cards.is_some() && table.address(299) == map.address(299));
+        // Of another process, whose end took it along.
+        drop(shelf);
+        assert!(open(directory.path()).unwrap().1.is_none());
+        fs::write(directory.path().join(JOB), "nonsense").unwrap();
+        assert!(open(directory.path()).is_err());
     }
 
     #[test]

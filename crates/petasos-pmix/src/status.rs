@@ -28,6 +28,15 @@ pub const PROC_REQUESTED_ABORT: i32 = -8;
 pub const PROC_TERMINATED: i32 = -201;
 /// A node went down; an environment event.
 pub const NODE_DOWN: i32 = -231;
+/// Processors of a node went offline or came online; an environment event. This and the next three are none of
+/// the Standard's, and lie beyond those that it keeps for itself.
+pub const CPUS_CHANGED: i32 = -3001;
+/// A node has more or less memory than before; an environment event.
+pub const MEMORY_CHANGED: i32 = -3002;
+/// A network interface of a node came, went, or is not as it was; an environment event.
+pub const NETWORK_CHANGED: i32 = -3003;
+/// An accelerator of a node came or went; an environment event.
+pub const ACCELERATORS_CHANGED: i32 = -3004;
 /// A handler ends its chain.
 pub const ACTION_COMPLETE: i32 = -334;
 /// A handler did nothing.
@@ -39,5 +48,5 @@ pub const SUCCESS: i32 = 0;
 /// when somebody there asked for it.
 #[must_use]
 pub fn is_environment(code: i32) -> bool {
-    (-330..=-230).contains(&code)
+    (-330..=-230).contains(&code) || (ACCELERATORS_CHANGED..=CPUS_CHANGED).contains(&code)
 }

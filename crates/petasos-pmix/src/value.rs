@@ -35,6 +35,8 @@ pub enum Value {
         /// The value, as OpenPMIx 4.1 packs it.
         packed: Vec<u8>,
     },
+    /// Several, each with a name.
+    Record(#[wire(recursive)] Vec<(String, Value)>),
 }
 
 impl Value {
@@ -45,6 +47,9 @@ impl Value {
             Value::Text(text) => text.len(),
             Value::Bytes(bytes) | Value::Typed { packed: bytes, .. } => bytes.len(),
             Value::List(list) => list.iter().map(|value| 8 + value.size()).sum(),
+            Value::Record(named) => {
+                named.iter().map(|(name, value)| 8 + name.len() + value.size()).sum()
+            }
             _ => 8,
         }
     }
@@ -86,6 +91,11 @@ impl fmt::Display for Value {
             Value::Bytes(value) => write!(f, "{} bytes", value.len()),
             Value::List(values) => {
                 let shown: Vec<String> = values.iter().map(Value::to_string).collect();
+                f.write_str(&shown.join(" "))
+            }
+            Value::Record(named) => {
+                let shown: Vec<String> =
+                    named.iter().map(|(name, value)| format!("{name}={value}")).collect();
                 f.write_str(&shown.join(" "))
             }
             Value::Typed { kind, packed } => match crate::pmix41::number(*kind, packed) {

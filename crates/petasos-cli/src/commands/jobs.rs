@@ -117,6 +117,7 @@ fn json_of(value: &Value) -> serde_json::Value {
         Value::Text(value) => value.clone().into(),
         Value::Bytes(value) => value.clone().into(),
         Value::List(values) => values.iter().map(json_of).collect(),
+        Value::Record(named) => json_of_info(named),
         Value::Typed { .. } => match value.as_u64() {
             Some(number) => number.into(),
             None => value.to_string().into(),
@@ -128,6 +129,23 @@ fn json_of_info(info: &Info) -> serde_json::Value {
     info.iter().map(|(key, value)| (key.clone(), json_of(value))).collect()
 }
 
+/// A value as lines of a table: what has names within gets a line for each of them, and so does what is in a list
+/// of such things.
+fn lines_of(key: &str, value: &Value, lines: &mut Vec<[String; 2]>) {
+    let is_record = |value: &Value| matches!(value, Value::Record(_));
+    match value {
+        Value::Record(named) => {
+            named.iter().for_each(|(name, value)| lines_of(&format!("{key}.{name}"), value, lines));
+        }
+        Value::List(values) if values.iter().any(is_record) => {
+            for (nth, value) in values.iter().enumerate() {
+                lines_of(&format!("{key}.{nth}"), value, lines);
+            }
+        }
+        value => lines.push([key.to_owned(), value.to_string()]),
+    }
+}
+
 pub(crate) fn query(options: &Query) -> Outcome {
     let job = find(&options.which)?;
     let keys: Vec<&str> = options.keys.iter().map(String::as_str).collect();
@@ -137,14 +155,16 @@ pub(crate) fn query(options: &Query) -> Outcome {
     }
     let mut table = output::table(&["key", "value"]);
     for (key, value) in &info {
+        let mut lines = Vec::new();
         match value {
-            Value::List(values) => values.iter().for_each(|value| {
-                table.add_row([key.clone(), value.to_string()]);
-            }),
-            value => {
-                table.add_row([key.clone(), value.to_string()]);
+            Value::List(values) if !matches!(values.first(), Some(Value::Record(_))) => {
+                lines.extend(values.iter().map(|value| [key.clone(), value.to_string()]));
             }
+            value => lines_of(key, value, &mut lines),
         }
+        lines.into_iter().for_each(|line| {
+            table.add_row(line);
+        });
     }
     output::print(&table.to_string())
 }
@@ -202,7 +222,7 @@ pub(crate) fn notify(options: &Notify) -> Outcome {
         })
         .collect();
     let job = find(&options.which)?;
-    let ranks = options.ranks.iter().map(|rank| job.map().proc(*rank));
+    let ranks = options.ranks.iter().map(|rank| job.proc_of(*rank));
     let range = match options.ranks.is_empty() {
         true => Range::Session,
         false => Range::Custom(Group::of(ranks)),

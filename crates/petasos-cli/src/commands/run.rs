@@ -5,8 +5,12 @@ use crate::{
     exit::{Code, Failure, Outcome},
     output,
 };
-use petasos_pmix::launch::{
-    Launch, LaunchError, Map, Speaks, allocation, parse_hostfile, parse_hosts,
+use petasos_pmix::{
+    Node,
+    inventory::binding,
+    launch::{
+        Launch, LaunchError, Map, Placement, Speaks, allocation, parse_hostfile, parse_hosts,
+    },
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
@@ -17,6 +21,9 @@ struct Placed {
     hosts: Vec<String>,
     /// By rank.
     ranks: Vec<String>,
+    /// By rank, what it would keep to; nothing of ranks of other hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpus: Option<Vec<Option<u32>>>,
 }
 
 /// How a job ended.
@@ -118,6 +125,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
         WireBy::Pmix => Speaks::Pmix,
     };
     launch.bind = options.bind == Bind::Core;
+    launch.fan_out = options.fan_out;
     launch.labels = options.label;
     launch.keep_going = options.keep_going;
     launch.timeout = options.timeout;
@@ -128,13 +136,28 @@ fn launch(options: &Run) -> Outcome<Launch> {
 fn show(launch: &Launch, json: bool) -> Outcome {
     let placed = launch.place().map_err(refused)?;
     let ranks = placed.node_of.iter().map(|node| placed.hosts[node.0 as usize].clone());
-    let placed = Placed { hosts: placed.hosts.clone(), ranks: ranks.collect() };
+    let cpus = launch.bind.then(|| cpus_of(&placed));
+    let placed = Placed { ranks: ranks.collect(), hosts: placed.hosts, cpus };
     if json {
         return output::print_json(&placed);
     }
     let mut table = output::table(&["rank", "host"]);
+    if placed.cpus.is_some() {
+        table = output::table(&["rank", "host", "CPU"]);
+    }
     for (rank, host) in placed.ranks.iter().enumerate() {
-        table.add_row([rank.to_string(), host.clone()]);
+        let mut row = vec![rank.to_string(), host.clone()];
+        let cpu = placed.cpus.as_ref().map(|cpus| cpus[rank]);
+        row.extend(cpu.map(|cpu| cpu.map_or_else(|| "?".to_owned(), |cpu| cpu.to_string())));
+        table.add_row(row);
     }
     output::print(&table.to_string())
+}
+
+/// What the ranks of this host would keep to.
+fn cpus_of(placed: &Placement) -> Vec<Option<u32>> {
+    let order = binding();
+    let mut here = order.iter().cycle();
+    let cpu = |node: &Node| if *node == Node::HEAD { here.next().copied() } else { None };
+    placed.node_of.iter().map(cpu).collect()
 }

@@ -92,7 +92,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    fn of(output: &Output) -> Ran {
+    pub(crate) fn of(output: &Output) -> Ran {
         Ran {
             code: output.status.code(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -85,11 +85,18 @@ fn what_cannot_be_is_refused() {
     let ran = place.run(&["run", "-n", "3", "--hosts", "a:2,b:1", "--dry-run", "--json", "x"]);
     let placed = ran.assert(0).json();
     assert_eq!(placed["ranks"], serde_json::json!(["a", "a", "b"]));
+    // Ranks of this host keep to what this process may use, in turn; of another nothing is known.
+    let hosts = ["--hosts", "localhost:2,b:1", "--bind", "core", "--dry-run", "--json"];
+    let placed = place.run(&[&["run", "-n", "3"], &hosts[..], &["x"]].concat()).assert(0).json();
+    let cpus = petasos_pmix::inventory::binding();
+    let mut cpus = cpus.iter().cycle();
+    let expected = [cpus.next(), cpus.next(), None];
+    assert_eq!(placed["cpus"], serde_json::json!(expected));
     // The start command fails, or is none.
     let remote = ["run", "--hosts", "a:1", "--remote-start", "false", "x"];
     place.run(&remote).assert(1).says("a: no daemon was started there");
     let remote = ["run", "--hosts", "a:1", "--remote-start", "nothing-of-this-name", "x"];
-    place.run(&remote).assert(1).says("starting a");
+    place.run(&remote).assert(1).says("starting a by `nothing");
     place.assert_clean();
 }
 

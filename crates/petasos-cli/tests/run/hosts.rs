@@ -96,7 +96,7 @@ fn dies_in_a_fence() {
     match job.fence().unwrap_err() {
         JobError::Refused(Error::NodeLost { node, missing }) => {
             assert_eq!(node, job.map().node_of(2).unwrap());
-            assert_eq!(missing.procs, [job.map().proc(2)]);
+            assert_eq!(missing.procs, [job.proc_of(2)]);
         }
         other => panic!("{other}"),
     }

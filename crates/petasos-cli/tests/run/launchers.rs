@@ -169,7 +169,7 @@ fn ranks_of_mpirun_exchange_cards_and_events() {
     cards(&job);
     publishes(&job);
     if rank < 2 {
-        let group = Some(Group::of([job.map().proc(0), job.map().proc(1)]));
+        let group = Some(Group::of([job.proc_of(0), job.proc_of(1)]));
         for _ in 0..20 {
             let how =
                 FenceOptions { group: group.clone(), without_cards: true, timeout: Some(SOON) };
@@ -187,7 +187,7 @@ fn ranks_of_mpirun_exchange_cards_and_events() {
     let told = |text: &str| vec![("which".to_owned(), text.into())];
     if rank == 0 {
         job.notify(-5005, Range::Namespace, told("all")).unwrap();
-        let one = Range::Custom(Group::of([job.map().proc(1)]));
+        let one = Range::Custom(Group::of([job.proc_of(1)]));
         job.notify(-5005, one, told("one")).unwrap();
     }
     // Who made an event runs his own handler.

@@ -5,6 +5,7 @@ mod bench;
 mod common;
 mod ends;
 mod hosts;
+mod inventory;
 mod jobs;
 mod launchers;
 mod mpi;
@@ -12,6 +13,7 @@ mod pmix;
 mod private;
 mod ranks;
 mod slurm;
+mod tree;
 
 use common::Place;
 use std::{

@@ -378,6 +378,26 @@ static void queries(void) {
     query.keys = local;
     OK(PMIx_Query_info(&query, 1, &found, &count));
     EXPECT(found->value.data.darray->size == number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE));
+    /* What the nodes have; all emulated ones have the same. */
+    char *inventory[] = {PMIX_AVAIL_PHYS_MEMORY, "petasos.inventory.0", NULL};
+    query.keys = inventory;
+    OK(PMIx_Query_info(&query, 1, &found, &count));
+    EXPECT(count == 2);
+    uint64_t here = 0, there = 0;
+    for (size_t n = 0; n < count; n++) {
+        pmix_value_t *value = &found[n].value;
+        if (PMIX_CHECK_KEY(&found[n], PMIX_AVAIL_PHYS_MEMORY)) {
+            EXPECT(value->type == PMIX_UINT64);
+            here = value->data.uint64;
+            continue;
+        }
+        EXPECT(value->type == PMIX_DATA_ARRAY && value->data.darray->type == PMIX_INFO);
+        pmix_info_t *of = value->data.darray->array;
+        for (size_t at = 0; at < value->data.darray->size; at++)
+            if (PMIX_CHECK_KEY(&of[at], "memory")) there = of[at].value.data.uint64;
+    }
+    EXPECT(here > 0 && here == there);
+    PMIX_INFO_FREE(found, count);
 }
 
 /* What is not here says so. */

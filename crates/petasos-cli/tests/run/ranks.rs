@@ -39,6 +39,10 @@ fn a_card_that_is_known_is_found_without_asking() {
     }
     let job = Job::init().unwrap();
     let (rank, size) = (job.rank(), job.size());
+    // What all ranks of the node map, and none can write.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let shared: Vec<&str> = maps.lines().filter(|line| line.contains("petasos-job")).collect();
+    assert!(!shared.is_empty() && shared.iter().all(|line| line.contains(" r--s ")), "{maps}");
     let bare = || job.fence_with(FenceOptions { without_cards: true, ..FenceOptions::default() });
     job.put(Scope::Global, "early", vec![rank as u8; 5_000]);
     job.put(Scope::Remote, "elsewhere", true);
@@ -120,7 +124,7 @@ fn cards_are_exchanged_fully_and_directly() {
     ));
     // A group of two, many times.
     if rank < 2 {
-        let group = Some(Group::of([job.map().proc(0), job.map().proc(1)]));
+        let group = Some(Group::of([job.proc_of(0), job.proc_of(1)]));
         for _ in 0..50 {
             let group = group.clone();
             let how = FenceOptions { group, without_cards: true, timeout: SOON };

@@ -12,23 +12,23 @@ use crate::{
     Card, Entry, Error, Group, Info, Node, Proc, Scope, Value,
     chain::{Registration, Returned},
     event::{Event, Range},
-    job::{JobError as BadJob, JobMap},
+    job::{Facts, JobMap, JobSpec},
     message::{Answer, Persistence, Published, Request},
     shelf,
+    table::Table,
 };
 use foreign::Found;
 pub use handlers::Reply;
 use handlers::Running;
 use link::Link;
 use petasos_fabric::Address;
-use petasos_wire::{Encoding, from_bytes};
 use places::Places;
 use server::Server;
 use std::{
     collections::{BTreeMap, HashMap},
     fmt, fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -106,7 +106,7 @@ pub struct FenceOptions {
 pub struct Job {
     proc: Proc,
     node: Node,
-    map: Arc<JobMap>,
+    known: Known,
     /// Who and where this process's daemon is, or what another launcher has in its place.
     link: Arc<Server>,
     places: Places,
@@ -123,6 +123,36 @@ struct Own {
     /// What has not been committed.
     new: BTreeMap<String, Entry>,
     finalized: bool,
+}
+
+/// What is known of the job.
+enum Known {
+    /// What another launcher told.
+    Map(JobMap),
+    /// What all processes of the node map, and all of it for who asked for that.
+    Table(Table<shelf::Source>, OnceLock<JobMap>),
+}
+
+impl Known {
+    fn facts(&self) -> &dyn Facts {
+        match self {
+            Known::Map(map) => map,
+            Known::Table(table, _) => table,
+        }
+    }
+
+    fn map(&self) -> &JobMap {
+        match self {
+            Known::Map(map) => map,
+            Known::Table(table, map) => map.get_or_init(|| {
+                let (nodes, runs, info) = (Vec::new(), Vec::new(), Vec::new());
+                let (id, name) = (table.id(), table.name().to_owned());
+                JobMap::new(table.spec())
+                    .or_else(|_| JobMap::new(JobSpec { id, name, nodes, runs, info }))
+                    .expect("a job without ranks is one")
+            }),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -164,16 +194,16 @@ impl Job {
                 (map, client.proc(), client.node(), Server::Pmi1(client))
             }
         };
-        let job = Job::new(proc, node, map, server, Places::default());
+        let job = Job::new(proc, node, Known::Map(map), server, Places::default());
         Places::exchange(&job)?;
         Ok(job)
     }
 
-    fn new(proc: Proc, node: Node, map: JobMap, server: Server, places: Places) -> Job {
+    fn new(proc: Proc, node: Node, known: Known, server: Server, places: Places) -> Job {
         Job {
             proc,
             node,
-            map: Arc::new(map),
+            known,
             link: Arc::new(server),
             places,
             shelf: None,
@@ -192,25 +222,26 @@ impl Job {
     }
 
     fn connect(directory: PathBuf, rank: Option<u32>) -> Result<Job, JobError> {
-        let file = directory.join("job");
-        let bad = |why: String| JobError::BadJobFile(file.display().to_string(), why);
-        let spec = from_bytes(Encoding::Native, &read(&file)?);
-        let spec = spec.map_err(|error| bad(error.to_string()))?;
-        let map = JobMap::new(spec).map_err(|error: BadJob| bad(error.to_string()))?;
+        let at = || directory.join(shelf::JOB).display().to_string();
+        let (table, cards) = shelf::open(&directory).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => JobError::BadJobFile(at(), error.to_string()),
+            _ => JobError::Io(at(), error),
+        })?;
         let socket = directory.join("server");
         let link = Link::connect(&socket, &read(&directory.join("token"))?);
         let link = link.map_err(|error| JobError::Io(socket.display().to_string(), error))?;
         let request = match rank {
-            Some(rank) => Request::Connect(map.proc(rank)),
+            Some(rank) => Request::Connect(Proc::new(table.id(), rank)),
             None => Request::ConnectTool,
         };
         let Answer::Welcome { proc, node } = link.call(request, SLACK)? else {
-            return Err(bad("the daemon answers with something else".to_owned()));
+            return Err(unexpected());
         };
-        // Without it, the daemon is asked.
-        let shelf = rank.and_then(|_| shelf::Reader::open(&directory, map.size()).ok());
-        let mut job = Job::new(proc, node, map, Server::Native(link), Places::assigned(directory));
-        job.shelf = shelf;
+        let known = Known::Table(table, OnceLock::new());
+        let mut job =
+            Job::new(proc, node, known, Server::Native(link), Places::assigned(directory));
+        // What looks on from outside asks for all; so does who cannot map them.
+        job.shelf = cards.filter(|_| rank.is_some());
         Ok(job)
     }
 
@@ -229,7 +260,7 @@ impl Job {
     /// How many ranks the job has.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.map.size()
+        self.known.facts().size()
     }
 
     /// The node that this process is on.
@@ -238,10 +269,17 @@ impl Job {
         self.node
     }
 
-    /// What is known of the job.
+    /// The process of a rank.
+    #[must_use]
+    pub fn proc_of(&self, rank: u32) -> Proc {
+        Proc::new(self.known.facts().id(), rank)
+    }
+
+    /// All that is known of the job. It is put together when this is first called, in time and memory that grow
+    /// with the job; what [`Job::get`] and [`Job::peer`] look up does not need it.
     #[must_use]
     pub fn map(&self) -> &JobMap {
-        &self.map
+        self.known.map()
     }
 
     /// The secret by which the ranks know each other over TCP; nothing on one host, where none is needed.
@@ -259,11 +297,12 @@ impl Job {
     /// # Errors
     /// If the job has no such rank, or that rank does not tell.
     pub fn peer(&self, rank: u32) -> Result<Address, JobError> {
-        let none = || JobError::Refused(Error::NoSuchProc(self.map.proc(rank)));
-        self.map.node_of(rank).ok_or_else(none)?;
+        let known = self.known.facts();
+        let none = || JobError::Refused(Error::NoSuchProc(Proc::new(known.id(), rank)));
+        known.node_of(rank).ok_or_else(none)?;
         let text = match self.places.of(self, rank)? {
             Some(text) => text,
-            None => self.map.address(rank).ok_or_else(none)?,
+            None => known.address(rank).ok_or_else(none)?,
         };
         Address::parse(&text).map_err(|error| JobError::BadJobFile(text, error.to_string()))
     }
@@ -302,8 +341,9 @@ impl Job {
     /// # Errors
     /// As there.
     pub fn get_with(&self, rank: u32, key: &str, how: GetOptions) -> Result<Value, JobError> {
-        let proc = self.map.proc(rank);
-        if let Some(value) = self.map.value(rank, key) {
+        let known = self.known.facts();
+        let proc = Proc::new(known.id(), rank);
+        if let Some(value) = known.value(rank, key) {
             return Ok(value);
         }
         if proc == self.proc
@@ -312,7 +352,7 @@ impl Job {
             return Ok(entry.value.clone());
         }
         // What the launcher told at the start is all there is, and it might wait for ranks that are none.
-        if self.link.is_foreign() && self.map.node_of(rank).is_none() {
+        if self.link.is_foreign() && known.node_of(rank).is_none() {
             return Err(match rank {
                 Proc::JOB => Error::NotFound { proc, key: key.to_owned() },
                 _ => Error::NoSuchProc(proc),

@@ -34,7 +34,7 @@ impl Places {
     }
 
     fn is_exchanged(job: &Job) -> bool {
-        job.link.is_foreign() && job.map.hosts().len() > 1
+        job.link.is_foreign() && job.known.facts().host_count() > 1
     }
 
     /// Tells the others where this rank will be, if they cannot know.
@@ -86,8 +86,9 @@ fn text(job: &Job, rank: u32, key: &str) -> Result<String, JobError> {
 
 /// The address of this host by which the others reach it: what its interface towards another host is.
 fn own_host(job: &Job) -> io::Result<IpAddr> {
-    let others = job.map.hosts().iter().filter(|node| **node != job.node);
-    let names = others.filter_map(|node| job.map.node(*node)).map(|node| node.name.as_str());
+    let map = job.map();
+    let others = map.hosts().iter().filter(|node| **node != job.node);
+    let names = others.filter_map(|node| map.node(*node)).map(|node| node.name.as_str());
     let towards = |name: &str| {
         let there = (name, 9).to_socket_addrs().ok()?.find(|a| !a.ip().is_loopback())?;
         let any: IpAddr = match there {

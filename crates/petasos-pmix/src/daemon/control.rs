@@ -1,5 +1,6 @@
 //! What the head and the other daemons say to each other beside what engines do.
 
+use super::tree::{Planned, Starter};
 use crate::{Gone, Node, job::JobSpec, message::Message};
 use petasos_macros::Wire;
 use std::time::Duration;
@@ -16,6 +17,10 @@ pub(crate) struct Bootstrap {
     /// Where the head may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
     pub(crate) connect: Duration,
+    /// How it starts others.
+    pub(crate) starter: Starter,
+    /// Those that it starts, and those that these start.
+    pub(crate) below: Vec<Planned>,
 }
 
 /// How the processes of a node are to run.
@@ -50,6 +55,11 @@ pub(crate) enum Control {
         host: String,
         port: u16,
         first_port: u16,
+    },
+    /// To the head: the daemon of this node could not be started, or its start command has ended, and why.
+    NotStarted {
+        node: Node,
+        why: String,
     },
     Setup(Box<Setup>),
     /// To the head: processes can be started, or not, and why.

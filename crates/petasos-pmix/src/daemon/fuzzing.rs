@@ -1,6 +1,9 @@
 //! What daemons say to each other, for the fuzz targets.
 
-use super::control::Program;
+use super::{
+    control::Program,
+    tree::{Planned, Starter},
+};
 use crate::{Gone, Node};
 use std::time::Duration;
 
@@ -15,6 +18,12 @@ pub(crate) fn bootstrap() -> Bootstrap {
         ranks: 3,
         head: vec!["127.0.0.1:4040".to_owned()],
         connect: Duration::from_secs(60),
+        starter: Starter {
+            command: vec!["ssh".to_owned()],
+            program: "/usr/bin/petasos".to_owned(),
+            fan_out: 16,
+        },
+        below: vec![Planned { node: Node(17), host: "b".to_owned(), ranks: 2 }],
     }
 }
 
@@ -34,6 +43,7 @@ pub(crate) fn controls() -> Vec<Control> {
     };
     vec![
         Control::Hello { host: "10.0.0.1".to_owned(), port: 4040, first_port: 9000 },
+        Control::NotStarted { node: Node(1), why: "why".to_owned() },
         Control::Setup(Box::new(setup)),
         Control::Prepared(Err("why".to_owned())),
         Control::Start,

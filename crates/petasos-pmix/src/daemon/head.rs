@@ -5,6 +5,7 @@ use super::{
     Daemon,
     control::{Bootstrap, Control, Program, Setup},
     print::Printer,
+    tree::{self, Planned, Starter},
     wake::{Wake, Waker},
 };
 use crate::{
@@ -15,13 +16,9 @@ use crate::{
 };
 use nix::sys::signal::{SigSet, Signal};
 use petasos_fabric::Time;
-use petasos_wire::{Encoding, to_vec};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, Write},
-    os::{fd::OwnedFd, unix::process::CommandExt},
-    process::{Child, Command, Stdio},
+    io,
     time::Duration,
 };
 
@@ -29,8 +26,6 @@ use std::{
 const GRACE: Duration = Duration::from_secs(3);
 /// How long the other daemons may take to be there.
 const START: Duration = Duration::from_secs(60);
-/// How long they get to go.
-const LEAVE: Duration = Duration::from_secs(3);
 /// The exit code of a job with a rank that could not be started, as in a shell.
 const NOT_STARTED: i32 = 127;
 /// Standard input that has not been taken, in bytes.
@@ -45,10 +40,7 @@ pub(crate) struct Plan {
     pub(crate) hosts: Vec<String>,
     pub(crate) runs: Vec<Run>,
     pub(crate) program: Program,
-    /// The command that starts a daemon on another host; `{host}` stands for its name.
-    pub(crate) remote: Vec<String>,
-    /// The program on the other hosts.
-    pub(crate) remote_program: String,
+    pub(crate) starter: Starter,
     pub(crate) labels: bool,
     pub(crate) keep_going: bool,
     pub(crate) timeout: Option<Duration>,
@@ -68,14 +60,6 @@ pub(crate) struct Verdict {
     pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
 }
 
-#[derive(Debug)]
-struct Remote {
-    host: String,
-    child: Child,
-    pidfd: OwnedFd,
-    ended: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Gathering,
@@ -90,7 +74,6 @@ pub(crate) struct Head {
     plan: Plan,
     phase: Phase,
     name: String,
-    remotes: BTreeMap<Node, Remote>,
     hello: BTreeMap<Node, (NodeInfo, String)>,
     prepared: BTreeSet<Node>,
     size: u32,
@@ -105,10 +88,10 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The start commands that run.
-    pub(crate) fn remotes(&self) -> impl Iterator<Item = (Node, &OwnedFd)> {
-        let running = self.remotes.iter().filter(|(_, remote)| !remote.ended);
-        running.map(|(node, remote)| (*node, &remote.pidfd))
+    /// The host of a node, by the name that the user knows it by.
+    fn host(&self, node: Node) -> String {
+        let named = node.0.checked_sub(1).and_then(|at| self.plan.hosts.get(at as usize));
+        named.cloned().unwrap_or_else(super::host_name)
     }
 
     fn all(&self) -> Vec<Node> {
@@ -131,7 +114,6 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         plan,
         phase: Phase::Gathering,
         name,
-        remotes: BTreeMap::new(),
         hello: BTreeMap::new(),
         prepared: BTreeSet::new(),
         size,
@@ -141,6 +123,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         signals: 0,
         input_untaken: 0,
     }));
+    daemon.take_inventory();
     if nodes > 1 {
         daemon.start_remotes()?;
     } else {
@@ -177,25 +160,28 @@ impl Daemon {
                 false => format!("{address}:{port}"),
             }
         });
-        for (at, host) in head.plan.hosts.clone().into_iter().enumerate() {
-            let node = Node(at as u32 + 1);
-            let on_it = head.plan.runs.iter().filter(|run| run.node == node);
-            let bootstrap = Bootstrap {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                secret: self.secret,
-                node,
-                nodes: head.plan.hosts.len() as u32 + 1,
-                ranks: on_it.map(|run| run.count).sum(),
-                head: addresses.clone(),
-                connect: head.plan.connect,
-            };
-            let remote = start_remote(&head.plan, &host, &bootstrap);
-            let remote = remote.map_err(|error| {
-                let command = head.plan.remote.first().cloned().unwrap_or_default();
-                io::Error::new(error.kind(), format!("starting {host} by `{command}`: {error}"))
-            })?;
-            head.remotes.insert(node, remote);
+        let mut counts: BTreeMap<Node, u32> = BTreeMap::new();
+        for run in &head.plan.runs {
+            *counts.entry(run.node).or_default() += run.count;
         }
+        let planned = |(at, host): (usize, &String)| {
+            let node = Node(at as u32 + 1);
+            let ranks = counts.get(&node).copied().unwrap_or_default();
+            Planned { node, host: host.clone(), ranks }
+        };
+        let below = head.plan.hosts.iter().enumerate().map(planned).collect();
+        let own = Bootstrap {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            secret: self.secret,
+            node: self.me,
+            nodes: head.plan.hosts.len() as u32 + 1,
+            ranks: 0,
+            head: addresses,
+            connect: head.plan.connect,
+            starter: head.plan.starter.clone(),
+            below,
+        };
+        self.start_daemons(&own);
         Ok(())
     }
 
@@ -245,9 +231,7 @@ impl Daemon {
         let Some(head) = &mut self.head else { return };
         match what {
             Control::Hello { host, port, first_port } if head.phase == Phase::Gathering => {
-                // By the name that the user knows it by.
-                let named = from.0.checked_sub(1).and_then(|at| head.plan.hosts.get(at as usize));
-                let name = named.cloned().unwrap_or_default();
+                let name = head.host(from);
                 let address = match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
@@ -257,6 +241,7 @@ impl Daemon {
                     self.all_here();
                 }
             }
+            Control::NotStarted { node, why } => self.not_started(from, node, &why),
             Control::Prepared(Ok(())) if head.phase == Phase::Preparing => {
                 head.prepared.insert(from);
                 if head.prepared.len() <= head.plan.hosts.len() {
@@ -411,9 +396,7 @@ impl Daemon {
     /// A daemon is lost, and its ranks with it.
     pub(crate) fn head_lost_node(&mut self, node: Node, why: &str) {
         let Some(head) = &mut self.head else { return };
-        let name = head.hello.get(&node).map(|(node, _)| node.name.clone());
-        let name = name.or_else(|| Some(head.remotes.get(&node)?.host.clone()));
-        let name = name.unwrap_or_else(|| node.to_string());
+        let name = head.host(node);
         if matches!(head.phase, Phase::Gathering | Phase::Preparing) {
             return self.fail(1, format!("{name}: the daemon there is lost: {why}"));
         }
@@ -437,17 +420,18 @@ impl Daemon {
         self.check_ended();
     }
 
-    /// The start command of a host ended.
-    pub(crate) fn head_remote_ended(&mut self, node: Node) {
-        let Some(head) = &mut self.head else { return };
-        let Some(remote) = head.remotes.get_mut(&node) else { return };
-        remote.ended = true;
-        let status = remote.child.wait();
-        let text = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        let host = remote.host.clone();
-        if head.phase == Phase::Gathering {
-            self.fail(1, format!("{host}: no daemon was started there: {text}"));
+    /// A daemon is not there, and will not be.
+    fn not_started(&mut self, by: Node, node: Node, why: &str) {
+        let Some(head) = &self.head else { return };
+        if head.phase != Phase::Gathering {
+            return;
         }
+        let host = head.host(node);
+        let by = match by {
+            Node::HEAD => String::new(),
+            by => format!(" (by the one on {})", head.host(by)),
+        };
+        self.fail(1, format!("{host}: no daemon was started there{by}: {why}"));
     }
 
     pub(crate) fn head_signal(&mut self, signal: i32) {
@@ -480,8 +464,14 @@ impl Daemon {
         };
         match head.phase {
             Phase::Gathering => {
-                let text = missing(&|node| head.hello.contains_key(node));
-                self.fail(1, format!("{text}: no daemon came up within {START:?}"));
+                // Those that another one had to start are not there because of that one.
+                let starts = |node: &Node| tree::parent(*node, head.plan.starter.fan_out);
+                let here = |node: &Node| *node == Node::HEAD || head.hello.contains_key(node);
+                let text = missing(&|node| here(node) || !here(&starts(node)));
+                let late = head.plan.hosts.len() - head.hello.len();
+                let all =
+                    if late > 1 { format!(" ({late} are missing in all)") } else { String::new() };
+                self.fail(1, format!("{text}: no daemon came up within {START:?}{all}"));
             }
             Phase::Preparing => {
                 let text = missing(&|node| head.prepared.contains(node));
@@ -532,44 +522,13 @@ impl Daemon {
             return Err(io::Error::other("this is not the head"));
         };
         head.printer.finish();
-        let until = self.clock.now().after(LEAVE);
-        for remote in head.remotes.values_mut().filter(|remote| !remote.ended) {
-            while remote.child.try_wait()?.is_none() {
-                if self.clock.now() >= until {
-                    remote.child.kill()?;
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        }
+        self.leave_remotes();
         let ranks = std::mem::take(&mut head.ended);
         let ranks = ranks.into_iter().map(|(rank, why)| (rank, (self.host_of(rank), why)));
         let ranks = ranks.collect();
         let (code, why) = head.failure.map_or((0, None), |(code, why)| (code, Some(why)));
         Ok(Verdict { code, why, ranks })
     }
-}
-
-fn start_remote(plan: &Plan, host: &str, bootstrap: &Bootstrap) -> io::Result<Remote> {
-    let mut words: Vec<String> =
-        plan.remote.iter().map(|word| word.replace("{host}", host)).collect();
-    if !plan.remote.iter().any(|word| word.contains("{host}")) {
-        words.push(host.to_owned());
-    }
-    words.push(plan.remote_program.clone());
-    words.push(super::DAEMON.to_owned());
-    let mut command = Command::new(&words[0]);
-    // The terminal's signals are for this process.
-    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0);
-    let mut child = command.spawn()?;
-    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    let bytes = to_vec(Encoding::Native, bootstrap);
-    if let Some(input) = &mut child.stdin {
-        // If it cannot be told, it ends, and that is noticed.
-        let _ = input.write_all(&(bytes.len() as u32).to_le_bytes());
-        let _ = input.write_all(&bytes).and_then(|()| input.flush());
-    }
-    // `child` keeps its standard input: it ends with this process.
-    Ok(Remote { host: host.to_owned(), child, pidfd, ended: false })
 }
 
 /// The addresses of this machine that others may reach.

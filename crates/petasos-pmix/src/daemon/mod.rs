@@ -18,15 +18,18 @@ mod place;
 mod print;
 mod ranks;
 mod start;
+mod tree;
 mod wake;
 mod watch;
 
 use crate::{
     Node, Proc,
     engine::{Config, Engine, Output},
+    inventory::Watcher,
     job::JobMap,
     net::handshake::{Secret, random},
     shelf::{self, Shelf},
+    table,
 };
 use clients::{Client, ToClient};
 use control::{Bootstrap, Control, Setup};
@@ -34,7 +37,7 @@ use guard::Guard;
 use head::Head;
 use peers::Peers;
 use petasos_fabric::{Clock, Time};
-use petasos_wire::{Encoding, from_bytes, to_vec};
+use petasos_wire::{Encoding, from_bytes};
 use place::Place;
 use ranks::Rank;
 use rustix::{
@@ -43,12 +46,13 @@ use rustix::{
 };
 use std::{
     collections::BTreeMap,
-    io::{self, Read},
+    io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     os::{fd::OwnedFd, unix::net::UnixListener},
     path::PathBuf,
     sync::Arc,
 };
+use tree::Remote;
 use wake::{Wake, Waker, Wakes};
 use watch::Watch;
 
@@ -58,11 +62,14 @@ pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromD
 pub(crate) use control::Program as Launched;
 pub(crate) use head::{Plan, run as run_head};
 pub(crate) use place::base;
+pub(crate) use tree::Starter;
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";
 /// Guards that are started, one after the other was ended.
 const MAX_GUARDS: u32 = 16;
+/// The longest that a daemon is told first: with all that it starts.
+const MAX_BOOTSTRAP: usize = 64 << 20;
 /// Lines about those who were turned away, at most.
 const MAX_LOGGED: u32 = 100;
 
@@ -80,7 +87,7 @@ struct Daemon {
     guard: Option<Guard>,
     /// How many there have been after the first.
     guards: u32,
-    /// The cards that are here, for the processes of this node.
+    /// The job's data, and the cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
     listener: Option<UnixListener>,
     /// Where clients of the PMIx library connect.
@@ -88,18 +95,22 @@ struct Daemon {
     clients: BTreeMap<u64, Client>,
     next_client: u64,
     ranks: BTreeMap<u32, Rank>,
+    /// The daemons that this one has started.
+    remotes: BTreeMap<Node, Remote>,
     /// Bytes of output that the head has not taken.
     untaken: u64,
     /// Ports kept for the processes until they listen there.
     ports: Vec<OwnedFd>,
     waker: Waker,
     wakes: Wakes,
+    /// Looks at what this node has.
+    inventory: Option<Watcher>,
     watch: Watch,
     /// The program that this is, to start others of.
     own: PathBuf,
     /// What only the head's daemon has.
     head: Option<Box<Head>>,
-    /// Standard input of a daemon that is not the head's: its end is the end of the head.
+    /// Standard input of a daemon that is not the head's: who started it is gone when it ends.
     leash: bool,
     logged: u32,
     /// It is over, and why if it is so before its time.
@@ -152,10 +163,12 @@ impl Daemon {
             clients: BTreeMap::new(),
             next_client: 0,
             ranks: BTreeMap::new(),
+            remotes: BTreeMap::new(),
             untaken: 0,
             ports: Vec::new(),
             waker,
             wakes,
+            inventory: None,
             watch: Watch::new()?,
             own: std::env::current_exe()?,
             head: None,
@@ -168,7 +181,44 @@ impl Daemon {
     fn log(&mut self, what: &str) {
         self.logged += 1;
         if self.logged <= MAX_LOGGED {
-            eprintln!("petasos: {}: {what}", host_name());
+            // Who would read it may be gone.
+            let _ = writeln!(io::stderr(), "petasos: {}: {what}", host_name());
+        }
+    }
+
+    /// Starts those below, and is there for the head.
+    fn begin(&mut self, bootstrap: &Bootstrap) -> io::Result<()> {
+        self.leash = true;
+        let port = self.peers.listen()?;
+        self.peers.found_at(Node::HEAD, bootstrap.head.clone());
+        self.order_nothing(Node::HEAD);
+        self.start_daemons(bootstrap);
+        while !self.peers.is_up(Node::HEAD) && self.over.is_none() {
+            self.pump();
+            self.turn(Time::NEVER);
+        }
+        if let Some(Err(why)) = &self.over {
+            return Err(io::Error::other(why.clone()));
+        }
+        // Who started this daemon may die from now on.
+        rustix::process::set_parent_process_death_signal(None)?;
+        let none = || io::Error::other("the way to the head has no address");
+        let host = self.peers.own_address(Some(Node::HEAD)).ok_or_else(none)?;
+        let (first_port, ports) = keep_ports(&host, bootstrap.ranks)?;
+        self.ports = ports;
+        self.report(Control::Hello { host, port, first_port });
+        self.take_inventory();
+        Ok(())
+    }
+
+    /// Has what this node has looked at, now and whenever it changes.
+    fn take_inventory(&mut self) {
+        let start = |waker: Waker| {
+            Watcher::start(move |found| waker.tell(Wake::Inventory(Box::new(found))))
+        };
+        match self.waker.another().and_then(start) {
+            Ok(watcher) => self.inventory = Some(watcher),
+            Err(error) => self.log(&format!("the inventory: {error}")),
         }
     }
 
@@ -182,7 +232,7 @@ impl Daemon {
             let hex: String = setup.secret.iter().map(|byte| format!("{byte:02x}")).collect();
             place.write("secret", hex.as_bytes())?;
             place.write("token", &self.token)?;
-            place.write("job", &to_vec(Encoding::Native, &setup.job))?;
+            place.write(shelf::JOB, &table::write(&job))?;
             let listener = UnixListener::bind(place.socket())?;
             listener.set_nonblocking(true)?;
             let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -194,8 +244,8 @@ impl Daemon {
         };
         let (place, listener, pmix41, guard) = make().map_err(|error| error.to_string())?;
         self.pmix41 = Some(pmix41);
-        // Where the system does not allow it, processes ask for every card.
-        self.shelf = Shelf::create(job.size()).ok().filter(|shelf| {
+        // Where the system does not allow it, processes read the file, and ask for every card.
+        self.shelf = Shelf::create(&job).ok().filter(|shelf| {
             std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
         });
         (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
@@ -398,11 +448,13 @@ impl Daemon {
                 match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
                     Ok(len) if len > 0 => {}
                     Err(Errno::INTR | Errno::AGAIN) => {}
-                    _ => self.over = Some(Err("the head is gone".to_owned())),
+                    // From now on the connection with the head says whether that is there.
+                    _ if self.peers.is_up(Node::HEAD) => self.leash = false,
+                    _ => self.over = Some(Err("who started this daemon is gone".to_owned())),
                 }
             }
             Source::Guard => self.guard_ended(),
-            Source::Remote(node) => self.head_remote_ended(node),
+            Source::Remote(node) => self.remote_ended(node),
         }
     }
 
@@ -416,6 +468,7 @@ impl Daemon {
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
+            Wake::Inventory(found) => self.engine.inventory(self.clock.now(), *found),
             Wake::Printed => {}
         }
     }
@@ -497,31 +550,18 @@ pub fn run_daemon() -> Result<(), String> {
         return Err(format!("{}: version {own} here, {theirs} at the head", host_name()));
     }
     let config = Config { connect: bootstrap.connect, ..Config::default() };
-    let begin = || -> io::Result<Daemon> {
-        let mut daemon = Daemon::new(bootstrap.node, bootstrap.nodes, bootstrap.secret, config)?;
-        daemon.leash = true;
-        let port = daemon.peers.listen()?;
-        daemon.peers.found_at(Node::HEAD, bootstrap.head.clone());
-        daemon.order_nothing(Node::HEAD);
-        while daemon.peers.links.is_empty() && daemon.over.is_none() {
-            daemon.pump();
-            daemon.turn(Time::NEVER);
-        }
-        if let Some(Err(why)) = &daemon.over {
-            return Err(io::Error::other(why.clone()));
-        }
-        let none = || io::Error::other("the way to the head has no address");
-        let host = daemon.peers.own_address(None).ok_or_else(none)?;
-        let (first_port, ports) = keep_ports(&host, bootstrap.ranks)?;
-        daemon.ports = ports;
-        daemon.report(Control::Hello { host, port, first_port });
-        Ok(daemon)
-    };
-    let mut daemon = begin().map_err(|error| format!("{}: {error}", host_name()))?;
-    daemon.live();
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_name());
+    let daemon = Daemon::new(bootstrap.node, bootstrap.nodes, bootstrap.secret, config);
+    let mut daemon = daemon.map_err(|error| named(&error))?;
+    let begun = daemon.begin(&bootstrap);
+    if begun.is_ok() {
+        daemon.live();
+    }
     let over = daemon.over.clone().unwrap_or(Ok(()));
     daemon.end();
-    over.map_err(|why| format!("{}: {why}", host_name()))
+    daemon.leave_remotes();
+    begun.map_err(|error| named(&error))?;
+    over.map_err(|why| named(&why))
 }
 
 fn read_bootstrap() -> io::Result<Bootstrap> {
@@ -529,7 +569,7 @@ fn read_bootstrap() -> io::Result<Bootstrap> {
     let mut len = [0; 4];
     input.read_exact(&mut len)?;
     let len = u32::from_le_bytes(len) as usize;
-    if len > 1 << 20 {
+    if len > MAX_BOOTSTRAP {
         return Err(io::Error::other("this is no word of the head"));
     }
     let mut bytes = vec![0; len];

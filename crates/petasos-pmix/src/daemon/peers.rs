@@ -90,26 +90,32 @@ impl Peers {
         self.addresses.insert(node, addresses);
     }
 
+    /// Where others connect, unless so many are being looked at that the next ones have to wait.
+    pub(crate) fn waits_at(&self) -> Option<&TcpListener> {
+        let room = self.strangers.load(Ordering::Acquire) < MAX_STRANGERS;
+        self.listener.as_ref().filter(|_| room)
+    }
+
     /// Takes connections; each proves who it is on a thread of its own.
     pub(crate) fn accept(&self, waker: &Waker) {
-        let Some(listener) = &self.listener else { return };
-        while let Ok((mut stream, from)) = listener.accept() {
-            if self.strangers.fetch_add(1, Ordering::Relaxed) >= MAX_STRANGERS {
-                self.strangers.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
+        while let Some(Ok((mut stream, from))) = self.waits_at().map(TcpListener::accept) {
             let Ok(waker) = waker.another() else { return };
             let (secret, me, strangers) = (self.secret, self.me, self.strangers.clone());
+            strangers.fetch_add(1, Ordering::Relaxed);
             let shake = move || {
                 let shaken = stream.set_nonblocking(false);
-                match shaken.and_then(|()| handshake::listen(&mut stream, &secret, me)) {
+                let shaken = shaken.and_then(|()| handshake::listen(&mut stream, &secret, me));
+                // Before the loop is woken, which then takes the next one.
+                strangers.fetch_sub(1, Ordering::Release);
+                match shaken {
                     Ok(node) => waker.tell(Wake::Accepted(node, stream)),
                     Err(error) => waker.tell(Wake::Refused(format!("{from}: {error}"))),
                 }
-                strangers.fetch_sub(1, Ordering::Relaxed);
             };
             // Without a thread the connection is closed, and the other side fails.
-            let _ = thread::Builder::new().name("handshake".to_owned()).spawn(shake);
+            if thread::Builder::new().name("handshake".to_owned()).spawn(shake).is_err() {
+                self.strangers.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -162,6 +168,11 @@ impl Peers {
         self.links.retain(|_, link| link.node != node);
         self.via.remove(&node);
         self.waiting.remove(&node);
+    }
+
+    /// Whether there is a connection to a node.
+    pub(crate) fn is_up(&self, node: Node) -> bool {
+        self.via.contains_key(&node)
     }
 
     /// The address of this machine on the way to a node.

@@ -1,10 +1,10 @@
 //! How a rank is started: what it finds in its environment, what it inherits, and where it runs.
 
 use super::{Daemon, child::First, control::Control, greeting, guard::Guard, ranks::Rank};
-use crate::{Gone, job::JobMap, launch::is_of_a_launcher, pmix41};
+use crate::{Gone, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
 use rustix::{
     process::{Pid, getpid},
-    thread::{CpuSet, sched_getaffinity},
+    thread::CpuSet,
 };
 use std::{
     fs,
@@ -38,8 +38,8 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
 #[derive(Debug)]
 struct Common {
     speaks: Speaks,
-    /// The cores that this process may use, if each rank keeps to one of them.
-    cores: Vec<usize>,
+    /// The processors for ranks, in turn, if each keeps to one.
+    cores: Vec<u32>,
     /// Variables by which another launcher's processes find each other.
     foreign: Vec<String>,
 }
@@ -113,9 +113,7 @@ impl Daemon {
                 Speaks::Pmix(uri.map_err(|error| unready("where the daemon is", &error))?)
             }
         };
-        let allowed = program.bind.then(|| sched_getaffinity(None).ok()).flatten();
-        let allowed = allowed.unwrap_or_default();
-        let cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+        let cores = if program.bind { inventory::binding() } else { Vec::new() };
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let foreign = names.filter(|name| is_of_a_launcher(name)).collect();
         Ok(Common { speaks, cores, foreign })
@@ -191,7 +189,7 @@ impl Daemon {
         let core = local as usize % common.cores.len().max(1);
         let cores = common.cores.get(core).map(|core| {
             let mut own = CpuSet::new();
-            own.set(*core);
+            own.set(*core as usize);
             own
         });
         let guard = self.guard.as_ref().map(Guard::socket);

@@ -1,6 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
-use crate::Node;
+use crate::{Node, inventory::Inventory};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -22,6 +22,8 @@ pub(crate) enum Wake {
     Refused(String),
     /// A signal came.
     Signal(i32),
+    /// What this node has now.
+    Inventory(Box<Inventory>),
     /// Output was written.
     Printed,
 }

@@ -137,7 +137,7 @@ impl Daemon {
         if let Some(listener) = &self.listener {
             all.push((Source::Clients, PollFd::new(listener, read)));
         }
-        if let Some(listener) = &self.peers.listener {
+        if let Some(listener) = self.peers.waits_at() {
             all.push((Source::Strangers, PollFd::new(listener, read)));
         }
         if let Some(guard) = &self.guard {
@@ -166,10 +166,8 @@ impl Daemon {
         } else if self.head_takes_input() {
             all.push((Source::Input, PollFd::from_borrowed_fd(stdin, read)));
         }
-        if let Some(head) = &self.head {
-            for (node, pidfd) in head.remotes() {
-                all.push((Source::Remote(node), PollFd::new(pidfd, read)));
-            }
+        for (node, pidfd) in self.running_remotes() {
+            all.push((Source::Remote(node), PollFd::new(pidfd, read)));
         }
         all.push((Source::Set, PollFd::new(&self.watch.set, read)));
         let (sources, mut fds): (Vec<Source>, Vec<PollFd<'_>>) = all.into_iter().unzip();

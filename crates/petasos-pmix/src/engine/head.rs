@@ -1,6 +1,6 @@
 //! What the head does for all: what is published, queries, and who wants which environment events.
 
-use super::{ClientId, Engine, Output, RequestId, Timer, Waiting};
+use super::{ClientId, Engine, Output, RequestId, Timer, Waiting, inventory::Inventories};
 use crate::{
     error::Error,
     message::{Answer, HeadRequest, Message, Persistence, Published},
@@ -20,6 +20,13 @@ const GATHER: Duration = Duration::from_secs(3);
 
 /// Keys that are published at a time.
 const MAX_PUBLISHED: usize = 1 << 16;
+/// Nodes whose inventories fit one answer.
+const MAX_INVENTORIES: usize = 8192;
+/// The key of what all nodes have; with a point and a number, of one node.
+const INVENTORY: &str = "petasos.inventory";
+/// The Standard's key of the memory of the node on which it is asked for.
+const MEMORY: &str = "pmix.pmem";
+const PROCESSES: &str = "petasos.processes";
 
 /// The state of the head; empty elsewhere.
 #[derive(Debug, Default)]
@@ -28,6 +35,7 @@ pub(super) struct Head {
     lookups: Vec<Lookup>,
     interest: BTreeMap<i32, BTreeSet<Node>>,
     gatherings: BTreeMap<u64, Gathering>,
+    pub(super) inventories: Inventories,
 }
 
 #[derive(Debug)]
@@ -52,13 +60,24 @@ struct Lookup {
     until: Time,
 }
 
-/// A query that needs an answer of each node.
+/// A query about what only the nodes themselves can say.
 #[derive(Debug)]
 struct Gathering {
     asked: Asked,
     found: Info,
+    /// The keys that are answered in the end.
+    keys: Vec<String>,
     procs: Vec<Value>,
+    /// Who has not said what it knows of its processes.
     silent: BTreeSet<Node>,
+    /// Who has not said yet what it has.
+    uncounted: BTreeSet<Node>,
+}
+
+impl Gathering {
+    fn is_complete(&self) -> bool {
+        self.silent.is_empty() && self.uncounted.is_empty()
+    }
 }
 
 impl Engine {
@@ -145,7 +164,7 @@ impl Engine {
             {
                 gathering.procs.extend(info.into_iter().map(|(_, value)| value));
             }
-            if gathering.silent.is_empty() {
+            if gathering.is_complete() {
                 self.gathered(id);
             }
         } else if let Some((client, request)) = self.head_asks.remove(&id) {
@@ -217,12 +236,17 @@ impl Engine {
     }
 
     fn query(&mut self, asked: Asked, keys: &[String]) -> Result<Option<Answer>, Error> {
-        let mut found = Info::new();
-        let mut gather = false;
+        let (mut found, mut late) = (Info::new(), Vec::new());
+        let mut uncounted = BTreeSet::new();
         for key in keys {
             let value = match key.as_str() {
-                "petasos.processes" => {
-                    gather = true;
+                PROCESSES => {
+                    late.push(key.clone());
+                    continue;
+                }
+                key if key == MEMORY || key.starts_with(INVENTORY) => {
+                    uncounted.extend(self.whose_inventory(key, asked.node)?);
+                    late.push(key.to_owned());
                     continue;
                 }
                 "petasos.jobs" => {
@@ -243,16 +267,20 @@ impl Engine {
             };
             found.push((key.clone(), value));
         }
-        if !gather {
+        if late.is_empty() {
             return Ok(Some(Answer::Info(found)));
         }
         let id = self.number();
-        let mut hosts: BTreeSet<Node> = self.members.alive().collect();
+        let mut hosts: BTreeSet<Node> = BTreeSet::new();
+        if late.iter().any(|key| key == PROCESSES) {
+            hosts.extend(self.members.alive());
+        }
         hosts.retain(|node| self.jobs.values().any(|job| !job.map.ranks_on(*node).is_empty()));
         let mut procs = Vec::new();
         if hosts.remove(&self.me) {
             procs.extend(self.own_processes().into_iter().map(|(_, value)| value));
         }
+        uncounted.retain(|node| !self.head.inventories.has(*node));
         for node in &hosts {
             let what = HeadRequest::Processes;
             self.out.push_back(Output::Send {
@@ -260,13 +288,46 @@ impl Engine {
                 message: Message::Ask { id, asker: asked.by, what },
             });
         }
-        let none = hosts.is_empty();
-        self.head.gatherings.insert(id, Gathering { asked, found, procs, silent: hosts });
+        let gathering = Gathering { asked, found, keys: late, procs, silent: hosts, uncounted };
+        let complete = gathering.is_complete();
+        self.head.gatherings.insert(id, gathering);
         self.agenda.set(self.now.after(GATHER), Timer::Gathering(id));
-        if none {
+        if complete {
             self.gathered(id);
         }
         Ok(None)
+    }
+
+    /// The nodes whose inventories a key asks for.
+    fn whose_inventory(&self, key: &str, asker: Node) -> Result<Vec<Node>, Error> {
+        if key == MEMORY {
+            return Ok(vec![asker]);
+        }
+        let alive: Vec<Node> = self.members.alive().collect();
+        if key == INVENTORY {
+            return match alive.len() <= MAX_INVENTORIES {
+                true => Ok(alive),
+                false => {
+                    let what = "nodes in one answer (ask for `petasos.inventory.NUMBER`)";
+                    Err(super::requests::limit(what, alive.len(), MAX_INVENTORIES))
+                }
+            };
+        }
+        match inventory_of(key) {
+            Some(node) if alive.contains(&node) => Ok(vec![node]),
+            _ => Err(Error::UnknownQuery(key.to_owned())),
+        }
+    }
+
+    /// A node has said what it has, or will not.
+    pub(super) fn inventory_missing_no_more(&mut self, node: Node) {
+        let waiting = self.head.gatherings.iter_mut();
+        let complete = waiting.filter_map(|(id, gathering)| {
+            (gathering.uncounted.remove(&node) && gathering.is_complete()).then_some(*id)
+        });
+        for id in complete.collect::<Vec<_>>() {
+            self.gathered(id);
+        }
     }
 
     fn node_list(&self) -> Value {
@@ -283,7 +344,19 @@ impl Engine {
     /// All nodes have answered, or have had their time.
     pub(super) fn gathered(&mut self, id: u64) {
         let Some(mut gathering) = self.head.gatherings.remove(&id) else { return };
-        gathering.found.push(("petasos.processes".to_owned(), Value::List(gathering.procs)));
+        for key in gathering.keys {
+            let value = match key.as_str() {
+                PROCESSES => Some(Value::List(std::mem::take(&mut gathering.procs))),
+                MEMORY => self.head.inventories.memory(gathering.asked.node).map(Value::from),
+                INVENTORY => {
+                    let all = self.members.alive().filter_map(|node| self.inventory_value(node));
+                    Some(Value::List(all.collect()))
+                }
+                key => inventory_of(key).and_then(|node| self.inventory_value(node)),
+            };
+            gathering.found.extend(value.map(|value| (key, value)));
+        }
+        gathering.silent.append(&mut gathering.uncounted);
         if !gathering.silent.is_empty() {
             let silent = gathering.silent.iter().map(|node| node.0.into()).collect();
             gathering.found.push(("petasos.silent".to_owned(), Value::List(silent)));
@@ -346,6 +419,8 @@ impl Engine {
             nodes.remove(&node);
         });
         self.head.lookups.retain(|lookup| lookup.asked.node != node);
+        self.head.inventories.remove(node);
+        self.inventory_missing_no_more(node);
         self.head.published.retain(|_, entry| {
             entry.node != node || entry.what.persistence == Persistence::Session
         });
@@ -354,4 +429,9 @@ impl Engine {
             self.head_answered(node, id, Ok(Answer::Done));
         }
     }
+}
+
+/// The node that is meant by `petasos.inventory.NUMBER`.
+fn inventory_of(key: &str) -> Option<Node> {
+    key.strip_prefix(INVENTORY)?.strip_prefix('.')?.parse().ok().map(Node)
 }

@@ -13,13 +13,14 @@
 //! * **News** for all nodes (events, losses) goes over another tree, of all nodes, which everybody
 //!   computes for himself around those that are lost; new neighbours are told again what may have
 //!   been lost on the way, and everybody drops what he has heard before.
-//! * The **head** keeps what is published, and knows which nodes want which events.
+//! * The **head** keeps what is published and what each node has, and knows which nodes want which events.
 
 mod agenda;
 mod cards;
 mod events;
 mod fence;
 mod head;
+mod inventory;
 mod members;
 mod procs;
 mod requests;
@@ -27,6 +28,7 @@ mod requests;
 use crate::{
     error::{Error, Gone},
     event::{Event, EventId},
+    inventory::Inventory,
     job::JobMap,
     message::{Answer, Message},
     names::{JobId, Missing, Node, Proc},
@@ -201,6 +203,8 @@ pub struct Engine {
     next_id: u64,
     events: events::Events,
     head: head::Head,
+    /// What this node has, as it was last told.
+    inventory: Option<Inventory>,
     /// Somewhere a process has connected.
     wired: bool,
     /// Everything is over, for this reason.
@@ -227,6 +231,7 @@ impl Engine {
             next_id: 0,
             events: events::Events::default(),
             head: head::Head::default(),
+            inventory: None,
             wired: false,
             over: None,
         }
@@ -306,6 +311,7 @@ impl Engine {
             Message::Wired => self.wired_somewhere(Some(from)),
             Message::NeverConnected(missing) => self.never_connected(missing),
             Message::Release(proc) => self.release(proc),
+            Message::Inventory(found) => self.inventory_came(from, *found),
         }
     }
 

@@ -5,7 +5,7 @@ mod slurm;
 
 use crate::{
     Gone, Node,
-    daemon::{self, Launched, Plan},
+    daemon::{self, Launched, Plan, Starter},
     job::Run,
 };
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
@@ -58,6 +58,9 @@ pub struct Launch {
     /// The command that starts a program on another host: `{host}` stands for its name, which
     /// comes last if it does not stand anywhere. Default: `ssh -x -o BatchMode=yes`.
     pub remote: Vec<String>,
+    /// How many other daemons a daemon starts: where there are more hosts, those that are started start
+    /// others. 0: this process starts all. Default: 16.
+    pub fan_out: u32,
     /// Whether each line of output begins with its rank.
     pub labels: bool,
     /// Whether the others go on when a rank fails.
@@ -126,6 +129,7 @@ impl Launch {
             speaks: Speaks::default(),
             arguments,
             remote: ["ssh", "-x", "-o", "BatchMode=yes"].map(str::to_owned).to_vec(),
+            fan_out: 16,
             labels: false,
             keep_going: false,
             timeout: None,
@@ -217,8 +221,11 @@ impl Launch {
                 }
                 .to_owned(),
             },
-            remote: self.remote,
-            remote_program: std::env::current_exe()?.to_string_lossy().into_owned(),
+            starter: Starter {
+                command: self.remote,
+                program: std::env::current_exe()?.to_string_lossy().into_owned(),
+                fan_out: self.fan_out,
+            },
             labels: self.labels,
             keep_going: self.keep_going,
             timeout: self.timeout,

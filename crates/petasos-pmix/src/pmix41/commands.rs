@@ -385,7 +385,8 @@ impl Session {
         match result {
             Ok(Answer::Info(info)) => {
                 let here = Some(self.node).filter(|_| key == LOCAL_PROCESSES);
-                match (key.as_str(), info.first()) {
+                let first = info.iter().find(|(name, _)| name != "petasos.silent");
+                match (key.as_str(), first) {
                     (PROCESSES | LOCAL_PROCESSES, Some((_, Value::List(lines)))) => {
                         batch.found(&key, &process_table(lines, here, job));
                     }

@@ -117,6 +117,12 @@ pub(crate) fn put_value(out: &mut Vec<u8>, key: &str, value: &Value) {
             put_unsigned(out, values.len() as u64);
             values.iter().for_each(|value| put_value(out, "", value));
         }
+        Value::Record(named) => {
+            kind(kind::ARRAY);
+            put_unsigned(out, kind::INFO.into());
+            put_unsigned(out, named.len() as u64);
+            named.iter().for_each(|(name, value)| put_info(out, name, value));
+        }
         // Whoever says what type it has may be wrong about that, and the client would stumble.
         Value::Typed { kind: own, packed } => match Reader(packed).pass(*own) {
             Some(whole) if whole.len() == packed.len() => {

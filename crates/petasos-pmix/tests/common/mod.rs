@@ -259,7 +259,7 @@ impl Net {
         }
     }
 
-    fn with(&mut self, node: Node, act: impl FnOnce(&mut Engine)) {
+    pub(crate) fn with(&mut self, node: Node, act: impl FnOnce(&mut Engine)) {
         let at = node.0 as usize;
         let Some(mut engine) = self.engines[at].take() else { return };
         act(&mut engine);

@@ -186,7 +186,7 @@ fn events(job: &Job) -> Result<f64, JobError> {
         }
         Reply::seen()
     })?;
-    let both = Group::of([job.map().proc(0), job.map().proc(1)]);
+    let both = Group::of([job.proc_of(0), job.proc_of(1)]);
     let together = || {
         let group = Some(both.clone());
         job.fence_with(FenceOptions { group, without_cards: true, timeout: None })

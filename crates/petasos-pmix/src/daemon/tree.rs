@@ -1,0 +1,212 @@
+//! How the daemons of other hosts are started: by the head those right below it in a tree, and by each of these the
+//! ones below it. All of them then say directly at the head that they are there, and send it what their
+//! processes write.
+//!
+//! Until it is connected with the head, a daemon ends with who started it: the kernel sees to that for the start
+//! command, and what that has started on another host loses its standard input. Later it ends with that connection. So
+//! when a daemon dies, those that it started live on.
+
+use super::{
+    Daemon,
+    child::First,
+    control::{Bootstrap, Control},
+};
+use crate::Node;
+use petasos_macros::Wire;
+use petasos_wire::{Encoding, to_vec};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    os::fd::{AsFd, OwnedFd},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// How long daemons get to go.
+const LEAVE: Duration = Duration::from_secs(3);
+/// So much always fits a pipe.
+const SHORT: usize = 32 << 10;
+
+/// A daemon that is to be started.
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) node: Node,
+    /// By the name that the start command takes.
+    pub(crate) host: String,
+    /// How many processes it will have.
+    pub(crate) ranks: u32,
+}
+
+/// How daemons are started.
+#[derive(Wire, Clone, Debug)]
+pub(crate) struct Starter {
+    /// The command that starts a program on another host; `{host}` stands for its name.
+    pub(crate) command: Vec<String>,
+    /// The program on the other hosts.
+    pub(crate) program: String,
+    /// How many a daemon starts itself; 0: the head starts all.
+    pub(crate) fan_out: u32,
+}
+
+/// A start command that runs.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    child: Child,
+    pidfd: OwnedFd,
+    ended: bool,
+}
+
+/// Who starts the daemon of a node. The head is started by nobody.
+pub(crate) fn parent(node: Node, fan_out: u32) -> Node {
+    Node(node.0.saturating_sub(1).checked_div(fan_out).unwrap_or_default())
+}
+
+/// Those of the daemons below a node that it starts itself, each with those that are below that one.
+fn branches(me: Node, below: Vec<Planned>, fan_out: u32) -> Vec<(Planned, Vec<Planned>)> {
+    let mut found: BTreeMap<Node, Vec<Planned>> = BTreeMap::new();
+    for planned in below {
+        let mut top = planned.node;
+        while top != Node::HEAD && parent(top, fan_out) != me {
+            top = parent(top, fan_out);
+        }
+        if top != Node::HEAD {
+            found.entry(top).or_default().push(planned);
+        }
+    }
+    let split = |(top, mut all): (Node, Vec<Planned>)| {
+        let at = all.iter().position(|planned| planned.node == top)?;
+        Some((all.remove(at), all))
+    };
+    found.into_iter().filter_map(split).collect()
+}
+
+impl Daemon {
+    /// Starts what is right below this daemon. `own` is what it was told itself.
+    pub(super) fn start_daemons(&mut self, own: &Bootstrap) {
+        for (planned, below) in branches(self.me, own.below.clone(), own.starter.fan_out) {
+            let Planned { node, host, ranks } = planned;
+            match start(&own.starter, &host, &Bootstrap { node, ranks, below, ..own.clone() }) {
+                Ok(remote) => drop(self.remotes.insert(node, remote)),
+                Err(error) => {
+                    let command = own.starter.command.first().map_or("", String::as_str);
+                    let why = format!("starting {host} by `{command}`: {error}");
+                    self.report(Control::NotStarted { node, why });
+                }
+            }
+            if self.over.is_some() {
+                return;
+            }
+        }
+    }
+
+    /// The start commands that run.
+    pub(super) fn running_remotes(&self) -> impl Iterator<Item = (Node, &OwnedFd)> {
+        let running = self.remotes.iter().filter(|(_, remote)| !remote.ended);
+        running.map(|(node, remote)| (*node, &remote.pidfd))
+    }
+
+    /// The start command of a host ended.
+    pub(super) fn remote_ended(&mut self, node: Node) {
+        let Some(remote) = self.remotes.get_mut(&node) else { return };
+        remote.ended = true;
+        let status = remote.child.wait();
+        let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        self.report(Control::NotStarted { node, why });
+    }
+
+    /// In the end: those that this daemon started go, or are made to.
+    pub(super) fn leave_remotes(&mut self) {
+        let until = self.clock.now().after(LEAVE);
+        let mut left: Vec<Remote> = std::mem::take(&mut self.remotes).into_values().collect();
+        left.retain(|remote| !remote.ended);
+        left.iter_mut().for_each(|remote| drop(remote.child.stdin.take()));
+        for mut remote in left {
+            while remote.child.try_wait().is_ok_and(|status| status.is_none()) {
+                if self.clock.now() >= until {
+                    let _ = remote.child.kill();
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+fn start(starter: &Starter, host: &str, bootstrap: &Bootstrap) -> io::Result<Remote> {
+    let mut words: Vec<String> =
+        starter.command.iter().map(|word| word.replace("{host}", host)).collect();
+    if !starter.command.iter().any(|word| word.contains("{host}")) {
+        words.push(host.to_owned());
+    }
+    words.push(starter.program.clone());
+    words.push(super::DAEMON.to_owned());
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null());
+    // In a group of its own, as the terminal's signals are for the head; and it ends with this process.
+    First { daemon: getpid(), guard: None, cores: None, inherited: None }.done_by(&mut command);
+    let child = command.spawn()?;
+    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let bytes = to_vec(Encoding::Native, bootstrap);
+    let bytes = [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat();
+    let short = bytes.len() <= SHORT;
+    if let Some(input) = &child.stdin {
+        let input = std::fs::File::from(input.as_fd().try_clone_to_owned()?);
+        // If it cannot be told, it ends, and that is noticed.
+        let tell = move || drop((&input).write_all(&bytes));
+        if short {
+            tell();
+        } else {
+            // Who does not read holds nobody up.
+            std::thread::Builder::new().name("start".to_owned()).spawn(tell)?;
+        }
+    }
+    // `child` keeps its standard input.
+    Ok(Remote { child, pidfd, ended: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(nodes: impl IntoIterator<Item = u32>) -> Vec<Planned> {
+        let one = |node| Planned { node: Node(node), host: format!("h{node}"), ranks: node };
+        nodes.into_iter().map(one).collect()
+    }
+
+    /// All that are started in the end, by the number of steps from the head.
+    fn all(
+        me: Node,
+        below: Vec<Planned>,
+        fan_out: u32,
+        depth: u32,
+        found: &mut BTreeMap<u32, u32>,
+    ) {
+        let branches = branches(me, below, fan_out);
+        assert!(fan_out == 0 || branches.len() <= fan_out as usize);
+        for (top, below) in branches {
+            assert_eq!(parent(top.node, fan_out), me);
+            assert_eq!(found.insert(top.node.0, depth), None, "{} is started twice", top.node);
+            all(top.node, below, fan_out, depth + 1, found);
+        }
+    }
+
+    #[test]
+    fn each_daemon_is_started_once() {
+        for (nodes, fan_out, deepest) in
+            [(0, 16, 0), (1, 16, 1), (16, 16, 1), (17, 16, 2), (6, 2, 2), (7, 1, 7), (900, 0, 1)]
+        {
+            let mut found = BTreeMap::new();
+            all(Node::HEAD, planned(1..=nodes), fan_out, 1, &mut found);
+            assert_eq!(found.len() as u32, nodes);
+            assert_eq!(found.into_values().max().unwrap_or_default(), deepest, "{nodes} {fan_out}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_below_is_not_started() {
+        // 3 and 4 are below 1, and nobody else is.
+        let branches = branches(Node(1), planned([3, 4, 5, 2, 0, 1]), 2);
+        assert_eq!(branches.iter().map(|(top, _)| top.node.0).collect::<Vec<_>>(), [3, 4]);
+        assert!(branches.iter().all(|(_, below)| below.is_empty()));
+    }
+}
