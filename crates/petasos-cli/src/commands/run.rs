@@ -1,11 +1,17 @@
 //! `petasos run`: a job from its start to its end.
 
+mod files;
+mod libraries;
+
 use crate::{
     cli::{Bind, MapBy, Run, WireBy},
     exit::{Code, Failure, Outcome},
     output,
+    plugins::{self, Moving},
 };
-use petasos_pmix::launch::{Launch, LaunchError, Map, Speaks, parse_hostfile, parse_hosts};
+use petasos_pmix::launch::{
+    FilesError, Launch, LaunchError, Map, Speaks, parse_hostfile, parse_hosts,
+};
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -15,6 +21,9 @@ struct Placed {
     hosts: Vec<String>,
     /// By rank.
     ranks: Vec<String>,
+    /// What would be copied to the hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<files::Planned>,
 }
 
 /// How a job ended.
@@ -23,6 +32,9 @@ struct Ended {
     code: i32,
     why: Option<String>,
     ranks: BTreeMap<u32, EndedRank>,
+    /// What was copied to the hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    staged: Option<files::Staged>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,7 +63,12 @@ pub(crate) fn run(options: &Run) -> ExitCode {
                     .ranks
                     .into_iter()
                     .map(|(rank, (host, how))| (rank, EndedRank { host, end: how.to_string() }));
-                let ended = Ended { code: outcome.code, why: outcome.why, ranks: ranks.collect() };
+                let ended = Ended {
+                    code: outcome.code,
+                    why: outcome.why,
+                    ranks: ranks.collect(),
+                    staged: outcome.staged.map(files::Staged::from),
+                };
                 if let Ok(text) = serde_json::to_string(&ended) {
                     eprintln!("{text}");
                 }
@@ -70,7 +87,7 @@ fn failed(failure: &Failure) -> ExitCode {
 
 fn refused(error: LaunchError) -> Failure {
     let code = match error {
-        LaunchError::Io(_) => Code::Failed,
+        LaunchError::Io(_) | LaunchError::Files(FilesError::Source { .. }) => Code::Failed,
         _ => Code::Usage,
     };
     Failure::new(code, error)
@@ -105,13 +122,19 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.keep_going = options.keep_going;
     launch.timeout = options.timeout;
     launch.connect = options.connect_timeout;
+    launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
+    launch.stage_program = options.stage_program;
+    launch.stage_directory.clone_from(&options.stage_dir);
+    launch.plugins = plugins::all(Moving { rate: options.stage_rate, quiet: options.json });
     Ok(launch)
 }
 
 fn show(launch: &Launch, json: bool) -> Outcome {
     let placed = launch.place().map_err(refused)?;
     let ranks = placed.node_of.iter().map(|node| placed.hosts[node.0 as usize].clone());
-    let placed = Placed { hosts: placed.hosts.clone(), ranks: ranks.collect() };
+    let staging = launch.staging().map_err(refused)?;
+    let files = staging.as_ref().map(files::Planned::of);
+    let placed = Placed { hosts: placed.hosts.clone(), ranks: ranks.collect(), files };
     if json {
         return output::print_json(&placed);
     }
@@ -119,5 +142,6 @@ fn show(launch: &Launch, json: bool) -> Outcome {
     for (rank, host) in placed.ranks.iter().enumerate() {
         table.add_row([rank.to_string(), host.clone()]);
     }
-    output::print(&table.to_string())
+    output::print(&table.to_string())?;
+    placed.files.as_ref().map_or(Ok(()), files::Planned::print)
 }

@@ -11,6 +11,7 @@ mod mpi;
 mod pmix;
 mod private;
 mod ranks;
+mod staging;
 
 use common::Place;
 use std::{

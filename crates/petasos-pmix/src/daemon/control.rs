@@ -1,5 +1,6 @@
 //! What the head and the other daemons say to each other beside what engines do.
 
+use super::staging::Coming;
 use crate::{Gone, Node, job::JobSpec, message::Message};
 use petasos_macros::Wire;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) daemons: Vec<(Node, String)>,
     /// The secret by which the processes know each other over TCP.
     pub(crate) secret: [u8; 32],
+    /// Files that will be brought to the nodes.
+    pub(crate) coming: Option<Coming>,
 }
 
 /// From daemon to daemon.
@@ -52,8 +55,8 @@ pub(crate) enum Control {
         first_port: u16,
     },
     Setup(Box<Setup>),
-    /// To the head: processes can be started, or not, and why.
-    Prepared(Result<(), String>),
+    /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.
+    Prepared(Result<Vec<u8>, String>),
     Start,
     /// To the head: a process wrote something.
     Output {

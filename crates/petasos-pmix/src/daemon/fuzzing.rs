@@ -1,6 +1,6 @@
 //! What daemons say to each other, for the fuzz targets.
 
-use super::control::Program;
+use super::{control::Program, staging::Coming};
 use crate::{Gone, Node};
 use std::time::Duration;
 
@@ -31,10 +31,16 @@ pub(crate) fn controls() -> Vec<Control> {
         },
         daemons: vec![(Node(1), "10.0.0.1:4040".to_owned())],
         secret: [2; 32],
+        coming: Some(Coming {
+            mover: "copies".to_owned(),
+            directory: Some("/scratch".to_owned()),
+            program: None,
+        }),
     };
     vec![
         Control::Hello { host: "10.0.0.1".to_owned(), port: 4040, first_port: 9000 },
         Control::Setup(Box::new(setup)),
+        Control::Prepared(Ok(b"tcp://10.0.0.1:4041".to_vec())),
         Control::Prepared(Err("why".to_owned())),
         Control::Start,
         Control::Output { rank: 1, error: true, bytes: b"a line\n".to_vec() },

@@ -5,12 +5,14 @@ use super::{
     Daemon,
     control::{Bootstrap, Control, Program, Setup},
     print::Printer,
+    staging::{self, ToStage, Work},
     wake::{Wake, Waker},
 };
 use crate::{
     Gone, Node, Proc, Value,
     engine::{Config, Output},
     job::{JobSpec, NodeInfo, Run},
+    launch::{Plugins, Staged},
     net::handshake::random,
 };
 use nix::sys::signal::{SigSet, Signal};
@@ -55,6 +57,9 @@ pub(crate) struct Plan {
     pub(crate) connect: Duration,
     /// Whether standard input goes to rank 0.
     pub(crate) input: bool,
+    /// Files that are brought to the nodes first.
+    pub(crate) staging: Option<ToStage>,
+    pub(crate) plugins: Plugins,
 }
 
 /// How a job ended.
@@ -66,6 +71,7 @@ pub(crate) struct Verdict {
     pub(crate) why: Option<String>,
     /// What became of each rank that ended: on which host, and how.
     pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
+    pub(crate) staged: Option<Staged>,
 }
 
 #[derive(Debug)]
@@ -80,6 +86,8 @@ struct Remote {
 enum Phase {
     Gathering,
     Preparing,
+    /// Files are brought to the nodes.
+    Staging,
     Running,
     /// The processes are being ended.
     Ending,
@@ -87,12 +95,15 @@ enum Phase {
 
 #[derive(Debug)]
 pub(crate) struct Head {
-    plan: Plan,
+    pub(super) plan: Plan,
     phase: Phase,
     name: String,
     remotes: BTreeMap<Node, Remote>,
-    hello: BTreeMap<Node, (NodeInfo, String)>,
-    prepared: BTreeSet<Node>,
+    pub(super) hello: BTreeMap<Node, (NodeInfo, String)>,
+    /// Who is ready, and where files are taken there.
+    pub(super) prepared: BTreeMap<Node, Vec<u8>>,
+    pub(super) work: Option<Work>,
+    pub(super) staged: Option<Staged>,
     size: u32,
     ended: BTreeMap<u32, Gone>,
     failure: Option<(i32, String)>,
@@ -111,6 +122,10 @@ impl Head {
         running.map(|(node, remote)| (*node, &remote.pidfd))
     }
 
+    pub(super) fn is_staging(&self) -> bool {
+        self.phase == Phase::Staging
+    }
+
     fn all(&self) -> Vec<Node> {
         (0..=self.plan.hosts.len() as u32).map(Node).collect()
     }
@@ -121,6 +136,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     let nodes = plan.hosts.len() as u32 + 1;
     let config = Config { connect: plan.connect, ..Config::default() };
     let mut daemon = Daemon::new(Node::HEAD, nodes, random(), config)?;
+    daemon.plugins = plan.plugins.clone();
     take_signals(daemon.waker.another()?)?;
     let printer = Printer::start(plan.labels, daemon.waker.another()?)?;
     let size = plan.runs.iter().map(|run| run.count).sum();
@@ -133,7 +149,9 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         name,
         remotes: BTreeMap::new(),
         hello: BTreeMap::new(),
-        prepared: BTreeSet::new(),
+        prepared: BTreeMap::new(),
+        work: None,
+        staged: None,
         size,
         ended: BTreeMap::new(),
         failure: None,
@@ -219,20 +237,21 @@ impl Daemon {
         }
         let Some(head) = &mut self.head else { return };
         head.hello.insert(Node::HEAD, (own, String::new()));
+        let command = head.plan.program.arguments.join(" ");
+        let mut info = vec![("petasos.command".to_owned(), Value::from(command))];
+        info.extend(head.plan.staging.iter().flat_map(staging::described));
         let job = JobSpec {
             id: crate::JobId(0),
             name: head.name.clone(),
             nodes: head.hello.values().map(|(node, _)| node.clone()).collect(),
             runs: head.plan.runs.clone(),
-            info: vec![(
-                "petasos.command".to_owned(),
-                Value::from(head.plan.program.arguments.join(" ")),
-            )],
+            info,
         };
         let daemons = head.hello.iter().filter(|(node, _)| **node != Node::HEAD);
         let daemons = daemons.map(|(node, (_, address))| (*node, address.clone())).collect();
         let program = head.plan.program.clone();
-        let setup = Setup { job, program, daemons, secret: random() };
+        let coming = head.plan.staging.as_ref().map(|staging| staging.coming.clone());
+        let setup = Setup { job, program, daemons, secret: random(), coming };
         head.phase = Phase::Preparing;
         for node in head.all() {
             self.order(node, Control::Setup(Box::new(setup.clone())));
@@ -257,17 +276,16 @@ impl Daemon {
                     self.all_here();
                 }
             }
-            Control::Prepared(Ok(())) if head.phase == Phase::Preparing => {
-                head.prepared.insert(from);
+            Control::Prepared(Ok(address)) if head.phase == Phase::Preparing => {
+                head.prepared.insert(from, address);
                 if head.prepared.len() <= head.plan.hosts.len() {
                     return;
                 }
-                head.phase = Phase::Running;
+                head.phase = Phase::Staging;
                 head.until = head.plan.timeout.map_or(Time::NEVER, |time| now.after(time));
-                for node in head.all() {
-                    self.order(node, Control::Start);
+                if !self.begin_staging() {
+                    self.head_starts();
                 }
-                self.check_ended();
             }
             Control::Prepared(Err(why)) => {
                 let name = head.hello.get(&from).map_or_else(String::new, |(n, _)| n.name.clone());
@@ -286,6 +304,18 @@ impl Daemon {
             Control::Ended { rank, why } => self.rank_is_over(rank, why),
             _ => {}
         }
+    }
+
+    /// Everything is where it is to be: the ranks start.
+    pub(super) fn head_starts(&mut self) {
+        let now = self.clock.now();
+        let Some(head) = &mut self.head else { return };
+        head.phase = Phase::Running;
+        head.until = head.plan.timeout.map_or(Time::NEVER, |time| now.after(time));
+        for node in head.all() {
+            self.order(node, Control::Start);
+        }
+        self.check_ended();
     }
 
     /// The host of a rank, by name.
@@ -321,7 +351,7 @@ impl Daemon {
     }
 
     /// The job is to end, for this reason; the first one counts.
-    fn fail(&mut self, code: i32, why: String) {
+    pub(super) fn fail(&mut self, code: i32, why: String) {
         let Some(head) = &mut self.head else { return };
         head.failure.get_or_insert((code, why));
         self.end_job(SIGTERM);
@@ -338,6 +368,7 @@ impl Daemon {
         head.phase = Phase::Ending;
         head.until = now.after(GRACE);
         if !started {
+            self.give_up_staging();
             return self.say_bye();
         }
         self.signal_all(signal);
@@ -410,12 +441,17 @@ impl Daemon {
 
     /// A daemon is lost, and its ranks with it.
     pub(crate) fn head_lost_node(&mut self, node: Node, why: &str) {
+        let on_the_way = self.lost_on_the_way(node);
         let Some(head) = &mut self.head else { return };
         let name = head.hello.get(&node).map(|(node, _)| node.name.clone());
         let name = name.or_else(|| Some(head.remotes.get(&node)?.host.clone()));
         let name = name.unwrap_or_else(|| node.to_string());
         if matches!(head.phase, Phase::Gathering | Phase::Preparing) {
             return self.fail(1, format!("{name}: the daemon there is lost: {why}"));
+        }
+        if head.phase == Phase::Staging {
+            let what = on_the_way.map_or_else(String::new, |file| format!("{}: ", file.display()));
+            return self.fail(1, format!("{name}: {what}the daemon there is lost: {why}"));
         }
         let ranks: Vec<u32> =
             self.job.as_ref().map_or_else(Vec::new, |job| job.ranks_on(node).to_vec());
@@ -484,8 +520,12 @@ impl Daemon {
                 self.fail(1, format!("{text}: no daemon came up within {START:?}"));
             }
             Phase::Preparing => {
-                let text = missing(&|node| head.prepared.contains(node));
+                let text = missing(&|node| head.prepared.contains_key(node));
                 self.fail(1, format!("{text}: not ready within {START:?}"));
+            }
+            Phase::Staging => {
+                let time = head.plan.timeout.unwrap_or_default();
+                self.fail(124, format!("the files were not on all nodes within {time:?}"));
             }
             Phase::Running => {
                 let time = head.plan.timeout.unwrap_or_default();
@@ -545,7 +585,7 @@ impl Daemon {
         let ranks = ranks.into_iter().map(|(rank, why)| (rank, (self.host_of(rank), why)));
         let ranks = ranks.collect();
         let (code, why) = head.failure.map_or((0, None), |(code, why)| (code, Some(why)));
-        Ok(Verdict { code, why, ranks })
+        Ok(Verdict { code, why, ranks, staged: head.staged })
     }
 }
 

@@ -17,6 +17,7 @@ mod peers;
 mod place;
 mod print;
 mod ranks;
+mod staging;
 mod start;
 mod wake;
 mod watch;
@@ -25,6 +26,7 @@ use crate::{
     Node, Proc,
     engine::{Config, Engine, Output},
     job::JobMap,
+    launch::{Plugins, Receiving},
     net::handshake::{Secret, random},
     shelf::{self, Shelf},
 };
@@ -46,7 +48,7 @@ use std::{
     io::{self, Read},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     os::{fd::OwnedFd, unix::net::UnixListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 use wake::{Wake, Waker, Wakes};
@@ -56,8 +58,9 @@ pub use guard::{GUARD, run as run_guard};
 
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
-pub(crate) use head::{Plan, run as run_head};
+pub(crate) use head::{Plan, Verdict, run as run_head};
 pub(crate) use place::base;
+pub(crate) use staging::{Coming, ToStage};
 
 /// The word on the command line that makes a process the daemon of another host.
 pub const DAEMON: &str = "pmix-daemon";
@@ -77,6 +80,11 @@ struct Daemon {
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
     place: Option<Place>,
+    /// Where files of the job are brought to.
+    stage: Option<Place>,
+    /// They may come.
+    receiving: Option<Receiving>,
+    plugins: Plugins,
     guard: Option<Guard>,
     /// How many there have been after the first.
     guards: u32,
@@ -144,6 +152,9 @@ impl Daemon {
             job: None,
             setup: None,
             place: None,
+            stage: None,
+            receiving: None,
+            plugins: Plugins::default(),
             guard: None,
             guards: 0,
             shelf: None,
@@ -172,13 +183,14 @@ impl Daemon {
         }
     }
 
-    /// Makes everything ready that processes need, but them.
-    fn prepare(&mut self, setup: Setup) -> Result<(), String> {
+    /// Makes everything ready that processes need, but them; gives where files for them are taken.
+    fn prepare(&mut self, mut setup: Setup) -> Result<Vec<u8>, String> {
+        let stage = self.make_stage(&mut setup)?;
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
         let job = Arc::new(job);
         let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
             let place = Place::make(&format!("{}.{}", setup.job.name, self.me.0))?;
-            let guard = Guard::start(&self.own, place.path())?;
+            let guard = guard_of(&self.own, &place, stage.as_ref())?;
             let hex: String = setup.secret.iter().map(|byte| format!("{byte:02x}")).collect();
             place.write("secret", hex.as_bytes())?;
             place.write("token", &self.token)?;
@@ -199,12 +211,14 @@ impl Daemon {
             std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
         });
         (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
+        self.stage = stage;
         for (node, address) in &setup.daemons {
             self.peers.found_at(*node, vec![address.clone()]);
         }
         self.engine.add_job(job.clone());
+        let address = self.receive_files(&setup);
         (self.job, self.setup) = (Some(job), Some(setup));
-        Ok(())
+        address
     }
 
     /// Somebody ended the guard: there is another one, which learns what there is.
@@ -212,7 +226,7 @@ impl Daemon {
         self.guard = None;
         self.guards += 1;
         let Some(place) = self.place.as_ref().filter(|_| self.guards <= MAX_GUARDS) else { return };
-        match Guard::start(&self.own, place.path()) {
+        match guard_of(&self.own, place, self.stage.as_ref()) {
             Ok(guard) => {
                 self.ranks.values().filter_map(Rank::running).for_each(|pid| guard.runs(pid));
                 self.guard = Some(guard);
@@ -261,6 +275,7 @@ impl Daemon {
                 self.report(Control::Prepared(prepared));
             }
             Control::Start => {
+                self.all_received();
                 // So that its loss is noticed even if nothing is said.
                 for node in self.engine.neighbours() {
                     self.order_nothing(node);
@@ -336,6 +351,7 @@ impl Daemon {
         self.pmix41 = None;
         self.peers.listener = None;
         self.kill_ranks();
+        self.end_staging();
         self.pump();
         self.flush();
         let waits = |daemon: &Daemon| daemon.peers.total_backlog() > 0;
@@ -345,6 +361,7 @@ impl Daemon {
         }
         self.clients.clear();
         self.place = None;
+        self.stage = None;
         self.guard = None;
     }
 
@@ -416,6 +433,7 @@ impl Daemon {
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
+            Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
         }
     }
@@ -442,6 +460,12 @@ impl Daemon {
             self.lost(node, &why);
         }
     }
+}
+
+/// The guard of a daemon with these directories.
+fn guard_of(own: &Path, place: &Place, stage: Option<&Place>) -> io::Result<Guard> {
+    let all = [Some(place), stage];
+    Guard::start(own, all.into_iter().flatten().map(Place::path))
 }
 
 /// Three descriptors for each rank, and one for its connection, are soon more than the usual limit.
@@ -486,11 +510,12 @@ fn keep_ports(host: &str, count: u32) -> io::Result<(u16, Vec<OwnedFd>)> {
     Err(io::Error::other(format!("there are no {count} free ports in a row at {host}")))
 }
 
-/// The daemon of another host: it is told what it needs over standard input, and ends with that.
+/// The daemon of another host: it is told what it needs over standard input, and ends with that. It has
+/// these plug-ins, which are to be those of the launcher.
 ///
 /// # Errors
 /// If it cannot begin, or ends before its time; then it has ended its processes.
-pub fn run_daemon() -> Result<(), String> {
+pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
     let bootstrap = read_bootstrap().map_err(|error| format!("the daemon's input: {error}"))?;
     if bootstrap.version != env!("CARGO_PKG_VERSION") {
         let (own, theirs) = (env!("CARGO_PKG_VERSION"), bootstrap.version);
@@ -500,6 +525,7 @@ pub fn run_daemon() -> Result<(), String> {
     let begin = || -> io::Result<Daemon> {
         let mut daemon = Daemon::new(bootstrap.node, bootstrap.nodes, bootstrap.secret, config)?;
         daemon.leash = true;
+        daemon.plugins = plugins;
         let port = daemon.peers.listen()?;
         daemon.peers.found_at(Node::HEAD, bootstrap.head.clone());
         daemon.order_nothing(Node::HEAD);

@@ -1,6 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
-use crate::Node;
+use crate::{Node, launch::NotPlaced};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -22,6 +22,8 @@ pub(crate) enum Wake {
     Refused(String),
     /// A signal came.
     Signal(i32),
+    /// The files of the job are on all nodes, or cannot be.
+    Placed(Result<(), NotPlaced>),
     /// Output was written.
     Printed,
 }
