@@ -16,10 +16,10 @@ pub const MAX_RANKS: u32 = 1 << 24;
 pub struct NodeInfo {
     /// The host's name.
     pub name: String,
-    /// Where others reach the processes on it: an IP address; empty where there is one node only.
-    pub host: String,
-    /// The port of its first process; the next ones follow. 0 where there is one node only.
-    pub first_port: u16,
+    /// How the addresses of the processes on it begin; empty where they have none. A number follows.
+    pub base: String,
+    /// The number of its first process; those of the next ones follow.
+    pub first: u16,
 }
 
 /// Ranks that follow each other on one node.
@@ -136,20 +136,12 @@ impl JobMap {
         self.spec.nodes.get(node.0 as usize)
     }
 
-    /// The URL of a rank's endpoint, as it was assigned before the start: over shared memory where
-    /// the job has one node, over TCP where it has more.
+    /// The URL of a rank's endpoint, as it was assigned before the start.
     #[must_use]
     pub fn address(&self, rank: u32) -> Option<String> {
         let node = self.node(self.node_of(rank)?)?;
-        if self.hosts.len() == 1 {
-            return Some(format!("shm://petasos-{}-{rank}", self.spec.name));
-        }
-        let port = u32::from(node.first_port) + self.local_rank(rank)?;
-        let host = &node.host;
-        Some(match host.contains(':') {
-            true => format!("tcp://[{host}]:{port}"),
-            false => format!("tcp://{host}:{port}"),
-        })
+        let number = u32::from(node.first).checked_add(self.local_rank(rank)?)?;
+        (!node.base.is_empty()).then(|| format!("{}{number}", node.base))
     }
 
     /// A key of job data, of one rank or (with [`Proc::JOB`]) of the job.

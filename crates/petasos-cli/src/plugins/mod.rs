@@ -3,9 +3,11 @@
 
 mod copies;
 mod rate;
+mod sockets;
 
 use copies::Copies;
 use petasos_pmix::launch::Plugins;
+use sockets::Sockets;
 use std::sync::Arc;
 
 /// How files are moved; what is said here counts at the launcher only.
@@ -21,5 +23,6 @@ pub(crate) struct Moving {
 pub(crate) fn all(moving: Moving) -> Plugins {
     let mut plugins = Plugins::default();
     plugins.movers.push(Arc::new(Copies::new(moving)));
+    plugins.networks.push(Arc::new(Sockets));
     plugins
 }

@@ -261,9 +261,13 @@ impl Job {
     pub fn peer(&self, rank: u32) -> Result<Address, JobError> {
         let none = || JobError::Refused(Error::NoSuchProc(self.map.proc(rank)));
         self.map.node_of(rank).ok_or_else(none)?;
+        let nowhere = || JobError::NotOffered {
+            what: "an address of each rank".to_owned(),
+            launcher: "one without a network".to_owned(),
+        };
         let text = match self.places.of(self, rank)? {
             Some(text) => text,
-            None => self.map.address(rank).ok_or_else(none)?,
+            None => self.map.address(rank).ok_or_else(nowhere)?,
         };
         Address::parse(&text).map_err(|error| JobError::BadJobFile(text, error.to_string()))
     }

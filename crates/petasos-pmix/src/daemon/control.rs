@@ -1,6 +1,6 @@
 //! What the head and the other daemons say to each other beside what engines do.
 
-use super::staging::Coming;
+use super::{networks::Said, staging::Coming};
 use crate::{Gone, Node, job::JobSpec, message::Message};
 use petasos_macros::Wire;
 use std::time::Duration;
@@ -14,6 +14,8 @@ pub(crate) struct Bootstrap {
     pub(crate) nodes: u32,
     /// How many processes it will have.
     pub(crate) ranks: u32,
+    /// Whether no other daemon will have any.
+    pub(crate) alone: bool,
     /// Where the head may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
     pub(crate) connect: Duration,
@@ -38,8 +40,8 @@ pub(crate) struct Setup {
     pub(crate) program: Program,
     /// Where the daemons are reached.
     pub(crate) daemons: Vec<(Node, String)>,
-    /// The secret by which the processes know each other over TCP.
-    pub(crate) secret: [u8; 32],
+    /// What each network needs to set up its part on a node.
+    pub(crate) blobs: Said,
     /// Files that will be brought to the nodes.
     pub(crate) coming: Option<Coming>,
 }
@@ -48,11 +50,11 @@ pub(crate) struct Setup {
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub(crate) enum Control {
     Engine(Message),
-    /// To the head: this daemon is there. Its address, its port, the first port of its processes.
+    /// To the head: this daemon is there. Its address, its port, what networks offer for its processes.
     Hello {
         host: String,
         port: u16,
-        first_port: u16,
+        offers: Said,
     },
     Setup(Box<Setup>),
     /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.

@@ -4,6 +4,7 @@
 use super::{
     Daemon,
     control::{Bootstrap, Control, Program, Setup},
+    networks::Said,
     print::Printer,
     staging::{self, ToStage, Work},
     wake::{Wake, Waker},
@@ -100,6 +101,8 @@ pub(crate) struct Head {
     name: String,
     remotes: BTreeMap<Node, Remote>,
     pub(super) hello: BTreeMap<Node, (NodeInfo, String)>,
+    /// What networks offer there.
+    offers: BTreeMap<Node, Said>,
     /// Who is ready, and where files are taken there.
     pub(super) prepared: BTreeMap<Node, Vec<u8>>,
     pub(super) work: Option<Work>,
@@ -120,6 +123,10 @@ impl Head {
     pub(crate) fn remotes(&self) -> impl Iterator<Item = (Node, &OwnedFd)> {
         let running = self.remotes.iter().filter(|(_, remote)| !remote.ended);
         running.map(|(node, remote)| (*node, &remote.pidfd))
+    }
+
+    fn hosts_with_ranks(&self) -> BTreeSet<Node> {
+        self.plan.runs.iter().filter(|run| run.count > 0).map(|run| run.node).collect()
     }
 
     pub(super) fn is_staging(&self) -> bool {
@@ -149,6 +156,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         name,
         remotes: BTreeMap::new(),
         hello: BTreeMap::new(),
+        offers: BTreeMap::new(),
         prepared: BTreeMap::new(),
         work: None,
         staged: None,
@@ -167,6 +175,11 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     daemon.live();
     daemon.end();
     daemon.head_ends()
+}
+
+/// A node whose ranks have no addresses yet.
+fn node_info(name: String) -> NodeInfo {
+    NodeInfo { name, base: String::new(), first: 0 }
 }
 
 fn take_signals(waker: Waker) -> io::Result<()> {
@@ -188,6 +201,7 @@ impl Daemon {
     fn start_remotes(&mut self) -> io::Result<()> {
         let port = self.peers.listen()?;
         let Some(head) = &mut self.head else { return Ok(()) };
+        let alone = head.hosts_with_ranks().len() == 1;
         let mut addresses: Vec<String> = own_addresses();
         addresses.iter_mut().for_each(|address| {
             *address = match address.contains(':') {
@@ -204,6 +218,7 @@ impl Daemon {
                 node,
                 nodes: head.plan.hosts.len() as u32 + 1,
                 ranks: on_it.map(|run| run.count).sum(),
+                alone,
                 head: addresses.clone(),
                 connect: head.plan.connect,
             };
@@ -220,22 +235,15 @@ impl Daemon {
     /// All daemons are there: they are told of the job.
     fn all_here(&mut self) {
         let Some(head) = &self.head else { return };
-        let hosts: BTreeSet<Node> =
-            head.plan.runs.iter().filter(|run| run.count > 0).map(|run| run.node).collect();
-        let mut own = NodeInfo { name: super::host_name(), host: String::new(), first_port: 0 };
-        if hosts.len() > 1 && hosts.contains(&Node::HEAD) {
-            let host = self.peers.own_address(None).unwrap_or_default();
-            let Some(head) = &self.head else { return };
-            let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
-            match super::keep_ports(&host, here.map(|run| run.count).sum()) {
-                Ok((first, ports)) => {
-                    self.ports = ports;
-                    (own.host, own.first_port) = (host, first);
-                }
-                Err(error) => return self.fail(1, format!("{}: {error}", own.name)),
-            }
-        }
+        let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
+        let (here, alone) = (here.map(|run| run.count).sum(), head.hosts_with_ranks().len() == 1);
+        let own = node_info(super::host_name());
+        let offers = match self.reserve(here, alone) {
+            Ok(offers) => offers,
+            Err(why) => return self.fail(1, format!("{}: {why}", own.name)),
+        };
         let Some(head) = &mut self.head else { return };
+        head.offers.insert(Node::HEAD, offers);
         head.hello.insert(Node::HEAD, (own, String::new()));
         let command = head.plan.program.arguments.join(" ");
         let mut info = vec![("petasos.command".to_owned(), Value::from(command))];
@@ -247,11 +255,17 @@ impl Daemon {
             runs: head.plan.runs.clone(),
             info,
         };
+        let offers = std::mem::take(&mut head.offers);
+        let blobs = match self.blobs(&job, &offers) {
+            Ok(blobs) => blobs,
+            Err(why) => return self.fail(1, why),
+        };
+        let Some(head) = &mut self.head else { return };
         let daemons = head.hello.iter().filter(|(node, _)| **node != Node::HEAD);
         let daemons = daemons.map(|(node, (_, address))| (*node, address.clone())).collect();
         let program = head.plan.program.clone();
         let coming = head.plan.staging.as_ref().map(|staging| staging.coming.clone());
-        let setup = Setup { job, program, daemons, secret: random(), coming };
+        let setup = Setup { job, program, daemons, blobs, coming };
         head.phase = Phase::Preparing;
         for node in head.all() {
             self.order(node, Control::Setup(Box::new(setup.clone())));
@@ -263,7 +277,7 @@ impl Daemon {
         let now = self.clock.now();
         let Some(head) = &mut self.head else { return };
         match what {
-            Control::Hello { host, port, first_port } if head.phase == Phase::Gathering => {
+            Control::Hello { host, port, offers } if head.phase == Phase::Gathering => {
                 // By the name that the user knows it by.
                 let named = from.0.checked_sub(1).and_then(|at| head.plan.hosts.get(at as usize));
                 let name = named.cloned().unwrap_or_default();
@@ -271,7 +285,8 @@ impl Daemon {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 };
-                head.hello.insert(from, (NodeInfo { name, host, first_port }, address));
+                head.offers.insert(from, offers);
+                head.hello.insert(from, (node_info(name), address));
                 if head.hello.len() == head.plan.hosts.len() {
                     self.all_here();
                 }

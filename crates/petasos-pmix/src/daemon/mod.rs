@@ -13,6 +13,7 @@ mod elf;
 pub(crate) mod fuzzing;
 mod guard;
 mod head;
+mod networks;
 mod peers;
 mod place;
 mod print;
@@ -26,7 +27,7 @@ use crate::{
     Node, Proc,
     engine::{Config, Engine, Output},
     job::JobMap,
-    launch::{Plugins, Receiving},
+    launch::{Plugins, Receiving, Reserved},
     net::handshake::{Secret, random},
     shelf::{self, Shelf},
 };
@@ -39,15 +40,12 @@ use petasos_fabric::{Clock, Time};
 use petasos_wire::{Encoding, from_bytes, to_vec};
 use place::Place;
 use ranks::Rank;
-use rustix::{
-    io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
-};
+use rustix::io::Errno;
 use std::{
     collections::BTreeMap,
     io::{self, Read},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
-    os::{fd::OwnedFd, unix::net::UnixListener},
+    net::{Ipv4Addr, TcpListener},
+    os::unix::net::UnixListener,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -98,8 +96,8 @@ struct Daemon {
     ranks: BTreeMap<u32, Rank>,
     /// Bytes of output that the head has not taken.
     untaken: u64,
-    /// Ports kept for the processes until they listen there.
-    ports: Vec<OwnedFd>,
+    /// What is kept for the processes.
+    reserved: Vec<Reserved>,
     waker: Waker,
     wakes: Wakes,
     watch: Watch,
@@ -164,7 +162,7 @@ impl Daemon {
             next_client: 0,
             ranks: BTreeMap::new(),
             untaken: 0,
-            ports: Vec::new(),
+            reserved: Vec::new(),
             waker,
             wakes,
             watch: Watch::new()?,
@@ -185,14 +183,16 @@ impl Daemon {
 
     /// Makes everything ready that processes need, but them; gives where files for them are taken.
     fn prepare(&mut self, mut setup: Setup) -> Result<Vec<u8>, String> {
+        let secret = self.set_up_networks(&mut setup)?;
         let stage = self.make_stage(&mut setup)?;
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
         let job = Arc::new(job);
         let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
             let place = Place::make(&format!("{}.{}", setup.job.name, self.me.0))?;
             let guard = guard_of(&self.own, &place, stage.as_ref())?;
-            let hex: String = setup.secret.iter().map(|byte| format!("{byte:02x}")).collect();
-            place.write("secret", hex.as_bytes())?;
+            if let Some(secret) = &secret {
+                place.write("secret", secret)?;
+            }
             place.write("token", &self.token)?;
             place.write("job", &to_vec(Encoding::Native, &setup.job))?;
             let listener = UnixListener::bind(place.socket())?;
@@ -482,34 +482,6 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Keeps ports that follow each other for processes of this node: nobody gets them by chance, and
-/// who asks for one of them by number does.
-fn keep_ports(host: &str, count: u32) -> io::Result<(u16, Vec<OwnedFd>)> {
-    let host: IpAddr = host.parse().map_err(io::Error::other)?;
-    let take = |port: u16| -> io::Result<OwnedFd> {
-        let address = SocketAddr::from((host, port));
-        let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-        bind(&socket, &address)?;
-        Ok(socket)
-    };
-    for _ in 0..100 {
-        let mut kept = vec![take(0)?];
-        let first = SocketAddr::try_from(getsockname(&kept[0])?)?.port();
-        for next in 1..count {
-            match u16::try_from(u32::from(first) + next).map(take) {
-                Ok(Ok(socket)) => kept.push(socket),
-                _ => break,
-            }
-        }
-        if kept.len() == count.max(1) as usize {
-            return Ok((first, kept));
-        }
-    }
-    Err(io::Error::other(format!("there are no {count} free ports in a row at {host}")))
-}
-
 /// The daemon of another host: it is told what it needs over standard input, and ends with that. It has
 /// these plug-ins, which are to be those of the launcher.
 ///
@@ -538,9 +510,8 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
         }
         let none = || io::Error::other("the way to the head has no address");
         let host = daemon.peers.own_address(None).ok_or_else(none)?;
-        let (first_port, ports) = keep_ports(&host, bootstrap.ranks)?;
-        daemon.ports = ports;
-        daemon.report(Control::Hello { host, port, first_port });
+        let offers = daemon.reserve(bootstrap.ranks, bootstrap.alone).map_err(io::Error::other)?;
+        daemon.report(Control::Hello { host, port, offers });
         Ok(daemon)
     };
     let mut daemon = begin().map_err(|error| format!("{}: {error}", host_name()))?;

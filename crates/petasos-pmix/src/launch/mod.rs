@@ -3,6 +3,7 @@
 mod files;
 mod hosts;
 mod mover;
+mod network;
 
 use crate::{
     Gone, Node,
@@ -12,6 +13,7 @@ use crate::{
 pub use files::{FileToStage, Files, FilesError};
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
 pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
+pub use network::{ForRanks, Here, Network, Reserved, Row};
 use std::{
     collections::BTreeMap,
     io,
@@ -53,6 +55,9 @@ pub enum Speaks {
 pub struct Plugins {
     /// Ways to bring files to nodes; the first is taken.
     pub movers: Vec<Arc<dyn FileMover>>,
+    /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks find each
+    /// other only by what they put on their cards.
+    pub networks: Vec<Arc<dyn Network>>,
 }
 
 /// A job to be run.
