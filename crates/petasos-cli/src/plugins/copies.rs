@@ -125,12 +125,12 @@ impl FileMover for Copies {
             placing.stop();
         };
         let work = || {
-            while let Some((target, progress)) = Some(next.fetch_add(1, Relaxed))
-                .and_then(|at| Some((placing.targets.get(at)?, progress.get(at)?)))
-            {
-                if placing.is_stopped() {
+            while !placing.is_stopped() {
+                let at = next.fetch_add(1, Relaxed);
+                let (Some(target), Some(progress)) = (placing.targets.get(at), progress.get(at))
+                else {
                     return;
-                }
+                };
                 match self.to(target, placing, progress) {
                     Ok(()) => placing.done(target.node),
                     Err((file, why)) => fail(target, file, why),
@@ -141,6 +141,7 @@ impl FileMover for Copies {
             let workers: Vec<_> = (0..placing.targets.len().min(HOSTS))
                 .map(|_| thread::Builder::new().name("copies".to_owned()).spawn_scoped(scope, work))
                 .collect();
+            // Those that there are do the work of all.
             if let (Some(Err(error)), Some(target)) = (workers.first(), placing.targets.first()) {
                 return fail(target, PathBuf::from("."), format!("starting a thread: {error}"));
             }

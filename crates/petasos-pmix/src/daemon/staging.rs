@@ -17,6 +17,7 @@ use crate::{
 use petasos_fabric::Time;
 use petasos_macros::Wire;
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
     thread::{self, JoinHandle},
@@ -97,9 +98,8 @@ impl Daemon {
         let directory = coming.directory.as_ref();
         let directory = directory.map(|named| Path::new(&setup.program.directory).join(named));
         let base = place::files_base(directory.as_deref());
-        let failed = |error: std::io::Error| format!("a directory for files: {error}");
         let place = Place::below(&base, &format!("{}.{}", setup.job.name, self.me.0));
-        let place = place.map_err(failed)?;
+        let place = place.map_err(|error| format!("files, in {}: {error}", base.display()))?;
         let path = place.path().to_str();
         let path =
             path.ok_or_else(|| format!("{}: this path is no text", place.path().display()))?;
@@ -215,13 +215,75 @@ impl Daemon {
 
 /// Brings all files to all nodes; each node gets the same.
 fn place_all(mover: &dyn FileMover, placing: &Placing) -> Result<(), NotPlaced> {
-    mover.place(placing)?;
+    let failed = |file: &Path, why: &str| {
+        Err(NotPlaced { host: super::host_name(), file: file.to_owned(), why: why.to_owned() })
+    };
+    // Whatever becomes of a plug-in, the job must not wait for it without end.
+    let Ok(placed) = catch_unwind(AssertUnwindSafe(|| mover.place(placing))) else {
+        return failed(Path::new(mover.name()), "what moves files here is broken");
+    };
+    placed?;
     match placing.files.changed() {
         None => Ok(()),
-        Some(file) => Err(NotPlaced {
-            host: super::host_name(),
-            file: file.to_owned(),
-            why: "it changed, or vanished, while it was copied".to_owned(),
-        }),
+        Some(file) => failed(file, "it changed, or vanished, while it was copied"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::{Estimate, FileToStage, Receiving};
+    use std::{fs, net::IpAddr};
+
+    /// A mover that fails as it is told to.
+    #[derive(Debug)]
+    struct Fails(fn(&Placing));
+
+    impl FileMover for Fails {
+        fn name(&self) -> &str {
+            "fails"
+        }
+
+        fn estimate(&self, _: &Files, _: u32, _: bool) -> Estimate {
+            Estimate { time: Duration::ZERO, basis: String::new() }
+        }
+
+        fn receive(&self, _: &Path, _: Option<IpAddr>, _: &Key) -> Result<Receiving, String> {
+            Err("nothing comes".to_owned())
+        }
+
+        fn place(&self, placing: &Placing) -> Result<(), NotPlaced> {
+            (self.0)(placing);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_mover_that_breaks_or_a_file_that_changes_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("data");
+        fs::write(&path, "one").unwrap();
+        let entry = FileToStage::new(&path, "data").unwrap();
+        let files = Arc::new(Files::look(vec![entry]).unwrap());
+        let placing = Placing::new(files, Vec::new(), Key([0; 32]));
+        assert_eq!(place_all(&Fails(|_| ()), &placing), Ok(()));
+        let broken = place_all(&Fails(|_| panic!("as it was told to")), &placing).unwrap_err();
+        assert!(broken.to_string().contains("is broken"), "{broken}");
+        let changes = |placing: &Placing| {
+            fs::write(placing.files.entries()[0].source(), "another").unwrap();
+        };
+        let changed = place_all(&Fails(changes), &placing).unwrap_err();
+        assert_eq!(changed.file, path.canonicalize().unwrap());
+    }
+
+    #[test]
+    fn a_mover_that_does_not_end_is_not_waited_for_without_end() {
+        let placing = Arc::new(Placing::new(Arc::default(), Vec::new(), Key([0; 32])));
+        let (told, ends) = std::sync::mpsc::channel::<()>();
+        let stays = thread::spawn(move || ends.recv().unwrap_or_default());
+        let mut work = Work { placing: placing.clone(), thread: Some(stays), begun: Time::NEVER };
+        work.end();
+        assert!(placing.is_stopped());
+        drop(told);
     }
 }
