@@ -42,9 +42,10 @@ const MEMORY: u64 = 32 << 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Threads that write at a host.
 const THREADS: usize = 4;
-/// Bytes a second that one copy makes, whatever the network; and what each file takes beside its bytes.
+/// Bytes a second that copies make, whatever the network, and what each file takes beside its bytes: for
+/// estimates, and a little worse than what two cores were seen to do.
 const COPY: f64 = 1e9;
-const FILE: Duration = Duration::from_micros(300);
+const FILE: Duration = Duration::from_micros(100);
 /// No progress is shown of what is over so soon.
 const SOON: Duration = Duration::from_secs(1);
 /// How long the launcher looks away from the copies.
