@@ -18,7 +18,6 @@ use petasos_pmix::launch::{
 };
 use rustix::io::Errno;
 use std::{
-    fmt,
     net::{IpAddr, SocketAddr},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -274,11 +273,5 @@ fn why(cause: &Cause) -> String {
     match cause {
         Cause::Remote(RemoteError::Refused { error, .. }) => error.to_string(),
         cause => cause.to_string(),
-    }
-}
-
-impl fmt::Debug for Done {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Done({:?})", self.0)
     }
 }

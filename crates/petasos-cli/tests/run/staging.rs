@@ -283,12 +283,8 @@ fn what_ends_the_job_ends_the_copies() {
     let place = Place::new();
     fs::write(place.path("large"), bytes(LONG, 3)).unwrap();
     let options = [&["run", "--stage", "large"], &SLOW[..]].concat();
-    let start = |more: &[&str]| {
-        let child = spawn(place.command(&[&options[..], more, &["echo", "started"]].concat()));
-        in_the_middle(&place, 0);
-        child
-    };
-    let child = start(&[]);
+    let child = spawn(place.command(&[&options[..], &["echo", "started"]].concat()));
+    in_the_middle(&place, 0);
     // Whoever plans by it can ask how long it will take.
     let keys = ["query", "petasos.stage.bytes", "petasos.stage.estimate", "--json"];
     let told = place.run(&keys).assert(0).json();
@@ -299,9 +295,8 @@ fn what_ends_the_job_ends_the_copies() {
     let (code, said) = ended(child);
     assert_eq!(code, Some(143), "{said}");
     assert!(said.contains("interrupted"), "{said}");
-    let (code, said) = ended(start(&["--timeout", "1s"]));
-    assert_eq!(code, Some(124), "{said}");
-    assert!(said.contains("were not on all nodes within 1s"), "{said}");
+    let ran = place.run(&[&options[..], &["--timeout", "1s", "echo", "started"]].concat());
+    assert_eq!(ran.assert(124).says("were not on all nodes within 1s").out, "");
     place.assert_clean();
 }
 
@@ -330,38 +325,43 @@ fn a_full_disk_is_named() {
     is_empty_soon(&place);
 }
 
-#[test]
-fn a_file_that_changes_or_vanishes_is_named() {
+/// What is said when a file is changed while one of these is copied, the large one for some seconds.
+fn changed_meanwhile(files: [&str; 2], change: impl Fn(&Place)) -> String {
     let place = Place::new();
-    let run = |change: &dyn Fn()| {
-        fs::write(place.path("large"), bytes(LONG / 2, 5)).unwrap();
-        fs::write(place.path("small"), bytes(100, 6)).unwrap();
-        let options = ["run", "--stage", "large", "--stage", "small", "--stage-rate", "1MiB"];
-        let child = spawn(place.command(&[&options[..], &["echo", "started"]].concat()));
-        in_the_middle(&place, 0);
-        change();
-        let (code, said) = ended(child);
-        assert_eq!(code, Some(1), "{said}");
-        assert!(!said.contains("started"), "{said}");
-        place.assert_clean();
-        said
-    };
-    let grows = || {
-        let mut file = fs::OpenOptions::new().append(true).open(place.path("large")).unwrap();
-        file.write_all(b"more").unwrap();
-    };
-    let said = run(&grows);
-    assert!(said.contains("/large: ") && said.contains("changed while it was read"), "{said}");
-    let said = run(&|| fs::remove_file(place.path("small")).unwrap());
-    assert!(said.contains("/small: ") && said.contains("No such file"), "{said}");
-    // What was copied already, and is another file after that, would be another one on the next host.
-    let options = ["run", "--stage", "small", "--stage", "large", "--stage-rate", "1MiB"];
+    fs::write(place.path("large"), bytes(LONG / 2, 5)).unwrap();
     fs::write(place.path("small"), bytes(100, 6)).unwrap();
+    let [first, second] = files;
+    let options = ["run", "--stage", first, "--stage", second, "--stage-rate", "500KiB"];
     let child = spawn(place.command(&[&options[..], &["echo", "started"]].concat()));
     in_the_middle(&place, 0);
-    fs::write(place.path("small"), bytes(100, 7)).unwrap();
+    change(&place);
     let (code, said) = ended(child);
     assert_eq!(code, Some(1), "{said}");
+    assert!(!said.contains("started"), "{said}");
+    is_empty_soon(&place);
+    said
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_copied_is_named() {
+    let said = changed_meanwhile(["large", "small"], |place| {
+        let mut file = fs::OpenOptions::new().append(true).open(place.path("large")).unwrap();
+        file.write_all(b"more").unwrap();
+    });
+    assert!(said.contains("/large: ") && said.contains("changed while it was read"), "{said}");
+}
+
+#[test]
+fn a_file_that_vanishes_before_it_is_copied_is_named() {
+    let remove = |place: &Place| fs::remove_file(place.path("small")).unwrap();
+    let said = changed_meanwhile(["large", "small"], remove);
+    assert!(said.contains("/small: ") && said.contains("No such file"), "{said}");
+}
+
+/// The next host would get another file.
+#[test]
+fn a_file_that_changes_after_it_was_copied_is_named() {
+    let change = |place: &Place| fs::write(place.path("small"), bytes(100, 7)).unwrap();
+    let said = changed_meanwhile(["small", "large"], change);
     assert!(said.contains("/small: it changed, or vanished"), "{said}");
-    place.assert_clean();
 }
