@@ -7,11 +7,11 @@ use crate::{
         forward::Forward,
     },
     exit::CODES,
-    output::{parse_size, parse_time},
+    output::{parse_rate, parse_size, parse_time},
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use petasos::fabric::Address;
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 /// Calls with bulk data between processes, over shared memory and TCP: try it, look at it,
 /// measure it.
@@ -100,8 +100,22 @@ pub(crate) struct Run {
     /// one starts all
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub(crate) fan_out: u32,
-    /// Show which rank would go where (with --bind core, on this host also to which CPU), and run
-    /// nothing
+    /// A file or directory that the ranks find on their hosts, in $PETASOS_STAGE_DIR, by its own
+    /// name or this one; may be given several times
+    #[arg(long, value_name = "FILE[:NAME]", help_heading = "Files")]
+    pub(crate) stage: Vec<OsString>,
+    /// Copy the program to the hosts, and run it there
+    #[arg(long, help_heading = "Files")]
+    pub(crate) stage_program: bool,
+    /// Where on each host the job's directory for files is made [default: where that host has
+    /// temporary files]
+    #[arg(long, value_name = "DIR", help_heading = "Files")]
+    pub(crate) stage_dir: Option<String>,
+    /// The most bytes a second that are copied to one host: 100MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_rate, help_heading = "Files")]
+    pub(crate) stage_rate: Option<u64>,
+    /// Show which rank would go where (with --bind core, on this host also to which CPU), and which
+    /// files, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// In the end, print what became of each rank as JSON on standard error (with --dry-run, the

@@ -25,6 +25,7 @@ mod output;
 #[cfg(feature = "peers")]
 mod peer_process;
 mod plots;
+mod plugins;
 mod progress;
 mod report;
 mod scratch;
@@ -53,11 +54,13 @@ fn main() -> ExitCode {
         Some(launch::RANK) => launch::run_rank(env::args_os().skip(2)),
         Some(launch::BARE) => launch::run_bare(),
         Some(petasos_pmix::GUARD) => {
-            petasos_pmix::run_guard(env::args_os().nth(2).map(Into::into));
+            petasos_pmix::run_guard(env::args_os().skip(2).map(Into::into));
             Ok(())
         }
         Some(petasos_pmix::DAEMON) => {
-            petasos_pmix::run_daemon().map_err(|why| exit::Failure::new(exit::Code::Failed, why))
+            let plugins = plugins::all(plugins::Moving::default());
+            petasos_pmix::run_daemon(plugins)
+                .map_err(|why| exit::Failure::new(exit::Code::Failed, why))
         }
         _ => match Cli::parse().command {
             // It takes the signals itself, for the job.

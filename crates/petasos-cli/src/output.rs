@@ -130,6 +130,14 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     if value < 1e18 { Ok(value as u64) } else { Err(format!("{text} is too large")) }
 }
 
+/// Reads the bytes that may go a second, as a size.
+pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        size if size < 1 << 10 => Err("at least 1KiB".to_owned()),
+        size => Ok(size),
+    }
+}
+
 /// Reads a time, such as `500ms`, `2s`, `1.5s` or `2` (seconds).
 pub(crate) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -29,7 +29,8 @@ pub use crate::pmix41::fuzzing::{pmix41, pmix41_seeds};
 
 /// A job of four ranks, two on each of two nodes.
 pub(crate) fn job() -> Arc<JobMap> {
-    let node = |at| NodeInfo { name: format!("n{at}"), host: "10.0.0.1".into(), first_port: 9000 };
+    let node =
+        |at| NodeInfo { name: format!("n{at}"), base: "tcp://10.0.0.1:".into(), first: 9000 };
     let runs = [0, 1].map(|at| Run { node: Node(at), count: 2 }).to_vec();
     let (name, nodes, info) = ("job".to_owned(), vec![node(0), node(1)], Vec::new());
     let spec = JobSpec { id: JobId(0), name, nodes, runs, info };

@@ -16,10 +16,10 @@ pub const MAX_RANKS: u32 = 1 << 24;
 pub struct NodeInfo {
     /// The host's name.
     pub name: String,
-    /// Where others reach the processes on it: an IP address; empty where there is one node only.
-    pub host: String,
-    /// The port of its first process; the next ones follow. 0 where there is one node only.
-    pub first_port: u16,
+    /// How the addresses of the processes on it begin; empty where they have none. A number follows.
+    pub base: String,
+    /// The number of its first process; those of the next ones follow.
+    pub first: u16,
 }
 
 /// Ranks that follow each other on one node.
@@ -136,8 +136,7 @@ impl JobMap {
         self.spec.nodes.get(node.0 as usize)
     }
 
-    /// The URL of a rank's endpoint, as it was assigned before the start: over shared memory where
-    /// the job has one node, over TCP where it has more.
+    /// The URL of a rank's endpoint, as it was assigned before the start.
     #[must_use]
     pub fn address(&self, rank: u32) -> Option<String> {
         Facts::address(self, rank)
@@ -169,23 +168,16 @@ pub(crate) trait Facts {
     /// How many ranks a node has.
     fn count_on(&self, node: Node) -> u32;
     fn node_name(&self, node: Node) -> Option<String>;
-    /// Where others reach the processes of a node, and the port of the first.
+    /// How addresses of the processes of a node begin, and the number of the first: see [`NodeInfo`].
     fn place(&self, node: Node) -> Option<(String, u16)>;
     /// What else was said of the job.
     fn info(&self, key: &str) -> Option<Value>;
 
     /// See [`JobMap::address`].
     fn address(&self, rank: u32) -> Option<String> {
-        let node = self.node_of(rank)?;
-        if self.host_count() == 1 {
-            return Some(format!("shm://petasos-{}-{rank}", self.name()));
-        }
-        let (host, first_port) = self.place(node)?;
-        let port = u32::from(first_port).checked_add(self.local_rank(rank)?)?;
-        Some(match host.contains(':') {
-            true => format!("tcp://[{host}]:{port}"),
-            false => format!("tcp://{host}:{port}"),
-        })
+        let (base, first) = self.place(self.node_of(rank)?)?;
+        let number = u32::from(first).checked_add(self.local_rank(rank)?)?;
+        (!base.is_empty()).then(|| format!("{base}{number}"))
     }
 
     /// See [`JobMap::value`].
@@ -242,7 +234,7 @@ impl Facts for JobMap {
     }
 
     fn place(&self, node: Node) -> Option<(String, u16)> {
-        self.node(node).map(|node| (node.host.clone(), node.first_port))
+        self.node(node).map(|node| (node.base.clone(), node.first))
     }
 
     fn info(&self, key: &str) -> Option<Value> {

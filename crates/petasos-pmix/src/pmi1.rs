@@ -213,7 +213,7 @@ mod tests {
     };
 
     fn job(runs: &[(u32, u32)]) -> JobMap {
-        let node = NodeInfo { name: "n".into(), host: String::new(), first_port: 0 };
+        let node = NodeInfo { name: "n".into(), base: String::new(), first: 0 };
         let run = |(node, count): &(u32, u32)| Run { node: Node(*node), count: *count };
         let (id, name, nodes) = (JobId(0), "j".into(), vec![node; 4]);
         let runs = runs.iter().map(run).collect();

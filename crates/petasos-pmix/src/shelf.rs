@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn job(ranks: u32) -> JobMap {
-        let node = NodeInfo { name: "host".into(), host: String::new(), first_port: 0 };
+        let node = NodeInfo { name: "host".into(), base: String::new(), first: 0 };
         JobMap::new(JobSpec {
             id: JobId(0),
             name: "a-job".to_owned(),

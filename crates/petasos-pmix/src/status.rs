@@ -41,6 +41,9 @@ pub const ACCELERATORS_CHANGED: i32 = -3004;
 pub const ACTION_COMPLETE: i32 = -334;
 /// A handler did nothing.
 pub const NO_ACTION_TAKEN: i32 = -331;
+/// The files of the job are on its nodes, and its ranks start; an event of this project's own, outside of
+/// the Standard's numbers.
+pub const FILES_STAGED: i32 = -3005;
 /// All is well.
 pub const SUCCESS: i32 = 0;
 

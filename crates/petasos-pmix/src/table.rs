@@ -28,7 +28,7 @@ const NODE: usize = 4;
 const NAMED: usize = 2;
 /// The longest value that is taken.
 const LONGEST: usize = crate::value::MAX_VALUE + 1024;
-/// The longest name of a node or a job, and of where it is.
+/// The longest name of a node or a job, and of how addresses there begin.
 const LONGEST_NAME: usize = 1024;
 /// Named values that are taken.
 const MAX_NAMED: u32 = 4096;
@@ -107,8 +107,8 @@ pub(crate) fn write(map: &JobMap) -> Vec<u8> {
         let begin = by_node.partition_point(|(_, node, ..)| *node < at) as u32;
         nodes.extend([
             texts.put(node.name.as_bytes()),
-            texts.put(node.host.as_bytes()),
-            pair(u32::from(node.first_port), on[at as usize]),
+            texts.put(node.base.as_bytes()),
+            pair(u32::from(node.first), on[at as usize]),
             u64::from(begin),
         ]);
     }
@@ -246,11 +246,11 @@ impl<M: Memory> Table<M> {
     pub(crate) fn spec(&self) -> JobSpec {
         let node = |at: u32| {
             let text = |nth| self.node_word(Node(at), nth).and_then(|place| self.text(place));
-            let port = self.node_word(Node(at), 2).map_or(0, |word| halves(word).0);
+            let number = self.node_word(Node(at), 2).map_or(0, |word| halves(word).0);
             NodeInfo {
                 name: text(0).unwrap_or_default(),
-                host: text(1).unwrap_or_default(),
-                first_port: u16::try_from(port).unwrap_or_default(),
+                base: text(1).unwrap_or_default(),
+                first: u16::try_from(number).unwrap_or_default(),
             }
         };
         let runs = (0..self.runs as usize).filter_map(|nth| self.run(nth));
@@ -309,8 +309,8 @@ impl<M: Memory> Facts for Table<M> {
     }
 
     fn place(&self, node: Node) -> Option<(String, u16)> {
-        let host = self.text(self.node_word(node, 1)?)?;
-        Some((host, u16::try_from(halves(self.node_word(node, 2)?).0).ok()?))
+        let base = self.text(self.node_word(node, 1)?)?;
+        Some((base, u16::try_from(halves(self.node_word(node, 2)?).0).ok()?))
     }
 
     fn info(&self, key: &str) -> Option<Value> {
@@ -335,8 +335,8 @@ mod tests {
     fn job(nodes: u32, runs: &[(u32, u32)]) -> JobMap {
         let node = |at| NodeInfo {
             name: format!("host{at}"),
-            host: format!("10.0.0.{at}"),
-            first_port: 9000 + at as u16,
+            base: format!("tcp://10.0.0.{at}:"),
+            first: 9000 + at as u16,
         };
         let run = |(node, count): &(u32, u32)| Run { node: Node(*node), count: *count };
         JobMap::new(JobSpec {

@@ -1,15 +1,20 @@
 //! `petasos run`: a job from its start to its end.
 
+mod files;
+mod libraries;
+
 use crate::{
     cli::{Bind, MapBy, Run, WireBy},
     exit::{Code, Failure, Outcome},
     output,
+    plugins::{self, Moving},
 };
 use petasos_pmix::{
     Node,
     inventory::binding,
     launch::{
-        Launch, LaunchError, Map, Placement, Speaks, allocation, parse_hostfile, parse_hosts,
+        FilesError, Launch, LaunchError, Map, Placement, Speaks, allocation, parse_hostfile,
+        parse_hosts,
     },
 };
 use serde::Serialize;
@@ -24,6 +29,9 @@ struct Placed {
     /// By rank, what it would keep to; nothing of ranks of other hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<Vec<Option<u32>>>,
+    /// What would be copied to the hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<files::Planned>,
 }
 
 /// How a job ended.
@@ -32,6 +40,9 @@ struct Ended {
     code: i32,
     why: Option<String>,
     ranks: BTreeMap<u32, EndedRank>,
+    /// What was copied to the hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    staged: Option<files::Staged>,
 }
 
 #[derive(Debug, Serialize)]
@@ -60,7 +71,12 @@ pub(crate) fn run(options: &Run) -> ExitCode {
                     .ranks
                     .into_iter()
                     .map(|(rank, (host, how))| (rank, EndedRank { host, end: how.to_string() }));
-                let ended = Ended { code: outcome.code, why: outcome.why, ranks: ranks.collect() };
+                let ended = Ended {
+                    code: outcome.code,
+                    why: outcome.why,
+                    ranks: ranks.collect(),
+                    staged: outcome.staged.map(files::Staged::from),
+                };
                 if let Ok(text) = serde_json::to_string(&ended) {
                     eprintln!("{text}");
                 }
@@ -79,7 +95,7 @@ fn failed(failure: &Failure) -> ExitCode {
 
 fn refused(error: LaunchError) -> Failure {
     let code = match error {
-        LaunchError::Io(_) => Code::Failed,
+        LaunchError::Io(_) | LaunchError::Files(FilesError::Source { .. }) => Code::Failed,
         _ => Code::Usage,
     };
     Failure::new(code, error)
@@ -130,6 +146,10 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.keep_going = options.keep_going;
     launch.timeout = options.timeout;
     launch.connect = options.connect_timeout;
+    launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
+    launch.stage_program = options.stage_program;
+    launch.stage_directory.clone_from(&options.stage_dir);
+    launch.plugins = plugins::all(Moving { rate: options.stage_rate, quiet: options.json });
     Ok(launch)
 }
 
@@ -137,7 +157,9 @@ fn show(launch: &Launch, json: bool) -> Outcome {
     let placed = launch.place().map_err(refused)?;
     let ranks = placed.node_of.iter().map(|node| placed.hosts[node.0 as usize].clone());
     let cpus = launch.bind.then(|| cpus_of(&placed));
-    let placed = Placed { ranks: ranks.collect(), hosts: placed.hosts, cpus };
+    let staging = launch.staging().map_err(refused)?;
+    let files = staging.as_ref().map(files::Planned::of);
+    let placed = Placed { ranks: ranks.collect(), hosts: placed.hosts, cpus, files };
     if json {
         return output::print_json(&placed);
     }
@@ -151,7 +173,8 @@ fn show(launch: &Launch, json: bool) -> Outcome {
         row.extend(cpu.map(|cpu| cpu.map_or_else(|| "?".to_owned(), |cpu| cpu.to_string())));
         table.add_row(row);
     }
-    output::print(&table.to_string())
+    output::print(&table.to_string())?;
+    placed.files.as_ref().map_or(Ok(()), files::Planned::print)
 }
 
 /// What the ranks of this host would keep to.

@@ -13,6 +13,7 @@ mod pmix;
 mod private;
 mod ranks;
 mod slurm;
+mod staging;
 mod tree;
 
 use common::Place;

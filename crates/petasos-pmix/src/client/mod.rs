@@ -300,9 +300,13 @@ impl Job {
         let known = self.known.facts();
         let none = || JobError::Refused(Error::NoSuchProc(Proc::new(known.id(), rank)));
         known.node_of(rank).ok_or_else(none)?;
+        let nowhere = || JobError::NotOffered {
+            what: "an address of each rank".to_owned(),
+            launcher: "one without a network".to_owned(),
+        };
         let text = match self.places.of(self, rank)? {
             Some(text) => text,
-            None => known.address(rank).ok_or_else(none)?,
+            None => known.address(rank).ok_or_else(nowhere)?,
         };
         Address::parse(&text).map_err(|error| JobError::BadJobFile(text, error.to_string()))
     }

@@ -67,7 +67,11 @@ impl Places {
 
     pub(super) fn secret(&self, job: &Job) -> Result<Option<Vec<u8>>, JobError> {
         match &self.directory {
-            Some(directory) => Ok(Some(read(&directory.join("secret"))?.trim_ascii().to_vec())),
+            Some(directory) => match read(&directory.join("secret")) {
+                Ok(secret) => Ok(Some(secret.trim_ascii().to_vec())),
+                Err(JobError::Io(_, error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            },
             None if Places::is_exchanged(job) => Ok(Some(text(job, 0, SECRET)?.into_bytes())),
             None => Ok(None),
         }

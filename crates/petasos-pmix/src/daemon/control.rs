@@ -1,6 +1,10 @@
 //! What the head and the other daemons say to each other beside what engines do.
 
-use super::tree::{Planned, Starter};
+use super::{
+    networks::Said,
+    staging::Coming,
+    tree::{Planned, Starter},
+};
 use crate::{Gone, Node, job::JobSpec, message::Message};
 use petasos_macros::Wire;
 use std::time::Duration;
@@ -14,6 +18,8 @@ pub(crate) struct Bootstrap {
     pub(crate) nodes: u32,
     /// How many processes it will have.
     pub(crate) ranks: u32,
+    /// Whether no other daemon will have any.
+    pub(crate) alone: bool,
     /// Where the head may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
     pub(crate) connect: Duration,
@@ -42,19 +48,21 @@ pub(crate) struct Setup {
     pub(crate) program: Program,
     /// Where the daemons are reached.
     pub(crate) daemons: Vec<(Node, String)>,
-    /// The secret by which the processes know each other over TCP.
-    pub(crate) secret: [u8; 32],
+    /// What each network needs to set up its part on a node.
+    pub(crate) blobs: Said,
+    /// Files that will be brought to the nodes.
+    pub(crate) coming: Option<Coming>,
 }
 
 /// From daemon to daemon.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub(crate) enum Control {
     Engine(Message),
-    /// To the head: this daemon is there. Its address, its port, the first port of its processes.
+    /// To the head: this daemon is there. Its address, its port, what networks offer for its processes.
     Hello {
         host: String,
         port: u16,
-        first_port: u16,
+        offers: Said,
     },
     /// To the head: the daemon of this node could not be started, or its start command has ended, and why.
     NotStarted {
@@ -62,8 +70,8 @@ pub(crate) enum Control {
         why: String,
     },
     Setup(Box<Setup>),
-    /// To the head: processes can be started, or not, and why.
-    Prepared(Result<(), String>),
+    /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.
+    Prepared(Result<Vec<u8>, String>),
     Start,
     /// To the head: a process wrote something.
     Output {

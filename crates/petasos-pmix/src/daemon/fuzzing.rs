@@ -2,6 +2,7 @@
 
 use super::{
     control::Program,
+    staging::Coming,
     tree::{Planned, Starter},
 };
 use crate::{Gone, Node};
@@ -16,6 +17,7 @@ pub(crate) fn bootstrap() -> Bootstrap {
         node: Node(1),
         nodes: 2,
         ranks: 3,
+        alone: false,
         head: vec!["127.0.0.1:4040".to_owned()],
         connect: Duration::from_secs(60),
         starter: Starter {
@@ -25,6 +27,10 @@ pub(crate) fn bootstrap() -> Bootstrap {
         },
         below: vec![Planned { node: Node(17), host: "b".to_owned(), ranks: 2 }],
     }
+}
+
+fn said() -> Vec<(String, Vec<u8>)> {
+    vec![("sockets".to_owned(), b"tcp://10.0.0.1:9000".to_vec())]
 }
 
 /// One of each kind, but for what engines say.
@@ -39,12 +45,18 @@ pub(crate) fn controls() -> Vec<Control> {
             wire: "auto".to_owned(),
         },
         daemons: vec![(Node(1), "10.0.0.1:4040".to_owned())],
-        secret: [2; 32],
+        blobs: said(),
+        coming: Some(Coming {
+            mover: "copies".to_owned(),
+            directory: Some("/scratch".to_owned()),
+            program: None,
+        }),
     };
     vec![
-        Control::Hello { host: "10.0.0.1".to_owned(), port: 4040, first_port: 9000 },
+        Control::Hello { host: "10.0.0.1".to_owned(), port: 4040, offers: said() },
         Control::NotStarted { node: Node(1), why: "why".to_owned() },
         Control::Setup(Box::new(setup)),
+        Control::Prepared(Ok(b"tcp://10.0.0.1:4041".to_vec())),
         Control::Prepared(Err("why".to_owned())),
         Control::Start,
         Control::Output { rank: 1, error: true, bytes: b"a line\n".to_vec() },

@@ -56,11 +56,14 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts it; it removes this directory in the end.
-    pub(crate) fn start(own: &Path, directory: &Path) -> io::Result<Guard> {
+    /// Starts it; it removes these directories in the end.
+    pub(crate) fn start<'a>(
+        own: &Path,
+        directories: impl Iterator<Item = &'a Path>,
+    ) -> io::Result<Guard> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(own);
-        command.arg(GUARD).arg(directory).stdin(OwnedFd::from(theirs));
+        command.arg(GUARD).args(directories).stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Guard { child: command.spawn()?, socket: Arc::new(ours) })
     }
@@ -100,8 +103,8 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does.
-pub fn run(directory: Option<PathBuf>) {
+/// What the guard does: it removes these directories in the end.
+pub fn run(directories: impl IntoIterator<Item = PathBuf>) {
     // The terminal's signals are for the daemon.
     let _ = setsid();
     let mut known = Known::default();
@@ -112,7 +115,7 @@ pub fn run(directory: Option<PathBuf>) {
     for group in known.left() {
         let _ = kill_process_group(group, Signal::KILL);
     }
-    if let Some(directory) = directory {
+    for directory in directories {
         super::place::remove(&directory);
     }
 }

@@ -4,7 +4,9 @@
 use super::{
     Daemon,
     control::{Bootstrap, Control, Program, Setup},
+    networks::Said,
     print::Printer,
+    staging::{self, ToStage, Work},
     tree::{self, Planned, Starter},
     wake::{Wake, Waker},
 };
@@ -12,6 +14,7 @@ use crate::{
     Gone, Node, Proc, Value,
     engine::{Config, Output},
     job::{JobSpec, NodeInfo, Run},
+    launch::{Plugins, Staged},
     net::handshake::random,
 };
 use nix::sys::signal::{SigSet, Signal};
@@ -47,6 +50,9 @@ pub(crate) struct Plan {
     pub(crate) connect: Duration,
     /// Whether standard input goes to rank 0.
     pub(crate) input: bool,
+    /// Files that are brought to the nodes first.
+    pub(crate) staging: Option<ToStage>,
+    pub(crate) plugins: Plugins,
 }
 
 /// How a job ended.
@@ -58,12 +64,15 @@ pub(crate) struct Verdict {
     pub(crate) why: Option<String>,
     /// What became of each rank that ended: on which host, and how.
     pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
+    pub(crate) staged: Option<Staged>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Gathering,
     Preparing,
+    /// Files are brought to the nodes.
+    Staging,
     Running,
     /// The processes are being ended.
     Ending,
@@ -71,11 +80,16 @@ enum Phase {
 
 #[derive(Debug)]
 pub(crate) struct Head {
-    plan: Plan,
+    pub(super) plan: Plan,
     phase: Phase,
     name: String,
-    hello: BTreeMap<Node, (NodeInfo, String)>,
-    prepared: BTreeSet<Node>,
+    pub(super) hello: BTreeMap<Node, (NodeInfo, String)>,
+    /// What networks offer there.
+    offers: BTreeMap<Node, Said>,
+    /// Who is ready, and where files are taken there.
+    pub(super) prepared: BTreeMap<Node, Vec<u8>>,
+    pub(super) work: Option<Work>,
+    pub(super) staged: Option<Staged>,
     size: u32,
     ended: BTreeMap<u32, Gone>,
     failure: Option<(i32, String)>,
@@ -94,6 +108,14 @@ impl Head {
         named.cloned().unwrap_or_else(super::host_name)
     }
 
+    fn hosts_with_ranks(&self) -> BTreeSet<Node> {
+        self.plan.runs.iter().filter(|run| run.count > 0).map(|run| run.node).collect()
+    }
+
+    pub(super) fn is_staging(&self) -> bool {
+        self.phase == Phase::Staging
+    }
+
     fn all(&self) -> Vec<Node> {
         (0..=self.plan.hosts.len() as u32).map(Node).collect()
     }
@@ -104,6 +126,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     let nodes = plan.hosts.len() as u32 + 1;
     let config = Config { connect: plan.connect, ..Config::default() };
     let mut daemon = Daemon::new(Node::HEAD, nodes, random(), config)?;
+    daemon.plugins = plan.plugins.clone();
     take_signals(daemon.waker.another()?)?;
     let printer = Printer::start(plan.labels, daemon.waker.another()?)?;
     let size = plan.runs.iter().map(|run| run.count).sum();
@@ -115,7 +138,10 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         phase: Phase::Gathering,
         name,
         hello: BTreeMap::new(),
-        prepared: BTreeSet::new(),
+        offers: BTreeMap::new(),
+        prepared: BTreeMap::new(),
+        work: None,
+        staged: None,
         size,
         ended: BTreeMap::new(),
         failure: None,
@@ -132,6 +158,11 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     daemon.live();
     daemon.end();
     daemon.head_ends()
+}
+
+/// A node whose ranks have no addresses yet.
+fn node_info(name: String) -> NodeInfo {
+    NodeInfo { name, base: String::new(), first: 0 }
 }
 
 fn take_signals(waker: Waker) -> io::Result<()> {
@@ -153,6 +184,7 @@ impl Daemon {
     fn start_remotes(&mut self) -> io::Result<()> {
         let port = self.peers.listen()?;
         let Some(head) = &mut self.head else { return Ok(()) };
+        let alone = head.hosts_with_ranks().len() == 1;
         let mut addresses: Vec<String> = own_addresses();
         addresses.iter_mut().for_each(|address| {
             *address = match address.contains(':') {
@@ -176,6 +208,7 @@ impl Daemon {
             node: self.me,
             nodes: head.plan.hosts.len() as u32 + 1,
             ranks: 0,
+            alone,
             head: addresses,
             connect: head.plan.connect,
             starter: head.plan.starter.clone(),
@@ -188,37 +221,37 @@ impl Daemon {
     /// All daemons are there: they are told of the job.
     fn all_here(&mut self) {
         let Some(head) = &self.head else { return };
-        let hosts: BTreeSet<Node> =
-            head.plan.runs.iter().filter(|run| run.count > 0).map(|run| run.node).collect();
-        let mut own = NodeInfo { name: super::host_name(), host: String::new(), first_port: 0 };
-        if hosts.len() > 1 && hosts.contains(&Node::HEAD) {
-            let host = self.peers.own_address(None).unwrap_or_default();
-            let Some(head) = &self.head else { return };
-            let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
-            match super::keep_ports(&host, here.map(|run| run.count).sum()) {
-                Ok((first, ports)) => {
-                    self.ports = ports;
-                    (own.host, own.first_port) = (host, first);
-                }
-                Err(error) => return self.fail(1, format!("{}: {error}", own.name)),
-            }
-        }
+        let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
+        let (here, alone) = (here.map(|run| run.count).sum(), head.hosts_with_ranks().len() == 1);
+        let own = node_info(super::host_name());
+        let offers = match self.reserve(here, alone) {
+            Ok(offers) => offers,
+            Err(why) => return self.fail(1, format!("{}: {why}", own.name)),
+        };
         let Some(head) = &mut self.head else { return };
+        head.offers.insert(Node::HEAD, offers);
         head.hello.insert(Node::HEAD, (own, String::new()));
+        let command = head.plan.program.arguments.join(" ");
+        let mut info = vec![("petasos.command".to_owned(), Value::from(command))];
+        info.extend(head.plan.staging.iter().flat_map(staging::described));
         let job = JobSpec {
             id: crate::JobId(0),
             name: head.name.clone(),
             nodes: head.hello.values().map(|(node, _)| node.clone()).collect(),
             runs: head.plan.runs.clone(),
-            info: vec![(
-                "petasos.command".to_owned(),
-                Value::from(head.plan.program.arguments.join(" ")),
-            )],
+            info,
         };
+        let offers = std::mem::take(&mut head.offers);
+        let blobs = match self.blobs(&job, &offers) {
+            Ok(blobs) => blobs,
+            Err(why) => return self.fail(1, why),
+        };
+        let Some(head) = &mut self.head else { return };
         let daemons = head.hello.iter().filter(|(node, _)| **node != Node::HEAD);
         let daemons = daemons.map(|(node, (_, address))| (*node, address.clone())).collect();
         let program = head.plan.program.clone();
-        let setup = Setup { job, program, daemons, secret: random() };
+        let coming = head.plan.staging.as_ref().map(|staging| staging.coming.clone());
+        let setup = Setup { job, program, daemons, blobs, coming };
         head.phase = Phase::Preparing;
         for node in head.all() {
             self.order(node, Control::Setup(Box::new(setup.clone())));
@@ -230,29 +263,29 @@ impl Daemon {
         let now = self.clock.now();
         let Some(head) = &mut self.head else { return };
         match what {
-            Control::Hello { host, port, first_port } if head.phase == Phase::Gathering => {
+            Control::Hello { host, port, offers } if head.phase == Phase::Gathering => {
                 let name = head.host(from);
                 let address = match host.contains(':') {
                     true => format!("[{host}]:{port}"),
                     false => format!("{host}:{port}"),
                 };
-                head.hello.insert(from, (NodeInfo { name, host, first_port }, address));
+                head.offers.insert(from, offers);
+                head.hello.insert(from, (node_info(name), address));
                 if head.hello.len() == head.plan.hosts.len() {
                     self.all_here();
                 }
             }
             Control::NotStarted { node, why } => self.not_started(from, node, &why),
-            Control::Prepared(Ok(())) if head.phase == Phase::Preparing => {
-                head.prepared.insert(from);
+            Control::Prepared(Ok(address)) if head.phase == Phase::Preparing => {
+                head.prepared.insert(from, address);
                 if head.prepared.len() <= head.plan.hosts.len() {
                     return;
                 }
-                head.phase = Phase::Running;
+                head.phase = Phase::Staging;
                 head.until = head.plan.timeout.map_or(Time::NEVER, |time| now.after(time));
-                for node in head.all() {
-                    self.order(node, Control::Start);
+                if !self.begin_staging() {
+                    self.head_starts();
                 }
-                self.check_ended();
             }
             Control::Prepared(Err(why)) => {
                 let name = head.hello.get(&from).map_or_else(String::new, |(n, _)| n.name.clone());
@@ -271,6 +304,18 @@ impl Daemon {
             Control::Ended { rank, why } => self.rank_is_over(rank, why),
             _ => {}
         }
+    }
+
+    /// Everything is where it is to be: the ranks start.
+    pub(super) fn head_starts(&mut self) {
+        let now = self.clock.now();
+        let Some(head) = &mut self.head else { return };
+        head.phase = Phase::Running;
+        head.until = head.plan.timeout.map_or(Time::NEVER, |time| now.after(time));
+        for node in head.all() {
+            self.order(node, Control::Start);
+        }
+        self.check_ended();
     }
 
     /// The host of a rank, by name.
@@ -306,7 +351,7 @@ impl Daemon {
     }
 
     /// The job is to end, for this reason; the first one counts.
-    fn fail(&mut self, code: i32, why: String) {
+    pub(super) fn fail(&mut self, code: i32, why: String) {
         let Some(head) = &mut self.head else { return };
         head.failure.get_or_insert((code, why));
         self.end_job(SIGTERM);
@@ -323,6 +368,7 @@ impl Daemon {
         head.phase = Phase::Ending;
         head.until = now.after(GRACE);
         if !started {
+            self.give_up_staging();
             return self.say_bye();
         }
         self.signal_all(signal);
@@ -395,10 +441,15 @@ impl Daemon {
 
     /// A daemon is lost, and its ranks with it.
     pub(crate) fn head_lost_node(&mut self, node: Node, why: &str) {
+        let on_the_way = self.lost_on_the_way(node);
         let Some(head) = &mut self.head else { return };
         let name = head.host(node);
         if matches!(head.phase, Phase::Gathering | Phase::Preparing) {
             return self.fail(1, format!("{name}: the daemon there is lost: {why}"));
+        }
+        if head.phase == Phase::Staging {
+            let what = on_the_way.map_or_else(String::new, |file| format!("{}: ", file.display()));
+            return self.fail(1, format!("{name}: {what}the daemon there is lost: {why}"));
         }
         let ranks: Vec<u32> =
             self.job.as_ref().map_or_else(Vec::new, |job| job.ranks_on(node).to_vec());
@@ -474,8 +525,12 @@ impl Daemon {
                 self.fail(1, format!("{text}: no daemon came up within {START:?}{all}"));
             }
             Phase::Preparing => {
-                let text = missing(&|node| head.prepared.contains(node));
+                let text = missing(&|node| head.prepared.contains_key(node));
                 self.fail(1, format!("{text}: not ready within {START:?}"));
+            }
+            Phase::Staging => {
+                let time = head.plan.timeout.unwrap_or_default();
+                self.fail(124, format!("the files were not on all nodes within {time:?}"));
             }
             Phase::Running => {
                 let time = head.plan.timeout.unwrap_or_default();
@@ -527,7 +582,7 @@ impl Daemon {
         let ranks = ranks.into_iter().map(|(rank, why)| (rank, (self.host_of(rank), why)));
         let ranks = ranks.collect();
         let (code, why) = head.failure.map_or((0, None), |(code, why)| (code, Some(why)));
-        Ok(Verdict { code, why, ranks })
+        Ok(Verdict { code, why, ranks, staged: head.staged })
     }
 }
 

@@ -13,10 +13,12 @@ mod elf;
 pub(crate) mod fuzzing;
 mod guard;
 mod head;
+mod networks;
 mod peers;
 mod place;
 mod print;
 mod ranks;
+mod staging;
 mod start;
 mod tree;
 mod wake;
@@ -27,6 +29,7 @@ use crate::{
     engine::{Config, Engine, Output},
     inventory::Watcher,
     job::JobMap,
+    launch::{Plugins, Receiving, Reserved},
     net::handshake::{Secret, random},
     shelf::{self, Shelf},
     table,
@@ -40,16 +43,13 @@ use petasos_fabric::{Clock, Time};
 use petasos_wire::{Encoding, from_bytes};
 use place::Place;
 use ranks::Rank;
-use rustix::{
-    io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt},
-};
+use rustix::io::Errno;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
-    os::{fd::OwnedFd, unix::net::UnixListener},
-    path::PathBuf,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 use tree::Remote;
@@ -60,8 +60,9 @@ pub use guard::{GUARD, run as run_guard};
 
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
-pub(crate) use head::{Plan, run as run_head};
+pub(crate) use head::{Plan, Verdict, run as run_head};
 pub(crate) use place::base;
+pub(crate) use staging::{Coming, ToStage};
 pub(crate) use tree::Starter;
 
 /// The word on the command line that makes a process the daemon of another host.
@@ -84,6 +85,11 @@ struct Daemon {
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
     place: Option<Place>,
+    /// Where files of the job are brought to.
+    stage: Option<Place>,
+    /// They may come.
+    receiving: Option<Receiving>,
+    plugins: Plugins,
     guard: Option<Guard>,
     /// How many there have been after the first.
     guards: u32,
@@ -99,8 +105,8 @@ struct Daemon {
     remotes: BTreeMap<Node, Remote>,
     /// Bytes of output that the head has not taken.
     untaken: u64,
-    /// Ports kept for the processes until they listen there.
-    ports: Vec<OwnedFd>,
+    /// What is kept for the processes.
+    reserved: Vec<Reserved>,
     waker: Waker,
     wakes: Wakes,
     /// Looks at what this node has.
@@ -155,6 +161,9 @@ impl Daemon {
             job: None,
             setup: None,
             place: None,
+            stage: None,
+            receiving: None,
+            plugins: Plugins::default(),
             guard: None,
             guards: 0,
             shelf: None,
@@ -165,7 +174,7 @@ impl Daemon {
             ranks: BTreeMap::new(),
             remotes: BTreeMap::new(),
             untaken: 0,
-            ports: Vec::new(),
+            reserved: Vec::new(),
             waker,
             wakes,
             inventory: None,
@@ -204,9 +213,8 @@ impl Daemon {
         rustix::process::set_parent_process_death_signal(None)?;
         let none = || io::Error::other("the way to the head has no address");
         let host = self.peers.own_address(Some(Node::HEAD)).ok_or_else(none)?;
-        let (first_port, ports) = keep_ports(&host, bootstrap.ranks)?;
-        self.ports = ports;
-        self.report(Control::Hello { host, port, first_port });
+        let offers = self.reserve(bootstrap.ranks, bootstrap.alone).map_err(io::Error::other)?;
+        self.report(Control::Hello { host, port, offers });
         self.take_inventory();
         Ok(())
     }
@@ -222,15 +230,18 @@ impl Daemon {
         }
     }
 
-    /// Makes everything ready that processes need, but them.
-    fn prepare(&mut self, setup: Setup) -> Result<(), String> {
+    /// Makes everything ready that processes need, but them; gives where files for them are taken.
+    fn prepare(&mut self, mut setup: Setup) -> Result<Vec<u8>, String> {
+        let secret = self.set_up_networks(&mut setup)?;
+        let stage = self.make_stage(&mut setup)?;
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
         let job = Arc::new(job);
         let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
             let place = Place::make(&format!("{}.{}", setup.job.name, self.me.0))?;
-            let guard = Guard::start(&self.own, place.path())?;
-            let hex: String = setup.secret.iter().map(|byte| format!("{byte:02x}")).collect();
-            place.write("secret", hex.as_bytes())?;
+            let guard = guard_of(&self.own, &place, stage.as_ref())?;
+            if let Some(secret) = &secret {
+                place.write("secret", secret)?;
+            }
             place.write("token", &self.token)?;
             place.write(shelf::JOB, &table::write(&job))?;
             let listener = UnixListener::bind(place.socket())?;
@@ -249,12 +260,14 @@ impl Daemon {
             std::os::unix::fs::symlink(shelf.path(), place.path().join(shelf::NAME)).is_ok()
         });
         (self.place, self.listener, self.guard) = (Some(place), Some(listener), Some(guard));
+        self.stage = stage;
         for (node, address) in &setup.daemons {
             self.peers.found_at(*node, vec![address.clone()]);
         }
         self.engine.add_job(job.clone());
+        let address = self.receive_files(&setup);
         (self.job, self.setup) = (Some(job), Some(setup));
-        Ok(())
+        address
     }
 
     /// Somebody ended the guard: there is another one, which learns what there is.
@@ -262,7 +275,7 @@ impl Daemon {
         self.guard = None;
         self.guards += 1;
         let Some(place) = self.place.as_ref().filter(|_| self.guards <= MAX_GUARDS) else { return };
-        match Guard::start(&self.own, place.path()) {
+        match guard_of(&self.own, place, self.stage.as_ref()) {
             Ok(guard) => {
                 self.ranks.values().filter_map(Rank::running).for_each(|pid| guard.runs(pid));
                 self.guard = Some(guard);
@@ -311,6 +324,7 @@ impl Daemon {
                 self.report(Control::Prepared(prepared));
             }
             Control::Start => {
+                self.all_received();
                 // So that its loss is noticed even if nothing is said.
                 for node in self.engine.neighbours() {
                     self.order_nothing(node);
@@ -386,6 +400,7 @@ impl Daemon {
         self.pmix41 = None;
         self.peers.listener = None;
         self.kill_ranks();
+        self.end_staging();
         self.pump();
         self.flush();
         let waits = |daemon: &Daemon| daemon.peers.total_backlog() > 0;
@@ -395,6 +410,7 @@ impl Daemon {
         }
         self.clients.clear();
         self.place = None;
+        self.stage = None;
         self.guard = None;
     }
 
@@ -469,6 +485,7 @@ impl Daemon {
             Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
             Wake::Inventory(found) => self.engine.inventory(self.clock.now(), *found),
+            Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
         }
     }
@@ -497,6 +514,12 @@ impl Daemon {
     }
 }
 
+/// The guard of a daemon with these directories.
+fn guard_of(own: &Path, place: &Place, stage: Option<&Place>) -> io::Result<Guard> {
+    let all = [Some(place), stage];
+    Guard::start(own, all.into_iter().flatten().map(Place::path))
+}
+
 /// Three descriptors for each rank, and one for its connection, are soon more than the usual limit.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -511,39 +534,12 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Keeps ports that follow each other for processes of this node: nobody gets them by chance, and
-/// who asks for one of them by number does.
-fn keep_ports(host: &str, count: u32) -> io::Result<(u16, Vec<OwnedFd>)> {
-    let host: IpAddr = host.parse().map_err(io::Error::other)?;
-    let take = |port: u16| -> io::Result<OwnedFd> {
-        let address = SocketAddr::from((host, port));
-        let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-        bind(&socket, &address)?;
-        Ok(socket)
-    };
-    for _ in 0..100 {
-        let mut kept = vec![take(0)?];
-        let first = SocketAddr::try_from(getsockname(&kept[0])?)?.port();
-        for next in 1..count {
-            match u16::try_from(u32::from(first) + next).map(take) {
-                Ok(Ok(socket)) => kept.push(socket),
-                _ => break,
-            }
-        }
-        if kept.len() == count.max(1) as usize {
-            return Ok((first, kept));
-        }
-    }
-    Err(io::Error::other(format!("there are no {count} free ports in a row at {host}")))
-}
-
-/// The daemon of another host: it is told what it needs over standard input, and ends with that.
+/// The daemon of another host: it is told what it needs over standard input, and ends with that. It has
+/// these plug-ins, which are to be those of the launcher.
 ///
 /// # Errors
 /// If it cannot begin, or ends before its time; then it has ended its processes.
-pub fn run_daemon() -> Result<(), String> {
+pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
     let bootstrap = read_bootstrap().map_err(|error| format!("the daemon's input: {error}"))?;
     if bootstrap.version != env!("CARGO_PKG_VERSION") {
         let (own, theirs) = (env!("CARGO_PKG_VERSION"), bootstrap.version);
@@ -553,6 +549,7 @@ pub fn run_daemon() -> Result<(), String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_name());
     let daemon = Daemon::new(bootstrap.node, bootstrap.nodes, bootstrap.secret, config);
     let mut daemon = daemon.map_err(|error| named(&error))?;
+    daemon.plugins = plugins;
     let begun = daemon.begin(&bootstrap);
     if begun.is_ok() {
         daemon.live();

@@ -4,7 +4,7 @@ use rustix::process::geteuid;
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +28,13 @@ pub(crate) fn base() -> PathBuf {
     }
 }
 
+/// Where files are that were brought for the jobs of this user: below this directory, else in one of our own
+/// for temporary files. They may be large, so that they are not where the sockets are.
+pub(crate) fn files_base(directory: Option<&Path>) -> PathBuf {
+    let name = format!("petasos-files-{}", geteuid().as_raw());
+    directory.map_or_else(std::env::temp_dir, Path::to_owned).join(name)
+}
+
 /// Whether a directory is this user's and closed to all others, and no link.
 fn is_private(path: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(path)?;
@@ -41,8 +48,7 @@ fn is_private(path: &Path) -> io::Result<()> {
 impl Place {
     pub(crate) fn make(name: &str) -> io::Result<Place> {
         let base = base();
-        let path = base.join(name);
-        let socket = path.join("server");
+        let socket = base.join(name).join("server");
         if socket.as_os_str().len() > MAX_SOCKET {
             let why = format!(
                 "{} is too long for the path of a socket: set TMPDIR to a shorter one",
@@ -50,11 +56,17 @@ impl Place {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        Place::below(&base, name)
+    }
+
+    /// One of this name in a directory for all jobs of this user, which is made if it is not there.
+    pub(crate) fn below(base: &Path, name: &str) -> io::Result<Place> {
+        let path = base.join(name);
         // The last job to end takes the base away, perhaps just now.
         for _ in 0..100 {
-            match fs::DirBuilder::new().mode(0o700).create(&base) {
+            match fs::DirBuilder::new().mode(0o700).create(base) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => is_private(&base).or_else(|e| match e.kind() {
+                _ => is_private(base).or_else(|e| match e.kind() {
                     io::ErrorKind::NotFound => Ok(()),
                     _ => Err(e),
                 })?,
@@ -94,8 +106,24 @@ impl Drop for Place {
 
 /// Removes the directory of a job, and the base if it was the last.
 pub(crate) fn remove(path: &Path) {
-    let _ = fs::remove_dir_all(path);
+    if fs::remove_dir_all(path).is_err() {
+        // Files that were brought may have come in directories in which nothing can be removed.
+        open_up(path);
+        let _ = fs::remove_dir_all(path);
+    }
     if let Some(base) = path.parent() {
         let _ = fs::remove_dir(base);
+    }
+}
+
+/// Has this user write in all directories below, symbolic links not followed.
+fn open_up(path: &Path) {
+    let is_dir = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    if !is_dir {
+        return;
+    }
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        open_up(&entry.path());
     }
 }

@@ -1,6 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
-use crate::{Node, inventory::Inventory};
+use crate::{Node, inventory::Inventory, launch::NotPlaced};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -24,6 +24,8 @@ pub(crate) enum Wake {
     Signal(i32),
     /// What this node has now.
     Inventory(Box<Inventory>),
+    /// The files of the job are on all nodes, or cannot be.
+    Placed(Result<(), NotPlaced>),
     /// Output was written.
     Printed,
 }

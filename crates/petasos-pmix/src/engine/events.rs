@@ -237,6 +237,15 @@ impl Engine {
         }
     }
 
+    /// The daemons tell of something those who register for it by its code: default handlers of some MPIs
+    /// end the program, whatever the event.
+    pub fn announce(&mut self, now: Time, code: i32, range: Range, info: Info) {
+        self.advance(now);
+        let Some(job) = self.jobs.keys().next().copied() else { return };
+        let (id, source) = (self.event_id(), Proc::new(job, Proc::JOB));
+        self.raise(Event { id, code, source, node: self.me, range, non_default: true, info });
+    }
+
     /// A process of this node is gone, not as it should be.
     pub(super) fn announce_gone(&mut self, proc: Proc, why: &crate::Gone) {
         let id = self.event_id();

@@ -1,17 +1,29 @@
 //! Running a job: which rank goes where, and what came of it.
 
+mod files;
 mod hosts;
+mod mover;
+mod network;
 mod slurm;
 
 use crate::{
     Gone, Node,
-    daemon::{self, Launched, Plan, Starter},
+    daemon::{self, Coming, Launched, Plan, Starter, ToStage},
     job::Run,
 };
+pub use files::{FileToStage, Files, FilesError};
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
+pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
+pub use network::{ForRanks, Here, Network, Reserved, Row};
 pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
-use std::{collections::BTreeMap, io, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 /// How ranks are spread over hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +49,18 @@ pub enum Speaks {
     Pmi1,
     /// The wire of OpenPMIx 4.1.
     Pmix,
+}
+
+/// What the engine of a launch does not do itself, and does not depend on: put in by whoever runs jobs, at the
+/// head and in the daemons of other hosts alike.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Plugins {
+    /// Ways to bring files to nodes; the first is taken.
+    pub movers: Vec<Arc<dyn FileMover>>,
+    /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks find each
+    /// other only by what they put on their cards.
+    pub networks: Vec<Arc<dyn Network>>,
 }
 
 /// A job to be run.
@@ -71,6 +95,15 @@ pub struct Launch {
     pub connect: Duration,
     /// Whether standard input goes to rank 0.
     pub input: bool,
+    /// What ranks are to find on their nodes: in a private directory there, which they know by the variable
+    /// `PETASOS_STAGE_DIR` and the key `petasos.stage.dir`, and which goes with the job.
+    pub files: Vec<FileToStage>,
+    /// Whether the program itself is brought to the nodes, and run there.
+    pub stage_program: bool,
+    /// The directory of each host in which that private one is made. Default: that for temporary files.
+    pub stage_directory: Option<String>,
+    /// What is put in.
+    pub plugins: Plugins,
 }
 
 /// Why a job could not be run.
@@ -91,6 +124,15 @@ pub enum LaunchError {
         /// How many there may be.
         slots: u64,
     },
+    /// Files that cannot be brought along.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// The program is to be brought along, and is not here.
+    #[error("{0}: there is no such program here")]
+    ProgramNotFound(String),
+    /// Files are to be brought along, and nothing does that.
+    #[error("no plug-in moves files")]
+    NoMover,
     /// The system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -106,6 +148,42 @@ pub struct Outcome {
     pub why: Option<String>,
     /// What became of each rank: on which host, and how it ended.
     pub ranks: BTreeMap<u32, (String, Gone)>,
+    /// What was brought to the nodes, once all of it was there.
+    pub staged: Option<Staged>,
+}
+
+/// Files that are on the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Staged {
+    /// How many there are on each host.
+    pub files: u64,
+    /// How many bytes they have there.
+    pub bytes: u64,
+    /// On how many hosts.
+    pub hosts: usize,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Files that are to be brought to the nodes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Staging {
+    /// Which.
+    pub files: Arc<Files>,
+    /// How long it will take.
+    pub estimate: Estimate,
+    program: Option<PathBuf>,
+    mover: Arc<dyn FileMover>,
+}
+
+impl Staging {
+    /// The name of the program in the job's directory, if that is one of the files.
+    #[must_use]
+    pub fn program(&self) -> Option<&Path> {
+        self.program.as_deref()
+    }
 }
 
 /// Which ranks go to which host.
@@ -135,6 +213,10 @@ impl Launch {
             timeout: None,
             connect: Duration::from_secs(60),
             input: true,
+            files: Vec::new(),
+            stage_program: false,
+            stage_directory: None,
+            plugins: Plugins::default(),
         }
     }
 
@@ -185,6 +267,35 @@ impl Launch {
         Ok(Placement { hosts, node_of })
     }
 
+    /// Looks at the files that are to be brought to the nodes, and how long that will take; `None` if there
+    /// are none.
+    ///
+    /// # Errors
+    /// If one of them is not there, is no file, would have the name of another, or nothing moves files; or
+    /// as [`Launch::place`].
+    pub fn staging(&self) -> Result<Option<Staging>, LaunchError> {
+        let mut entries = self.files.clone();
+        let mut program = None;
+        if self.stage_program {
+            let named = self.arguments.first().ok_or(LaunchError::NoProgram)?;
+            let found = found(named).ok_or_else(|| LaunchError::ProgramNotFound(named.clone()))?;
+            let name = found.file_name().map(PathBuf::from).unwrap_or_default();
+            entries.push(FileToStage::new(found, &name)?);
+            program = Some(name);
+        }
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let mover = self.plugins.movers.first().cloned().ok_or(LaunchError::NoMover)?;
+        let mut nodes = self.place()?.node_of;
+        nodes.sort_unstable();
+        nodes.dedup();
+        let here = nodes.first() == Some(&Node::HEAD);
+        let files = Files::look(entries)?;
+        let estimate = mover.estimate(&files, nodes.len() as u32 - u32::from(here), here);
+        Ok(Some(Staging { files: Arc::new(files), estimate, program, mover }))
+    }
+
     /// Runs the job to its end. Takes this process's signals, standard input and output; to be
     /// called before other threads are started. The program that calls it also has to give the
     /// processes that begin with [`GUARD`](crate::GUARD) or [`DAEMON`](crate::DAEMON) to this crate.
@@ -196,6 +307,7 @@ impl Launch {
             return Err(LaunchError::NoProgram);
         }
         let placement = self.place()?;
+        let staging = self.staging()?;
         let mut runs: Vec<Run> = Vec::new();
         for node in placement.node_of {
             match runs.last_mut() {
@@ -205,11 +317,11 @@ impl Launch {
         }
         let directory = std::env::current_dir()?.to_string_lossy().into_owned();
         let environment = std::env::vars().filter(|(name, _)| travels(name)).collect();
-        let verdict = daemon::run_head(Plan {
+        let plan = Plan {
             hosts: placement.hosts[1..].to_vec(),
             runs,
             program: Launched {
-                arguments: self.arguments,
+                arguments: self.arguments.clone(),
                 directory,
                 environment,
                 bind: self.bind,
@@ -222,7 +334,7 @@ impl Launch {
                 .to_owned(),
             },
             starter: Starter {
-                command: self.remote,
+                command: self.remote.clone(),
                 program: std::env::current_exe()?.to_string_lossy().into_owned(),
                 fan_out: self.fan_out,
             },
@@ -231,9 +343,31 @@ impl Launch {
             timeout: self.timeout,
             connect: self.connect,
             input: self.input,
-        })?;
-        Ok(Outcome { code: verdict.code, why: verdict.why, ranks: verdict.ranks })
+            staging: staging.map(|staging| self.stage(staging)).transpose()?,
+            plugins: self.plugins.clone(),
+        };
+        let verdict = daemon::run_head(plan)?;
+        let daemon::Verdict { code, why, ranks, staged } = verdict;
+        Ok(Outcome { code, why, ranks, staged })
     }
+
+    fn stage(&self, staging: Staging) -> Result<ToStage, LaunchError> {
+        let Staging { files, estimate, program, mover } = staging;
+        let program = program.map(|name| name.into_os_string().into_string()).transpose();
+        let program = program.map_err(|name| FilesError::Name(name.into()))?;
+        let directory = self.stage_directory.clone();
+        let coming = Coming { mover: mover.name().to_owned(), directory, program };
+        Ok(ToStage { files, mover, estimate: estimate.time, coming })
+    }
+}
+
+/// Where a program is on this host, as a shell would look for it.
+fn found(named: &str) -> Option<PathBuf> {
+    if named.contains('/') {
+        return Some(PathBuf::from(named)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|at| at.join(named)).find(|path| path.is_file())
 }
 
 /// Whether a variable of the environment goes to other hosts: what belongs to this one does not.

@@ -42,6 +42,13 @@ pub(crate) fn random() -> [u8; 32] {
     bytes
 }
 
+/// A secret for one purpose, of what all daemons of a job know: whoever learns it knows no other.
+pub(crate) fn derived(secret: &Secret, purpose: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.update(purpose);
+    mac.finalize().into_bytes().into()
+}
+
 pub(crate) fn proof(secret: &Secret, role: &[u8], nonces: [&Nonce; 2], node: Node) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     for part in [role, nonces[0], nonces[1], &node.0.to_le_bytes()] {

@@ -32,7 +32,8 @@ pub(crate) fn ms(ms: u64) -> Duration {
 
 /// A job whose nodes have so many ranks each.
 pub(crate) fn job(id: JobId, ranks: &[u32]) -> Arc<JobMap> {
-    let node = |at| NodeInfo { name: format!("n{at}"), host: "10.0.0.1".into(), first_port: 9000 };
+    let node =
+        |at| NodeInfo { name: format!("n{at}"), base: "tcp://10.0.0.1:".into(), first: 9000 };
     let nodes = (0..ranks.len()).map(node).collect();
     let run = |(at, count): (usize, &u32)| Run { node: Node(at as u32), count: *count };
     let runs = ranks.iter().enumerate().map(run).collect();

@@ -4,7 +4,7 @@ use super::place::{Place, Side};
 use crate::{
     cli::Json,
     client::parse_url,
-    output::{parse_size, parse_time},
+    output::{parse_rate, parse_size, parse_time},
 };
 use clap::{Args, Subcommand, builder::OsStringValueParser, builder::TypedValueParser};
 use petasos::fabric::Address;
@@ -367,13 +367,6 @@ fn parse_some_time(text: &str) -> Result<Duration, String> {
 fn parse_memory(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         size if size < 8 << 20 => Err("at least 8MiB".to_owned()),
-        size => Ok(size),
-    }
-}
-
-fn parse_rate(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        size if size < 1 << 10 => Err("at least 1KiB".to_owned()),
         size => Ok(size),
     }
 }

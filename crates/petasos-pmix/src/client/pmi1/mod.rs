@@ -244,9 +244,11 @@ fn map(table: &str, nodes: &[Node], own: Node) -> io::Result<JobMap> {
         None if Node(node) == own => host_name(),
         None => format!("node{node}"),
     };
-    let info = |node| NodeInfo { name: name(node), host: String::new(), first_port: 0 };
+    let space = super::foreign::plain(table);
+    let base = super::foreign::base(&space, &runs);
+    let info = |node| NodeInfo { name: name(node), base: base.clone(), first: 0 };
     let nodes = (0..count).map(info).collect();
-    let name = super::foreign::plain(table);
+    let name = space;
     let spec = JobSpec { id: JobId(0), name, nodes, runs, info: Vec::new() };
     JobMap::new(spec).map_err(|error| bad(&error.to_string()))
 }

@@ -92,10 +92,12 @@ pub(super) fn read(payload: &[u8], own: &str) -> io::Result<(JobMap, String)> {
         }
     }
     let name = |node: u32| places.names.get(&node).cloned().unwrap_or_else(|| own.to_owned());
-    let node = |node| NodeInfo { name: name(node), host: String::new(), first_port: 0 };
+    let plain = super::super::foreign::plain(&space);
+    let base = super::super::foreign::base(&plain, &runs);
+    let node = |node| NodeInfo { name: name(node), base: base.clone(), first: 0 };
     let spec = JobSpec {
         id: JobId(0),
-        name: super::super::foreign::plain(&space),
+        name: plain,
         nodes: (0..nodes as u32).map(node).collect(),
         runs,
         // What follows from the places of ranks is found there.

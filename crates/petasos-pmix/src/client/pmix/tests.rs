@@ -91,7 +91,7 @@ fn events_go_as_far_as_the_server_carries_them() {
         (Events::Nowhere, false, false),
     ] {
         let run = |node| Run { node: Node(node), count: 1 };
-        let info = || NodeInfo { name: "n".into(), host: String::new(), first_port: 0 };
+        let info = || NodeInfo { name: "n".into(), base: String::new(), first: 0 };
         let spec = JobSpec {
             id: JobId(0),
             name: "job".into(),

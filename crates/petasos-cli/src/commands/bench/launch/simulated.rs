@@ -113,8 +113,8 @@ pub(super) fn run(nodes: u32, way: Way) -> Option<Found> {
 fn job(nodes: u32) -> Arc<JobMap> {
     let node = |at: u32| NodeInfo {
         name: format!("node{at}"),
-        host: format!("10.{}.{}.{}", at >> 16, at >> 8 & 255, at & 255),
-        first_port: 9000,
+        base: format!("tcp://10.{}.{}.{}:", at >> 16, at >> 8 & 255, at & 255),
+        first: 9000,
     };
     let spec = JobSpec {
         id: JobId(0),

@@ -1,0 +1,195 @@
+//! Addresses of ranks, assigned before they start: shared memory where all are on one host, TCP with a secret of
+//! the job where they are on more. Each node then keeps a row of ports for its ranks, which nobody gets by chance.
+
+use petasos::{
+    Wire,
+    wire::{Encoding, from_bytes, to_vec},
+};
+use petasos_pmix::{
+    Node,
+    job::JobSpec,
+    launch::{ForRanks, Here, Key, Network, Reserved, Row},
+};
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+};
+
+/// Rows of ports that are tried before it is given up.
+const TRIES: u32 = 100;
+
+/// The network.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sockets;
+
+/// Where the ranks of a node will listen.
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
+struct Ports {
+    host: String,
+    first: u16,
+}
+
+/// What all nodes are told: where the ranks of each will listen; of a job on one host nothing.
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
+struct Blob {
+    nodes: Vec<(u32, Ports)>,
+}
+
+impl Network for Sockets {
+    fn name(&self) -> &str {
+        "sockets"
+    }
+
+    fn reserve(&self, here: &Here) -> Result<Reserved, String> {
+        if here.alone {
+            return Ok(Reserved::new(Vec::new(), ()));
+        }
+        let address = here.address.ok_or("the way to the other hosts has no address")?;
+        let (first, kept) = keep_ports(address, here.ranks).map_err(|error| error.to_string())?;
+        let offer = Ports { host: address.to_string(), first };
+        Ok(Reserved::new(to_vec(Encoding::Native, &offer), kept))
+    }
+
+    fn blob(&self, _: &JobSpec, offers: &BTreeMap<Node, Vec<u8>>) -> Result<Vec<u8>, String> {
+        let mut nodes = Vec::new();
+        for (node, offer) in offers.iter().filter(|(_, offer)| !offer.is_empty()) {
+            let wrong = |error| format!("what {node} offers is no row of ports: {error}");
+            nodes.push((node.0, from_bytes(Encoding::Native, offer).map_err(wrong)?));
+        }
+        Ok(to_vec(Encoding::Native, &Blob { nodes }))
+    }
+
+    fn set_up(&self, job: &JobSpec, blob: &[u8], key: &Key) -> Result<ForRanks, String> {
+        let blob: Blob = from_bytes(Encoding::Native, blob).map_err(|error| error.to_string())?;
+        let mut rows = vec![Row::default(); job.nodes.len()];
+        if blob.nodes.is_empty() {
+            // Each has a name there, and nobody else of this user takes it.
+            let base = format!("shm://petasos-{}-", job.name);
+            rows.fill(Row { base, first: 0 });
+        }
+        for (node, Ports { host, first }) in blob.nodes {
+            let row = rows.get_mut(node as usize).ok_or("a node that is none of the job")?;
+            let host: IpAddr = host.parse().map_err(|_| format!("`{host}` is no address"))?;
+            let base = match host {
+                IpAddr::V4(host) => format!("tcp://{host}:"),
+                IpAddr::V6(host) => format!("tcp://[{host}]:"),
+            };
+            *row = Row { base, first };
+        }
+        let hex: String = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut ranks = ForRanks::default();
+        (ranks.rows, ranks.secret) = (rows, Some(hex.into_bytes()));
+        Ok(ranks)
+    }
+}
+
+/// Keeps ports that follow each other for processes of this node: nobody gets them by chance, and
+/// who asks for one of them by number does.
+fn keep_ports(host: IpAddr, count: u32) -> io::Result<(u16, Vec<OwnedFd>)> {
+    let take = |port: u16| -> io::Result<OwnedFd> {
+        let address = SocketAddr::from((host, port));
+        let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &address)?;
+        Ok(socket)
+    };
+    for _ in 0..TRIES {
+        let mut kept = vec![take(0)?];
+        let first = SocketAddr::try_from(getsockname(&kept[0])?)?.port();
+        for next in 1..count {
+            match u16::try_from(u32::from(first) + next).map(take) {
+                Ok(Ok(socket)) => kept.push(socket),
+                _ => break,
+            }
+        }
+        if kept.len() == count.max(1) as usize {
+            return Ok((first, kept));
+        }
+    }
+    Err(io::Error::other(format!("there are no {count} free ports in a row at {host}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos_pmix::{
+        JobId,
+        job::{NodeInfo, Run},
+    };
+    use std::net::{Ipv4Addr, TcpListener};
+
+    const KEY: Key = Key([0xab; 32]);
+
+    fn job(counts: &[u32]) -> JobSpec {
+        let node =
+            |name: usize| NodeInfo { name: format!("n{name}"), base: String::new(), first: 0 };
+        let runs = counts.iter().zip(0..).map(|(count, at)| Run { node: Node(at), count: *count });
+        JobSpec {
+            id: JobId(0),
+            name: "of-test".to_owned(),
+            nodes: (0..counts.len()).map(node).collect(),
+            runs: runs.collect(),
+            info: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn on_one_host_addresses_follow_from_the_name_of_the_job() {
+        let job = job(&[0, 3]);
+        let here = Here { address: None, ranks: 3, alone: true };
+        let offer = Sockets.reserve(&here).unwrap().offer;
+        let blob = Sockets.blob(&job, &[(Node(1), offer)].into()).unwrap();
+        let ranks = Sockets.set_up(&job, &blob, &KEY).unwrap();
+        assert_eq!(ranks.rows[1], Row { base: "shm://petasos-of-test-".to_owned(), first: 0 });
+        assert_eq!(ranks.secret.unwrap(), "ab".repeat(32).into_bytes());
+    }
+
+    #[test]
+    fn on_several_each_node_keeps_a_row_of_ports() {
+        let job = job(&[2, 0, 5]);
+        let reserve = |ranks| {
+            let address = Some(Ipv4Addr::LOCALHOST.into());
+            Sockets.reserve(&Here { address, ranks, alone: false }).unwrap()
+        };
+        let (a, c) = (reserve(2), reserve(5));
+        let offers = [(Node(0), a.offer.clone()), (Node(2), c.offer.clone())];
+        let blob = Sockets.blob(&job, &offers.into()).unwrap();
+        let ranks = Sockets.set_up(&job, &blob, &KEY).unwrap();
+        let [first, none, last] = &ranks.rows[..] else { panic!("{ranks:?}") };
+        assert_eq!(*none, Row::default());
+        assert_eq!(
+            (first.base.as_str(), last.base.as_str()),
+            ("tcp://127.0.0.1:", "tcp://127.0.0.1:")
+        );
+        // Nobody is given one of them, and who asks for it by its number is.
+        let given =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let kept = |row: &Row, count| (row.first..row.first + count).contains(&given);
+        assert!(!kept(first, 2) && !kept(last, 5), "{given}");
+        TcpListener::bind((Ipv4Addr::LOCALHOST, last.first + 4)).unwrap();
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let job = job(&[1, 1]);
+        assert!(Sockets.blob(&job, &[(Node(0), vec![0xff; 9])].into()).is_err());
+        let blob = |node, host: &str| {
+            let ports = Ports { host: host.to_owned(), first: 7 };
+            Sockets.set_up(
+                &job,
+                &to_vec(Encoding::Native, &Blob { nodes: vec![(node, ports)] }),
+                &KEY,
+            )
+        };
+        assert!(blob(1, "::1").unwrap().rows[1].base == "tcp://[::1]:");
+        assert!(blob(2, "::1").is_err());
+        assert!(blob(0, "somewhere/else").is_err());
+        assert!(Sockets.set_up(&job, &[0xff; 5], &KEY).is_err());
+    }
+}
