@@ -5,9 +5,10 @@
 //! the guard knows of each process that can have started others. Ranks that begin hold the other end of
 //! that input until their program runs, and so it does not end before they have made themselves known.
 
+use nix::sys::signal::{SigSet, Signal};
 use rustix::{
     net::{SendFlags, send},
-    process::{Pid, Signal, kill_process_group, setsid},
+    process::{self, Pid, kill_process_group, setsid},
 };
 use std::{
     collections::BTreeSet,
@@ -107,13 +108,20 @@ impl Drop for Guard {
 pub fn run(directories: impl IntoIterator<Item = PathBuf>) {
     // The terminal's signals are for the daemon.
     let _ = setsid();
+    // A resource manager may ask all processes on the node to end: the daemon does, and this one then has its work
+    // to do, which takes no time.
+    let mut asked = SigSet::empty();
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]
+        .into_iter()
+        .for_each(|signal| asked.add(signal));
+    let _ = asked.thread_block();
     let mut known = Known::default();
     let (mut input, mut word) = (io::stdin().lock(), [0; WORD]);
     while input.read_exact(&mut word).is_ok() {
         known.hear(word);
     }
     for group in known.left() {
-        let _ = kill_process_group(group, Signal::KILL);
+        let _ = kill_process_group(group, process::Signal::KILL);
     }
     for directory in directories {
         super::place::remove(&directory);
