@@ -20,7 +20,8 @@ const CLIENTS: u64 = 3;
 fuzz_target!(|data: &[u8]| petasos_fuzz::bounded(16 << 20, || play(data)));
 
 fn job() -> Arc<JobMap> {
-    let node = |at| NodeInfo { name: format!("n{at}"), base: "tcp://10.0.0.1:".into(), first: 9000 };
+    let node =
+        |at| NodeInfo { name: format!("n{at}"), base: "tcp://10.0.0.1:".into(), first: 9000 };
     let (name, nodes) = ("job".to_owned(), (0..NODES).map(node).collect());
     let runs = (0..NODES).map(|at| Run { node: Node(at), count: 2 }).collect();
     let spec = JobSpec { id: JobId(0), name, nodes, runs, info: Vec::new() };
