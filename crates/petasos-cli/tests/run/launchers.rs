@@ -1,6 +1,7 @@
-//! Programs of ours that somebody else's launcher starts: `mpirun` of Open MPI, `mpiexec` of MPICH.
+//! Programs of ours that somebody else's launcher starts: `mpirun` of Open MPI, `mpiexec` of MPICH, of the versions
+//! that the system has packages of, and of the next ones.
 
-use crate::{common::Place, example, text};
+use crate::{common::Place, example, mpi::fetched, text};
 use petasos_pmix::{
     Error, FenceOptions, GetOptions, Group, Job, JobError, Proc, Reply, Scope, Value,
     chain::Registration, event::Range, message::Persistence,
@@ -16,17 +17,27 @@ const SOON: Duration = Duration::from_secs(30);
 const OPEN_MPI: &[&str] = &["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
 const MPICH: &[&str] = &["mpiexec.hydra"];
 const MPICH_PORT: &[&str] = &["mpiexec.hydra", "-pmi-port"];
+/// Fetched by `scripts/mpi`.
+const OPEN_MPI_5: &[&str] =
+    &["openmpi/bin/prterun", "--allow-run-as-root", "--map-by", ":oversubscribe"];
+const MPICH_5: &[&str] = &["mpich/bin/mpiexec.hydra"];
 
 /// Runs so many ranks of a program; nothing, with a word, if the launcher is not here.
 fn launched(place: &Place, launcher: &[&str], ranks: u32, program: &[&str]) -> Option<Output> {
     // One that hangs is ended, and its ranks with it.
     let mut command = Command::new("timeout");
-    command.args(["-k", "2", "100"]).args(launcher).args(["-n", &ranks.to_string()]).args(program);
+    let [launcher, options @ ..] = launcher else { panic!("no launcher") };
+    match launcher.contains('/') {
+        true => command.args(["-k", "2", "100"]).arg(fetched(launcher)),
+        false => command.args(["-k", "2", "100", launcher]),
+    };
+    command.args(options).args(["-n", &ranks.to_string()]).args(program);
     command.env("TMPDIR", place.path("tmp")).env("PETASOS_TEST_ROLE", "rank");
     command.env_remove("XDG_RUNTIME_DIR").stdin(Stdio::null());
     let output = command.output().unwrap();
     if output.status.code() == Some(127) {
-        skip(&format!("{} (packages openmpi-bin, mpich) is not here", launcher[0]));
+        let from = "packages openmpi-bin, mpich, or scripts/mpi";
+        skip(&format!("{launcher} ({from}) is not here"));
         return None;
     }
     Some(output)
@@ -50,7 +61,7 @@ fn all_succeed(launcher: &[&str], count: u32, name: &str) {
 #[test]
 fn every_rank_calls_every_other_whoever_started_them() {
     let program = example("all_to_all");
-    for launcher in [OPEN_MPI, MPICH, MPICH_PORT] {
+    for launcher in [OPEN_MPI, MPICH, MPICH_PORT, OPEN_MPI_5, MPICH_5] {
         let place = Place::new();
         let program = [program.to_str().unwrap(), "256"];
         let Some(output) = launched(&place, launcher, 4, &program) else { continue };
@@ -126,7 +137,7 @@ pub(crate) fn done(job: &Job) {
 fn ranks_of_mpiexec_exchange_cards() {
     let name = "launchers::ranks_of_mpiexec_exchange_cards";
     if role().is_none() {
-        return all_succeed(MPICH, 3, name);
+        return [MPICH, MPICH_5].iter().for_each(|launcher| all_succeed(launcher, 3, name));
     }
     let job = Job::init().unwrap();
     let next = (job.rank() + 1) % job.size();
@@ -147,7 +158,7 @@ fn ranks_of_mpiexec_exchange_cards() {
 fn ranks_of_mpirun_exchange_cards_and_events() {
     let name = "launchers::ranks_of_mpirun_exchange_cards_and_events";
     if role().is_none() {
-        return all_succeed(OPEN_MPI, 3, name);
+        return [OPEN_MPI, OPEN_MPI_5].iter().for_each(|launcher| all_succeed(launcher, 3, name));
     }
     let job = Job::init().unwrap();
     let (rank, next) = (job.rank(), (job.rank() + 1) % job.size());

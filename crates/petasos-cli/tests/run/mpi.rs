@@ -28,16 +28,19 @@ impl Mpi {
     fn compiler(&self) -> OsString {
         match self {
             Mpi::Packaged(name) => name.into(),
-            Mpi::Fetched(name) => match std::env::var_os("PETASOS_MPI") {
-                Some(directory) => PathBuf::from(directory).join(name).into(),
-                // Beside what this test was built into.
-                None => {
-                    let own = std::env::current_exe().unwrap();
-                    own.ancestors().nth(3).unwrap().join("mpi").join(name).into()
-                }
-            },
+            Mpi::Fetched(name) => fetched(name).into(),
         }
     }
+}
+
+/// Where a program is that `scripts/mpi` fetches.
+pub(crate) fn fetched(name: &str) -> PathBuf {
+    if let Some(directory) = std::env::var_os("PETASOS_MPI") {
+        return PathBuf::from(directory).join(name);
+    }
+    // Beside what this test was built into.
+    let own = std::env::current_exe().unwrap();
+    own.ancestors().nth(3).unwrap().join("mpi").join(name)
 }
 
 /// A ring and an allreduce, built with one of them.
