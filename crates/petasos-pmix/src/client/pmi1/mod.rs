@@ -87,6 +87,8 @@ struct Talk {
     stream: File,
     come: Vec<u8>,
     commits: u64,
+    /// A fence has spread what others have.
+    fenced: bool,
     /// What was found of others.
     cards: HashMap<u32, Card>,
     /// It does not answer as it should, or is gone.
@@ -129,7 +131,14 @@ fn descriptor(number: i32) -> io::Result<OwnedFd> {
 
 impl Talk {
     fn new(stream: File) -> Talk {
-        Talk { stream, come: Vec::new(), commits: 0, cards: HashMap::new(), over: None }
+        Talk {
+            stream,
+            come: Vec::new(),
+            commits: 0,
+            fenced: false,
+            cards: HashMap::new(),
+            over: None,
+        }
     }
 
     /// A line without its end, within this time.
@@ -312,6 +321,7 @@ impl Client {
                     let why = format!("the launcher ended a fence with `{said}`");
                     return Err(Failed::Said(Error::Misuse(why).into()));
                 }
+                talk.fenced = true;
                 Answer::Done
             }
             Request::Get { proc, key, immediate, .. } => self.get(talk, proc, key, immediate)?,
@@ -396,10 +406,11 @@ impl Client {
                 _ => Err(Failed::Said(Error::Misuse(format!("the launcher says `{said}`")).into())),
             }
         };
-        put(0, &format!("{}.{head}", rest.len()))?;
         for (at, piece) in rest.iter().enumerate() {
             put(at + 1, piece)?;
         }
+        // Last, as some launchers show at once what is put.
+        put(0, &format!("{}.{head}", rest.len()))?;
         talk.commits += 1;
         Ok(Answer::Done)
     }
@@ -415,7 +426,9 @@ impl Client {
             return Err(Failed::Said(Error::NoSuchProc(proc).into()));
         };
         let mut card = talk.cards.remove(&proc.rank).unwrap_or_default();
-        while let Some(entries) = self.committed(talk, proc.rank, card.version)? {
+        // What is there of others before a fence depends on the launcher, and on the moment.
+        let spread = talk.fenced || proc.rank == self.me.rank;
+        while spread && let Some(entries) = self.committed(talk, proc.rank, card.version)? {
             let seen = entries.into_iter().filter(|(_, e)| e.scope.shows(host, self.node));
             card.commit(seen);
         }
@@ -443,7 +456,8 @@ impl Client {
         let count: usize = count.parse().map_err(|_| bad("a card without a length"))?;
         let mut text = head.to_owned();
         for at in 1..=count {
-            let more = piece(at)?.ok_or_else(|| bad("a piece of a card is missing"))?;
+            // The rest has not come yet, so it was not spread.
+            let Some(more) = piece(at)? else { return Ok(None) };
             text.push_str(&more);
             if text.len() > MAX_COMMIT {
                 return Err(bad(&format!("a card of more than {MAX_COMMIT} bytes")).into());
