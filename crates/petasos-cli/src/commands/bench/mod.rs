@@ -73,59 +73,54 @@ struct Part<'a> {
     measure: &'a dyn Fn(&Bench, &'static Transport) -> Outcome<Vec<Row>>,
     /// Steps that it says, over one transport.
     steps: fn(&Bench, &Transport) -> usize,
-    /// How long it takes over one transport.
-    seconds: fn(&Bench) -> f64,
+    /// How long a round takes within a node and over a network, each also with `--quick`.
+    takes: [Takes; 2],
 }
 
+/// Seconds of a round, and of a quick one.
+type Takes = (f64, f64);
+
 const NULL: Part<'_> =
-    Part { measure: &null::measure, steps: |_, _| 2, seconds: |b| per_round(b, 3.7, 1.7) };
-const ECHO: Part<'_> = Part {
-    measure: &echo::measure,
-    steps: |b, _| 2 * b.rounds,
-    seconds: |b| per_round(b, 11.0, 1.5),
-};
+    Part { measure: &null::measure, steps: |_, _| 2, takes: [(3.7, 1.7), (3.7, 1.7)] };
+const ECHO: Part<'_> =
+    Part { measure: &echo::measure, steps: |b, _| 2 * b.rounds, takes: [(11.0, 1.5), (11.0, 1.5)] };
 const BULK: Part<'_> = Part {
     measure: &bulk::measure,
     steps: |b, _| bulk::steps(b),
-    seconds: |b| per_round(b, 12.0, 1.7),
+    takes: [(12.0, 1.7), (12.0, 1.7)],
 };
-const PIPELINE: Part<'_> = Part {
-    measure: &pipeline::measure,
-    steps: |b, _| b.rounds,
-    seconds: |b| per_round(b, 4.5, 0.7),
-};
+const PIPELINE: Part<'_> =
+    Part { measure: &pipeline::measure, steps: |b, _| b.rounds, takes: [(4.5, 0.7), (4.5, 0.7)] };
 const CLIENTS: Part<'_> = Part {
     measure: &clients::measure,
     steps: |b, _| 2 * b.rounds,
-    seconds: |b| per_round(b, 3.0, 0.7),
+    takes: [(3.0, 0.7), (3.0, 0.7)],
 };
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
     steps: |b, t| channels::steps(b, t),
-    seconds: |b| per_round(b, 25.0, 3.0),
+    takes: [(25.0, 3.0), (25.0, 3.0)],
 };
 
 const CONNECT: Part<'_> = Part {
     measure: &connect::measure,
     steps: |b, _| b.ways().len() * b.rounds,
-    seconds: |b| per_round(b, 1.5, 0.6),
+    takes: [(1.5, 0.6), (1.5, 0.6)],
 };
 const ENGINES: Part<'_> = Part {
     measure: &engines::measure,
     steps: |b, _| (2 + usize::from(!b.plan.cores.alone())) * b.rounds,
-    seconds: |b| per_round(b, 2.0, 0.8),
+    takes: [(2.0, 0.8), (2.0, 0.8)],
 };
 
 const PORTALS: Part<'_> = Part {
     measure: &portals::measure,
     steps: |b, t| b.rounds * usize::from(!b.plan.cores.alone()) + usize::from(t.scheme == "shm"),
-    seconds: |b| per_round(b, 4.0, 1.5),
+    takes: [(4.0, 1.5), (4.0, 1.5)],
 };
 
-/// The seconds that all rounds take, of what takes so long in a round, or in a quick one.
-fn per_round(bench: &Bench, seconds: f64, quick: f64) -> f64 {
-    bench.rounds as f64 * if bench.quick { quick } else { seconds }
-}
+const LIMITS: Takes = (4.0, 2.0);
+const PEERS: Takes = (39.0, 11.0);
 
 pub(crate) fn run(options: &cli::Bench) -> Outcome {
     match &options.command {
@@ -228,14 +223,16 @@ impl Run<'_> {
         let of_peers = if self.peers { 2 * transports.len() } else { 0 };
         let limits = if self.limits { Found::STEPS * bench.rounds } else { 0 };
         bench.progress.total((limits + steps + of_peers) as u64);
-        let mut seconds: f64 = self.parts.iter().map(|part| (part.seconds)(bench)).sum();
-        if self.peers {
-            seconds += per_round(bench, 39.0, 11.0);
+        let mut takes: Vec<Takes> = Vec::new();
+        for transport in transports {
+            let far = usize::from(!client::is_within_node(transport.scheme));
+            takes.extend(self.parts.iter().map(|part| part.takes[far]));
+            takes.extend(self.peers.then_some(PEERS));
         }
-        seconds *= transports.len() as f64;
-        if self.limits {
-            seconds += per_round(bench, 4.0, 2.0);
-        }
+        takes.extend(self.limits.then_some(LIMITS));
+        let round: f64 =
+            takes.iter().map(|takes| if bench.quick { takes.1 } else { takes.0 }).sum();
+        let seconds = bench.rounds as f64 * round;
         if seconds > 30.0 && self.measuring.time.is_none() {
             let hint = if bench.quick { "" } else { "; with --quick, much less" };
             let minutes = (seconds / 60.0).ceil();

@@ -1,13 +1,13 @@
 //! `petasos bench paper`: the experiments of the papers, by name, from our system.
 
-use super::{CHANNELS, ECHO, NULL, PIPELINE, Part, Run, clients, per_round};
+use super::{CHANNELS, ECHO, NULL, PIPELINE, Part, Run, clients};
 use crate::{
     cli::{self, Experiment},
     exit::Outcome,
 };
 
 const BULK_CLIENTS: Part<'_> =
-    Part { measure: &clients::bulk, steps: |b, _| b.rounds, seconds: |b| per_round(b, 1.2, 0.3) };
+    Part { measure: &clients::bulk, steps: |b, _| b.rounds, takes: [(1.2, 0.3); 2] };
 
 pub(super) fn run(options: &cli::Paper) -> Outcome {
     let all = [

@@ -8,6 +8,7 @@ mod report;
 
 use super::Bench;
 use crate::{
+    bare,
     bulk::{self, Amount},
     client,
     exit::{Code, Failure, Outcome},
@@ -15,7 +16,7 @@ use crate::{
     latency,
     limits::{Plan, RoundTrip},
     peer_process,
-    server::Waiting,
+    server::{Server, Waiting},
 };
 use petasos::{Transport, wire::Encoding};
 use petasos_peers::{Error, Peer, Place, Session};
@@ -70,6 +71,14 @@ struct Group<'a> {
     waiting: Waiting,
 }
 
+/// Who is measured in a round beside the machine.
+struct Entrants {
+    pair: Pair,
+    /// Messages of ours without calls: what others' bare messages are to be compared with.
+    bare: Option<(bare::Client, Server)>,
+    guests: Vec<Guest>,
+}
+
 /// A peer that is there in this round.
 struct Guest {
     peer: Peer,
@@ -80,11 +89,14 @@ impl Group<'_> {
     fn measure(&self, report: &mut Report) -> Outcome<Vec<Tally>> {
         let mut tallies: Vec<Tally> = self.cells().into_iter().map(Tally::new).collect();
         for _ in 0..self.bench.rounds {
-            let mut pair = Pair::start(&self.setting())?;
-            let mut guests = self.guests(report);
+            let pair = Pair::start(&self.setting())?;
+            // What waits for bare messages spins.
+            let spins = self.waiting == Waiting::Spinning;
+            let bare = spins.then(|| pair.frozen(|| self.setting().bare())).transpose()?;
+            let mut all = Entrants { pair, bare, guests: self.guests(report) };
             for tally in &mut tallies {
-                let round = self.round(&pair, &mut guests, tally, report);
-                round.map_err(|failure| pair.explain(failure))?;
+                let round = self.round(&mut all, tally, report);
+                round.map_err(|failure| all.pair.explain(failure))?;
             }
         }
         Ok(tallies)
@@ -126,13 +138,10 @@ impl Group<'_> {
     }
 
     /// A cell once: the machine, we, the peers.
-    fn round(
-        &self,
-        pair: &Pair,
-        guests: &mut [Guest],
-        tally: &mut Tally,
-        report: &mut Report,
-    ) -> Outcome {
+    fn round(&self, all: &mut Entrants, tally: &mut Tally, report: &mut Report) -> Outcome {
+        let Entrants { pair, bare, guests } = all;
+        // It spins only while it is measured.
+        let still = bare.as_ref().map(|(_, server)| server.freeze()).transpose()?;
         let (machine, ours) = {
             let cell = tally.cell();
             let machine = match cell {
@@ -158,13 +167,24 @@ impl Group<'_> {
         };
         tally.machine_and_us(machine, ours);
         let _frozen = pair.server.freeze()?;
-        for Guest { peer, session } in guests {
+        drop(still);
+        let mut still = None;
+        if let Some((client, server)) = bare {
+            if let Cell::Echo { bytes } = tally.cell()
+                && bytes <= client.longest()
+            {
+                tally.message(Found::value(client.echo(&self.plan, bytes)?));
+            }
+            still = Some(server.freeze()?);
+        }
+        for Guest { peer, session } in guests.iter_mut() {
             match self.guest(peer, &mut **session, tally.cell()) {
                 Ok(found) => tally.peer(peer, found),
                 Err(Error::Unsupported { .. }) => {}
                 Err(error) => report.skip(peer.name, &error),
             }
         }
+        drop(still);
         Ok(())
     }
 

@@ -9,6 +9,8 @@ use std::fmt::Display;
 
 /// Who is not another stack.
 const US: &str = "petasos";
+/// Neither: messages of ours, without calls.
+const MESSAGE: &str = "petasos, message";
 const MACHINE: &str = "machine: ";
 
 /// What is measured, of each stack in turn.
@@ -76,6 +78,7 @@ pub(super) struct Tally {
     cell: Cell,
     machine: Vec<Found>,
     ours: Vec<Found>,
+    messages: Vec<Against>,
     peers: Vec<(Peer, Vec<Against>)>,
 }
 
@@ -101,7 +104,13 @@ impl Against {
 
 impl Tally {
     pub(super) fn new(cell: Cell) -> Tally {
-        Tally { cell, machine: Vec::new(), ours: Vec::new(), peers: Vec::new() }
+        Tally {
+            cell,
+            machine: Vec::new(),
+            ours: Vec::new(),
+            messages: Vec::new(),
+            peers: Vec::new(),
+        }
     }
 
     pub(super) fn cell(&self) -> Cell {
@@ -114,10 +123,19 @@ impl Tally {
         self.ours.push(ours);
     }
 
+    /// What belongs to a measurement of this round.
+    fn against(&self, found: Found) -> Option<Against> {
+        Some(Against { found, machine: *self.machine.last()?, ours: *self.ours.last()? })
+    }
+
+    /// Our part of the round without calls.
+    pub(super) fn message(&mut self, found: Found) {
+        self.messages.extend(self.against(found));
+    }
+
     /// A peer's part of the round.
     pub(super) fn peer(&mut self, peer: &Peer, found: Found) {
-        let (Some(&machine), Some(&ours)) = (self.machine.last(), self.ours.last()) else { return };
-        let against = Against { found, machine, ours };
+        let Some(against) = self.against(found) else { return };
         let same = |known: &Peer| (known.name, known.transport) == (peer.name, peer.transport);
         match self.peers.iter_mut().find(|(known, _)| same(known)) {
             Some((_, rounds)) => rounds.push(against),
@@ -127,7 +145,7 @@ impl Tally {
 
     /// A line for each: the machine, we, the peers.
     fn standings(self, scheme: &'static str, waiting: &'static str) -> Vec<Standing> {
-        let Tally { cell, machine, ours, peers } = self;
+        let Tally { cell, machine, ours, messages, peers } = self;
         let pairs = machine.iter().zip(&ours);
         let own: Vec<_> =
             pairs.map(|(&machine, &ours)| Against { found: ours, machine, ours }).collect();
@@ -146,6 +164,10 @@ impl Tally {
             standing(format!("{MACHINE}{name}"), scheme.to_owned(), limit, Against::of_petasos),
             standing(US.to_owned(), scheme.to_owned(), own, Against::of_machine),
         ];
+        if !messages.is_empty() {
+            let scheme = scheme.to_owned();
+            all.push(standing(MESSAGE.to_owned(), scheme, messages, Against::of_petasos));
+        }
         for (peer, rounds) in peers {
             let mut who = peer.name.to_owned();
             if let Cell::Echo { bytes } = cell
@@ -285,6 +307,7 @@ mod tests {
             [(50.0, 100.0, 900.0), (400.0, 600.0, 1200.0), (50.0, 200.0, 600.0)]
         {
             tally.machine_and_us(Found::value(machine).named("cache_line"), Found::value(ours));
+            tally.message(Found::value(ours / 2.0));
             tally.peer(peer, Found::value(theirs));
         }
         let lines = tally.standings("shm", "spinning");
@@ -292,10 +315,12 @@ mod tests {
         // Ratios to the machine were 2, 1.5 and 4, and those of the peer to ours 9, 2 and 3.
         assert_eq!(of(&lines[0]), (50.0, 1.0, 0.5));
         assert_eq!(of(&lines[1]), (100.0, 2.0, 1.0));
-        assert_eq!(of(&lines[2]), (600.0, 12.0, 3.0));
+        assert_eq!(of(&lines[2]).2, 0.5);
+        assert_eq!(of(&lines[3]), (600.0, 12.0, 3.0));
         assert_eq!(lines[0].who, "machine: cache line");
-        assert_eq!(lines[2].who, "ucx_perftest (8 B)");
-        assert_eq!(lines[2].rounds, [900.0, 1200.0, 600.0]);
+        assert_eq!(lines[2].who, "petasos, message");
+        assert_eq!(lines[3].who, "ucx_perftest (8 B)");
+        assert_eq!(lines[3].rounds, [900.0, 1200.0, 600.0]);
     }
 
     #[test]

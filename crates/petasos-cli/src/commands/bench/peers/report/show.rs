@@ -1,6 +1,6 @@
 //! How what was found is shown: as text, in a page, in plots.
 
-use super::{Cell, Entrant, MACHINE, Report, Skipped, Standing, US};
+use super::{Cell, Entrant, MACHINE, MESSAGE, Report, Skipped, Standing, US};
 use crate::{
     grid::Grid,
     plots::{At, Plot},
@@ -41,7 +41,8 @@ impl Report {
                  to us, is shown."
             ),
             "petasos: typed calls, asynchronous, with a deadline; large arguments are pulled by the \
-             server."
+             server. petasos, message: bytes there and back by the same transport without calls, \
+             as of those of the others that have none."
                 .to_owned(),
         ];
         let peer =
@@ -73,8 +74,10 @@ impl Report {
     pub(crate) fn guests(&self) -> Vec<Guest> {
         // Ours and the machine's have rows of their own, but of large arguments.
         let large = |line: &Standing| matches!(line.cell, Cell::Large { .. });
+        let without_calls = |line: &Standing| line.who == MESSAGE;
         let lines = self.standings.iter().map(|line| (line, line.whose()));
-        let wanted = lines.filter(|(line, whose)| *whose == Whose::Others || large(line));
+        let wanted = lines
+            .filter(|(line, whose)| *whose == Whose::Others || large(line) || without_calls(line));
         wanted.map(|(line, whose)| line.guest(whose)).collect()
     }
 }
@@ -88,7 +91,7 @@ impl Standing {
 
     fn whose(&self) -> Whose {
         match &*self.who {
-            US => Whose::Ours,
+            US | MESSAGE => Whose::Ours,
             who if who.starts_with(MACHINE) => Whose::Machine,
             _ => Whose::Others,
         }
