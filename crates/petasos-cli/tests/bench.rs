@@ -147,6 +147,25 @@ fn what_was_measured_is_shown_when_the_run_is_cut_short() {
 }
 
 #[test]
+fn a_part_that_fails_leaves_the_others() {
+    let place = Place::new();
+    let what = ["bench", "null", "pipeline", "--transport", "shm"];
+    // The first part takes long enough for its server to be found.
+    let how = ["--quick", "--rounds", "2", "--time", "2s", "--json"];
+    let mut command = place.command(&[&what[..], &how[..]].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let server = until("a server process", || server_of(child.id()));
+    signal(server, "KILL");
+    let report: Value = serde_json::from_reader(child.stdout.take().unwrap()).unwrap();
+    // Failed, or unreachable: as far as it had come when its server ended.
+    let code = wait(&mut child, Duration::from_secs(60)).code();
+    assert!(matches!(code, Some(1 | 3)), "{code:?}: {report}");
+    assert!(named(&report, "shm", "null call, spinning").is_empty(), "{report}");
+    assert!(!plot(&report, "pipeline").is_empty(), "{report}");
+    assert!(report["skipped"].to_string().contains("shared memory"), "{report}");
+}
+
+#[test]
 fn channels_bare_and_under_rpc() {
     let place = Place::new();
     let report = bench(&place, &["channels"]);

@@ -46,7 +46,8 @@ const BURST: usize = 8;
 /// Descriptors that an endpoint takes with its peer, in the process that has many.
 const DESCRIPTORS: u64 = 12;
 
-/// How long all may take to send and to hear the answer.
+/// How long it may take until the next one of them has sent, or heard its answer: a thousand of them on
+/// one thread, with few fetches of the receiver's at a time, take many seconds in all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What one round found, each beside what it is to be compared with.
@@ -237,9 +238,9 @@ fn per_second(plan: &Plan, many: usize, work: impl FnMut() -> Outcome) -> Outcom
 fn all_send(clients: &mut [bare::Client], message: &mut [u8], each: usize) -> Outcome {
     let mut left = vec![each; clients.len()];
     let mut answered = vec![false; clients.len()];
-    let begin = Instant::now();
+    let (mut before, mut since) = (0, Instant::now());
     loop {
-        let mut waiting = 0_usize;
+        let (mut waiting, mut to_do) = (0_usize, 0);
         for ((client, left), answered) in clients.iter_mut().zip(&mut left).zip(&mut answered) {
             for _ in 0..BURST.min(*left) {
                 message[0] = if *left == 1 { bare::LAST } else { TAKE };
@@ -251,11 +252,15 @@ fn all_send(clients: &mut [bare::Client], message: &mut [u8], each: usize) -> Ou
             // Drives it as well.
             *answered |= !*answered && client.hears()?;
             waiting += usize::from(!*answered);
+            to_do += *left;
         }
         if waiting == 0 {
             return Ok(());
         }
-        if begin.elapsed() > PATIENCE {
+        if before != waiting + to_do {
+            (before, since) = (waiting + to_do, Instant::now());
+        }
+        if since.elapsed() > PATIENCE {
             let text = format!("{waiting} of {} senders wait for {PATIENCE:?}", clients.len());
             return Err(Failure::new(Code::Unreachable, text));
         }

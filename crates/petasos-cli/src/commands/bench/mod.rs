@@ -180,17 +180,15 @@ impl Run<'_> {
         interrupt::last_words(move || early.cut_short());
         let ended = self.measure(&bench, &transports, &found);
         interrupt::no_last_words();
-        match ended {
-            Ok(()) => found.give(),
-            // What was measured is not lost because something else could not be.
-            Err(failure) => {
-                found.cut_short();
-                Err(failure)
-            }
+        // What was measured is not lost because something else could not be.
+        if ended.is_ok() || !found.is_empty() {
+            found.give()?;
         }
+        ended
     }
 
-    /// Limits, and all parts over each transport in turn.
+    /// Limits, and all parts over each transport in turn. Gives the first failure of one when the others
+    /// have been measured.
     fn measure(&self, bench: &Bench, transports: &[&'static Transport], found: &SoFar) -> Outcome {
         if self.limits {
             let sizes = if bench.quick { &limits::QUICK[..] } else { &limits::SIZES };
@@ -198,20 +196,29 @@ impl Run<'_> {
             let limits = Found::measure(&plan, sizes, bench.rounds, &bench.progress)?;
             found.lock().limits = Some(limits);
         }
+        let mut ended = Ok(());
         for transport in transports {
-            let within = |failure: Failure| failure.within(transport.title);
+            let mut note = |failure: Failure| {
+                let failure = failure.within(transport.title);
+                bench.skip(failure.to_string());
+                if ended.is_ok() {
+                    ended = Err(failure);
+                }
+            };
             for part in self.parts {
-                let rows = (part.measure)(bench, transport).map_err(within)?;
-                found.lock().figures.extend(rows);
+                match (part.measure)(bench, transport) {
+                    Ok(rows) => found.lock().figures.extend(rows),
+                    Err(failure) => note(failure),
+                }
             }
             if self.peers {
                 let mut peers = found.lock().peers.take();
-                let measured = peers::measure(bench, transport, &mut peers).map_err(within);
+                let measured = peers::measure(bench, transport, &mut peers);
                 found.lock().peers = peers;
-                measured?;
+                measured.unwrap_or_else(note);
             }
         }
-        Ok(())
+        ended
     }
 
     /// Says how much there is to do, and for how long.

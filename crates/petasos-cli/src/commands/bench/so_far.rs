@@ -44,12 +44,15 @@ impl SoFar {
         results.give(self.folder.as_ref(), self.json)
     }
 
+    /// Whether nothing was measured.
+    pub(super) fn is_empty(&self) -> bool {
+        let found = self.lock();
+        found.figures.is_empty() && found.limits.is_none() && found.peers.is_none()
+    }
+
     /// Shows what there is, if there is something, and that it is not all.
     pub(super) fn cut_short(&self) {
-        let found = self.lock();
-        let nothing = found.figures.is_empty() && found.limits.is_none() && found.peers.is_none();
-        drop(found);
-        if nothing {
+        if self.is_empty() {
             return;
         }
         self.bench.cut_short();
