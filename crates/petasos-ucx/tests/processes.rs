@@ -8,7 +8,7 @@ use petasos_conformance::{
     processes::{Client, PATIENCE, serve},
 };
 use petasos_fabric::{Endpoint, Support};
-use petasos_testing::{again, role};
+use petasos_testing::{Hosts, again, role};
 use petasos_ucx::Ucx;
 use std::{
     ffi::OsString,
@@ -30,18 +30,23 @@ fn with(test: &str, network: Network) {
     }
     let mut server = again(test, "server").start();
     let (address, key) = (server.line("at "), server.line("key "));
-    let mut client = Client::meet(open(network), &address, &key);
-    client.storm();
-    client.there_and_back();
-    let native = client.end.capabilities().remote_access == Support::Native;
-    assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
-    client.dies_in_the_middle(|| server.kill());
+    talk(network, &address, &key, || server.kill());
     // What is there for a moment only is somebody else's, who begins.
     let end = Instant::now() + PATIENCE;
     while network == POSIX && !left_behind().is_empty() {
         assert!(Instant::now() < end, "left behind: {:?}", left_behind());
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// With who serves there, until he is killed.
+fn talk(network: Network, address: &str, key: &str, kill: impl FnOnce()) {
+    let mut client = Client::meet(open(network), address, key);
+    client.storm();
+    client.there_and_back();
+    let native = client.end.capabilities().remote_access == Support::Native;
+    assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
+    client.dies_in_the_middle(kill);
 }
 
 /// Names that UCX gives to shared memory.
@@ -53,6 +58,35 @@ fn left_behind() -> Vec<OsString> {
 #[test]
 fn over_a_network() {
     with("over_a_network", network());
+}
+
+/// Over an interface that is not the loopback one, with a secret. Each host sees its own interfaces only.
+#[test]
+fn between_hosts() {
+    const NAME: &str = "between_hosts";
+    let of = |name: &str| std::env::var(name).unwrap();
+    match role().as_deref() {
+        Some("server") => return serve(&mut open(network())),
+        Some(_) => {
+            return talk(network(), &of("PETASOS_AT"), &of("PETASOS_KEY"), || println!("kill it"));
+        }
+        None => {}
+    }
+    if petasos_ucx::find().is_err() {
+        return petasos_testing::skip("UCX is not installed");
+    }
+    let Some(hosts) = Hosts::make() else { return };
+    let in_host = |role: &str, host: char, ip: &str| {
+        let there = format!("ucx+tcp://{ip}");
+        again(NAME, role).env("PETASOS_UCX_NETWORK", &there).in_host(&hosts.name(host))
+    };
+    let mut server = in_host("server", 'a', "10.77.0.1").start();
+    let (address, key) = (server.line("at "), server.line("key "));
+    let client = in_host("client", 'b', "10.77.0.2");
+    let mut client = client.env("PETASOS_AT", &address).env("PETASOS_KEY", &key).start();
+    client.line("kill it");
+    server.kill();
+    assert!(client.wait(PATIENCE).success());
 }
 
 #[test]
