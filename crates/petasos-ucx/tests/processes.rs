@@ -7,9 +7,9 @@ use petasos_conformance::{
     Network,
     processes::{Client, PATIENCE, serve},
 };
-use petasos_fabric::{Endpoint, Support};
+use petasos_fabric::{Address, Endpoint, Support};
 use petasos_testing::{Hosts, again, role};
-use petasos_ucx::Ucx;
+use petasos_ucx::{Config, OpenError, Ucx};
 use std::{
     ffi::OsString,
     time::{Duration, Instant},
@@ -87,6 +87,21 @@ fn between_hosts() {
     client.line("kill it");
     server.kill();
     assert!(client.wait(PATIENCE).success());
+}
+
+/// Where the library does not connect nothing is opened, which nobody would reach: so 1.20.
+#[test]
+fn on_the_loopback_interface() {
+    let Ok(found) = petasos_ucx::find() else {
+        return petasos_testing::skip("UCX is not installed");
+    };
+    let opened = Ucx::open(&Address::parse("ucx+tcp://*").unwrap(), Config::default());
+    match found.starts_with("UCX 1.20 ") {
+        true => assert!(matches!(opened, Err(OpenError::Loopback { .. })), "{found}"),
+        false => drop(opened.unwrap()),
+    }
+    let said = petasos_ucx::probe().into_iter().find(|line| line.starts_with("ucx+tcp ")).unwrap();
+    assert_eq!(said.contains("not over the loopback"), found.starts_with("UCX 1.20 "), "{said}");
 }
 
 #[test]
