@@ -55,7 +55,7 @@ pub enum OpenError {
     /// The library does not connect endpoints over the loopback interface.
     #[error(
         "UCX {version} does not connect over the loopback interface, where it takes the number of a machine for an \
-         address: name the address of another interface, or take another version (1.19, or 1.21 and later)"
+         address: name the address of another interface, or take a version before 1.20, or after it"
     )]
     Loopback {
         /// The library's version.
