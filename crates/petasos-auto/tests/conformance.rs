@@ -2,12 +2,10 @@
 //! and between nodes.
 
 use petasos_auto::{Auto, Member, Node, Places, Reach};
-use petasos_conformance::{Fixture, RealTime, conformance};
+use petasos_conformance::{Fixture, RealTime, conformance, free_port};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_shm::Shm;
 use petasos_tcp::{Config, TcpEndpoint};
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Where the endpoints of a fixture are to each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,19 +29,6 @@ impl OverBoth {
     }
 }
 
-/// A free port below those that the system gives to connections.
-fn port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        let offset = (std::process::id() as u16).wrapping_mul(97).wrapping_add(nth) % 12_000;
-        let port = 20_000 + offset;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 impl Fixture for OverBoth {
     fn fresh(&self) -> Address {
         let name = self.time.name();
@@ -51,7 +36,8 @@ impl Fixture for OverBoth {
             Lie::Far => Node::of(name.as_bytes()),
             Lie::Near | Lie::Forced => Node::here(),
         };
-        let mut ways = vec![Address::parse(&format!("tcp://127.0.0.1:{}", port())).unwrap()];
+        let mut ways =
+            vec![Address::parse(&format!("tcp://127.0.0.1:{}", free_port("127.0.0.1"))).unwrap()];
         if self.lie != Lie::Forced {
             ways.insert(0, Address::parse(&format!("shm://{name}")).unwrap());
         }

@@ -159,9 +159,9 @@ impl From<OpenError> for Failure {
             OpenError::Shm(reason) => shm(&reason),
             OpenError::Tcp(reason) => tcp(&reason),
             OpenError::Ofi(petasos::ofi::OpenError::Load(_))
-            | OpenError::Ucx(petasos::ucx::OpenError::Load(_)) => {
-                Failure::new(Code::Unavailable, error).advise(SEE_INFO)
-            }
+            | OpenError::Ucx(
+                petasos::ucx::OpenError::Load(_) | petasos::ucx::OpenError::Loopback { .. },
+            ) => Failure::new(Code::Unavailable, error).advise(SEE_INFO),
             OpenError::Ofi(petasos::ofi::OpenError::Common(reason))
             | OpenError::Ucx(petasos::ucx::OpenError::Common(reason)) => network(reason),
             _ => Failure::new(Code::Failed, error),

@@ -44,6 +44,9 @@
 //! events and of what is open.
 //!
 //! [`Faulty`] by itself is a tool for tests of protocols: wrap the endpoint, give a seed.
+//!
+//! What the suite cannot do with endpoints of one process stands in [`processes`] and [`strangers`], for tests that start
+//! the processes and name what a transport has beyond the contract; [`Network`] is where such tests open endpoints.
 
 #![forbid(unsafe_code)]
 
@@ -51,7 +54,10 @@ mod actions;
 pub mod faulty;
 pub mod fixture;
 pub mod ledger;
+pub mod network;
+pub mod processes;
 pub mod random;
+pub mod strangers;
 pub mod world;
 
 pub mod atomics;
@@ -69,6 +75,7 @@ pub mod tagged;
 
 pub use faulty::{Faults, Faulty};
 pub use fixture::{FaultyFixture, Fixture, RealTime};
+pub use network::{Network, free_port};
 pub use random::Random;
 pub use world::World;
 

@@ -2,14 +2,10 @@
 
 mod common;
 
-use common::{Network, SHM, network};
-use petasos_conformance::{Fixture, RealTime};
+use common::{SHM, found, network};
+use petasos_conformance::{Fixture, Network, RealTime};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_ofi::{Config, Ofi, Secret};
-use std::{
-    net::TcpListener,
-    sync::atomic::{AtomicU16, Ordering},
-};
 
 struct OverOfi {
     time: RealTime,
@@ -19,7 +15,7 @@ struct OverOfi {
 
 impl OverOfi {
     fn new(network: Network, secret: bool, remote_access: bool) -> OverOfi {
-        let mut config = network.config();
+        let mut config = common::config(network);
         config.remote_access = remote_access;
         config.remote_access_from = 1;
         if secret {
@@ -29,27 +25,9 @@ impl OverOfi {
     }
 }
 
-/// A free port below those that the system gives to connections.
-fn port(host: &str) -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        let offset = (std::process::id() as u16).wrapping_mul(97).wrapping_add(nth) % 12_000;
-        let port = 20_000 + offset;
-        if TcpListener::bind((host, port)).is_ok() {
-            return port;
-        }
-    }
-}
-
 impl Fixture for OverOfi {
     fn fresh(&self) -> Address {
-        let Network { scheme, host } = self.network;
-        let place = match host {
-            "" => self.time.name(),
-            _ => format!("{host}:{}", port(host)),
-        };
-        Address::parse(&format!("{scheme}://{place}")).unwrap()
+        self.network.fresh(&self.time)
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
@@ -57,18 +35,14 @@ impl Fixture for OverOfi {
     }
 
     fn missing(&self) -> Option<String> {
-        let why = match petasos_ofi::find() {
-            Err(error) => error.to_string(),
-            // The suite has both ends in one process.
-            Ok(found)
-                if self.network.scheme == SHM.scheme && !found.starts_with("libfabric 1.") =>
-            {
-                format!("{found}: its provider shm does not connect endpoints of one process")
-            }
-            Ok(_) => return None,
-        };
-        petasos_testing::skip(&why);
-        Some(why)
+        let Some(found) = found() else { return Some("it is not here".to_owned()) };
+        // The suite has both ends in one process.
+        let joins_its_own = self.network != SHM || found.starts_with("libfabric 1.");
+        let why = format!("{found}: its provider shm does not connect endpoints of one process");
+        (!joins_its_own).then(|| {
+            petasos_testing::skip(&why);
+            why
+        })
     }
 
     fn now(&self) -> Time {

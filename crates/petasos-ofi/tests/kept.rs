@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Network, SHM, network};
+use common::{SHM, config, found, network};
+use petasos_conformance::Network;
 use petasos_fabric::{
-    Access, Address, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, Region,
-    RegionId, Remote, RemoteSpan, Slice, Support, Token,
+    Access, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, Region, RegionId,
+    Remote, RemoteSpan, Slice, Support, Token,
 };
 use petasos_ofi::Ofi;
 use smallvec::smallvec;
@@ -32,14 +33,11 @@ struct Pair {
 impl Pair {
     /// `None`, with a word, where the provider is not here or has no access of its own.
     fn open(network: Network, keep: usize) -> Option<Pair> {
-        if let Err(error) = petasos_ofi::find() {
-            petasos_testing::skip(&error.to_string());
-            return None;
-        }
-        let mut config = network.config();
+        found()?;
+        let mut config = config(network);
         config.remote_access_from = 1;
         config.keep_registered = keep;
-        let place = Address::parse(&network.anywhere()).unwrap();
+        let place = network.anywhere();
         let open = || Ofi::open(&place, config.clone()).unwrap();
         let (mut a, b) = (open(), open());
         if a.capabilities().remote_access != Support::Native {

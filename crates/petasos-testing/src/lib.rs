@@ -1,12 +1,17 @@
 //! What the tests of several crates share: tests that are skipped aloud, processes that end with
-//! the test, tests run again as another user, and emulated hosts whose link can be cut.
+//! the test, tests run again as another user, emulated hosts whose link can be cut, facts of C's
+//! headers, and which version of a library is tested.
 
 #![forbid(unsafe_code)]
 
+mod headers;
 mod hosts;
 mod process;
 mod skip;
+mod version;
 
+pub use headers::ask_the_headers;
 pub use hosts::{Hosts, in_host};
 pub use process::{Process, again, again_as_nobody, is_root, role};
 pub use skip::skip;
+pub use version::assert_at_least;

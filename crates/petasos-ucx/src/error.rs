@@ -52,6 +52,15 @@ pub enum OpenError {
         /// What stands in the way.
         reason: String,
     },
+    /// The library does not connect endpoints over the loopback interface.
+    #[error(
+        "UCX {version} does not connect over the loopback interface, where it takes the number of a machine for an \
+         address: name the address of another interface, or take a version before 1.20, or after it"
+    )]
+    Loopback {
+        /// The library's version.
+        version: String,
+    },
     /// The library refused.
     #[error("UCX {version} over {transports}: {call}: {reason}")]
     Refused {

@@ -38,8 +38,14 @@ pub fn missing(scheme: &str) -> Result<(), String> {
 
 fn line(kind: &'static Kind) -> String {
     let Kind { scheme, title, transports, .. } = kind;
+    let loopback = match library() {
+        Ok(library) if *transports == "tcp" && !library.connects_over_loopback() => {
+            "not over the loopback interface; "
+        }
+        _ => "",
+    };
     match kind.is_here() {
-        Ok(()) => format!("{scheme} ({title}, `{transports}`): {}", exposure(kind)),
+        Ok(()) => format!("{scheme} ({title}, `{transports}`): {loopback}{}", exposure(kind)),
         Err(error) => format!("{scheme} ({title}): no: {error}"),
     }
 }

@@ -1,51 +1,33 @@
-//! The contract, kept over UCX's transports for TCP and for shared memory.
+//! The contract, kept over UCX's transports for a network and for shared memory.
 
-use petasos_conformance::{Fixture, RealTime};
+mod common;
+
+use common::{CMA, POSIX, SYSV, is_here, network};
+use petasos_conformance::{Fixture, Network, RealTime};
 use petasos_fabric::{Address, Endpoint, Time};
 use petasos_ucx::{Config, Secret, Ucx};
-use std::{
-    net::TcpListener,
-    sync::atomic::{AtomicU16, Ordering},
-};
 
 struct OverUcx {
     time: RealTime,
-    scheme: &'static str,
+    network: Network,
     config: Config,
 }
 
 impl OverUcx {
-    fn new(scheme: &'static str, secret: bool, remote_access: bool) -> OverUcx {
-        let mut config = Config::default();
+    fn new(network: Network, secret: bool, remote_access: bool) -> OverUcx {
+        let mut config = common::config(network);
         config.remote_access = remote_access;
         config.remote_access_from = 1;
         if secret {
             config.secret = Some(Secret::new("a secret for the tests").unwrap());
         }
-        OverUcx { time: RealTime::default(), scheme, config }
-    }
-}
-
-/// A free port below those that the system gives to connections.
-fn port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    loop {
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        let offset = (std::process::id() as u16).wrapping_mul(97).wrapping_add(nth) % 12_000;
-        let port = 20_000 + offset;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
+        OverUcx { time: RealTime::default(), network, config }
     }
 }
 
 impl Fixture for OverUcx {
     fn fresh(&self) -> Address {
-        let place = match self.scheme {
-            "ucx+posix" | "ucx+sysv" | "ucx+cma" => self.time.name(),
-            _ => format!("127.0.0.1:{}", port()),
-        };
-        Address::parse(&format!("{}://{place}", self.scheme)).unwrap()
+        self.network.fresh(&self.time)
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
@@ -53,10 +35,7 @@ impl Fixture for OverUcx {
     }
 
     fn missing(&self) -> Option<String> {
-        let here = petasos_ucx::find().map_err(|error| error.to_string());
-        let why = here.and_then(|_| petasos_ucx::missing(self.scheme)).err()?;
-        petasos_testing::skip(&why);
-        Some(why)
+        (!is_here(self.network)).then(|| "it is not here".to_owned())
     }
 
     fn now(&self) -> Time {
@@ -66,37 +45,37 @@ impl Fixture for OverUcx {
 
 /// The suite for one kind of address, where the library has its provider; else a test that says so.
 macro_rules! over {
-    ($scheme:expr, $remote_access:expr) => {
-        petasos_conformance::conformance!(OverUcx::new($scheme, false, $remote_access));
-        petasos_conformance::conformance!(faulty, OverUcx::new($scheme, true, $remote_access));
+    ($network:expr, $remote_access:expr) => {
+        petasos_conformance::conformance!(OverUcx::new($network, false, $remote_access));
+        petasos_conformance::conformance!(faulty, OverUcx::new($network, true, $remote_access));
     };
 }
 
-mod tcp {
+mod networks {
     use super::*;
-    over!("ucx+tcp", true);
+    over!(network(), true);
 }
 
 mod posix {
     use super::*;
-    over!("ucx+posix", true);
+    over!(POSIX, true);
 }
 
 mod sysv {
     use super::*;
-    petasos_conformance::conformance!(OverUcx::new("ucx+sysv", false, true));
+    petasos_conformance::conformance!(OverUcx::new(SYSV, false, true));
 }
 
 /// Put and get by the kernel.
 mod cma {
     use super::*;
-    over!("ucx+cma", true);
+    over!(CMA, true);
 }
 
 /// The same transports, with put and get served by the owner of the memory.
 mod served_by_the_owner {
     use super::*;
-    petasos_conformance::conformance!(OverUcx::new("ucx+cma", false, false));
+    petasos_conformance::conformance!(OverUcx::new(CMA, false, false));
 }
 
 /// The channels of an RDMA network, with these endpoints as the device.
@@ -110,8 +89,8 @@ mod channels {
     }
 
     impl Channelled {
-        fn new(scheme: &'static str, force: Force) -> Channelled {
-            Channelled { over: OverUcx::new(scheme, false, true), force }
+        fn new(network: Network, force: Force) -> Channelled {
+            Channelled { over: OverUcx::new(network, false, true), force }
         }
     }
 
@@ -138,11 +117,11 @@ mod channels {
 
     mod usual {
         use super::*;
-        petasos_conformance::conformance!(Channelled::new("ucx+tcp", Force::None));
+        petasos_conformance::conformance!(Channelled::new(network(), Force::None));
     }
 
     mod exclusive {
         use super::*;
-        petasos_conformance::conformance!(Channelled::new("ucx+tcp", Force::Exclusive));
+        petasos_conformance::conformance!(Channelled::new(network(), Force::Exclusive));
     }
 }

@@ -1,9 +1,13 @@
 //! Peers that come and go, in great number, some of them killed: those who stay are not disturbed, and what was mapped of
 //! the others goes with them.
 
+mod common;
+
+use common::{CMA, POSIX, config, is_here, network};
+use petasos_conformance::Network;
 use petasos_fabric::{Address, Clock, Endpoint, Event};
 use petasos_testing::{again, role};
-use petasos_ucx::{Config, Ucx};
+use petasos_ucx::Ucx;
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -11,8 +15,8 @@ use std::{
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn open(scheme: &str) -> Ucx {
-    Ucx::open(&Address::parse(&format!("{scheme}://*")).unwrap(), Config::default()).unwrap()
+fn open(network: Network) -> Ucx {
+    Ucx::open(&network.anywhere(), config(network)).unwrap()
 }
 
 /// Messages of one that is killed. Over shared memory it then falls silent: who is killed while it writes into the queue
@@ -20,14 +24,15 @@ fn open(scheme: &str) -> Ucx {
 const FLOOD: usize = 120;
 
 /// Sends to an address, until it is killed.
-fn flood(scheme: &str, address: &str) {
-    let mut end = open(scheme);
+fn flood(network: Network, address: &str) {
+    let mut end = open(network);
     let peer = end.resolve(&Address::parse(address).unwrap(), PATIENCE).unwrap();
     let (clock, mut events, mut sent) = (Clock::start(), Vec::new(), 0);
     loop {
         end.progress(clock.now(), 64, &mut events);
         events.clear();
-        while (scheme == "ucx+tcp" || sent < FLOOD) && end.inject(peer, &[&[7; 3000]]).is_ok() {
+        while (!network.host.is_empty() || sent < FLOOD) && end.inject(peer, &[&[7; 3000]]).is_ok()
+        {
             sent += 1;
         }
     }
@@ -52,18 +57,17 @@ fn until(end: &mut Ucx, clock: &Clock, what: &str, mut seen: impl FnMut(&Event) 
     }
 }
 
-fn with(test: &str, scheme: &str) {
-    let here = petasos_ucx::find().map_err(|error| error.to_string());
-    if let Err(why) = here.and_then(|_| petasos_ucx::missing(scheme)) {
-        return petasos_testing::skip(&why);
+fn with(test: &str, network: Network) {
+    if !is_here(network) {
+        return;
     }
     if role().is_some() {
-        return flood(scheme, &std::env::var("PETASOS_CROWD_AT").unwrap());
+        return flood(network, &std::env::var("PETASOS_CROWD_AT").unwrap());
     }
     // One at a time, for memory is the process's.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut server = open(scheme);
+    let mut server = open(network);
     let address = server.address().clone();
     let (clock, mut events) = (Clock::start(), Vec::new());
     let lost = |event: &Event| matches!(event, Event::PeerLost { .. });
@@ -79,7 +83,7 @@ fn with(test: &str, scheme: &str) {
     }
     let mut after = 0;
     for round in 0..120 {
-        let mut client = open(scheme);
+        let mut client = open(network);
         let to = client.resolve(&address, PATIENCE).unwrap();
         let mut of_client = Vec::new();
         let end = Instant::now() + PATIENCE;
@@ -106,22 +110,22 @@ fn with(test: &str, scheme: &str) {
         }
     }
     let grown = resident().saturating_sub(after);
-    println!("{scheme}: {after} KiB resident after 60, {grown} more after 120");
+    println!("{}: {after} KiB resident after 60, {grown} more after 120", network.scheme);
     // Nothing of the size of a queue stays of each.
     assert!(grown < 8 << 10, "{grown} KiB for 60 peers that are gone");
 }
 
 #[test]
-fn over_tcp() {
-    with("over_tcp", "ucx+tcp");
+fn over_a_network() {
+    with("over_a_network", network());
 }
 
 #[test]
 fn over_posix() {
-    with("over_posix", "ucx+posix");
+    with("over_posix", POSIX);
 }
 
 #[test]
 fn over_cma() {
-    with("over_cma", "ucx+cma");
+    with("over_cma", CMA);
 }

@@ -1,195 +1,120 @@
 //! Two processes: storms of messages with few places for them, memory that is put and got, and a death in the middle.
 
-use petasos_fabric::{
-    Access, Address, Clock, Endpoint, Event, Key, Level, OpErrorKind, Operation, Peer, Region,
-    Remote, RemoteSpan, Slice, Support, Token,
+mod common;
+
+use common::{CMA, POSIX, SYSV, config, is_here, network};
+use petasos_conformance::{
+    Network,
+    processes::{Client, PATIENCE, serve},
 };
-use petasos_testing::{again, role};
-use petasos_ucx::{Config, Ucx};
-use smallvec::smallvec;
+use petasos_fabric::{Address, Endpoint, Support};
+use petasos_testing::{Hosts, again, role};
+use petasos_ucx::{Config, OpenError, Ucx};
 use std::{
-    collections::VecDeque,
+    ffi::OsString,
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
-const LEN: usize = 8 << 20;
-
-fn open(url: &str) -> Ucx {
-    let mut config = Config::default();
+fn open(network: Network) -> Ucx {
+    let mut config = config(network);
     config.sends = 4;
-    Ucx::open(&Address::parse(url).unwrap(), config).unwrap()
+    Ucx::open(&network.anywhere(), config).unwrap()
 }
 
-/// Opens memory to whoever comes, and returns each message.
-fn serve(url: &str) {
-    let mut end = open(url);
-    let memory = Region::zeroed(LEN).whole();
-    let region = end.register(&memory, Access::ALL).unwrap();
-    let key = end.export(region).unwrap();
-    println!("at {}", end.address());
-    let hex: String = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    println!("key {hex}");
-    let (clock, mut events, mut owed) = (Clock::start(), Vec::new(), VecDeque::new());
-    loop {
-        end.progress(clock.now(), 64, &mut events);
-        for event in events.drain(..) {
-            match event {
-                Event::Message { peer, message } => owed.push_back((peer, message.to_vec())),
-                Event::PeerLost { .. } => return,
-                _ => {}
-            }
-        }
-        while let Some((peer, message)) = owed.front()
-            && end.inject(*peer, &[message]).is_ok()
-        {
-            owed.pop_front();
-        }
+fn with(test: &str, network: Network) {
+    if !is_here(network) {
+        return;
     }
-}
-
-struct Client {
-    end: Ucx,
-    clock: Clock,
-    events: Vec<Event>,
-    peer: Peer,
-    remote: Remote,
-}
-
-impl Client {
-    fn until(&mut self, what: &str, mut seen: impl FnMut(&mut Vec<Event>) -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !seen(&mut self.events) {
-            self.end.progress(self.clock.now(), 64, &mut self.events);
-            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.end.counters());
-        }
-    }
-
-    fn access(&mut self, token: u64, put: bool, memory: &Slice) {
-        let (token, remote, local) = (Token(token), self.remote, smallvec![memory.clone()]);
-        let spans = smallvec![RemoteSpan { offset: 0, len: memory.len() as u64 }];
-        let operation = match put {
-            true => {
-                Operation::Put { token, remote, local, spans, level: Level::Visible, event: None }
-            }
-            false => Operation::Get { token, remote, local, spans },
-        };
-        self.end.submit(&mut VecDeque::from([operation]));
-    }
-
-    fn done(&mut self, token: u64) -> Result<(), OpErrorKind> {
-        let mut result = None;
-        self.until("a completion", |events| {
-            let at = events
-                .iter()
-                .position(|e| matches!(e, Event::Done { token: t, .. } if t.0 == token));
-            if let Some(Event::Done { result: found, .. }) = at.map(|at| events.swap_remove(at)) {
-                result = Some(found);
-            }
-            result.is_some()
-        });
-        result.unwrap().map(drop).map_err(|error| error.kind)
-    }
-}
-
-fn with(test: &str, scheme: &str) {
-    let here = petasos_ucx::find().map_err(|error| error.to_string());
-    if let Err(why) = here.and_then(|_| petasos_ucx::missing(scheme)) {
-        return petasos_testing::skip(&why);
-    }
-    let place = format!("{scheme}://*");
     if role().is_some() {
-        return serve(&place);
+        return serve(&mut open(network));
     }
     let mut server = again(test, "server").start();
-    let address = Address::parse(&server.line("at ")).unwrap();
-    let hex = server.line("key ");
-    let key: Vec<u8> = (0..hex.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
-        .collect();
-    let mut end = open(&place);
-    let peer = end.resolve(&address, PATIENCE).unwrap();
-    let remote = end.import(&Key::from_bytes(key).unwrap()).unwrap();
-    let mut client = Client { end, clock: Clock::start(), events: Vec::new(), peer, remote };
-    client.until("the peer is up", |e| e.iter().any(|e| matches!(e, Event::PeerUp { .. })));
-    storm(&mut client);
-    // There and back, by the provider.
-    let memory = Slice::from((0..LEN).map(|i| ((i * 7) >> 3) as u8).collect::<Vec<u8>>());
-    client.access(1, true, &memory);
-    client.done(1).unwrap();
-    let back = Region::zeroed(LEN).whole();
-    client.access(2, false, &back);
-    client.done(2).unwrap();
-    assert!(back.to_vec() == memory.to_vec());
-    let native = client.end.capabilities().remote_access == Support::Native;
-    assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
-    // And a death in the middle: each ends once, and the loss is seen.
-    for token in 10..14 {
-        client.access(token, token % 2 == 0, &memory);
-    }
-    client.end.progress(client.clock.now(), 64, &mut client.events);
-    server.kill();
-    for token in 10..14 {
-        if let Err(kind) = client.done(token) {
-            assert!(matches!(kind, OpErrorKind::PeerLost(_)), "{kind}");
-        }
-    }
-    client.until("the loss", |e| e.iter().any(|e| matches!(e, Event::PeerLost { .. })));
-    drop(client);
+    let (address, key) = (server.line("at "), server.line("key "));
+    talk(network, &address, &key, || server.kill());
     // What is there for a moment only is somebody else's, who begins.
     let end = Instant::now() + PATIENCE;
-    while scheme == "ucx+posix" && !left_behind().is_empty() {
+    while network == POSIX && !left_behind().is_empty() {
         assert!(Instant::now() < end, "left behind: {:?}", left_behind());
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(memory.region().clone().whole().len() == LEN);
+}
+
+/// With who serves there, until he is killed.
+fn talk(network: Network, address: &str, key: &str, kill: impl FnOnce()) {
+    let mut client = Client::meet(open(network), address, key);
+    client.storm();
+    client.there_and_back();
+    let native = client.end.capabilities().remote_access == Support::Native;
+    assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
+    client.dies_in_the_middle(kill);
 }
 
 /// Names that UCX gives to shared memory.
-fn left_behind() -> Vec<std::ffi::OsString> {
+fn left_behind() -> Vec<OsString> {
     let all = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name());
     all.filter(|name| name.to_string_lossy().starts_with("ucx_shm_posix")).collect()
 }
 
-/// Messages of all lengths, more than there is room for, in order and whole.
-fn storm(client: &mut Client) {
-    let count = 3000usize;
-    let longest = client.end.capabilities().limits.max_inject.min(9000);
-    let message = |i: usize| vec![i as u8; 8 + (i * 131) % (longest - 8)];
-    let (mut sent, mut got) = (0, 0);
-    let end = Instant::now() + PATIENCE;
-    while got < count {
-        while sent < count && client.end.inject(client.peer, &[&message(sent)]).is_ok() {
-            sent += 1;
-        }
-        client.end.progress(client.clock.now(), 64, &mut client.events);
-        for event in client.events.drain(..) {
-            if let Event::Message { message: came, .. } = event {
-                assert!(came[..] == message(got), "message {got} of {} bytes", came.len());
-                got += 1;
-            }
-        }
-        assert!(Instant::now() < end, "{sent} sent, {got} returned, {:?}", client.end.counters());
-    }
+#[test]
+fn over_a_network() {
+    with("over_a_network", network());
 }
 
+/// Over an interface that is not the loopback one, with a secret. Each host sees its own interfaces only.
 #[test]
-fn over_tcp() {
-    with("over_tcp", "ucx+tcp");
+fn between_hosts() {
+    const NAME: &str = "between_hosts";
+    let of = |name: &str| std::env::var(name).unwrap();
+    match role().as_deref() {
+        Some("server") => return serve(&mut open(network())),
+        Some(_) => {
+            return talk(network(), &of("PETASOS_AT"), &of("PETASOS_KEY"), || println!("kill it"));
+        }
+        None => {}
+    }
+    if petasos_ucx::find().is_err() {
+        return petasos_testing::skip("UCX is not installed");
+    }
+    let Some(hosts) = Hosts::make() else { return };
+    let in_host = |role: &str, host: char, ip: &str| {
+        let there = format!("ucx+tcp://{ip}");
+        again(NAME, role).env("PETASOS_UCX_NETWORK", &there).in_host(&hosts.name(host))
+    };
+    let mut server = in_host("server", 'a', "10.77.0.1").start();
+    let (address, key) = (server.line("at "), server.line("key "));
+    let client = in_host("client", 'b', "10.77.0.2");
+    let mut client = client.env("PETASOS_AT", &address).env("PETASOS_KEY", &key).start();
+    client.line("kill it");
+    server.kill();
+    assert!(client.wait(PATIENCE).success());
+}
+
+/// Where the library does not connect nothing is opened, which nobody would reach: so 1.20.
+#[test]
+fn on_the_loopback_interface() {
+    let Ok(found) = petasos_ucx::find() else {
+        return petasos_testing::skip("UCX is not installed");
+    };
+    let opened = Ucx::open(&Address::parse("ucx+tcp://*").unwrap(), Config::default());
+    match found.starts_with("UCX 1.20 ") {
+        true => assert!(matches!(opened, Err(OpenError::Loopback { .. })), "{found}"),
+        false => drop(opened.unwrap()),
+    }
+    let said = petasos_ucx::probe().into_iter().find(|line| line.starts_with("ucx+tcp ")).unwrap();
+    assert_eq!(said.contains("not over the loopback"), found.starts_with("UCX 1.20 "), "{said}");
 }
 
 #[test]
 fn over_posix() {
-    with("over_posix", "ucx+posix");
+    with("over_posix", POSIX);
 }
 
 #[test]
 fn over_sysv() {
-    with("over_sysv", "ucx+sysv");
+    with("over_sysv", SYSV);
 }
 
 #[test]
 fn over_cma() {
-    with("over_cma", "ucx+cma");
+    with("over_cma", CMA);
 }

@@ -1,14 +1,24 @@
 //! The layouts written down here against those of the headers, where these are installed.
 
 use super::*;
+use petasos_testing::ask_the_headers;
 use std::{
-    io::Write,
     mem::{offset_of, size_of},
     path::Path,
-    process::{Command, Stdio},
 };
 
-/// A line of the C program, and what it must print.
+const HEADERS: [&str; 8] = [
+    "rdma/fabric.h",
+    "rdma/fi_domain.h",
+    "rdma/fi_endpoint.h",
+    "rdma/fi_eq.h",
+    "rdma/fi_cm.h",
+    "rdma/fi_rma.h",
+    "rdma/fi_tagged.h",
+    "rdma/fi_errno.h",
+];
+
+/// An expression of C, and what its value must be.
 struct Fact(String, usize);
 
 macro_rules! facts {
@@ -110,39 +120,11 @@ fn layouts_are_those_of_the_headers() {
     ] {
         constant(name, value);
     }
-    for (fact, found) in facts.iter().zip(ask(&facts)) {
-        assert_eq!(found, fact.1, "{}", fact.0);
+    let found = ask_the_headers(&HEADERS, facts.iter().map(|fact| &*fact.0));
+    for (fact, found) in facts.iter().zip(found) {
+        assert_eq!(found, fact.1 as u64, "{}", fact.0);
     }
     // Of the errors, which the library fills in, the headers may know more than we do; never more than the slack.
-    assert!(
-        ask(&[Fact("sizeof(struct fi_cq_err_entry)".into(), 0)])[0] <= size_of::<fi_cq_err_entry>()
-    );
-}
-
-/// What a C compiler says.
-fn ask(facts: &[Fact]) -> Vec<usize> {
-    let mut source = String::from("#include <stdio.h>\n#include <stddef.h>\n");
-    for header in
-        ["fabric", "fi_domain", "fi_endpoint", "fi_eq", "fi_cm", "fi_rma", "fi_tagged", "fi_errno"]
-    {
-        source += &format!("#include <rdma/{header}.h>\n");
-    }
-    source += "int main(void) {\n";
-    for Fact(fact, _) in facts {
-        source += &format!("  printf(\"%zu\\n\", (size_t)({fact}));\n");
-    }
-    source += "  return 0;\n}\n";
-    let program = std::env::temp_dir().join(format!("petasos-ofi-layout-{}", std::process::id()));
-    let mut compiler = Command::new("cc")
-        .args(["-x", "c", "-w", "-", "-o"])
-        .arg(&program)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("a C compiler, where headers are");
-    compiler.stdin.take().expect("piped").write_all(source.as_bytes()).expect("it reads");
-    assert!(compiler.wait().expect("it ends").success(), "the headers compile");
-    let output = Command::new(&program).output().expect("it runs");
-    let _ = std::fs::remove_file(&program);
-    let lines = String::from_utf8(output.stdout).expect("numbers");
-    lines.lines().map(|line| line.parse().expect("a number")).collect()
+    let theirs = ask_the_headers(&HEADERS, ["sizeof(struct fi_cq_err_entry)"])[0];
+    assert!(theirs <= size_of::<fi_cq_err_entry>() as u64);
 }

@@ -17,6 +17,7 @@ use crate::{
         ucp_worker_params, ucs_status_t,
     },
 };
+use nix::net::if_::InterfaceFlags;
 use petasos_datagram::frame::MAX_NAME;
 use petasos_fabric::Region;
 use std::{
@@ -56,8 +57,11 @@ impl Context {
         let refused = |call| move |status| refused(library, transports, call, status);
         let config = Options::read(library).map_err(refused("ucp_config_read"))?;
         config.set("TLS", transports).map_err(refused("transports"))?;
-        if let Some(device) = device(kind, host) {
-            config.set("NET_DEVICES", &device).map_err(refused("device"))?;
+        if let Some(Device { name, loopback }) = device(kind, host) {
+            if loopback && !library.connects_over_loopback() {
+                return Err(OpenError::Loopback { version: library.version_text() });
+            }
+            config.set("NET_DEVICES", &name).map_err(refused("device"))?;
         }
         let mut params = MaybeUninit::<ucp_params>::zeroed();
         let mut context = ptr::null_mut();
@@ -114,8 +118,14 @@ pub(super) fn made<T>(status: ucs_status_t, object: *mut T) -> Result<NonNull<T>
     }
 }
 
+/// An interface of the system's.
+struct Device {
+    name: String,
+    loopback: bool,
+}
+
 /// The device that has this address, for kinds whose devices are the system's interfaces.
-fn device(kind: &Kind, host: Option<&str>) -> Option<String> {
+fn device(kind: &Kind, host: Option<&str>) -> Option<Device> {
     if kind.transports != "tcp" {
         return None;
     }
@@ -127,9 +137,12 @@ fn device(kind: &Kind, host: Option<&str>) -> Option<String> {
     };
     let found = nix::ifaddrs::getifaddrs().ok()?.find(|interface| of(interface) == Some(ip));
     match found {
-        Some(interface) => Some(interface.interface_name),
+        Some(interface) => {
+            let loopback = interface.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+            Some(Device { name: interface.interface_name, loopback })
+        }
         // All of 127.0.0.0/8 is there.
-        None => ip.is_loopback().then(|| "lo".to_owned()),
+        None => ip.is_loopback().then(|| Device { name: "lo".to_owned(), loopback: true }),
     }
 }
 

@@ -1,14 +1,13 @@
 //! The layouts written down here against those of the headers, where these are installed.
 
 use super::*;
+use petasos_testing::ask_the_headers;
 use std::{
-    io::Write,
     mem::{offset_of, size_of},
     path::Path,
-    process::{Command, Stdio},
 };
 
-/// A line of the C program, and what it must print.
+/// An expression of C, and what its value must be.
 struct Fact(String, usize);
 
 macro_rules! facts {
@@ -81,31 +80,8 @@ fn layouts_are_those_of_the_headers() {
         UCP_DATATYPE_IOV UCP_MEM_MAP_PARAM_FIELD_ADDRESS UCP_MEM_MAP_PARAM_FIELD_LENGTH UCS_OK UCS_INPROGRESS
         UCS_ERR_NO_RESOURCE UCS_ERR_NO_MEMORY UCS_ERR_UNREACHABLE UCS_ERR_EXCEEDS_LIMIT UCS_ERR_LAST
     }
-    for (fact, found) in facts.iter().zip(ask(&facts)) {
-        assert_eq!(found, fact.1, "{}", fact.0);
+    let found = ask_the_headers(&["ucp/api/ucp.h"], facts.iter().map(|fact| &*fact.0));
+    for (fact, found) in facts.iter().zip(found) {
+        assert_eq!(found, fact.1 as u64, "{}", fact.0);
     }
-}
-
-/// What a C compiler says.
-fn ask(facts: &[Fact]) -> Vec<usize> {
-    let mut source = String::from("#include <stdio.h>\n#include <stddef.h>\n#include <stdint.h>\n");
-    source += "#include <ucp/api/ucp.h>\n";
-    source += "int main(void) {\n";
-    for Fact(fact, _) in facts {
-        source += &format!("  printf(\"%zu\\n\", (size_t)({fact}));\n");
-    }
-    source += "  return 0;\n}\n";
-    let program = std::env::temp_dir().join(format!("petasos-ucx-layout-{}", std::process::id()));
-    let mut compiler = Command::new("cc")
-        .args(["-x", "c", "-w", "-", "-o"])
-        .arg(&program)
-        .stdin(Stdio::piped())
-        .spawn()
-        .expect("a C compiler, where headers are");
-    compiler.stdin.take().expect("piped").write_all(source.as_bytes()).expect("it reads");
-    assert!(compiler.wait().expect("it ends").success(), "the headers compile");
-    let output = Command::new(&program).output().expect("it runs");
-    let _ = std::fs::remove_file(&program);
-    let lines = String::from_utf8(output.stdout).expect("numbers");
-    lines.lines().map(|line| line.parse().expect("a number")).collect()
 }

@@ -139,6 +139,13 @@ impl Library {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
+    /// Whether it connects endpoints over the loopback interface. 1.20 began to ask whether there is a route to the
+    /// address that an endpoint gives, before it connects; on that interface what is given is no address, but says which
+    /// machine it is. 1.21 does not ask there.
+    pub(crate) fn connects_over_loopback(&self) -> bool {
+        self.version != (1, 20)
+    }
+
     /// The file, as it was asked for.
     pub(crate) fn path(&self) -> String {
         self.path.to_string_lossy().into_owned()
