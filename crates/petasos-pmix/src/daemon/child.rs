@@ -137,7 +137,7 @@ pub(crate) fn beyond_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Starts processes, by the thread that made it. They end with that thread.
+/// Starts processes. Each ends with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Spawner {
     stack: Box<[u8]>,
@@ -171,14 +171,14 @@ impl Spawner {
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         // SAFETY: the other process runs `begin` on a stack of its own, in the memory of this one, while this thread
         // stands still (`CLONE_VFORK`) until it is another program or gone; so `begin`, what it borrows, and the
-        // stack live longer than that. Other threads go on, and what they may write, `begin` does not read: of shared
-        // memory it reads what it has captured, which nobody else has, and writes `failed` and its own stack. It has
-        // this thread's thread-local memory, in which it writes but `errno`, and of which this thread relies on
-        // nothing across this call. It makes system calls by rustix, which are the bare calls (or libc's wrappers,
-        // which keep no state for these), and three of libc (below), which POSIX allows where a signal interrupted
-        // anything. It does not allocate, free, lock, panic, or drop what others own. No signal handler runs in it:
-        // all signals are blocked until none has a handler. The stack is large enough: the calls are few and not
-        // recursive, and their largest values are a set of processors and a signal action, of less than a KiB.
+        // stack live longer than that. Other threads go on, and `begin` touches nothing that they may: it reads what
+        // it has captured, which nobody else has, and writes `failed` and its own stack. The thread-local memory is
+        // this thread's, and it writes only `errno` there, on which nothing relies across this call. Its system calls
+        // are rustix's, which are the bare ones (or libc's wrappers, which keep no state for these), and three of
+        // libc: `sigaction`, `pthread_sigmask` and `execve`, which POSIX allows where a signal interrupted anything.
+        // It does not allocate, free, lock, panic, or drop what others own. No signal handler runs in it: all signals
+        // are blocked until none has a handler. The stack is large enough: the calls are few and not recursive, and
+        // their largest values are a set of processors and a signal action, of less than a KiB.
         let cloned = unsafe {
             let shared = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
             clone(begin, &mut self.stack, shared, Some(libc::SIGCHLD))
