@@ -20,6 +20,9 @@ use std::{
 
 use super::{JobError, pmix};
 
+/// Closing does not wake who reads: he looks up so often.
+const TURN: Duration = Duration::from_millis(200);
+
 /// What the thread that runs event handlers gets, in order.
 #[derive(Debug)]
 pub(super) enum Item {
@@ -81,7 +84,9 @@ impl Link {
     }
 
     fn new(stream: Stream, speaks: Speaks) -> io::Result<Link> {
-        let reader = Mutex::new(Frames::new(stream.try_clone()?, MAX_CLIENT_FRAME));
+        let reader = Frames::new(stream.try_clone()?, MAX_CLIENT_FRAME);
+        reader.set_patience(TURN)?;
+        let reader = Mutex::new(reader);
         let writer = Mutex::new(Frames::new(stream, MAX_CLIENT_FRAME));
         let state = Mutex::new(State::default());
         let (changed, looking) = (Condvar::new(), Mutex::default());
@@ -164,8 +169,7 @@ impl Link {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            // Closing does not wake who reads: it looks now and then.
-            let left = left.unwrap_or(Duration::MAX).min(Duration::from_millis(200));
+            let left = left.unwrap_or(Duration::MAX).min(TURN);
             if state.reading {
                 state.waiting += 1;
                 let waited = self.changed.wait_timeout(state, left);
@@ -194,23 +198,31 @@ impl Link {
 
     fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {
         let mut reader = lock(&self.reader);
-        let looking = Instant::now();
-        while !reader.fill()? {
-            if lock(&self.looking).goes_on(looking) {
-                continue;
-            }
-            let wait = Timespec {
-                tv_sec: patience.as_secs() as i64,
-                tv_nsec: i64::from(patience.subsec_nanos()),
-            };
-            if poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait)).unwrap_or(0) == 0 {
-                return Ok(Vec::new());
+        let since = Instant::now();
+        while lock(&self.looking).goes_on(since) {
+            if reader.fill()? {
+                return self.take(&mut reader);
             }
         }
+        // Where many take turns on a processor, a call that sleeps and reads is all that is made.
+        let came = match patience < TURN {
+            true => {
+                let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
+                // Whatever woke it, what is there is read.
+                let _ = poll(&mut [PollFd::new(&*reader, PollFlags::IN)], Some(&wait));
+                reader.fill()?
+            }
+            false => reader.fill_slowly()?,
+        };
+        if came { self.take(&mut reader) } else { Ok(Vec::new()) }
+    }
+
+    /// The messages that have come whole.
+    fn take(&self, reader: &mut Frames) -> io::Result<Vec<FromDaemon>> {
         let mut messages = Vec::new();
         let mut take = || match &self.speaks {
             Speaks::Native => reader.take(),
-            Speaks::Pmix(dialect) => dialect.take(&mut reader),
+            Speaks::Pmix(dialect) => dialect.take(reader),
         };
         while let Some(message) = take()? {
             messages.push(message);

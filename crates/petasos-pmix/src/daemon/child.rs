@@ -1,28 +1,55 @@
-//! The first moments of a rank, between fork and exec: what only the process itself can do.
+//! How a process begins: what it does itself before it becomes its program.
 //!
 //! It asks the kernel to end it with the daemon, and makes itself known to the guard, both before the
 //! program runs: so there is no moment at which the death of the daemon leaves it, or what it started,
-//! behind. The standard library runs something there only by an unsafe call, the one of this crate.
+//! behind.
+//!
+//! Until it becomes the program it shares the memory of the daemon, of which only the thread that starts it stands
+//! still meanwhile, as with `vfork` and `posix_spawn`. The standard library starts processes so only if there is
+//! nothing to be done in them; otherwise it copies the daemon's page tables for each, and both sides then take a fault
+//! at each page that they write. No safe call does without that, and here are the only unsafe ones of this crate.
 
 #![allow(unsafe_code)]
 
-use super::guard::{Word, tell};
+use super::{
+    guard::{Word, tell},
+    image::{Image, Pointers},
+};
+use nix::{
+    libc,
+    sched::{CloneCb, CloneFlags, clone},
+    sys::signal::{SigSet, SigmaskHow},
+};
 use rustix::{
-    io::{Errno, FdFlags, fcntl_setfd},
-    process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal},
+    io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, retry_on_intr},
+    process::{
+        Pid, PidfdFlags, Signal, WaitOptions, chdir, getpid, getppid, pidfd_open,
+        set_parent_process_death_signal, setpgid, waitpid,
+    },
+    stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
     thread::{CpuSet, sched_setaffinity},
 };
 use std::{
-    io,
+    convert::Infallible,
+    ffi::{CStr, CString, c_char},
+    io::{self, PipeReader, PipeWriter},
+    mem,
     os::{
-        fd::OwnedFd,
-        unix::{net::UnixStream, process::CommandExt},
+        fd::{AsRawFd, BorrowedFd, OwnedFd},
+        unix::{net::UnixStream, process::ExitStatusExt},
     },
-    process::Command,
-    sync::Arc,
+    process::ExitStatus,
+    ptr,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
-/// What a rank does before it becomes the program.
+/// The stack of a process until it becomes its program, in bytes: it calls a few functions deep.
+const STACK: usize = 64 << 10;
+
+/// What a process does before it becomes its program.
 #[derive(Debug)]
 pub(crate) struct First {
     /// Who starts it.
@@ -35,26 +62,14 @@ pub(crate) struct First {
 }
 
 impl First {
-    /// Has it done by the processes that this command starts, in a process group of their own.
-    pub(crate) fn done_by(self, command: &mut Command) {
-        command.process_group(0);
-        // SAFETY: the closure runs in a copy of this process that has one thread, while locks may be held
-        // for ever by threads that were not copied. So it may only do what is safe in a signal handler.
-        // `First::run` makes system calls by rustix, which for each of these are the bare call (or libc's
-        // wrapper of it, all of them async-signal-safe but `prctl` and `sched_setaffinity`, which are bare
-        // calls in every libc). Nothing there allocates, frees, locks, panics or looks at the environment:
-        // arguments and results are plain values, an error is only its number, and what the closure has
-        // captured is read and not dropped, as the process ends by exec or `_exit`. Memory that
-        // is shared with the daemon is not touched, and no descriptor is made or closed.
-        unsafe { command.pre_exec(move || self.run()) };
-    }
-
     /// In the new process.
-    fn run(&self) -> io::Result<()> {
+    fn run(&self) -> Result<(), Errno> {
+        // In a group of its own.
+        setpgid(None, None)?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The daemon may have died before the kernel was asked.
         if getppid() != Some(self.daemon) {
-            return Err(Errno::SRCH.into());
+            return Err(Errno::SRCH);
         }
         if let Some(guard) = &self.guard {
             // Without a guard the job goes on.
@@ -71,15 +86,204 @@ impl First {
     }
 }
 
+/// What a process has as its standard streams: where there is none, this process's own. None of them is one of
+/// this process's standard streams itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Streams<'a> {
+    pub(crate) input: Option<BorrowedFd<'a>>,
+    pub(crate) output: Option<BorrowedFd<'a>>,
+    pub(crate) errors: Option<BorrowedFd<'a>>,
+}
+
+/// A process that this one has started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) pid: Pid,
+}
+
+impl Process {
+    /// Waits for its end, after which its number is not its own any more.
+    pub(crate) fn wait(&self) -> io::Result<ExitStatus> {
+        self.wait_with(WaitOptions::empty())?.ok_or_else(|| Errno::CHILD.into())
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        self.wait_with(WaitOptions::NOHANG)
+    }
+
+    fn wait_with(&self, options: WaitOptions) -> io::Result<Option<ExitStatus>> {
+        let ended = retry_on_intr(|| waitpid(Some(self.pid), options))?;
+        Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
+    }
+
+    /// By which its end is noticed.
+    pub(crate) fn pidfd(&self) -> io::Result<OwnedFd> {
+        Ok(pidfd_open(self.pid, PidfdFlags::empty())?)
+    }
+}
+
+/// A pipe for a process: neither end has the number of a standard stream.
+pub(crate) fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (from, to) = io::pipe()?;
+    Ok((beyond_streams(from.into())?.into(), beyond_streams(to.into())?.into()))
+}
+
+/// The same, by another number if its own is that of a standard stream, as where this process has none.
+pub(crate) fn beyond_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
+    match fd.as_raw_fd() {
+        ..=2 => Ok(fcntl_dupfd_cloexec(fd, 3)?),
+        _ => Ok(fd),
+    }
+}
+
+/// Starts processes. Each ends with the thread that started it.
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    stack: Box<[u8]>,
+}
+
+impl Spawner {
+    pub(crate) fn new() -> Spawner {
+        Spawner { stack: vec![0; STACK].into() }
+    }
+
+    /// A process that has done what it is to do first, and is this program, with these variables besides the
+    /// image's own.
+    ///
+    /// # Errors
+    /// If there can be no process, or it could not become the program; it is gone then.
+    pub(crate) fn spawn(
+        &mut self,
+        image: &Image,
+        variables: &[CString],
+        streams: Streams<'_>,
+        first: &First,
+    ) -> io::Result<Process> {
+        let next = Next { image, pointers: image.pointers(variables), streams, first };
+        let failed = AtomicI32::new(0);
+        let begin: CloneCb<'_> = Box::new(|| {
+            let Err(error) = next.begin();
+            failed.store(error.raw_os_error(), Ordering::Relaxed);
+            127
+        });
+        // What this process does at a signal is not to be done by the other one, in the same memory.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        // SAFETY: the other process runs `begin` on a stack of its own, in the memory of this one, while this thread
+        // stands still (`CLONE_VFORK`) until it is another program or gone; so `begin`, what it borrows, and the
+        // stack live longer than that. Other threads go on, and `begin` touches nothing that they may: it reads what
+        // it has captured, which nobody else has, and writes `failed` and its own stack. The thread-local memory is
+        // this thread's, and it writes only `errno` there, on which nothing relies across this call. Its system calls
+        // are rustix's, which are the bare ones (or libc's wrappers, which keep no state for these), and three of
+        // libc: `sigaction`, `pthread_sigmask` and `execve`, which POSIX allows where a signal interrupted anything.
+        // It does not allocate, free, lock, panic, or drop what others own. No signal handler runs in it: all signals
+        // are blocked until none has a handler. The stack is large enough: the calls are few and not recursive, and
+        // their largest values are a set of processors and a signal action, of less than a KiB.
+        let cloned = unsafe {
+            let shared = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
+            clone(begin, &mut self.stack, shared, Some(libc::SIGCHLD))
+        };
+        // A set of signals is never refused.
+        let _ = before.thread_set_mask();
+        let pid = Pid::from_raw(cloned?.as_raw()).ok_or(Errno::CHILD)?;
+        let process = Process { pid };
+        match failed.load(Ordering::Relaxed) {
+            0 => Ok(process),
+            number => {
+                if let Some(guard) = &first.guard {
+                    let _ = tell(guard, Word::Ended, pid);
+                }
+                process.wait()?;
+                Err(io::Error::from_raw_os_error(number))
+            }
+        }
+    }
+}
+
+/// What is left to do in the new process.
+struct Next<'a> {
+    image: &'a Image,
+    pointers: Pointers,
+    streams: Streams<'a>,
+    first: &'a First,
+}
+
+impl Next<'_> {
+    /// In the new process, which ends if this fails.
+    fn begin(&self) -> Result<Infallible, Errno> {
+        self.first.run()?;
+        let Streams { input, output, errors } = self.streams;
+        input.map_or(Ok(()), dup2_stdin)?;
+        output.map_or(Ok(()), dup2_stdout)?;
+        errors.map_or(Ok(()), dup2_stderr)?;
+        self.image.directory().map_or(Ok(()), chdir)?;
+        forget_handlers();
+        let _ = SigSet::empty().thread_set_mask();
+        let Pointers { arguments, script, environment } = &self.pointers;
+        let error = execute(self.image.path(), arguments, environment);
+        if error == Errno::NOEXEC {
+            return Err(execute(self.image.shell(), script, environment));
+        }
+        Err(error)
+    }
+}
+
+/// Has no signal call anything of this process; those that are ignored stay so, but for one that the runtime of
+/// Rust has ignored, and that a program expects to end it.
+fn forget_handlers() {
+    for number in 1..=libc::SIGRTMAX() {
+        // SAFETY: a signal action is plain data, of which all zeroes are a value, the default one. The calls read
+        // and write those given here, which live, and otherwise refuse numbers that no signal has.
+        unsafe {
+            let (default, mut is): (libc::sigaction, libc::sigaction) = mem::zeroed();
+            if libc::sigaction(number, ptr::null(), &raw mut is) != 0 {
+                continue;
+            }
+            let ignored = is.sa_sigaction == libc::SIG_IGN && number != libc::SIGPIPE;
+            if is.sa_sigaction != libc::SIG_DFL && !ignored {
+                libc::sigaction(number, &raw const default, ptr::null_mut());
+            }
+        }
+    }
+}
+
+/// Becomes a program, or says why not. Both lists end with a null pointer.
+fn execute(path: &CStr, arguments: &[*const c_char], environment: &[*const c_char]) -> Errno {
+    // SAFETY: both lists come from `Image::pointers`: they end with a null pointer, and what is before it points to
+    // texts of an image and of variables that `Next` and its caller hold.
+    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    Errno::from_raw_os_error(nix::errno::Errno::last_raw())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::thread::sched_getaffinity;
     use std::{
-        io::{Read, Write},
-        os::fd::AsRawFd,
-        process::Stdio,
+        collections::BTreeMap,
+        ffi::OsString,
+        fs,
+        io::{ErrorKind, Read, Write},
+        os::{fd::AsFd, unix::fs::PermissionsExt},
     };
+
+    fn environment() -> BTreeMap<OsString, OsString> {
+        std::env::vars_os().collect()
+    }
+
+    /// What a program says that is started so, and how it ends.
+    fn output(words: &[&str], directory: Option<&str>, first: &First) -> io::Result<(String, i32)> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let image = Image::new(&words, &environment(), directory)?;
+        let (mut out, theirs) = pipe()?;
+        let streams = Streams { output: Some(theirs.as_fd()), ..Streams::default() };
+        let started = Spawner::new().spawn(&image, &[c"OWN=word".into()], streams, first);
+        drop(theirs);
+        let mut said = String::new();
+        out.read_to_string(&mut said)?;
+        let status = started?.wait()?;
+        Ok((said, status.code().unwrap_or(-1)))
+    }
 
     /// What a shell says that is started so, and what the guard has heard until its end.
     fn started(
@@ -89,17 +293,11 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         first.guard = Some(Arc::new(ours));
         let number = first.inherited.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        let mut command = Command::new("sh");
-        command.args(["-c", &script(number)]).stdout(Stdio::piped());
-        first.done_by(&mut command);
-        let said = command.spawn().map(|child| {
-            let output = child.wait_with_output().unwrap();
-            String::from_utf8(output.stdout).unwrap()
-        });
-        drop(command);
+        let said = output(&["sh", "-c", &script(number)], None, &first);
+        drop(first);
         let mut heard = Vec::new();
         theirs.read_to_end(&mut heard).unwrap();
-        (said, heard)
+        (said.map(|(said, _)| said), heard)
     }
 
     fn first() -> First {
@@ -124,7 +322,8 @@ mod tests {
         let daemon = Pid::INIT;
         let (said, heard) = started(First { daemon, ..first() }, |_| "echo ran".into());
         assert_eq!(said.unwrap_err().raw_os_error(), Some(Errno::SRCH.raw_os_error()));
-        assert_eq!(heard, []);
+        // That a number is over which the guard has not heard of says nothing to it.
+        assert_eq!((heard.len(), heard[0]), (8, Word::Ended as u8));
     }
 
     #[test]
@@ -141,5 +340,51 @@ mod tests {
             format!("grep Cpus_allowed_list /proc/self/status; cat /proc/self/fd/{number}")
         });
         assert_eq!(said.unwrap(), format!("Cpus_allowed_list:\t{last}\na word\n"));
+    }
+
+    #[test]
+    fn it_has_its_words_its_variables_and_its_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().canonicalize().unwrap();
+        let script = "echo $0 $1 $OWN; pwd; exit 7";
+        let words = ["sh", "-c", script, "a name", "a word"];
+        let (said, code) = output(&words, directory.to_str(), &first()).unwrap();
+        assert_eq!(said, format!("a name a word word\n{}\n", directory.display()));
+        assert_eq!(code, 7);
+    }
+
+    #[test]
+    fn a_program_without_a_format_is_a_script() {
+        let place = tempfile::tempdir().unwrap();
+        let program = place.path().join("script");
+        fs::write(&program, "echo $1 $OWN\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let words = ["./script", "said"];
+        let (said, code) = output(&words, place.path().to_str(), &first()).unwrap();
+        assert_eq!((said.as_str(), code), ("said word\n", 0));
+    }
+
+    #[test]
+    fn why_it_did_not_become_its_program_is_said() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("text"), "").unwrap();
+        let directory = place.path().to_str();
+        let why = |word, directory| output(&[word], directory, &first()).unwrap_err().kind();
+        assert_eq!(why("./none", directory), ErrorKind::NotFound);
+        assert_eq!(why("./text", directory), ErrorKind::PermissionDenied);
+        assert_eq!(why("/bin/true", Some("/nowhere")), ErrorKind::NotFound);
+    }
+
+    /// As a shell shows it: in hexadecimal, the first signal in the lowest bit.
+    #[test]
+    fn its_signals_are_neither_blocked_nor_caught_nor_those_of_the_runtime() {
+        let (said, _) = output(&["cat", "/proc/self/status"], None, &first()).unwrap();
+        let set = |name: &str| {
+            let value = said.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            u64::from_str_radix(value.trim(), 16).unwrap()
+        };
+        let pipe = 1 << (libc::SIGPIPE - 1);
+        let found = (set("SigBlk:"), set("SigIgn:") & pipe, set("SigCgt:"));
+        assert_eq!(found, (0, 0, 0), "{said}");
     }
 }

@@ -1,7 +1,7 @@
 //! A process beside each daemon that outlives it, however it dies: it ends what the daemon started,
 //! and removes what it left. It learns by the end of its standard input that the daemon is gone.
 //!
-//! A rank makes itself known there before its program runs, and the daemon says what became of it: so
+//! A rank makes itself known there before its program runs, and the daemon says when it is over: so
 //! the guard knows of each process that can have started others. Ranks that begin hold the other end of
 //! that input until their program runs, and so it does not end before they have made themselves known.
 
@@ -32,14 +32,10 @@ const WORD: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Word {
-    /// It says itself that it will be the program. One at a time.
+    /// It will be a program, as it says itself, or is one.
     Begins = 1,
-    /// It is the program.
-    Runs = 2,
-    /// The one that began could not become the program, and is gone. Its number is not known.
-    Failed = 3,
-    /// It has ended, and its number is not its own any more.
-    Ended = 4,
+    /// It has ended, and its number is about to be its own no more.
+    Ended = 2,
 }
 
 /// Says it, by one system call and without allocating, as a process does that is just being made.
@@ -77,12 +73,7 @@ impl Guard {
     /// A process, and whatever it starts, is to be ended with the daemon.
     pub(crate) fn runs(&self, pid: Pid) {
         // Its end is noticed, and another one told.
-        let _ = tell(&self.socket, Word::Runs, pid);
-    }
-
-    /// The process that was being made is none.
-    pub(crate) fn failed(&self) {
-        let _ = tell(&self.socket, Word::Failed, Pid::INIT);
+        let _ = tell(&self.socket, Word::Begins, pid);
     }
 
     pub(crate) fn ended(&self, pid: Pid) {
@@ -128,35 +119,23 @@ pub fn run(directories: impl IntoIterator<Item = PathBuf>) {
     }
 }
 
-/// What the guard knows.
+/// What the guard knows: the processes that began, and have not ended.
 #[derive(Debug, Default)]
-struct Known {
-    groups: BTreeSet<i32>,
-    /// It began, and what became of it was not said yet.
-    begun: Option<i32>,
-}
+struct Known(BTreeSet<i32>);
 
 impl Known {
     fn hear(&mut self, word: [u8; WORD]) {
         let [word, .., a, b, c, d] = word;
         let number = i32::from_le_bytes([a, b, c, d]);
         match word {
-            word if word == Word::Begins as u8 => self.begun = Some(number),
-            word if word == Word::Runs as u8 => {
-                self.begun = None;
-                self.groups.insert(number);
-            }
-            word if word == Word::Failed as u8 => self.begun = None,
-            _ => {
-                self.groups.remove(&number);
-            }
-        }
+            word if word == Word::Begins as u8 => self.0.insert(number),
+            _ => self.0.remove(&number),
+        };
     }
 
     /// The groups that have to end now. Numbers that no process of ours can have are left out.
     fn left(self) -> impl Iterator<Item = Pid> {
-        let all = self.groups.into_iter().chain(self.begun);
-        all.filter(|number| *number > 1).filter_map(Pid::from_raw)
+        self.0.into_iter().filter(|number| *number > 1).filter_map(Pid::from_raw)
     }
 }
 
@@ -165,9 +144,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_begun_is_known_until_it_failed_or_ended() {
+    fn what_has_begun_is_known_until_it_has_ended() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let pid = |number| Pid::from_raw(number).unwrap();
+        let pid = |number: i32| Pid::from_raw(number).unwrap();
         let left = |said: &[(Word, i32)]| {
             let mut known = Known::default();
             for (word, number) in said {
@@ -178,12 +157,11 @@ mod tests {
             }
             known.left().map(|pid| pid.as_raw_nonzero().get()).collect::<Vec<_>>()
         };
-        use Word::{Begins, Ended, Failed, Runs};
+        use Word::{Begins, Ended};
         assert_eq!(left(&[(Begins, 70_000)]), [70_000]);
-        assert_eq!(left(&[(Begins, 7), (Runs, 7), (Begins, 8), (Runs, 8), (Begins, 9)]), [7, 8, 9]);
-        assert_eq!(left(&[(Begins, 7), (Failed, 1), (Runs, 8), (Ended, 8)]), [0; 0]);
+        assert_eq!(left(&[(Begins, 9), (Begins, 7), (Begins, 8), (Ended, 8)]), [7, 9]);
         // Nobody's mistake ends what is not ours.
-        assert_eq!(left(&[(Begins, 7), (Runs, 7), (Failed, 1), (Runs, 1)]), [7]);
+        assert_eq!(left(&[(Begins, 7), (Begins, 1), (Ended, 9)]), [7]);
         drop(theirs);
         assert!(tell(&ours, Begins, pid(7)).is_err());
     }

@@ -13,6 +13,7 @@ mod elf;
 pub(crate) mod fuzzing;
 mod guard;
 mod head;
+mod image;
 mod networks;
 mod peers;
 mod place;

@@ -1,17 +1,16 @@
 //! The processes of this node: fed, listened to, and ended with all that they started.
 
-use super::{Daemon, control::Control};
+use super::{Daemon, child::Process, control::Control};
 use crate::{Gone, Node};
 use petasos_fabric::Time;
 use rustix::{
     io::ioctl_fionbio,
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+    process::{Pid, Signal, kill_process_group},
 };
 use std::{
     collections::VecDeque,
-    io::{self, ErrorKind, Read, Write},
+    io::{self, ErrorKind, PipeReader, PipeWriter, Read, Write},
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
-    process::{Child, ChildStderr, ChildStdin, ChildStdout},
     time::Duration,
 };
 
@@ -23,12 +22,12 @@ const WINDOW: u64 = 1 << 20;
 /// A process.
 #[derive(Debug)]
 pub(crate) struct Rank {
-    child: Child,
+    process: Process,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
-    pub(crate) out: Option<ChildStdout>,
-    pub(crate) err: Option<ChildStderr>,
-    pub(crate) input: Option<ChildStdin>,
+    pub(crate) out: Option<PipeReader>,
+    pub(crate) err: Option<PipeReader>,
+    pub(crate) input: Option<PipeWriter>,
     pub(crate) feed: VecDeque<u8>,
     feed_ends: bool,
     pub(crate) ended: Option<Gone>,
@@ -37,27 +36,34 @@ pub(crate) struct Rank {
     until: Time,
 }
 
+/// Our ends of its standard streams.
+#[derive(Debug)]
+pub(crate) struct Pipes {
+    pub(crate) input: Option<PipeWriter>,
+    pub(crate) out: PipeReader,
+    pub(crate) err: PipeReader,
+}
+
 impl Rank {
     /// A process that has been started, and is ended again if it cannot be looked after.
-    pub(crate) fn new(mut child: Child) -> io::Result<Rank> {
-        let pid = Pid::from_child(&child);
-        let (out, err, input) = (child.stdout.take(), child.stderr.take(), child.stdin.take());
-        let ready = pidfd_open(pid, PidfdFlags::empty()).and_then(|pidfd| {
-            out.as_ref().map_or(Ok(()), |fd| ioctl_fionbio(fd, true))?;
-            err.as_ref().map_or(Ok(()), |fd| ioctl_fionbio(fd, true))?;
+    pub(crate) fn new(process: Process, pipes: Pipes) -> io::Result<Rank> {
+        let (pid, Pipes { input, out, err }) = (process.pid, pipes);
+        let ready = process.pidfd().and_then(|pidfd| {
+            ioctl_fionbio(&out, true)?;
+            ioctl_fionbio(&err, true)?;
             input.as_ref().map_or(Ok(()), |fd| ioctl_fionbio(fd, true))?;
             Ok(pidfd)
         });
         let pidfd = ready.inspect_err(|_| {
             let _ = kill_process_group(pid, Signal::KILL);
-            let _ = child.wait();
+            let _ = process.wait();
         })?;
         Ok(Rank {
-            child,
+            process,
             pid,
             pidfd,
-            out,
-            err,
+            out: Some(out),
+            err: Some(err),
             input,
             feed: VecDeque::new(),
             feed_ends: false,
@@ -86,16 +92,16 @@ impl Daemon {
         };
         // It is not waited for yet, so that its number still is its own.
         let _ = kill_process_group(rank.pid, Signal::KILL);
-        let why = match rank.child.wait() {
+        if let Some(guard) = &self.guard {
+            guard.ended(rank.pid);
+        }
+        let why = match rank.process.wait() {
             Ok(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => Gone::Exited(code),
                 (None, signal) => Gone::Signalled(signal.unwrap_or_default()),
             },
             Err(error) => Gone::NotStarted(error.to_string()),
         };
-        if let Some(guard) = &self.guard {
-            guard.ended(rank.pid);
-        }
         rank.ended = Some(why.clone());
         rank.until = now.after(LINGER);
         rank.input = None;
@@ -103,7 +109,19 @@ impl Daemon {
             self.engine.proc_ended(now, job.proc(number), why);
         }
         self.close_clients_of(number);
-        self.settle_ranks(now);
+        self.settle_rank(number, now);
+    }
+
+    /// Reports a process if it has ended and has nothing more to say.
+    fn settle_rank(&mut self, number: u32, now: Time) {
+        if self.ranks.get(&number).is_none_or(|rank| !rank.is_done(now)) {
+            return;
+        }
+        if let Some(rank) = self.ranks.remove(&number)
+            && let Some(why) = rank.ended
+        {
+            self.report(Control::Ended { rank: number, why });
+        }
     }
 
     /// Reports processes that have ended and have nothing more to say.
@@ -111,11 +129,7 @@ impl Daemon {
         let done: Vec<u32> =
             self.ranks.iter().filter(|(_, r)| r.is_done(now)).map(|(n, _)| *n).collect();
         for number in done {
-            if let Some(rank) = self.ranks.remove(&number)
-                && let Some(why) = rank.ended
-            {
-                self.report(Control::Ended { rank: number, why });
-            }
+            self.settle_rank(number, now);
         }
     }
 
@@ -154,7 +168,7 @@ impl Daemon {
                 } else {
                     rank.out = None
                 }
-                self.settle_ranks(self.clock.now());
+                self.settle_rank(number, self.clock.now());
             }
         }
     }
@@ -215,10 +229,10 @@ impl Daemon {
     pub(crate) fn kill_ranks(&mut self) {
         self.signal_ranks(Signal::KILL.as_raw());
         for rank in self.ranks.values_mut().filter(|rank| rank.ended.is_none()) {
-            let _ = rank.child.wait();
             if let Some(guard) = &self.guard {
                 guard.ended(rank.pid);
             }
+            let _ = rank.process.wait();
         }
         self.ranks.clear();
     }

@@ -1,20 +1,26 @@
 //! How a rank is started: what it finds in its environment, what it inherits, and where it runs.
 
-use super::{Daemon, child::First, control::Control, greeting, guard::Guard, ranks::Rank};
-use crate::{Gone, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
-use rustix::{
-    process::{Pid, getpid},
-    thread::CpuSet,
+use super::{
+    Daemon,
+    child::{First, Process, Spawner, Streams, beyond_streams, pipe},
+    control::Control,
+    greeting,
+    guard::Guard,
+    image::{Image, find, variable},
+    ranks::{Pipes, Rank},
 };
+use crate::{Gone, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
+use rustix::{process::getpid, thread::CpuSet};
 use std::{
-    fs,
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fs::{self, File},
     io::{self, ErrorKind, Write},
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::{fs::DirBuilderExt, net::UnixStream},
     },
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 const NOT_SET_UP: &str = "the job is not set up";
@@ -34,14 +40,23 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
     ("JSM_JSRUN_PORT", "1"),
 ];
 
+/// Variables of which each rank has its own.
+const OWN: [&str; 5] = [crate::RANK_VARIABLE, LOCAL_RANK, PMI_FD, PMI_RANK, PMIX_RANK];
+const LOCAL_RANK: &str = "PETASOS_LOCAL_RANK";
+const PMI_FD: &str = "PMI_FD";
+const PMI_RANK: &str = "PMI_RANK";
+const PMIX_RANK: &str = "PMIX_RANK";
+
 /// What is the same for all ranks of a node, found out once.
 #[derive(Debug)]
 struct Common {
     speaks: Speaks,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
-    /// Variables by which another launcher's processes find each other.
-    foreign: Vec<String>,
+    image: Image,
+    /// What those read that have no input.
+    nothing: OwnedFd,
+    spawner: Spawner,
 }
 
 /// What the program speaks to its daemon.
@@ -62,6 +77,29 @@ enum Library {
     None,
 }
 
+impl Common {
+    /// Starts a rank with these variables besides; its standard streams are pipes.
+    fn spawn(
+        &mut self,
+        input: bool,
+        own: &[(&str, String)],
+        first: &First,
+    ) -> io::Result<(Process, Pipes)> {
+        let variables = own.iter().map(|(name, value)| variable(name.as_ref(), value.as_ref()));
+        let variables: Vec<_> = variables.collect::<io::Result<_>>()?;
+        let (theirs, feed) =
+            if input { pipe().map(|(a, b)| (Some(a), Some(b)))? } else { (None, None) };
+        let ((out, output), (err, errors)) = (pipe()?, pipe()?);
+        let streams = Streams {
+            input: Some(theirs.as_ref().map_or(self.nothing.as_fd(), AsFd::as_fd)),
+            output: Some(output.as_fd()),
+            errors: Some(errors.as_fd()),
+        };
+        let process = self.spawner.spawn(&self.image, &variables, streams, first)?;
+        Ok((process, Pipes { input: feed, out, err }))
+    }
+}
+
 /// Something failed before there was a process.
 fn unready(what: &str, error: &io::Error) -> String {
     format!("{what}: {error}")
@@ -71,10 +109,10 @@ impl Daemon {
     /// Starts all processes of this node.
     pub(crate) fn start_ranks(&mut self) {
         let Some(job) = self.job.clone() else { return };
-        let common = self.common();
+        let mut common = self.common(&job);
         let mut failed = Vec::new();
         for rank in job.ranks_on(self.me) {
-            let started = match &common {
+            let started = match &mut common {
                 Ok(common) => self.start_rank(*rank, &job, common),
                 Err(why) => Err(why.clone()),
             };
@@ -94,7 +132,7 @@ impl Daemon {
         }
     }
 
-    fn common(&self) -> Result<Common, String> {
+    fn common(&self, job: &JobMap) -> Result<Common, String> {
         let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
             return Err(NOT_SET_UP.to_owned());
         };
@@ -114,76 +152,91 @@ impl Daemon {
             }
         };
         let cores = if program.bind { inventory::binding() } else { Vec::new() };
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let foreign = names.filter(|name| is_of_a_launcher(name)).collect();
-        Ok(Common { speaks, cores, foreign })
+        let environment = self.environment(job, &speaks)?;
+        let image = Image::new(&program.arguments, &environment, Some(&program.directory));
+        let image = image.map_err(|error| self.why_not(&error))?;
+        let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
+        let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
+        Ok(Common { speaks, cores, image, nothing, spawner: Spawner::new() })
     }
 
     /// Where the program is, by its own path and from its own directory.
     fn program(&self) -> Option<PathBuf> {
         let program = &self.setup.as_ref()?.program;
-        let (named, directory) = (program.arguments.first()?, Path::new(&program.directory));
-        if named.contains('/') {
-            return Some(directory.join(named));
-        }
+        let directory = Path::new(&program.directory);
         let path = program.environment.iter().find(|(name, _)| name == "PATH");
-        let path = path.map(|(_, path)| path.into()).or_else(|| std::env::var_os("PATH"))?;
-        std::env::split_paths(&path)
-            .map(|at| directory.join(at).join(named))
-            .find(|program| program.is_file())
+        let path = path.map(|(_, path)| path.into()).or_else(|| std::env::var_os("PATH"));
+        let found = find(program.arguments.first()?, path.as_deref(), directory).ok()?;
+        Some(directory.join(found))
     }
 
-    /// How a rank is started, and our end of the connection that it inherits, if it does.
-    fn command(
+    /// What the program finds in its environment, whichever rank it is.
+    fn environment(
         &self,
-        number: u32,
         job: &JobMap,
-        common: &Common,
-    ) -> Result<(Command, Option<UnixStream>), String> {
+        speaks: &Speaks,
+    ) -> Result<BTreeMap<OsString, OsString>, String> {
         let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
             return Err(NOT_SET_UP.to_owned());
         };
-        let program = &setup.program;
-        let [name, arguments @ ..] = &program.arguments[..] else {
-            return Err("there is no program".to_owned());
-        };
-        let local = job.local_rank(number).unwrap_or_default();
         let node = job.node(self.me).map_or("", |node| &node.name);
-        let (rank, size) = (number.to_string(), job.size().to_string());
-        let mut command = Command::new(name);
-        command.args(arguments).current_dir(&program.directory);
+        let size = job.size().to_string();
+        let local_size = job.ranks_on(self.me).len().to_string();
         // Perhaps somebody else has started this daemon.
-        common.foreign.iter().for_each(|name| {
-            command.env_remove(name);
-        });
-        command.envs(program.environment.iter().map(|(name, value)| (name, value)));
-        command.env(crate::JOB_DIR, place.path());
-        command.env(crate::RANK_VARIABLE, &rank);
-        command.env("PETASOS_SIZE", &size);
-        command.env("PETASOS_JOB_NAME", &job.spec().name);
-        command.env("PETASOS_NODE_NAME", node);
-        command.env("PETASOS_LOCAL_RANK", local.to_string());
-        command.env("PETASOS_LOCAL_SIZE", job.ranks_on(self.me).len().to_string());
-        command.stdin(if number == 0 { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let foreign = |name: &OsStr| name.to_str().is_some_and(is_of_a_launcher);
+        let mut all: BTreeMap<OsString, OsString> =
+            std::env::vars_os().filter(|(name, _)| !foreign(name)).collect();
+        let mut set = |name: &str, value: &OsStr| {
+            all.insert(name.into(), value.into());
+        };
+        for (name, value) in &setup.program.environment {
+            set(name, value.as_ref());
+        }
+        set(crate::JOB_DIR, place.path().as_os_str());
+        set("PETASOS_SIZE", size.as_ref());
+        set("PETASOS_JOB_NAME", job.spec().name.as_ref());
+        set("PETASOS_NODE_NAME", node.as_ref());
+        set("PETASOS_LOCAL_SIZE", local_size.as_ref());
+        match speaks {
+            Speaks::Native => {}
+            Speaks::Pmi1 => set("PMI_SIZE", size.as_ref()),
+            Speaks::Pmix(uri) => {
+                PMIX_URIS.iter().for_each(|name| set(name, uri.as_ref()));
+                PMIX_DIRECTORIES.iter().for_each(|name| set(name, place.path().as_os_str()));
+                set("PMIX_NAMESPACE", job.spec().name.as_ref());
+                set("PMIX_HOSTNAME", node.as_ref());
+                PMIX_SETTINGS.iter().for_each(|(name, value)| set(name, value.as_ref()));
+            }
+        }
+        // What each rank has of its own comes besides.
+        OWN.iter().for_each(|name| drop(all.remove(OsStr::new(name))));
+        Ok(all)
+    }
+
+    fn start_rank(
+        &mut self,
+        number: u32,
+        job: &JobMap,
+        common: &mut Common,
+    ) -> Result<Rank, String> {
+        let local = job.local_rank(number).unwrap_or_default();
+        let rank = number.to_string();
+        let mut own = vec![(crate::RANK_VARIABLE, rank.clone()), (LOCAL_RANK, local.to_string())];
         let (mut connected, mut inherited) = (None, None);
         match &common.speaks {
             Speaks::Native => {}
             Speaks::Pmi1 => {
                 let pair = self.connection(number);
                 let (ours, theirs) = pair.map_err(|error| unready("a connection", &error))?;
-                command.env("PMI_FD", theirs.as_raw_fd().to_string());
-                command.env("PMI_RANK", &rank).env("PMI_SIZE", &size);
+                own.extend([(PMI_FD, theirs.as_raw_fd().to_string()), (PMI_RANK, rank)]);
                 (connected, inherited) = (Some(ours), Some(theirs));
             }
-            Speaks::Pmix(uri) => {
-                command.envs(PMIX_URIS.map(|name| (name, uri)));
-                let own = pmix41::own_directory(&place.path().to_string_lossy(), number);
-                let made = fs::DirBuilder::new().mode(0o700).create(own);
+            Speaks::Pmix(_) => {
+                let Some(place) = &self.place else { return Err(NOT_SET_UP.to_owned()) };
+                let directory = pmix41::own_directory(&place.path().to_string_lossy(), number);
+                let made = fs::DirBuilder::new().mode(0o700).create(directory);
                 made.map_err(|error| unready("a directory of its own", &error))?;
-                command.envs(PMIX_DIRECTORIES.map(|name| (name, place.path())));
-                command.env("PMIX_NAMESPACE", &job.spec().name).env("PMIX_RANK", &rank);
-                command.env("PMIX_HOSTNAME", node).envs(PMIX_SETTINGS);
+                own.push((PMIX_RANK, rank));
             }
         }
         let core = local as usize % common.cores.len().max(1);
@@ -193,29 +246,14 @@ impl Daemon {
             own
         });
         let guard = self.guard.as_ref().map(Guard::socket);
-        First { daemon: getpid(), guard, cores, inherited }.done_by(&mut command);
-        Ok((command, connected))
-    }
-
-    fn start_rank(&mut self, number: u32, job: &JobMap, common: &Common) -> Result<Rank, String> {
-        let (mut command, connected) = self.command(number, job, common)?;
-        let spawned = command.spawn();
-        // Its copies of what the process inherits are closed.
-        drop(command);
-        let child = spawned.map_err(|error| {
-            if let Some(guard) = &self.guard {
-                guard.failed();
-            }
-            self.why_not(&error)
-        })?;
-        let pid = Pid::from_child(&child);
-        if let Some(guard) = &self.guard {
-            guard.runs(pid);
-        }
+        let first = First { daemon: getpid(), guard, cores, inherited };
+        let (process, pipes) =
+            common.spawn(number == 0, &own, &first).map_err(|error| self.why_not(&error))?;
         if let Some(Err(error)) = connected.map(|stream| self.accept_client(stream)) {
             self.log(&format!("the connection of rank {number}: {error}"));
         }
-        Rank::new(child).map_err(|error| {
+        let pid = process.pid;
+        Rank::new(process, pipes).map_err(|error| {
             if let Some(guard) = &self.guard {
                 guard.ended(pid);
             }

@@ -8,18 +8,19 @@
 
 use super::{
     Daemon,
-    child::First,
+    child::{First, Process, Spawner, Streams, beyond_streams, pipe},
     control::{Bootstrap, Control},
+    image::Image,
 };
 use crate::Node;
 use petasos_macros::Wire;
 use petasos_wire::{Encoding, to_vec};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Signal, getpid, kill_process};
 use std::{
     collections::BTreeMap,
-    io::{self, Write},
+    fs::File,
+    io::{self, PipeWriter, Write},
     os::fd::{AsFd, OwnedFd},
-    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -52,8 +53,9 @@ pub(crate) struct Starter {
 /// A start command that runs.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    child: Child,
+    process: Process,
     pidfd: OwnedFd,
+    input: Option<PipeWriter>,
     ended: bool,
 }
 
@@ -110,7 +112,7 @@ impl Daemon {
     pub(super) fn remote_ended(&mut self, node: Node) {
         let Some(remote) = self.remotes.get_mut(&node) else { return };
         remote.ended = true;
-        let status = remote.child.wait();
+        let status = remote.process.wait();
         let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
         self.report(Control::NotStarted { node, why });
     }
@@ -120,11 +122,11 @@ impl Daemon {
         let until = self.clock.now().after(LEAVE);
         let mut left: Vec<Remote> = std::mem::take(&mut self.remotes).into_values().collect();
         left.retain(|remote| !remote.ended);
-        left.iter_mut().for_each(|remote| drop(remote.child.stdin.take()));
-        for mut remote in left {
-            while remote.child.try_wait().is_ok_and(|status| status.is_none()) {
+        left.iter_mut().for_each(|remote| drop(remote.input.take()));
+        for remote in left {
+            while remote.process.try_wait().is_ok_and(|status| status.is_none()) {
                 if self.clock.now() >= until {
-                    let _ = remote.child.kill();
+                    let _ = kill_process(remote.process.pid, Signal::KILL);
                 }
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -140,28 +142,30 @@ fn start(starter: &Starter, host: &str, bootstrap: &Bootstrap) -> io::Result<Rem
     }
     words.push(starter.program.clone());
     words.push(super::DAEMON.to_owned());
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let image = Image::new(&words, &std::env::vars_os().collect(), None)?;
+    let ((theirs, input), nothing) = (pipe()?, File::options().write(true).open("/dev/null")?);
+    let nothing = beyond_streams(nothing.into())?;
+    let streams =
+        Streams { input: Some(theirs.as_fd()), output: Some(nothing.as_fd()), errors: None };
     // In a group of its own, as the terminal's signals are for the head; and it ends with this process.
-    First { daemon: getpid(), guard: None, cores: None, inherited: None }.done_by(&mut command);
-    let child = command.spawn()?;
-    let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let first = First { daemon: getpid(), guard: None, cores: None, inherited: None };
+    let process = Spawner::new().spawn(&image, &[], streams, &first)?;
+    drop(theirs);
+    let pidfd = process.pidfd()?;
     let bytes = to_vec(Encoding::Native, bootstrap);
     let bytes = [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat();
     let short = bytes.len() <= SHORT;
-    if let Some(input) = &child.stdin {
-        let input = std::fs::File::from(input.as_fd().try_clone_to_owned()?);
-        // If it cannot be told, it ends, and that is noticed.
-        let tell = move || drop((&input).write_all(&bytes));
-        if short {
-            tell();
-        } else {
-            // Who does not read holds nobody up.
-            std::thread::Builder::new().name("start".to_owned()).spawn(tell)?;
-        }
+    let told = File::from(input.as_fd().try_clone_to_owned()?);
+    // If it cannot be told, it ends, and that is noticed.
+    let tell = move || drop((&told).write_all(&bytes));
+    if short {
+        tell();
+    } else {
+        // Who does not read holds nobody up.
+        std::thread::Builder::new().name("start".to_owned()).spawn(tell)?;
     }
-    // `child` keeps its standard input.
-    Ok(Remote { child, pidfd, ended: false })
+    // It ends with its standard input.
+    Ok(Remote { process, pidfd, input: Some(input), ended: false })
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
+    time::Duration,
 };
 
 /// A connection.
@@ -30,6 +31,13 @@ impl Stream {
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
         })
+    }
+
+    fn set_read_timeout(&self, most: Duration) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => stream.set_read_timeout(Some(most)),
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(most)),
+        }
     }
 
     fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -122,13 +130,27 @@ impl Frames {
 
     /// Reads once, without waiting; false if there is nothing now. The end of the stream is an error.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
+        self.read(RecvFlags::DONTWAIT)
+    }
+
+    /// Has [`Frames::fill_slowly`] wait for so long. That holds for this stream's other ends as well.
+    pub(crate) fn set_patience(&self, most: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(most)
+    }
+
+    /// Reads once, and sleeps until there is something, for as long as was set; false if nothing came.
+    pub(crate) fn fill_slowly(&mut self) -> io::Result<bool> {
+        self.read(RecvFlags::empty())
+    }
+
+    fn read(&mut self, flags: RecvFlags) -> io::Result<bool> {
         match self.taken == self.come.len() {
             true => self.come.clear(),
             false => drop(self.come.drain(..self.taken)),
         }
         self.taken = 0;
         self.come.reserve(BLOCK);
-        match recv(&self.stream, spare_capacity(&mut self.come), RecvFlags::DONTWAIT) {
+        match recv(&self.stream, spare_capacity(&mut self.come), flags) {
             Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => Ok(true),
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
