@@ -11,7 +11,7 @@ use std::{
     io::{self, ErrorKind, Write},
     os::{
         fd::{AsRawFd, OwnedFd},
-        unix::{fs::DirBuilderExt, net::UnixStream},
+        unix::net::UnixStream,
     },
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -34,6 +34,9 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
     ("JSM_JSRUN_PORT", "1"),
 ];
 
+/// A descriptor that nobody has: MPICH 4 runs as many single processes where it is told of none.
+const NO_DESCRIPTOR: &str = "2147483647";
+
 /// What is the same for all ranks of a node, found out once.
 #[derive(Debug)]
 struct Common {
@@ -51,6 +54,9 @@ enum Speaks {
     Pmi1,
     /// The wire of the PMIx library, and where that finds its daemon.
     Pmix(String),
+    /// It may be a script, or an interpreter, that starts a program of an MPI: one that speaks PMIx finds its daemon,
+    /// and one that speaks PMI-1 fails. Neither takes itself for a job of one.
+    Unknown(String),
 }
 
 /// The library by which a program finds its peers.
@@ -105,13 +111,16 @@ impl Daemon {
             "auto" => self.program().map_or(Library::None, |program| library_of(&program)),
             _ => Library::None,
         };
+        let uri = || {
+            let uri = fs::read_to_string(place.path().join("pmix41"));
+            uri.map_err(|error| unready("where the daemon is", &error))
+        };
+        let single = self.job.as_ref().is_some_and(|job| job.size() == 1);
         let speaks = match library {
+            Library::None if program.wire == "auto" && !single => Speaks::Unknown(uri()?),
             Library::None => Speaks::Native,
             Library::Mpich => Speaks::Pmi1,
-            Library::Pmix => {
-                let uri = std::fs::read_to_string(place.path().join("pmix41"));
-                Speaks::Pmix(uri.map_err(|error| unready("where the daemon is", &error))?)
-            }
+            Library::Pmix => Speaks::Pmix(uri()?),
         };
         let cores = if program.bind { inventory::binding() } else { Vec::new() };
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -176,11 +185,11 @@ impl Daemon {
                 command.env("PMI_RANK", &rank).env("PMI_SIZE", &size);
                 (connected, inherited) = (Some(ours), Some(theirs));
             }
-            Speaks::Pmix(uri) => {
+            Speaks::Pmix(uri) | Speaks::Unknown(uri) => {
+                if matches!(common.speaks, Speaks::Unknown(_)) {
+                    command.env("PMI_FD", NO_DESCRIPTOR);
+                }
                 command.envs(PMIX_URIS.map(|name| (name, uri)));
-                let own = pmix41::own_directory(&place.path().to_string_lossy(), number);
-                let made = fs::DirBuilder::new().mode(0o700).create(own);
-                made.map_err(|error| unready("a directory of its own", &error))?;
                 command.envs(PMIX_DIRECTORIES.map(|name| (name, place.path())));
                 command.env("PMIX_NAMESPACE", &job.spec().name).env("PMIX_RANK", &rank);
                 command.env("PMIX_HOSTNAME", node).envs(PMIX_SETTINGS);
