@@ -139,7 +139,8 @@ pub(crate) enum MapBy {
 /// What a program speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum WireBy {
-    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI, else native
+    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI, else native; a script may start a
+    /// program of Open MPI, too
     Auto,
     /// Petasos programs, and those that speak nothing
     Native,
@@ -205,6 +206,9 @@ pub(crate) struct Notify {
     /// Only for these ranks, between commas
     #[arg(long, value_delimiter = ',')]
     pub(crate) ranks: Vec<u32>,
+    /// Only for handlers that are registered for this code: default ones of some MPIs end their program
+    #[arg(long)]
+    pub(crate) by_code: bool,
 }
 
 /// What all have in common.

@@ -142,12 +142,13 @@ pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
 pub(crate) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let wrong = || format!("`{text}` is no time: write it as 500ms, 2s or 1m");
+    let wrong = || format!("`{text}` is no time: write it as 500ms, 2s, 1m or 8h");
     let unit = match unit.trim() {
         "" | "s" => 1.0,
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "m" | "min" => 60.0,
+        "h" => 3600.0,
         _ => return Err(wrong()),
     };
     let seconds = number.parse::<f64>().map_err(|_| wrong())? * unit;

@@ -7,6 +7,11 @@ use crate::{
 };
 use petasos_macros::Wire;
 
+/// Said of an event (`true`): it is for handlers that are registered for its code, and for no default ones.
+pub const NON_DEFAULT: &str = "pmix.evnondef";
+/// Said of an event (`true`): it is not kept for handlers that come later.
+pub const NO_CACHE: &str = "pmix.evnocache";
+
 /// The name of an event among all: where it entered, and the how manieth there.
 #[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {

@@ -134,7 +134,7 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::CardAnswer { id, result: Ok(card) });
     let keys = vec!["key".to_owned()];
     for what in [
-        HeadRequest::Lookup { keys: keys.clone(), wait: Some(patience) },
+        HeadRequest::Lookup { keys: keys.clone(), wait: Some(patience), least: 1 },
         HeadRequest::Unpublish(keys.clone()),
         HeadRequest::Query(keys),
         HeadRequest::Processes,
@@ -169,7 +169,7 @@ pub fn requests() -> Vec<Request> {
         Request::Fence { group: Some(Group::all(JobId(0), 2)), collect: true, timeout },
         Request::Get { proc, key: key.clone(), timeout, immediate: false, wait: true },
         Request::Publish(Published { key, value, range: range.clone(), persistence }),
-        Request::Lookup { keys: keys.clone(), wait: timeout },
+        Request::Lookup { keys: keys.clone(), wait: timeout, least: 1 },
         Request::Unpublish(keys.clone()),
         Request::Query(keys),
         Request::Register { handler: 1, codes: vec![5, -231] },
@@ -177,6 +177,8 @@ pub fn requests() -> Vec<Request> {
         Request::Notify { code: 5, range, non_default: false, info: event().info },
         Request::Abort { status: 3, message: "why".to_owned() },
         Request::Finalize,
+        Request::Watch(timeout),
+        Request::Progress,
     ]
 }
 

@@ -122,6 +122,8 @@ pub enum HeadRequest {
         keys: Vec<String>,
         /// How long to wait for those that are not there.
         wait: Option<Duration>,
+        /// How many of them are waited for; 0: all.
+        least: u32,
     },
     /// See [`Request::Unpublish`].
     Unpublish(Vec<String>),
@@ -201,6 +203,8 @@ pub enum Request {
         keys: Vec<String>,
         /// How long to wait for those that are not there; `None`: not at all.
         wait: Option<Duration>,
+        /// How many of them are waited for; 0: all.
+        least: u32,
     },
     /// Takes back what it published.
     Unpublish(Vec<String>),
@@ -235,6 +239,11 @@ pub enum Request {
     },
     /// It is done.
     Finalize,
+    /// From now on it says [`Request::Progress`] at least this often, or an event tells the others that it
+    /// does not; `None`: no longer.
+    Watch(Option<Duration>),
+    /// It makes progress.
+    Progress,
 }
 
 /// From the daemon to its client.

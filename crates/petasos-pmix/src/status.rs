@@ -24,6 +24,10 @@ pub const EVENT_REGISTRATION: i32 = -144;
 pub const PROC_ABORTED: i32 = -7;
 /// A process asked for the job to be aborted; an event.
 pub const PROC_REQUESTED_ABORT: i32 = -8;
+/// A process that is watched has made no progress for as long as it said; an event.
+pub const NO_PROGRESS: i32 = -109;
+/// The job is about to be ended for another; an event, which whoever schedules jobs sends.
+pub const PREEMPTED: i32 = -108;
 /// A process ended; an event.
 pub const PROC_TERMINATED: i32 = -201;
 /// A node went down; an environment event.

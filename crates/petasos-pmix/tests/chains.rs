@@ -2,7 +2,7 @@
 
 use petasos_fabric::Time;
 use petasos_pmix::{
-    Error, Group, JobId, Node, Proc,
+    Error, Group, JobId, Node, Proc, Value,
     chain::{Handlers, Place, Registration, Returned, Which},
     event::{Event, EventId, Range},
     status,
@@ -119,6 +119,11 @@ fn the_order_of_a_chain() {
             "b a c",
         ),
         (
+            "before a number",
+            vec![("a", &[5], Append), ("b", &[5], Append), ("c", &[5], Before(Which::Id(2)))],
+            "a c b",
+        ),
+        (
             "an order relative to who is not in the chain is ignored",
             vec![
                 ("other", &[6], Prepend),
@@ -164,8 +169,33 @@ fn several_after_one_all_come_after_it() {
     for after in ["x", "y", "z"] {
         add(&mut handlers, after, &[5], Place::After(name("a")));
     }
-    let order = order(&mut handlers, event(5, OTHER));
-    assert!(order.starts_with("a ") && order.len() == 7, "{order}");
+    let all = order(&mut handlers, event(5, OTHER));
+    assert!(all.starts_with("a ") && all.len() == 7, "{all}");
+    // And so before it.
+    for before in ["p", "q"] {
+        add(&mut handlers, before, &[5], Place::Before(name("a")));
+    }
+    let all = order(&mut handlers, event(5, OTHER));
+    assert!(all.find("a") == Some(4) && all.len() == 11, "{all}");
+}
+
+#[test]
+fn the_next_one_sees_what_those_before_returned() {
+    let mut handlers = handlers();
+    let ids = ["a", "b", "c"].map(|name| add(&mut handlers, name, &[5], Place::Append));
+    let mut run = handlers.gather(event(5, OTHER), None);
+    let info = |nth: u64| vec![("nth".to_owned(), Value::from(nth))];
+    for (nth, id) in (0..).zip(ids) {
+        let (next, name) = handlers.next(&mut run).unwrap();
+        assert_eq!(next, id);
+        let seen: Vec<_> = run.returned.iter().map(|r| (r.id, r.status, r.info.clone())).collect();
+        let expected: Vec<_> = (0..nth).map(|n| (ids[n as usize], n as i32 + 7, info(n))).collect();
+        assert_eq!(seen, expected);
+        let names: Vec<_> = run.returned.iter().map(|r| r.name.as_deref().unwrap()).collect();
+        assert_eq!(names, ["a", "b", "c"][..nth as usize]);
+        run.completed(Returned { id, name, status: nth as i32 + 7, info: info(nth) });
+    }
+    assert!(handlers.next(&mut run).is_none());
 }
 
 #[test]
@@ -199,8 +229,11 @@ fn default_handlers_are_left_out_of_what_is_not_for_them() {
     let mut handlers = handlers();
     add(&mut handlers, "default", &[], Place::Prepend);
     add(&mut handlers, "single", &[5], Place::Prepend);
+    // The first and the last are default handlers, too, if they have no codes.
+    add(&mut handlers, "first", &[], Place::First);
+    add(&mut handlers, "last", &[5], Place::Last);
     let event = Event { non_default: true, ..event(5, OTHER) };
-    assert_eq!(order(&mut handlers, event), "single");
+    assert_eq!(order(&mut handlers, event), "single last");
 }
 
 #[test]
@@ -247,6 +280,7 @@ fn a_handler_can_choose_whose_events_it_wants() {
         (Range::Local, vec![ME]),
         (Range::ProcLocal, vec![ME]),
         (Range::Rm, vec![daemons]),
+        (Range::Session, vec![ME, OTHER, elsewhere, daemons]),
         (Range::Global, vec![ME, OTHER, elsewhere, daemons]),
     ];
     for (sources, wanted) in cases {
@@ -290,14 +324,19 @@ fn an_event_from_before_is_for_the_late_handler_alone() {
 
 /// What was registered, in the plainest form.
 struct Plain {
+    id: u64,
     name: String,
     codes: Vec<i32>,
     place: Place,
+    once: bool,
 }
 
 /// Whether a chain keeps the rules, checked pair by pair.
-fn check(chain: &[String], registered: &[Plain], code: i32, seed: u64) {
-    let takes = |plain: &&Plain| plain.codes.is_empty() || plain.codes.contains(&code);
+fn check(chain: &[String], registered: &[Plain], event: &Event, seed: u64) {
+    let takes = |plain: &&Plain| match plain.codes.is_empty() {
+        true => !event.non_default,
+        false => plain.codes.contains(&event.code),
+    };
     let expected: Vec<&Plain> = registered.iter().filter(takes).collect();
     assert_eq!(chain.len(), expected.len(), "seed {seed}: {chain:?}");
     let at = |name: &str| chain.iter().position(|n| n == name);
@@ -309,8 +348,12 @@ fn check(chain: &[String], registered: &[Plain], code: i32, seed: u64) {
         _ => 2,
     };
     let target = |plain: &Plain| match &plain.place {
-        Place::Before(Which::Name(name)) | Place::After(Which::Name(name)) => {
-            let found = expected.iter().find(|other| other.name == *name)?;
+        Place::Before(which) | Place::After(which) => {
+            let is = |other: &&&Plain| match which {
+                Which::Name(name) => other.name == *name,
+                Which::Id(id) => other.id == *id,
+            };
+            let found = expected.iter().find(is)?;
             (category(found) == category(plain)).then(|| found.name.clone())
         }
         _ => None,
@@ -352,55 +395,82 @@ fn check(chain: &[String], registered: &[Plain], code: i32, seed: u64) {
     }
 }
 
+/// Registers handlers by chance, and takes some of them away again.
+fn generate(random: &mut Random, handlers: &mut Handlers, seed: u64) -> Vec<Plain> {
+    let mut registered: Vec<Plain> = Vec::new();
+    for nth in 0..random.below(12) {
+        if !registered.is_empty() && random.one_in(6) {
+            let gone = registered.remove(random.below(registered.len() as u64) as usize);
+            handlers.remove(gone.id).unwrap();
+        }
+        let codes: Vec<i32> = match random.below(3) {
+            0 => vec![],
+            1 => vec![random.below(3) as i32],
+            _ => vec![random.below(3) as i32, 7],
+        };
+        let whom = match random.one_in(2) {
+            true => name(&format!("h{}", random.below(12))),
+            false => Which::Id(1 + random.below(12)),
+        };
+        let place = match random.below(8) {
+            0 => Place::First,
+            1 => Place::Last,
+            2 => Place::Append,
+            3 | 4 => Place::Before(whom),
+            5 | 6 => Place::After(whom),
+            _ => Place::Prepend,
+        };
+        let only = matches!(place, Place::First | Place::Last);
+        let taken = registered.iter().any(|plain| plain.place == place);
+        let (title, once) = (format!("h{nth}"), random.one_in(5));
+        let with = Registration {
+            name: Some(title.clone()),
+            codes: codes.clone(),
+            place: place.clone(),
+            once,
+            ..Registration::default()
+        };
+        match handlers.add(with) {
+            Ok(id) => {
+                assert!(!(only && taken), "seed {seed}");
+                handlers.activate(id, NOW);
+                registered.push(Plain { id, name: title, codes, place, once });
+            }
+            Err(_) => assert!(only && taken, "seed {seed}"),
+        }
+    }
+    registered
+}
+
 #[test]
 fn generated_chains_keep_the_rules() {
     for seed in 0..3000 {
-        let mut random = Random::new(seed);
-        let mut handlers = handlers();
-        let mut registered: Vec<Plain> = Vec::new();
-        let mut ids = Vec::new();
-        for nth in 0..random.below(12) {
-            if !registered.is_empty() && random.one_in(6) {
-                let gone = random.below(registered.len() as u64) as usize;
-                registered.remove(gone);
-                handlers.remove(ids.remove(gone)).unwrap();
-            }
-            let codes: Vec<i32> = match random.below(3) {
-                0 => vec![],
-                1 => vec![random.below(3) as i32],
-                _ => vec![random.below(3) as i32, 7],
-            };
-            let whom = name(&format!("h{}", random.below(12)));
-            let place = match random.below(8) {
-                0 => Place::First,
-                1 => Place::Last,
-                2 => Place::Append,
-                3 | 4 => Place::Before(whom),
-                5 | 6 => Place::After(whom),
-                _ => Place::Prepend,
-            };
-            let only = matches!(place, Place::First | Place::Last);
-            let taken = registered.iter().any(|plain| plain.place == place);
-            let title = format!("h{nth}");
-            let with = Registration {
-                name: Some(title.clone()),
-                codes: codes.clone(),
-                place: place.clone(),
-                ..Registration::default()
-            };
-            match handlers.add(with) {
-                Ok(id) => {
-                    assert!(!(only && taken), "seed {seed}");
-                    handlers.activate(id, NOW);
-                    ids.push(id);
-                    registered.push(Plain { name: title, codes, place });
-                }
-                Err(_) => assert!(only && taken, "seed {seed}"),
-            }
-        }
         for code in 0..3 {
-            let chain = run(&mut handlers, event(code, OTHER), |_| 0);
-            check(&chain, &registered, code, seed);
+            let make = || {
+                let mut handlers = handlers();
+                let registered = generate(&mut Random::new(seed), &mut handlers, seed);
+                (handlers, registered)
+            };
+            let mut random = Random::new(seed << 2 | code as u64);
+            let event = Event { non_default: random.one_in(3), ..event(code, OTHER) };
+            let goes_on = |_: &str| status::NO_ACTION_TAKEN;
+            let (mut handlers, mut registered) = make();
+            let chain = run(&mut handlers, event.clone(), goes_on);
+            check(&chain, &registered, &event, seed);
+            // Those that are called once have been.
+            registered.retain(|plain| !plain.once || !chain.contains(&plain.name));
+            check(&run(&mut handlers, event.clone(), goes_on), &registered, &event, seed);
+            if chain.is_empty() {
+                continue;
+            }
+            // The same, but that one of them ends it: the others are not called, and still there.
+            let end = random.below(chain.len() as u64) as usize;
+            let says = |who: &str| if who == chain[end] { status::ACTION_COMPLETE } else { 1 };
+            let (mut handlers, mut registered) = make();
+            let called = run(&mut handlers, event.clone(), says);
+            assert_eq!(called, chain[..=end], "seed {seed}");
+            registered.retain(|plain| !plain.once || !called.contains(&plain.name));
+            check(&run(&mut handlers, event.clone(), goes_on), &registered, &event, seed);
         }
     }
 }

@@ -87,7 +87,11 @@ fn message(random: &mut Random) -> Message {
             asker: proc(random),
             what: match random.below(4) {
                 0 => HeadRequest::Processes,
-                1 => HeadRequest::Lookup { keys: vec!["k".to_owned()], wait: Some(Duration::MAX) },
+                1 => HeadRequest::Lookup {
+                    keys: vec!["k".to_owned()],
+                    wait: Some(Duration::MAX),
+                    least: id as u32,
+                },
                 2 => HeadRequest::Query(vec!["petasos.processes".to_owned()]),
                 _ => HeadRequest::Publish(Published {
                     key: "k".to_owned(),
@@ -115,12 +119,12 @@ fn message(random: &mut Random) -> Message {
 }
 
 fn request(random: &mut Random) -> Request {
-    match random.below(10) {
+    match random.below(12) {
         0 => Request::Connect(proc(random)),
         1 => Request::Fence { group: Some(group(random)), collect: true, timeout: None },
         2 => Request::Fence { group: None, collect: true, timeout: Some(Duration::MAX) },
         3 => common::get(proc(random), "k"),
-        4 => Request::Lookup { keys: Vec::new(), wait: Some(Duration::MAX) },
+        4 => Request::Lookup { keys: Vec::new(), wait: Some(Duration::MAX), least: u32::MAX },
         5 => Request::Register { handler: random.below(3), codes: vec![-250, 5] },
         6 => Request::Deregister(random.below(3)),
         7 => {
@@ -128,6 +132,10 @@ fn request(random: &mut Random) -> Request {
             Request::Notify { code: i32::MIN, range, non_default: true, info }
         }
         8 => Request::Commit(card(random).entries.into_iter().collect()),
+        9 => Request::Watch(
+            [None, Some(Duration::ZERO), Some(Duration::MAX)][random.below(3) as usize],
+        ),
+        10 => Request::Progress,
         _ => Request::ConnectTool,
     }
 }

@@ -3,10 +3,11 @@
 mod common;
 
 use common::{JOB, Net, collect, fence, get, job, ms, rank};
+use petasos_fabric::Time;
 use petasos_pmix::{
     Entry, Error, Gone, Group, JobId, Missing, Node, Proc, Scope, Value,
-    engine::Config,
-    event::Range,
+    engine::{ClientId, Config, Engine, Output},
+    event::{NO_CACHE, Range},
     message::{Answer, Persistence, Published, Request},
     status,
 };
@@ -237,8 +238,9 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
         Request::Publish(Published { key, value, range, persistence })
     };
     let look = |key: &str, wait: Option<u64>| Request::Lookup {
-        keys: vec![key.to_owned()],
+        keys: key.split(' ').map(str::to_owned).collect(),
         wait: wait.map(ms),
+        least: 0,
     };
     after(&mut net, rank(1), publish("a", Range::Namespace, Persistence::Session)).unwrap();
     after(&mut net, rank(1), publish("s", Range::Session, Persistence::Session)).unwrap();
@@ -258,6 +260,10 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
     after(&mut net, rank(1), publish("1", Range::Session, Persistence::FirstRead)).unwrap();
     assert_eq!(after(&mut net, rank(0), look("1", None)), found("1"));
     assert!(after(&mut net, rank(0), look("1", None)).is_err());
+    // Also if what else was asked for is not there.
+    after(&mut net, rank(1), publish("1", Range::Session, Persistence::FirstRead)).unwrap();
+    assert_eq!(after(&mut net, rank(0), look("1 nothing", None)), found("1"));
+    assert!(after(&mut net, rank(0), look("1", None)).is_err());
     // Waited for, in vain and not.
     net.ask(ms(0), rank(0), look("w", Some(300)));
     net.run(ms(400));
@@ -266,6 +272,23 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
     net.ask(ms(100), rank(1), publish("w", Range::Session, Persistence::Process));
     net.run(ms(200));
     assert_eq!(net.last(rank(0)), found("w"));
+    // Some of several, or all.
+    let some = |least| Request::Lookup {
+        keys: ["w", "x", "y"].map(str::to_owned).to_vec(),
+        wait: Some(ms(300)),
+        least,
+    };
+    net.ask(ms(0), rank(0), some(2));
+    net.ask(ms(0), rank(2), some(0));
+    // What is not for everybody is as if it were not there.
+    net.ask(ms(0), other, some(2));
+    net.ask(ms(100), rank(1), publish("x", Range::Namespace, Persistence::Process));
+    net.run(ms(200));
+    let Ok(Answer::Found(two)) = net.last(rank(0)) else { panic!("{:?}", net.last(rank(0))) };
+    assert_eq!(two.iter().map(|(key, ..)| &**key).collect::<Vec<_>>(), ["w", "x"]);
+    net.run(ms(200));
+    assert_eq!(net.last(rank(2)), Err(Error::LookupTimeout("y".into())));
+    assert_eq!(net.last(other), Err(Error::LookupTimeout("x`, `y".into())));
     // Gone with its process.
     net.end(ms(0), rank(1), Gone::Signalled(9));
     net.run(ms(50));
@@ -367,6 +390,69 @@ fn past_events_are_kept_for_each_late_handler_after_its_registration() {
 }
 
 #[test]
+fn a_handler_is_there_before_it_gets_what_was_kept() {
+    let now = Time(1);
+    let mut engine = Engine::new(Node::HEAD, 1, Config::default(), now);
+    engine.add_job(job(JOB, &[2]));
+    for at in 0..2 {
+        engine.client_opened(ClientId(at));
+        engine.request(now, ClientId(at), 0, Request::Connect(rank(at as u32)));
+    }
+    engine.request(now, ClientId(0), 1, notify(5, Range::Namespace));
+    engine.request(now, ClientId(0), 2, notify(6, Range::Namespace));
+    while engine.poll().is_some() {}
+    engine.request(now, ClientId(1), 1, register(&[]));
+    let done = Output::Answer { client: ClientId(1), id: 1, result: Ok(Answer::Done) };
+    assert_eq!(engine.poll(), Some(done));
+    let told = std::iter::from_fn(|| match engine.poll()? {
+        Output::Deliver { client: ClientId(1), event, only: Some(1) } => Some(event.code),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [5, 6]);
+}
+
+#[test]
+fn what_is_not_to_be_kept_is_for_those_who_listen_now() {
+    let mut net = jobs(&[&[3]]);
+    after(&mut net, rank(1), register(&[5])).unwrap();
+    let info = vec![(NO_CACHE.to_owned(), Value::Bool(true))];
+    let range = Range::Namespace;
+    let what = Request::Notify { code: 5, range, non_default: false, info };
+    after(&mut net, rank(0), what).unwrap();
+    after(&mut net, rank(2), register(&[5])).unwrap();
+    assert_eq!((net.codes(rank(1)), net.codes(rank(2))), (vec![5], vec![]));
+}
+
+/// Of other nodes, a default handler hears of all but these.
+#[test]
+fn which_codes_are_of_the_environment() {
+    let cases = [
+        (-229, false),
+        (-230, true),
+        (-231, true),
+        (-330, true),
+        (-331, false),
+        (-3000, false),
+        (-3001, true),
+        (-3004, true),
+        (-3005, false),
+        (status::PROC_ABORTED, false),
+        (status::NO_PROGRESS, false),
+        (status::PREEMPTED, false),
+        (5, false),
+    ];
+    for (code, environment) in cases {
+        assert_eq!(status::is_environment(code), environment, "{code}");
+        let mut net = jobs(&[&[1, 1, 1]]);
+        after(&mut net, rank(1), register(&[])).unwrap();
+        after(&mut net, rank(2), register(&[code])).unwrap();
+        after(&mut net, rank(0), notify(code, Range::Session)).unwrap();
+        let told = vec![code; usize::from(!environment)];
+        assert_eq!((net.codes(rank(1)), net.codes(rank(2))), (told, vec![code]), "{code}");
+    }
+}
+
+#[test]
 fn environment_events_go_where_they_were_asked_for() {
     let mut net = jobs(&[&[1, 1, 1, 1]]);
     net.ask(ms(0), rank(1), register(&[-250]));
@@ -401,6 +487,38 @@ fn a_failure_is_an_event() {
         let expected = [status::PROC_ABORTED, status::PROC_ABORTED, status::NODE_DOWN];
         assert_eq!(net.codes(rank(r)), expected);
     }
+}
+
+#[test]
+fn a_process_that_makes_no_progress_is_an_event_for_the_others() {
+    let mut net = jobs(&[&[2, 1]]);
+    (0..3).for_each(|r| net.ask(ms(0), rank(r), register(&[status::NO_PROGRESS])));
+    net.ask(ms(10), rank(0), Request::Watch(Some(ms(100))));
+    net.ask(ms(10), rank(2), Request::Watch(Some(ms(5000))));
+    (1..10).for_each(|nth| net.ask(ms(10 + 60 * nth), rank(0), Request::Progress));
+    net.run(ms(640));
+    assert_eq!(net.told, []);
+    // It pauses, goes on, and pauses again; once each it is told, and not to itself.
+    net.ask(ms(260), rank(0), Request::Progress);
+    net.run(ms(250));
+    for expected in [1, 2] {
+        let codes = vec![status::NO_PROGRESS; expected];
+        assert_eq!(
+            (net.codes(rank(0)), net.codes(rank(1)), net.codes(rank(2))),
+            (vec![], codes.clone(), codes)
+        );
+        net.run(ms(115));
+    }
+    assert!(net.told.iter().all(|told| told.event.source == rank(0)), "{:?}", net.told);
+    let (key, why) = &net.told[0].event.info[2];
+    assert_eq!((&**key, why), ("petasos.why", &"it has made no progress for 100ms".into()));
+    // One that has ended, or is no longer watched, makes none, and that is as it should be.
+    net.told.clear();
+    net.ask(ms(0), rank(2), Request::Watch(None));
+    net.ask(ms(0), rank(0), Request::Progress);
+    net.ask(ms(10), rank(0), Request::Finalize);
+    net.run(ms(5_000));
+    assert_eq!(net.told, []);
 }
 
 #[test]

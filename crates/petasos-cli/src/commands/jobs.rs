@@ -6,7 +6,9 @@ use crate::{
     interrupt, output,
 };
 use petasos_pmix::{
-    Group, Info, Job, JobError, Reply, Value, chain::Registration, event::Event, event::Range,
+    Group, Info, Job, JobError, Reply, Value,
+    chain::Registration,
+    event::{Event, NON_DEFAULT, Range},
     running,
 };
 use serde::Serialize;
@@ -222,10 +224,17 @@ pub(crate) fn notify(options: &Notify) -> Outcome {
         })
         .collect();
     let job = find(&options.which)?;
+    if let Some(rank) = options.ranks.iter().find(|rank| **rank >= job.size()) {
+        return Err(Failure::new(Code::Usage, format!("the job has no rank {rank}")));
+    }
     let ranks = options.ranks.iter().map(|rank| job.proc_of(*rank));
     let range = match options.ranks.is_empty() {
         true => Range::Session,
         false => Range::Custom(Group::of(ranks)),
     };
-    job.notify(options.code, range, info?).map_err(failure)
+    let mut info = info?;
+    if options.by_code {
+        info.push((NON_DEFAULT.to_owned(), true.into()));
+    }
+    job.notify(options.code, range, info).map_err(failure)
 }

@@ -108,7 +108,12 @@ fn launch(options: &Run) -> Outcome<Launch> {
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|error| Failure::file("reading", path, &error))?;
-            Some(parse_hostfile(&text).map_err(usage)?)
+            let hosts = parse_hostfile(&text).map_err(usage)?;
+            if hosts.is_empty() {
+                let why = format!("{}: no host is named there", path.display());
+                return Err(Failure::new(Code::Usage, why));
+            }
+            Some(hosts)
         }
         (None, None) => None,
     };

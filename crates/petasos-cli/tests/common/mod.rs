@@ -160,6 +160,7 @@ pub(crate) fn signal(pid: u32, name: &str) {
         "STOP" => rustix::process::Signal::STOP,
         "CONT" => rustix::process::Signal::CONT,
         "KILL" => rustix::process::Signal::KILL,
+        "USR1" => rustix::process::Signal::USR1,
         _ => panic!("{name} is none of these"),
     };
     // It may have ended meanwhile.

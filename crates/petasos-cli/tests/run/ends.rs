@@ -28,6 +28,29 @@ fn output_is_forwarded_with_labels_if_wanted() {
 }
 
 #[test]
+fn a_job_whose_output_nobody_reads_ends() {
+    let place = Place::new();
+    let first = |options: &[&str], script: &str| {
+        let arguments = [&["run", "-n", "2"], options, &["sh", "-c", script]].concat();
+        let mut command = place.command(&arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // The other end is closed once this is read.
+        let line = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        assert_eq!(line, "y");
+        let status = wait(&mut child, Duration::from_secs(30));
+        (status.code(), String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap())
+    };
+    let (code, said) = first(&[], "exec yes");
+    assert_eq!(code, Some(128 + 13), "{said}");
+    assert!(said.contains("nobody reads its output any more"), "{said}");
+    // Told to go on, it does.
+    let script = "for n in 1 2 3 4 5; do echo y; sleep 0.1; done; echo done >&2";
+    let (code, said) = first(&["--keep-going"], script);
+    assert_eq!((code, &*said), (Some(0), "done\ndone\n"));
+    place.assert_clean();
+}
+
+#[test]
 fn input_goes_to_rank_0_however_long_it_is() {
     let place = Place::new();
     let arguments = ["run", "-n", "2", "sh", "-c", "[ $PETASOS_RANK = 1 ] || exec cat"];
@@ -82,6 +105,9 @@ fn what_cannot_be_is_refused() {
     place.run(&["run", "-n", "5", "--hosts", "a:2,b:2", "true"]).assert(2).says("4 slots");
     place.run(&["run", "--hosts", "-oProxyCommand=x", "true"]).assert(2).says("no host");
     place.run(&["run"]).assert(2);
+    std::fs::write(place.path("hosts"), "# none yet\n").unwrap();
+    place.run(&["run", "--hostfile", "hosts", "true"]).assert(2).says("hosts: no host is named");
+    place.run(&["run", "--hostfile", "missing", "true"]).assert(1).says("missing: No such file");
     let ran = place.run(&["run", "-n", "3", "--hosts", "a:2,b:1", "--dry-run", "--json", "x"]);
     let placed = ran.assert(0).json();
     assert_eq!(placed["ranks"], serde_json::json!(["a", "a", "b"]));
@@ -112,6 +138,32 @@ fn signals_reach_the_ranks() {
     signal(child.id(), "TERM");
     assert_eq!([lines.next().unwrap(), lines.next().unwrap()], ["got it", "got it"]);
     assert_eq!(wait(&mut child, Duration::from_secs(10)).code(), Some(143));
+    place.assert_clean();
+}
+
+#[test]
+fn some_signals_are_handed_on_and_a_second_end_is_at_once() {
+    let place = Place::new();
+    let script =
+        "trap 'echo one' USR1; trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut command = place.command(&["run", "-n", "2", "--json", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!([lines.next().unwrap(), lines.next().unwrap()], ["ready", "ready"]);
+    signal(child.id(), "USR1");
+    assert_eq!([lines.next().unwrap(), lines.next().unwrap()], ["one", "one"]);
+    // They are asked, and go on, unless this machine is so busy that their time is over by now.
+    signal(child.id(), "TERM");
+    assert!(lines.by_ref().take(2).all(|line| line == "asked"));
+    signal(child.id(), "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let ended: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!(ended["why"], "interrupted by SIGTERM");
+    for rank in ["0", "1"] {
+        assert_eq!(ended["ranks"][rank]["end"], "it was ended by signal 9", "{said}");
+    }
     place.assert_clean();
 }
 

@@ -1,7 +1,7 @@
 //! Several hosts: network namespaces, reached by a start command in the place of ssh.
 
 use crate::{
-    common::{Place, until, wait},
+    common::{Place, signal, until, wait},
     example, exists, ranks, text,
 };
 use petasos_pmix::{Error, Job, JobError, Reply, chain::Registration, status};
@@ -59,7 +59,11 @@ fn ranks_on_three_hosts_call_each_other() {
 fn a_host_that_dies_in_a_fence_is_named_to_all() {
     let name = "hosts::a_host_that_dies_in_a_fence_is_named_to_all";
     if role().is_some() {
-        return dies_in_a_fence();
+        return dies_in_a_fence(|| {
+            // Its daemon, and so the whole node as far as the others can see.
+            let daemon = rustix::process::getppid().unwrap();
+            rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+        });
     }
     let Some(hosts) = Hosts::several(3) else { return };
     let place = Place::new();
@@ -76,7 +80,8 @@ fn a_host_that_dies_in_a_fence_is_named_to_all() {
     place.assert_clean();
 }
 
-fn dies_in_a_fence() {
+/// The node of rank 2 dies when it does this, while the others are in a fence.
+fn dies_in_a_fence(die: impl FnOnce()) {
     let job = Job::init().unwrap();
     let (sender, receiver) = channel();
     let with = Registration { codes: vec![status::PROC_ABORTED], ..Registration::default() };
@@ -87,16 +92,18 @@ fn dies_in_a_fence() {
     .unwrap();
     job.fence().unwrap();
     let start = Instant::now();
+    let on_its_node = job.map().node_of(2) == Some(job.node());
     if job.rank() == 2 {
-        // Its daemon, and so the whole node as far as the others can see.
-        let daemon = rustix::process::getppid().unwrap();
-        rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+        die();
+    }
+    if on_its_node {
         std::thread::sleep(Duration::from_secs(100));
     }
     match job.fence().unwrap_err() {
         JobError::Refused(Error::NodeLost { node, missing }) => {
             assert_eq!(node, job.map().node_of(2).unwrap());
-            assert_eq!(missing.procs, [job.proc_of(2)]);
+            let there: Vec<_> = (2..job.size()).map(|rank| job.proc_of(rank)).collect();
+            assert_eq!(missing.procs, there);
         }
         other => panic!("{other}"),
     }
@@ -104,6 +111,54 @@ fn dies_in_a_fence() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     println!("\ntold in time");
     job.finalize().unwrap();
+}
+
+/// All processes of a host at once: its daemon, that one's guard, and the ranks.
+pub(crate) fn kill_all_on(hosts: &Hosts, host: char) {
+    let output = Command::new("ip").args(["netns", "pids", &hosts.name(host)]).output().unwrap();
+    let pids = String::from_utf8(output.stdout).unwrap();
+    let pids: Vec<u32> = pids.lines().map(|pid| pid.parse().unwrap()).collect();
+    assert!(!pids.is_empty(), "nothing runs on {host}");
+    // None of them sees the end of another.
+    pids.iter().for_each(|pid| signal(*pid, "STOP"));
+    pids.iter().for_each(|pid| signal(*pid, "KILL"));
+}
+
+/// What is left of a job of which a host died: nothing but the directories of that one, which nobody can remove.
+pub(crate) fn nothing_is_left_but_of_node(place: &Place, node: u32) {
+    let last = format!(".{node}");
+    until("only what nobody can remove", || {
+        let jobs = std::fs::read_dir(place.path("tmp")).unwrap().flatten();
+        let within = jobs.flat_map(|base| std::fs::read_dir(base.path()).into_iter().flatten());
+        let mut within = within.flatten();
+        within.all(|at| at.path().to_string_lossy().ends_with(&last)).then_some(())
+    });
+    std::fs::remove_dir_all(place.path("tmp")).unwrap();
+    std::fs::create_dir(place.path("tmp")).unwrap();
+    place.assert_clean();
+}
+
+#[test]
+fn a_whole_host_that_dies_in_a_fence_is_named_to_all() {
+    let name = "hosts::a_whole_host_that_dies_in_a_fence_is_named_to_all";
+    if role().is_some() {
+        return dies_in_a_fence(|| println!("\nready to die"));
+    }
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let list = three(&hosts, [1, 1, 2]);
+    let options = ["-n", "4", "--hosts", &list, "--keep-going", START[0], START[1]];
+    let mut command = on_a(&hosts, &ranks(&place, &options, name));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "ready to die"));
+    kill_all_on(&hosts, 'c');
+    assert_eq!(lines.filter(|line| line == "told in time").count(), 2);
+    assert_eq!(wait(&mut child, Duration::from_secs(30)).code(), Some(1));
+    let said = text(&child.wait_with_output().unwrap());
+    let expected = format!("{} is lost", hosts.name('c'));
+    assert!(said.contains(&expected) && said.contains("with it rank 2, 3"), "{said}");
+    nothing_is_left_but_of_node(&place, 2);
 }
 
 #[test]

@@ -46,8 +46,17 @@ fn a_job_is_seen_and_told() {
     let info = place.run(&["query", "pmix.job.size", "petasos.nodes", "--json"]).assert(0).json();
     assert_eq!(info["pmix.job.size"], 2);
     place.run(&["query", "weather"]).assert(1).says("weather");
+    // Some events are for those alone who ask for them by code.
+    place.run(&["notify", "--by-code", "78"]).assert(0);
+    place.run(&["notify", "79"]).assert(0);
+    for (options, code) in [(&[][..], 79), (&["--code", "78"], 78), (&["--code=78,79"], 78)] {
+        let events = [&["events", "--json", "--count", "1"], options].concat();
+        assert_eq!(place.run(&events).assert(0).json()["code"], code);
+    }
+    place.run(&["notify", "--ranks", "1,2", "78"]).assert(2).says("the job has no rank 2");
+    place.run(&["notify", "78", "no name"]).assert(2).says("`no name` is not NAME=TEXT");
     // Somebody listens, and somebody tells.
-    let mut listening = place.command(&["events", "--json", "--count", "1"]);
+    let mut listening = place.command(&["events", "--json", "--count", "1", "--code", "77"]);
     let mut listening = listening.stdout(Stdio::piped()).spawn().unwrap();
     let mut heard = BufReader::new(listening.stdout.take().unwrap()).lines();
     place.run(&["notify", "77", "what=to the boats"]).assert(0);

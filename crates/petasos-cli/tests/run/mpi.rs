@@ -145,6 +145,43 @@ fn a_program_of_the_common_interface_runs_here() {
     runs_here(&MPICH_5_COMMON);
 }
 
+/// What nobody sees from the program that is run: that it starts one of an MPI. Whichever that is, its ranks never
+/// take themselves for jobs of one.
+#[test]
+fn a_script_that_starts_one_is_never_many_jobs_of_one() {
+    for (mpi, wire, finds) in [
+        (&OPEN_MPI, "pmix", true),
+        (&OPEN_MPI_5, "pmix", true),
+        (&MPICH, "pmi1", false),
+        (&MPICH_5, "pmi1", false),
+    ] {
+        let place = Place::new();
+        let Some(program) = ring(&place, mpi) else { continue };
+        let script = format!("{} || exit 9", program.display());
+        let run = |options: &[&str]| {
+            let options = [&["run", "-n", "3"], options, &["sh", "-c", &script]].concat();
+            allowed(place.command(&options)).output().unwrap()
+        };
+        let output = run(&[]);
+        let said = text(&output);
+        match finds {
+            true => {
+                assert!(output.status.success(), "{said}");
+                check(&said, 3);
+            }
+            // It says so, and so does the job.
+            false => {
+                assert_eq!(output.status.code(), Some(9), "{said}");
+                assert!(!said.contains("token"), "{said}");
+            }
+        }
+        let output = run(&["--wire", wire]);
+        assert!(output.status.success(), "{}", text(&output));
+        check(&text(&output), 3);
+        place.assert_clean();
+    }
+}
+
 #[test]
 fn a_rank_of_mpich_that_dies_ends_the_job() {
     let place = Place::new();

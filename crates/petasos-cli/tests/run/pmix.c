@@ -333,6 +333,15 @@ static void names(void) {
     PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
     strcpy(data[0].key, "nothing");
     GIVES(PMIX_ERR_TIMEOUT, PMIx_Lookup(data, 1, info, 2));
+    /* One of two is enough. */
+    int one = 1;
+    PMIX_INFO_LOAD(&info[0], PMIX_WAIT, &one, PMIX_INT);
+    memset(data, 0, sizeof data);
+    strcpy(data[0].key, "nothing");
+    strcpy(data[1].key, "service");
+    pmix_status_t some = PMIx_Lookup(data, 2, info, 2);
+    EXPECT(some == PMIX_SUCCESS || some == PMIX_ERR_PARTIAL_SUCCESS);
+    EXPECT(data[0].value.type == PMIX_UNDEF && !strcmp(data[1].value.data.string, "first floor"));
     fence();
     char *port_only[] = {"port", NULL};
     if (me.rank == 0) OK(PMIx_Unpublish(port_only, NULL, 0));
@@ -463,6 +472,13 @@ static void events(void) {
     if (me.rank == 1 || me.rank == 2) {
         said("handler: -3100 from 0 `you two`");
         said("by_default: -3100 from 0 `you two`");
+    }
+    fence();
+    /* For this node. */
+    if (me.rank == 0) tell(-3100, PMIX_RANGE_LOCAL, "neighbours", NULL);
+    if (is_here(0)) {
+        said("handler: -3100 from 0 `neighbours`");
+        said("by_default: -3100 from 0 `neighbours`");
     }
     fence();
     /* The handler is gone: the one by default still hears. */

@@ -212,6 +212,81 @@ fn the_others_hear_of_a_death_and_a_fence_ends() {
     job.finalize().unwrap();
 }
 
+/// In the middle of the launch: it never comes to be one of them.
+#[test]
+fn a_rank_that_dies_before_it_connects_is_named_to_all() {
+    let name = "ranks::a_rank_that_dies_before_it_connects_is_named_to_all";
+    if role().is_none() {
+        let place = Place::new();
+        let output = ranks(&place, &["-n", "3", "--keep-going"], name).output().unwrap();
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(128 + 9), "{said}");
+        assert_eq!(said.matches("heard of 1").count(), 2, "{said}");
+        assert!(said.contains("petasos: rank 1 on ") && said.contains("signal 9"), "{said}");
+        return place.assert_clean();
+    }
+    if std::env::var("PETASOS_RANK").unwrap() == "1" {
+        signal(std::process::id(), "KILL");
+    }
+    let job = Job::init().unwrap();
+    match job.fence().unwrap_err() {
+        JobError::Refused(Error::FenceBroken { proc, why, .. }) => {
+            assert_eq!((proc.rank, why), (1, petasos_pmix::Gone::Signalled(9)));
+        }
+        other => panic!("{other}"),
+    }
+    // That event was before this handler.
+    let (sender, receiver) = channel();
+    let with = Registration { codes: vec![status::PROC_ABORTED], ..Registration::default() };
+    job.on_event(with, move |event, _| {
+        sender.send(event.source.rank).unwrap();
+        Reply::seen()
+    })
+    .unwrap();
+    assert_eq!(receiver.recv_timeout(SOON.unwrap()), Ok(1));
+    println!("\nheard of 1");
+    job.finalize().unwrap();
+}
+
+/// A rank that hangs, which the system does not see.
+#[test]
+fn the_others_hear_of_a_rank_that_makes_no_progress() {
+    let name = "ranks::the_others_hear_of_a_rank_that_makes_no_progress";
+    if role().is_none() {
+        let place = Place::new();
+        let said = succeeds(ranks(&place, &["-n", "3", "--timeout", "60s"], name));
+        assert_eq!(said.matches("it has made no progress for 200ms").count(), 2, "{said}");
+        return place.assert_clean();
+    }
+    let job = Job::init().unwrap();
+    let (sender, receiver) = channel();
+    let with = Registration { codes: vec![status::NO_PROGRESS], ..Registration::default() };
+    job.on_event(with, move |event, _| {
+        let why = event.info.iter().find(|(key, _)| key == "petasos.why").unwrap();
+        sender.send((event.source.rank, why.1.to_string())).unwrap();
+        Reply::seen()
+    })
+    .unwrap();
+    job.fence().unwrap();
+    if job.rank() == 2 {
+        job.watch_progress(Some(Duration::from_millis(200))).unwrap();
+        // Until the others have heard.
+        job.lookup("go on", SOON).unwrap();
+        job.progress().unwrap();
+        job.watch_progress(None).unwrap();
+    } else {
+        let (rank, why) = receiver.recv_timeout(SOON.unwrap()).unwrap();
+        println!("\n{rank}: {why}");
+    }
+    if job.rank() == 0 {
+        job.publish("go on", true, Range::Session, Persistence::Session).unwrap();
+    }
+    job.fence().unwrap();
+    // It does not hear of itself.
+    assert!(job.rank() != 2 || receiver.try_recv().is_err());
+    job.finalize().unwrap();
+}
+
 #[test]
 fn a_rank_that_never_connects_ends_the_job_loudly() {
     let name = "ranks::a_rank_that_never_connects_ends_the_job_loudly";

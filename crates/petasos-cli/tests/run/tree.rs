@@ -2,7 +2,7 @@
 
 use crate::{
     common::{Place, Ran, signal, until, wait},
-    hosts::on_a,
+    hosts::{kill_all_on, on_a},
     ranks, text,
 };
 use petasos_pmix::{FenceOptions, Group, Job, Reply, chain::Registration, status};
@@ -107,6 +107,22 @@ fn one_that_is_killed_before_all_are_there_is_named() {
     let child = child.unwrap();
     until("a start that hangs", || seven.file("pid.g"));
     signal(seven.file("pid.c").unwrap().trim().parse().unwrap(), "KILL");
+    let output = child.wait_with_output().unwrap();
+    let (ran, c) = (Ran::of(&output).assert(1), seven.hosts.name('c'));
+    let named = ["no daemon was started there: signal: 9", "the daemon there is lost"];
+    assert!(named.iter().any(|why| ran.err.contains(&format!("{c}: {why}"))), "{ran:?}");
+    seven.nothing_is_left();
+}
+
+/// All that runs on one of the hosts dies, while one of those that it was to start hangs.
+#[test]
+fn a_whole_host_that_dies_before_all_are_there_is_named() {
+    let script = "echo $$ > pid.$letter; [ $letter = g ] && exec sleep 7350";
+    let Some(seven) = Seven::make(script) else { return };
+    let child = seven.command(&["true"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap();
+    until("a start that hangs", || seven.file("pid.g"));
+    kill_all_on(&seven.hosts, 'c');
     let output = child.wait_with_output().unwrap();
     let (ran, c) = (Ran::of(&output).assert(1), seven.hosts.name('c'));
     let named = ["no daemon was started there: signal: 9", "the daemon there is lost"];

@@ -424,7 +424,7 @@ impl Job {
     /// # Errors
     /// If it is not there, or not in time.
     pub fn lookup(&self, key: &str, wait: Option<Duration>) -> Result<(Value, Proc), JobError> {
-        let request = Request::Lookup { keys: vec![key.to_owned()], wait };
+        let request = Request::Lookup { keys: vec![key.to_owned()], wait, least: 0 };
         match self.link.call(request, wait.unwrap_or_default() + PATIENCE)? {
             Answer::Found(found) => {
                 let first = found.into_iter().next();
@@ -486,19 +486,42 @@ impl Job {
     }
 
     /// Tells of an event. Handlers of this process are called as well; the others are told as far
-    /// as `range` goes.
+    /// as `range` goes. Two names in `info` say how: [`NON_DEFAULT`](crate::event::NON_DEFAULT) and
+    /// [`NO_CACHE`](crate::event::NO_CACHE).
     ///
     /// # Errors
     /// If the daemon is lost.
-    pub fn notify(&self, code: i32, range: Range, info: Info) -> Result<(), JobError> {
+    pub fn notify(&self, code: i32, range: Range, mut info: Info) -> Result<(), JobError> {
+        let says = |(key, value): &(String, Value)| {
+            key == crate::event::NON_DEFAULT && *value == Value::Bool(true)
+        };
+        let non_default = info.iter().any(says);
+        info.retain(|(key, _)| key != crate::event::NON_DEFAULT);
         let request =
-            Request::Notify { code, range: range.clone(), non_default: false, info: info.clone() };
+            Request::Notify { code, range: range.clone(), non_default, info: info.clone() };
         let Answer::Notified(id) = self.link.call(request, SLACK)? else {
             return Err(unexpected());
         };
-        let (source, node, non_default) = (self.proc, self.node, false);
+        let (source, node) = (self.proc, self.node);
         self.events.own(Event { id, code, source, node, range, non_default, info }, &self.link);
         Ok(())
+    }
+
+    /// From now on this process calls [`Job::progress`] at least this often. If it does not, the others hear of it
+    /// by the event [`NO_PROGRESS`](crate::status::NO_PROGRESS), once for each such pause. `None`: it need not any more.
+    ///
+    /// # Errors
+    /// If the daemon is lost, or does not offer this.
+    pub fn watch_progress(&self, every: Option<Duration>) -> Result<(), JobError> {
+        self.done(Request::Watch(every), SLACK)
+    }
+
+    /// Says that this process makes progress: see [`Job::watch_progress`].
+    ///
+    /// # Errors
+    /// If the daemon is lost, or does not offer this.
+    pub fn progress(&self) -> Result<(), JobError> {
+        self.done(Request::Progress, SLACK)
     }
 
     /// Ends the whole job with this code; this process is ended as well, soon.

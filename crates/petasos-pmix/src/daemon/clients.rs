@@ -7,6 +7,7 @@ use crate::{
     Error, JobId,
     engine::ClientId,
     event::Event,
+    job::JobMap,
     message::{Answer, Request},
     net::{Frames, Stream},
     pmi1::{MAX_LINE, Session, Step},
@@ -15,7 +16,12 @@ use crate::{
 use petasos_fabric::Time;
 use petasos_macros::Wire;
 use rustix::{net::sockopt::socket_peercred, process::geteuid};
-use std::{io, os::unix::net::UnixStream, path::Path, time::Duration};
+use std::{
+    fs, io,
+    os::unix::{fs::DirBuilderExt, net::UnixStream},
+    path::Path,
+    time::Duration,
+};
 
 /// The longest frame of a client.
 pub(crate) const MAX_FRAME: usize = 64 << 20;
@@ -185,7 +191,11 @@ impl Daemon {
                     let taken = session.take(client.frames.come(), &job)?;
                     let Some((len, steps)) = taken else { break };
                     client.frames.skip(len);
-                    client.rank = session.rank();
+                    if client.rank.is_none() {
+                        let rank = session.rank();
+                        client.rank = rank;
+                        self.make_own_directory(rank, &job)?;
+                    }
                     self.pmix41(number, steps);
                     continue;
                 }
@@ -200,6 +210,19 @@ impl Daemon {
             self.pump();
         }
         ended.map_or(Ok(()), Err)
+    }
+
+    /// Where a process of the PMIx library may have files, of which it is told in its job's data.
+    fn make_own_directory(&self, rank: Option<u32>, job: &JobMap) -> io::Result<()> {
+        let (Some(rank), Some(place)) = (rank, &self.place) else { return Ok(()) };
+        if job.node_of(rank) != Some(self.me) {
+            return Ok(());
+        }
+        let own = pmix41::own_directory(&place.path().to_string_lossy(), rank);
+        match fs::DirBuilder::new().mode(0o700).create(own) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Its connection is closed: the engine hears of it when it is known how the process ended.

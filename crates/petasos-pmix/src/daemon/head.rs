@@ -499,6 +499,14 @@ impl Daemon {
         self.end_job(signal);
     }
 
+    /// Nobody reads standard output any more: the job ends, as a program does in a pipeline, unless it was told to
+    /// go on.
+    pub(crate) fn head_unread(&mut self) {
+        if self.head.as_ref().is_some_and(|head| !head.plan.keep_going) {
+            self.fail(128 + Signal::SIGPIPE as i32, "nobody reads its output any more".to_owned());
+        }
+    }
+
     pub(crate) fn head_deadline(&self) -> Time {
         self.head.as_ref().map_or(Time::NEVER, |head| head.until)
     }

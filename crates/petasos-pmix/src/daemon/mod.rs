@@ -488,6 +488,7 @@ impl Daemon {
             Wake::Inventory(found) => self.engine.inventory(self.clock.now(), *found),
             Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
+            Wake::Unread => self.head_unread(),
         }
     }
 

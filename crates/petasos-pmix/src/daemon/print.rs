@@ -34,9 +34,9 @@ impl Printer {
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = waiting.clone();
         let print = move || {
+            let mut unread = false;
             for (error, bytes) in receiver {
-                // Who does not want to read any more does not stop the job.
-                let _ = match error {
+                let written = match error {
                     true => io::stderr().write_all(&bytes),
                     false => {
                         let mut out = io::stdout().lock();
@@ -45,6 +45,10 @@ impl Printer {
                 };
                 left.fetch_sub(bytes.len(), Ordering::Relaxed);
                 waker.tell(Wake::Printed);
+                let closed = written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+                if closed && !error && !std::mem::replace(&mut unread, true) {
+                    waker.tell(Wake::Unread);
+                }
             }
         };
         let thread = Some(thread::Builder::new().name("printer".to_owned()).spawn(print)?);

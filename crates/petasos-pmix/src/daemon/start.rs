@@ -18,7 +18,7 @@ use std::{
     io::{self, ErrorKind, Write},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
-        unix::{fs::DirBuilderExt, net::UnixStream},
+        unix::net::UnixStream,
     },
     path::{Path, PathBuf},
 };
@@ -47,6 +47,9 @@ const PMI_FD: &str = "PMI_FD";
 const PMI_RANK: &str = "PMI_RANK";
 const PMIX_RANK: &str = "PMIX_RANK";
 
+/// A descriptor that nobody has: MPICH 4 runs as many single processes where it is told of none.
+const NO_DESCRIPTOR: &str = "2147483647";
+
 /// What is the same for all ranks of a node, found out once.
 #[derive(Debug)]
 struct Common {
@@ -66,6 +69,9 @@ enum Speaks {
     Pmi1,
     /// The wire of the PMIx library, and where that finds its daemon.
     Pmix(String),
+    /// It may be a script, or an interpreter, that starts a program of an MPI: one that speaks PMIx finds its daemon,
+    /// and one that speaks PMI-1 fails. Neither takes itself for a job of one.
+    Unknown(String),
 }
 
 /// The library by which a program finds its peers.
@@ -143,13 +149,16 @@ impl Daemon {
             "auto" => self.program().map_or(Library::None, |program| library_of(&program)),
             _ => Library::None,
         };
+        let uri = || {
+            let uri = fs::read_to_string(place.path().join("pmix41"));
+            uri.map_err(|error| unready("where the daemon is", &error))
+        };
+        let single = self.job.as_ref().is_some_and(|job| job.size() == 1);
         let speaks = match library {
+            Library::None if program.wire == "auto" && !single => Speaks::Unknown(uri()?),
             Library::None => Speaks::Native,
             Library::Mpich => Speaks::Pmi1,
-            Library::Pmix => {
-                let uri = std::fs::read_to_string(place.path().join("pmix41"));
-                Speaks::Pmix(uri.map_err(|error| unready("where the daemon is", &error))?)
-            }
+            Library::Pmix => Speaks::Pmix(uri()?),
         };
         let cores = if program.bind { inventory::binding() } else { Vec::new() };
         let environment = self.environment(job, &speaks)?;
@@ -200,7 +209,7 @@ impl Daemon {
         match speaks {
             Speaks::Native => {}
             Speaks::Pmi1 => set("PMI_SIZE", size.as_ref()),
-            Speaks::Pmix(uri) => {
+            Speaks::Pmix(uri) | Speaks::Unknown(uri) => {
                 PMIX_URIS.iter().for_each(|name| set(name, uri.as_ref()));
                 PMIX_DIRECTORIES.iter().for_each(|name| set(name, place.path().as_os_str()));
                 set("PMIX_NAMESPACE", job.spec().name.as_ref());
@@ -231,12 +240,9 @@ impl Daemon {
                 own.extend([(PMI_FD, theirs.as_raw_fd().to_string()), (PMI_RANK, rank)]);
                 (connected, inherited) = (Some(ours), Some(theirs));
             }
-            Speaks::Pmix(_) => {
-                let Some(place) = &self.place else { return Err(NOT_SET_UP.to_owned()) };
-                let directory = pmix41::own_directory(&place.path().to_string_lossy(), number);
-                let made = fs::DirBuilder::new().mode(0o700).create(directory);
-                made.map_err(|error| unready("a directory of its own", &error))?;
-                own.push((PMIX_RANK, rank));
+            Speaks::Pmix(_) => own.push((PMIX_RANK, rank)),
+            Speaks::Unknown(_) => {
+                own.extend([(PMIX_RANK, rank), (PMI_FD, NO_DESCRIPTOR.to_owned())]);
             }
         }
         let core = local as usize % common.cores.len().max(1);

@@ -28,6 +28,8 @@ pub(crate) enum Wake {
     Placed(Result<(), NotPlaced>),
     /// Output was written.
     Printed,
+    /// Nobody reads standard output any more.
+    Unread,
 }
 
 /// A thread's end.

@@ -3,7 +3,7 @@
 use super::{ClientId, Engine, Output, RequestId};
 use crate::{
     error::Error,
-    event::{Event, EventId, Range, takes},
+    event::{Event, EventId, NO_CACHE, Range, takes},
     message::{Answer, Message},
     names::{Group, JobId, Node, Proc},
     status,
@@ -19,8 +19,6 @@ use std::{
 const MAX_HANDLERS: usize = 1024;
 /// How many names of events are remembered, to know them again.
 const REMEMBERED: usize = 8192;
-/// An event about which this is said is not kept for those who come later.
-const NO_CACHE: &str = "pmix.evnocache";
 /// Ranks named in the event that a node is lost.
 const NAMED: usize = 1024;
 

@@ -57,6 +57,8 @@ struct Asked {
 struct Lookup {
     asked: Asked,
     keys: Vec<String>,
+    /// So many are enough.
+    least: usize,
     until: Time,
 }
 
@@ -122,16 +124,19 @@ impl Engine {
                 self.head.published.retain(owned);
                 Ok(Some(Answer::Done))
             }
-            HeadRequest::Lookup { keys, wait } => {
-                let found = self.found(asked, &keys);
-                match (found.is_empty(), wait) {
-                    (true, None) => Err(Error::NotPublished(keys.join("`, `"))),
-                    (_, None) => Ok(Some(Answer::Found(found))),
-                    (_, Some(_)) if found.len() == keys.len() => Ok(Some(Answer::Found(found))),
-                    (_, Some(wait)) => {
+            HeadRequest::Lookup { keys, wait, least } => {
+                let least = match (wait, least as usize) {
+                    (None, _) => 1,
+                    (Some(_), 0) => keys.len(),
+                    (Some(_), least) => keys.len().min(least),
+                };
+                match (self.found(asked, &keys, least), wait) {
+                    (Some(found), _) => Ok(Some(Answer::Found(found))),
+                    (None, None) => Err(Error::NotPublished(keys.join("`, `"))),
+                    (None, Some(wait)) => {
                         let until = self.now.after(wait);
                         self.agenda.set(until, Timer::Lookups);
-                        self.head.lookups.push(Lookup { asked, keys, until });
+                        self.head.lookups.push(Lookup { asked, keys, least, until });
                         Ok(None)
                     }
                 }
@@ -184,35 +189,42 @@ impl Engine {
         self.head.published.insert(owned.what.key.clone(), owned);
         let waiting = std::mem::take(&mut self.head.lookups);
         for lookup in waiting {
-            let found = self.found(lookup.asked, &lookup.keys);
-            match found.len() == lookup.keys.len() {
-                true => self.head_says(lookup.asked, Ok(Answer::Found(found))),
-                false => self.head.lookups.push(lookup),
+            match self.found(lookup.asked, &lookup.keys, lookup.least) {
+                Some(found) => self.head_says(lookup.asked, Ok(Answer::Found(found))),
+                None => self.head.lookups.push(lookup),
             }
         }
         Ok(Answer::Done)
     }
 
-    /// What of these keys is there for somebody. What may be read once goes with it, if all is.
-    fn found(&mut self, asked: Asked, keys: &[String]) -> Vec<(String, Value, Proc)> {
-        let seen = |entry: &&Owned| {
+    /// What of these keys is published for somebody.
+    fn seen<'a>(&'a self, asked: Asked, keys: &'a [String]) -> impl Iterator<Item = &'a Owned> {
+        let seen = move |entry: &&Owned| {
             entry.owner == asked.by
                 || entry.what.range.covers(entry.owner, entry.node, asked.by, asked.node)
         };
-        let entries = keys.iter().filter_map(|key| self.head.published.get(key).filter(seen));
-        let found: Vec<_> = entries
-            .map(|entry| (entry.what.key.clone(), entry.what.value.clone(), entry.owner))
-            .collect();
-        if found.len() == keys.len() {
-            for key in keys {
-                if let Some(entry) = self.head.published.get(key)
-                    && entry.what.persistence == Persistence::FirstRead
-                {
-                    self.head.published.remove(key);
-                }
+        keys.iter().filter_map(move |key| self.head.published.get(key).filter(seen))
+    }
+
+    /// What of these keys is there for somebody, if it is so much. What may be read once goes with it.
+    fn found(
+        &mut self,
+        asked: Asked,
+        keys: &[String],
+        least: usize,
+    ) -> Option<Vec<(String, Value, Proc)>> {
+        let of = |entry: &Owned| (entry.what.key.clone(), entry.what.value.clone(), entry.owner);
+        let found: Vec<_> = self.seen(asked, keys).map(of).collect();
+        if found.len() < least {
+            return None;
+        }
+        for (key, ..) in &found {
+            let once = |entry: &Owned| entry.what.persistence == Persistence::FirstRead;
+            if self.head.published.get(key).is_some_and(once) {
+                self.head.published.remove(key);
             }
         }
-        found
+        Some(found)
     }
 
     pub(super) fn expire_lookups(&mut self) {
@@ -221,8 +233,10 @@ impl Engine {
             std::mem::take(&mut self.head.lookups).into_iter().partition(|l| l.until <= now);
         self.head.lookups = on;
         for lookup in over {
-            let missing = lookup.keys.iter().filter(|key| !self.head.published.contains_key(*key));
-            let missing = missing.map(String::as_str).collect::<Vec<_>>().join("`, `");
+            let seen: BTreeSet<&str> =
+                self.seen(lookup.asked, &lookup.keys).map(|entry| &*entry.what.key).collect();
+            let missing = lookup.keys.iter().map(String::as_str).filter(|key| !seen.contains(key));
+            let missing = missing.collect::<Vec<_>>().join("`, `");
             self.head_says(lookup.asked, Err(Error::LookupTimeout(missing)));
         }
     }

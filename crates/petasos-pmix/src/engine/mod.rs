@@ -23,6 +23,7 @@ mod head;
 mod inventory;
 mod members;
 mod procs;
+mod progress;
 mod requests;
 
 use crate::{
@@ -150,6 +151,7 @@ enum Timer {
     Lookups,
     Gathering(u64),
     Connect,
+    Progress,
 }
 
 #[derive(Debug)]
@@ -170,6 +172,7 @@ struct Local {
     gone: Option<Gone>,
     card: Card,
     published: bool,
+    progress: Option<progress::Progress>,
 }
 
 #[derive(Debug)]
@@ -207,6 +210,8 @@ pub struct Engine {
     inventory: Option<Inventory>,
     /// Somewhere a process has connected.
     wired: bool,
+    /// When the next process that is watched has to have made progress.
+    progress_at: Time,
     /// Everything is over, for this reason.
     over: Option<String>,
 }
@@ -233,6 +238,7 @@ impl Engine {
             head: head::Head::default(),
             inventory: None,
             wired: false,
+            progress_at: Time::NEVER,
             over: None,
         }
     }
@@ -274,6 +280,7 @@ impl Engine {
                 Timer::Lookups => self.expire_lookups(),
                 Timer::Gathering(id) => self.gathered(id),
                 Timer::Connect => self.check_connected(),
+                Timer::Progress => self.check_progress(),
             }
         }
         if self.agenda.is_crowded() {
@@ -285,8 +292,11 @@ impl Engine {
                 Timer::Census(group, nth) | Timer::Probe(group, nth) => {
                     signatures.get(group).is_some_and(|signature| signature.is_open(*nth))
                 }
+                Timer::Progress => false,
                 _ => true,
             });
+            let next = std::mem::replace(&mut self.progress_at, Time::NEVER);
+            self.look_at_progress(next);
         }
     }
 

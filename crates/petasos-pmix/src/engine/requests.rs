@@ -92,9 +92,9 @@ impl Engine {
                 }
                 self.ask_head(client, id, proc, HeadRequest::Publish(published), None)
             }
-            Request::Lookup { keys, wait } => {
+            Request::Lookup { keys, wait, least } => {
                 check_keys(&keys)?;
-                self.ask_head(client, id, proc, HeadRequest::Lookup { keys, wait }, wait)
+                self.ask_head(client, id, proc, HeadRequest::Lookup { keys, wait, least }, wait)
             }
             Request::Unpublish(keys) => {
                 check_keys(&keys)?;
@@ -123,6 +123,14 @@ impl Engine {
             }
             Request::Finalize => {
                 self.finalize(client, proc);
+                done
+            }
+            Request::Watch(every) => {
+                self.watch_progress(proc, every);
+                done
+            }
+            Request::Progress => {
+                self.progressed(proc);
                 done
             }
         }

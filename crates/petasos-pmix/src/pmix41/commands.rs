@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Entry, Error, Gone, Node, Proc, Scope, Value,
-    event::Range,
+    event::{NON_DEFAULT, Range},
     job::JobMap,
     message::{Answer, Persistence, Published, Request},
     status,
@@ -23,8 +23,7 @@ use std::{
 
 /// The command that tells of an event, in both directions.
 pub(super) const EVENT: u8 = 12;
-/// An event that is not for default handlers, and whom it is for.
-pub(super) const NON_DEFAULT: &str = "pmix.evnondef";
+/// Whom an event is for.
 pub(super) const IN_RANGE: &str = "pmix.evrange";
 /// Keys in one message.
 const MAX_KEYS: usize = 4096;
@@ -226,15 +225,14 @@ impl Session {
         let keys = keys(from)?;
         let with = Attributes::take(from)?;
         with.are_met_by(&LOOKUP)?;
-        let wait = match with.get(WAIT).map(Value::as_u64) {
+        // So many of them are waited for; 0: all.
+        let least = match with.get(WAIT).map(Value::as_u64) {
             None => None,
-            // All of them, or nothing: it cannot be waited for some.
-            Some(Some(least)) if least == 0 || least >= keys.len() as u64 => {
-                Some(with.timeout().unwrap_or(PATIENCE))
-            }
-            Some(_) => return Err(UNSUPPORTED),
+            Some(least) => Some(least.and_then(|least| least.try_into().ok()).ok_or(BAD)?),
         };
-        Ok(self.ask(Waits::Lookup(tag), Request::Lookup { keys, wait }))
+        let wait = least.map(|_: u32| with.timeout().unwrap_or(PATIENCE));
+        let least = least.unwrap_or_default();
+        Ok(self.ask(Waits::Lookup(tag), Request::Lookup { keys, wait, least }))
     }
 
     /// Those that were found; others are not in the answer.

@@ -1,13 +1,13 @@
 //! Events for a client: which it listens to, which it has got, and how they look to it.
 
 use super::{
-    commands::{EVENT, IN_RANGE, NON_DEFAULT, range_number},
+    commands::{EVENT, IN_RANGE, range_number},
     values::{name_of, procs_value, put_info},
     wire::{put_proc, put_signed, put_size, put_status, put_unsigned},
 };
 use crate::{
     Value,
-    event::{Event, EventId},
+    event::{Event, EventId, NON_DEFAULT},
     job::JobMap,
     status,
 };

@@ -339,7 +339,7 @@ impl Client {
                     false => return Err(Failed::Said(Error::Published(what.key).into())),
                 }
             }
-            Request::Lookup { keys, wait } => self.lookup(talk, &keys, wait)?,
+            Request::Lookup { keys, wait, .. } => self.lookup(talk, &keys, wait)?,
             Request::Unpublish(keys) => {
                 for key in keys {
                     let service = text::encode(key.as_bytes());
@@ -370,6 +370,9 @@ impl Client {
                 return not_offered("events").map_err(Failed::Said);
             }
             Request::Query(_) => return not_offered("queries").map_err(Failed::Said),
+            Request::Watch(_) | Request::Progress => {
+                return not_offered("watching progress").map_err(Failed::Said);
+            }
             Request::Connect(_) | Request::ConnectTool => {
                 return not_offered("connecting again").map_err(Failed::Said);
             }

@@ -171,7 +171,7 @@ impl Asker {
                 out.infos(&infos);
                 Waits::Status
             }
-            Request::Lookup { keys, wait } => {
+            Request::Lookup { keys, wait, .. } => {
                 let [key] = &keys[..] else { return not_offered("a lookup of several keys") };
                 out.command(LOOKUP);
                 user(&mut out);
@@ -225,6 +225,7 @@ impl Asker {
             }
             Request::Deregister(_) => return not_offered("taking back a handler by its number"),
             Request::Query(_) => return not_offered("queries"),
+            Request::Watch(_) | Request::Progress => return not_offered("watching progress"),
             Request::Connect(_) | Request::ConnectTool => return not_offered("connecting again"),
         };
         Ok(Said { payload: out.0, waits: Some(waits) })
