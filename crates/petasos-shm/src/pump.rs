@@ -295,7 +295,10 @@ impl Shm {
         if self.watched.len() <= QUIET_WATCHED {
             return;
         }
-        let quiet = |channel: &Channel| now.0.saturating_sub(channel.touched.0) > QUIET;
+        // Who has sent something waits for its turn, however long that takes.
+        let quiet = |channel: &Channel| {
+            now.0.saturating_sub(channel.touched.0) > QUIET && channel.pair.is_empty()
+        };
         let candidates: Vec<u32> = self.watched[FRONT..].to_vec();
         for index in candidates {
             if self.watched.len() > QUIET_WATCHED && self.channel(index).is_some_and(|c| quiet(c)) {

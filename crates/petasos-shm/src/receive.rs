@@ -22,6 +22,11 @@ const PER_PEER: usize = 32;
 /// for longer than who sends short ones.
 const AS_ONE: usize = 4 << 10;
 
+/// Of so much room, what each of so many peers gets in a pass: some for everybody, if there is that much.
+fn share(room: usize, peers: usize) -> usize {
+    (room / peers.max(1)).clamp(1, PER_PEER)
+}
+
 impl Shm {
     /// Whether something has come from a peer: a cheap look, which may be mistaken for a moment.
     #[inline]
@@ -65,10 +70,15 @@ impl Shm {
     ) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
+        let front = self.watched.iter().take(count);
+        let busy = front.filter(|index| self.has_come(**index)).count();
+        let share = share(room, busy);
+        // Where there is not room for all, another one is the first each time.
+        let turn = if room < busy { self.passes as usize } else { 0 };
         // Backwards, as a peer that is lost is gone from the list; another one seldom, with it.
         for at in (0..count).rev() {
-            let Some(&index) = self.watched.get(at) else { continue };
-            let room = end.saturating_sub(events.len());
+            let Some(&index) = self.watched.get((at + turn) % count) else { continue };
+            let room = end.saturating_sub(events.len()).min(share);
             worked |= self.has_come(index) && self.receive(index, room, events);
         }
         worked
@@ -78,14 +88,16 @@ impl Shm {
     pub(crate) fn receive_round(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let end = events.len().saturating_add(room);
         let mut worked = false;
-        for _ in 0..self.watched.len().saturating_sub(FRONT).min(FRONT) {
+        let looks = self.watched.len().saturating_sub(FRONT).min(FRONT);
+        let share = share(room, looks);
+        for _ in 0..looks {
             let rest = self.watched.len().saturating_sub(FRONT);
             if rest == 0 || events.len() >= end {
                 break;
             }
             self.round = (self.round + 1) % rest;
             let at = FRONT + self.round;
-            let (index, room) = (self.watched[at], end - events.len());
+            let (index, room) = (self.watched[at], (end - events.len()).min(share));
             if self.has_come(index) && self.receive(index, room, events) {
                 worked = true;
                 if at < self.watched.len() {
@@ -138,11 +150,15 @@ impl Shm {
         self.streak = 0;
     }
 
-    /// Takes what has come from the peers in front, and from some of the others.
+    /// Takes what has come from the peers in front, and from some of the others, who have half of the room.
     #[inline(never)]
     pub(crate) fn receive_many(&mut self, room: usize, events: &mut Vec<Event>) -> bool {
         let before = events.len();
-        let front = self.receive_front(FRONT, room, events);
+        let half = match self.watched.len() > FRONT {
+            true => (room + self.passes as usize % 2) / 2,
+            false => room,
+        };
+        let front = self.receive_front(FRONT, half, events);
         self.receive_round(room.saturating_sub(events.len() - before), events) || front
     }
 

@@ -1,13 +1,14 @@
 //! In-situ analysis: a computation runs, and an observer in another thread of control pulls its
-//! data out while it runs; the computation never calls in. Shows what the observer saw, and by
+//! data out while it runs; over shared memory the computation never calls in. Shows what the observer saw, and by
 //! how much it slowed the computation: rounds with and without it, in turn.
 //!
 //! The computation is heat that spreads on a square; it publishes the key to its field once. The
 //! observer reads the field by remote access: over shared memory the computation takes no part in
-//! that at all.
+//! that at all. Where a transport cannot reach memory without its owner, the computation lets it in
+//! after each step.
 //!
 //! ```text
-//! cargo run --release -p petasos --example in_situ [SIDE] [STEPS]
+//! cargo run --release -p petasos --example in_situ [SIDE] [STEPS] [URL]   # shm://* unless told otherwise
 //! ```
 
 use petasos::{
@@ -19,7 +20,7 @@ use std::{
     error::Error,
     sync::{
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Receiver, Sender, TryRecvError, channel},
     },
     time::{Duration, Instant},
 };
@@ -67,8 +68,9 @@ impl Heat {
         std::mem::swap(&mut self.now, &mut self.next);
     }
 
-    /// Computes, and writes each result where others may read it. Gives the time it took.
-    fn compute(&mut self, steps: usize, published: &Region) -> Duration {
+    /// Computes, and writes each result where others may read it, whom it lets in then. Gives the time
+    /// it took.
+    fn compute(&mut self, steps: usize, published: &Region, let_in: impl Fn()) -> Duration {
         let start = Instant::now();
         for _ in 0..steps {
             self.step();
@@ -76,6 +78,7 @@ impl Heat {
                 cell.copy_from_slice(&value.to_le_bytes());
             }
             published.write(0, &self.bytes);
+            let_in();
         }
         start.elapsed()
     }
@@ -98,34 +101,53 @@ struct Times {
     observed: Duration,
 }
 
+/// Serves until there is word from the observer. False if he is gone.
+fn serve_until_told(engine: &Engine, begin: &Receiver<()>) -> bool {
+    loop {
+        match begin.try_recv() {
+            Ok(()) => return true,
+            Err(TryRecvError::Disconnected) => return false,
+            Err(TryRecvError::Empty) => engine.turn(),
+        };
+    }
+}
+
 /// Publishes the field, serves its key, and computes when told so.
 fn simulation(
-    side: usize,
-    steps: usize,
+    url: &str,
+    (side, steps): (usize, usize),
     address: &Sender<String>,
     begin: &Receiver<()>,
     state: &State,
 ) -> Result<Times, Box<dyn Error>> {
-    let engine = Engine::new(open("shm://*", &OpenOptions::default())?, EngineConfig::default());
+    let engine = Engine::new(open(url, &OpenOptions::default())?, EngineConfig::default());
     // Memory of the transport's own: others map it, and read it in place.
     let memory = engine.alloc(side * side * 8)?;
     let exported = engine.export(memory.clone(), Access::READ)?;
     Field { key: exported.key().as_bytes().to_vec() }.serve(&engine, 0)?;
     address.send(engine.address().to_string())?;
     // Until the observer has the key; from then on this thread only computes.
-    while begin.try_recv().is_err() {
-        engine.turn();
+    if !serve_until_told(&engine, begin) {
+        return Err("the observer is gone".into());
     }
+    let passive = engine.capabilities().passive_target;
+    let let_in = || {
+        if !passive {
+            engine.turn();
+        }
+    };
     let mut heat = Heat::new(side);
-    heat.compute(steps / 4 + 1, &memory);
+    heat.compute(steps / 4 + 1, &memory, let_in);
     let (mut alone, mut observed) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for (watched, times) in [(false, &mut alone), (true, &mut observed)] {
             state.watched.store(watched, Ordering::Release);
-            times.push(heat.compute(steps, &memory));
+            times.push(heat.compute(steps, &memory, let_in));
         }
     }
     state.done.store(true, Ordering::Release);
+    // The field stays until the last look at it is over.
+    serve_until_told(&engine, begin);
     let [alone, observed] = [alone, observed].map(|mut times| {
         times.sort();
         times[ROUNDS / 2]
@@ -137,6 +159,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let side: usize = arguments.next().map_or(Ok(512), |text| text.parse())?;
     let steps: usize = arguments.next().map_or(Ok(200), |text| text.parse())?;
+    let url = arguments.next().unwrap_or_else(|| "shm://*".to_owned());
     if side < 3 || steps == 0 {
         return Err("the square has a side of at least 3, and there is at least one step".into());
     }
@@ -144,15 +167,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (go, begin) = channel();
     let state = State::default();
     std::thread::scope(|threads| -> Result<(), Box<dyn Error>> {
-        let state = &state;
+        let (url, state) = (&url, &state);
         let computing = threads.spawn(move || {
             // Also where it fails: the observer must not wait for ever.
-            let times = simulation(side, steps, &address, &begin, state);
+            let times = simulation(url, (side, steps), &address, &begin, state);
             state.done.store(true, Ordering::Release);
             times.map_err(|error| error.to_string())
         });
-        let engine =
-            Engine::new(open("shm://*", &OpenOptions::default())?, EngineConfig::default());
+        let engine = Engine::new(open(url, &OpenOptions::default())?, EngineConfig::default());
         let simulation = SimulationClient::new(&engine, &addresses.recv()?.parse()?);
         let key = engine.block_on(simulation.field())?;
         let field = engine.import(&Key::from_bytes(key)?)?;
@@ -170,6 +192,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        drop(go);
         let Times { alone, observed } =
             computing.join().map_err(|_| "the simulation panicked")??;
         let slower = (observed.as_secs_f64() / alone.as_secs_f64() - 1.0) * 100.0;

@@ -1,0 +1,176 @@
+//! Put, get, atomics and mapping without the owner's help.
+//!
+//! An access is moved on in slices, in turns with others of the same peer, so that messages keep
+//! flowing. Before each slice the region is announced and looked up in the owner's table, which
+//! says whether it lives, where it lies and what may be done with it (see [`crate::table`]). The
+//! data then goes
+//!
+//! 1. through a mapping, if the memory is the owner transport's and is mapped here (if it is not,
+//!    the descriptor is asked for);
+//! 2. by reaching into the other process, where that is allowed;
+//! 3. and else through packets, which the two-sided engine sends and the owner serves.
+
+mod queue;
+mod step;
+
+use crate::cross::{MAX_PIECES, Way};
+use bytes::Bytes;
+use petasos_fabric::{
+    Access as Rights, Done, Incarnation, Key, OpErrorKind, Operation, Slice, Slices, Spans, Token,
+    two_sided::Imported,
+};
+
+/// An operation on a peer's memory that does not go through the engine, or not yet.
+pub(crate) struct Access {
+    operation: Operation,
+    route: Route,
+    /// In all, and moved so far.
+    total: u64,
+    moved: u64,
+    /// How far that is: piece and offset in it, on each side.
+    ours: (usize, usize),
+    theirs: (usize, u64),
+    /// So much that copies of it go past the caches.
+    streams: bool,
+    /// Nothing can be done before somebody else does something.
+    waiting: bool,
+}
+
+/// What a key says of the way to the memory.
+#[derive(Clone)]
+struct Route {
+    slot: u32,
+    tag: u64,
+    incarnation: Incarnation,
+    /// The route through the engine, which proves that one has the key.
+    proof: Bytes,
+}
+
+/// How far a slice got.
+enum Step {
+    Moved,
+    Done(Result<Done, OpErrorKind>),
+    /// The owner must serve it.
+    Engine,
+    /// Somebody else is to do something first.
+    Wait,
+    /// There was no room in the ring.
+    Full,
+    /// The peer has ended.
+    Over,
+    Broken(String),
+}
+
+/// Bytes of a key's route: slot and tag.
+pub(crate) fn route(slot: u32, tag: u64) -> Bytes {
+    let mut out = Vec::with_capacity(12);
+    out.extend_from_slice(&slot.to_le_bytes());
+    out.extend_from_slice(&tag.to_le_bytes());
+    out.into()
+}
+
+impl Route {
+    fn of(imported: &Imported) -> Option<Route> {
+        let parts = &imported.parts;
+        let (slot, tag) = parts.route(Key::ROUTE_ADDRESS)?.split_first_chunk::<4>()?;
+        Some(Route {
+            slot: u32::from_le_bytes(*slot),
+            tag: u64::from_le_bytes(tag.try_into().ok()?),
+            incarnation: parts.incarnation,
+            proof: parts.route(Key::ROUTE_TWO_SIDED)?.clone(),
+        })
+    }
+}
+
+impl Access {
+    /// Nothing of it has been moved yet.
+    fn new(operation: Operation, route: Route, total: u64, streams: bool) -> Access {
+        let (ours, theirs) = ((0, 0), (0, 0));
+        Access { operation, route, total, moved: 0, ours, theirs, streams, waiting: false }
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.operation.token()
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    fn pieces(&self) -> Option<(Way, &Slices, &Spans)> {
+        match &self.operation {
+            Operation::Put { local, spans, .. } => Some((Way::Put, local, spans)),
+            Operation::Get { local, spans, .. } => Some((Way::Get, local, spans)),
+            _ => None,
+        }
+    }
+
+    fn needed(&self) -> Rights {
+        match &self.operation {
+            Operation::Put { .. } => Rights::WRITE,
+            Operation::Atomic { .. } => Rights::ATOMIC,
+            _ => Rights::READ,
+        }
+    }
+
+    /// What is left of both sides' pieces, as far as it fits into `budget` bytes and into one
+    /// call: calls `each` with our piece, its offset, their offset, and the length that both have.
+    fn stretch(&self, mut budget: usize, mut each: impl FnMut(&Slice, usize, u64, usize)) -> usize {
+        let Some((_, local, spans)) = self.pieces() else { return 0 };
+        let (mut ours, mut theirs, mut total) = (self.ours, self.theirs, 0);
+        for _ in 0..MAX_PIECES {
+            while local.get(ours.0).is_some_and(|piece| ours.1 == piece.len()) {
+                ours = (ours.0 + 1, 0);
+            }
+            while spans.get(theirs.0).is_some_and(|span| theirs.1 == span.len) {
+                theirs = (theirs.0 + 1, 0);
+            }
+            let (Some(piece), Some(span)) = (local.get(ours.0), spans.get(theirs.0)) else { break };
+            let rest = usize::try_from(span.len - theirs.1).unwrap_or(usize::MAX);
+            let len = (piece.len() - ours.1).min(rest).min(budget);
+            if len == 0 {
+                break;
+            }
+            each(piece, ours.1, span.offset + theirs.1, len);
+            ours.1 += len;
+            theirs.1 += len as u64;
+            total += len;
+            budget -= len;
+        }
+        total
+    }
+
+    /// So many bytes more have been moved.
+    fn advance(&mut self, mut count: usize) {
+        self.moved += count as u64;
+        let Access { operation, ours, theirs, .. } = self;
+        let (local, spans) = match operation {
+            Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. } => {
+                (local, spans)
+            }
+            _ => return,
+        };
+        let mut rest = count as u64;
+        while let Some(piece) = local.get(ours.0).filter(|_| count > 0) {
+            let now = count.min(piece.len() - ours.1);
+            (ours.1, count) = (ours.1 + now, count - now);
+            if ours.1 == piece.len() {
+                *ours = (ours.0 + 1, 0);
+            }
+        }
+        while let Some(span) = spans.get(theirs.0).filter(|_| rest > 0) {
+            let now = rest.min(span.len - theirs.1);
+            (theirs.1, rest) = (theirs.1 + now, rest - now);
+            if theirs.1 == span.len {
+                *theirs = (theirs.0 + 1, 0);
+            }
+        }
+    }
+}
+
+fn within(offset: u64, len: u64, bound: u64) -> Result<(), OpErrorKind> {
+    match offset.checked_add(len) {
+        Some(end) if end <= bound => Ok(()),
+        _ => Err(OpErrorKind::OutOfBounds { offset, len, bound }),
+    }
+}

@@ -1,0 +1,219 @@
+//! One slice of an access: announced, looked up, moved.
+
+use super::{Access, Route, Step, within};
+use crate::{
+    Counters,
+    channel::{Arrival, Channel, Want, kind},
+    cross::{self, Pieces, Way},
+    table::Entry,
+};
+use petasos_fabric::{Access as Rights, Done, OpErrorKind, Operation, Region, Slice};
+use rustix::io::Errno;
+
+/// Descriptors asked for at a time.
+const MAX_WANTS: usize = 16;
+
+impl Channel {
+    /// One slice of an access.
+    pub(super) fn step(
+        &mut self,
+        access: &mut Access,
+        budget: usize,
+        counters: &mut Counters,
+    ) -> Step {
+        let Route { slot, tag, incarnation, .. } = access.route;
+        if incarnation != self.incarnation {
+            return Step::Done(Err(OpErrorKind::StaleKey));
+        }
+        self.pair.announce(tag);
+        let step = match self.table.entry(slot, tag) {
+            Some(entry) => self.step_within(access, &entry, budget, counters),
+            None if self.is_over() => Step::Over,
+            None => Step::Done(Err(OpErrorKind::StaleKey)),
+        };
+        self.pair.withdraw();
+        match step {
+            // Told outside of the announcement: the region may be closed now, the data is there.
+            Step::Moved if access.moved == access.total => self.tell(access),
+            step => step,
+        }
+    }
+
+    /// The data of a put or get is in place: what is left to do.
+    fn tell(&mut self, access: &Access) -> Step {
+        let Operation::Put { event, spans, .. } = &access.operation else {
+            return Step::Done(Ok(Done::Got));
+        };
+        if let Some(data) = *event {
+            let offset = spans.iter().find(|span| span.len > 0).or(spans.first());
+            let arrival = Arrival {
+                slot: access.route.slot.into(),
+                tag: access.route.tag,
+                offset: offset.map_or(0, |span| span.offset),
+                len: access.total,
+                data,
+            };
+            match self.post(kind::EVENT, &arrival.encode()) {
+                Ok(true) => {}
+                Ok(false) => return Step::Full,
+                Err(broken) => return Step::Broken(broken.to_string()),
+            }
+        }
+        Step::Done(Ok(Done::Put))
+    }
+
+    /// A slice, while the region is announced and lives.
+    fn step_within(
+        &mut self,
+        access: &mut Access,
+        entry: &Entry,
+        budget: usize,
+        counters: &mut Counters,
+    ) -> Step {
+        let needed = access.needed();
+        let (allowed, changes) = (entry.access, needed != Rights::READ);
+        if !allowed.allows(needed) {
+            return Step::Done(Err(OpErrorKind::Denied { allowed, needed }));
+        }
+        if access.moved == 0
+            && let Some((_, _, spans)) = access.pieces()
+        {
+            for span in spans {
+                if let Err(kind) = within(span.offset, span.len, entry.len) {
+                    return Step::Done(Err(kind));
+                }
+            }
+        }
+        let region = match entry.segment {
+            0 => None,
+            id => self.segment(id, changes).and_then(|region| {
+                let offset = usize::try_from(entry.offset).ok()?;
+                region.slice(offset, usize::try_from(entry.len).ok()?)
+            }),
+        };
+        let asked = entry.segment != 0 && region.is_none() && self.want(access, entry, changes);
+        match &access.operation {
+            Operation::Map { .. } => match region {
+                Some(memory) => Step::Done(Ok(Done::Mapped(Region::view(&memory)))),
+                None if asked => Step::Wait,
+                None if entry.segment == 0 => {
+                    let what = "mapping memory that is not the transport's own";
+                    Step::Done(Err(OpErrorKind::Unsupported(what)))
+                }
+                None => {
+                    let what = "its owner gave no descriptor that can be mapped";
+                    Step::Done(Err(OpErrorKind::System(what.to_owned())))
+                }
+            },
+            Operation::Atomic { offset, op, kind, operand, compare, fetch, .. } => {
+                let Some(memory) = region else { return Step::Engine };
+                if operand.len() > petasos_fabric::Limits::default().max_atomic {
+                    return Step::Engine;
+                }
+                let at = usize::try_from(*offset).unwrap_or(usize::MAX);
+                counters.mapped_bytes += operand.len() as u64;
+                Step::Done(memory.atomic(at, *op, *kind, operand, compare).map(|old| match fetch {
+                    true => Done::Fetched(old),
+                    false => Done::Atomic,
+                }))
+            }
+            _ if access.total == access.moved => Step::Moved,
+            _ => match region {
+                Some(memory) => self.copy(access, &memory, budget, counters),
+                None if self.cross_memory => self.reach(access, entry, budget, counters),
+                None if asked => Step::Wait,
+                None => Step::Engine,
+            },
+        }
+    }
+
+    /// Copies through the mapping.
+    fn copy(
+        &mut self,
+        access: &mut Access,
+        memory: &Slice,
+        budget: usize,
+        counters: &mut Counters,
+    ) -> Step {
+        let Some((way, _, _)) = access.pieces() else { return Step::Engine };
+        let move_one = if access.streams { Slice::stream_to } else { Slice::copy_to };
+        let mut fits = true;
+        let count = access.stretch(budget, |piece, at, offset, len| {
+            let theirs = usize::try_from(offset).ok().and_then(|offset| memory.part(offset, len));
+            match (piece.part(at, len), theirs) {
+                (Some(ours), Some(theirs)) if way == Way::Get => _ = move_one(&theirs, &ours),
+                (Some(ours), Some(theirs)) => _ = move_one(&ours, &theirs),
+                _ => fits = false,
+            }
+        });
+        if !fits {
+            return Step::Broken("a region whose bounds changed".to_owned());
+        }
+        counters.mapped_bytes += count as u64;
+        access.advance(count);
+        Step::Moved
+    }
+
+    /// Reaches into the other process.
+    fn reach(
+        &mut self,
+        access: &mut Access,
+        entry: &Entry,
+        budget: usize,
+        counters: &mut Counters,
+    ) -> Step {
+        let Some((way, _, _)) = access.pieces() else { return Step::Engine };
+        // Its number may be another's by now; the handle cannot.
+        let ended = |process| crate::socket::is_over(process, rustix::event::PollFlags::IN);
+        if self.process.as_ref().is_none_or(ended) {
+            return Step::Over;
+        }
+        let (mut ours, mut theirs) = (Pieces::new(), Pieces::new());
+        access.stretch(budget, |piece, at, offset, len| {
+            // SAFETY: `stretch` keeps `at` within the piece.
+            let base = unsafe { piece.as_ptr().add(at) };
+            ours.push(cross::piece(base as usize as u64, len));
+            theirs.push(cross::piece(entry.base.wrapping_add(offset), len));
+        });
+        // SAFETY: our pieces are parts of slices that the access holds, writable for a get (checked
+        // when it was accepted), and there are no references into regions. Theirs lie within a
+        // region that its owner keeps in place while it is announced.
+        match unsafe { cross::transfer(way, self.pid, &ours, &theirs) } {
+            Ok(0) => Step::Engine,
+            Ok(count) => {
+                counters.cross_memory_bytes += count as u64;
+                access.advance(count);
+                Step::Moved
+            }
+            Err(Errno::SRCH) => Step::Over,
+            Err(Errno::INTR | Errno::AGAIN) => Step::Moved,
+            Err(error) => {
+                // EFAULT is about this memory, all else about the peer.
+                self.cross_memory &= error == Errno::FAULT;
+                Step::Engine
+            }
+        }
+    }
+
+    /// Asks for the descriptor of a segment. False if the answer was no.
+    fn want(&mut self, access: &Access, entry: &Entry, writable: bool) -> bool {
+        let id = entry.segment;
+        if let Some(want) = self.wanted.iter().find(|w| w.id == id && w.writable == writable) {
+            return !want.refused;
+        }
+        let proof = crate::channel::numbers::<2>(&access.route.proof);
+        let (Some([first, second]), Ok(len)) = (proof, usize::try_from(entry.segment_len)) else {
+            return false;
+        };
+        if self.wanted.len() >= MAX_WANTS {
+            self.wanted.retain(|want| !want.refused);
+            return self.wanted.len() >= MAX_WANTS;
+        }
+        let wish: [u8; 40] =
+            crate::channel::words([access.route.slot.into(), id, first, second, writable.into()]);
+        if let Ok(true) = self.post(kind::WANT, &wish) {
+            self.wanted.push(Want { id, writable, len, refused: false });
+        }
+        true
+    }
+}
