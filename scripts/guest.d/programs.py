@@ -38,8 +38,7 @@ def present(install):
 
 def built():
     """Builds the command and the tests; the paths of their programs, by the names of variables."""
-    # Optimised as tests are, whose dependencies then are built but once.
-    command = _executables("build", "--profile", "test", "-p", "petasos-cli")
+    command = _executables("build", "-p", "petasos-cli")
     tests = _executables("test", "-p", "petasos-ofi", "--no-run")
     return {
         "PETASOS": command["petasos"],
