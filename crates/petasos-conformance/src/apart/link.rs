@@ -36,13 +36,15 @@ impl Link {
             .spawn()
             .unwrap_or_else(|error| panic!("the other side was not started: {command:?}: {error}"));
         let to = child.stdin.take();
-        let mut from = BufReader::new(child.stdout.take().expect("piped"));
+        let from = BufReader::new(child.stdout.take().expect("piped"));
+        // Ends it also where it does not begin.
+        let mut link = Link { child, to, from };
         let mut said = String::new();
         loop {
             let before = said.len();
-            let read = from.read_line(&mut said).unwrap_or(0);
+            let read = link.from.read_line(&mut said).unwrap_or(0);
             if said[before..].trim_end().ends_with(HELLO) {
-                return Link { child, to, from };
+                return link;
             }
             assert!(read > 0, "the other side did not begin: {command:?} said: {said}");
         }
