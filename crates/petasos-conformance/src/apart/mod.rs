@@ -20,7 +20,8 @@
 //! It is run once for each endpoint there, so it should start quickly (with `ssh`: a shared
 //! connection, `ControlMaster`). The endpoint dies when its standard input ends; the command must
 //! end after it. Both sides must be the same binary. [`PATIENCE`] is for slow machines: a number by
-//! which all limits of time are multiplied.
+//! which the time is multiplied that a probe waits for what must happen. What a transport itself gives a peer, to shake
+//! hands for instance, stays as it is.
 //!
 //! What this covers: all probes, with both roles on both sides wherever three endpoints or more
 //! are there; in a pair the second is the one that is away. An endpoint that is away does not sleep: the probes
