@@ -11,10 +11,11 @@ ADDRESSES = ["10.77.0.1", "10.77.0.2"]
 class Guests:
     """One guest, or two on a network of their own. Each sees the host's files, and writes to `out`."""
 
-    def __init__(self, kernel, disk, out, jobs, settings, accel):
-        """`jobs` has a directory of shell scripts for each guest; `settings` are variables for all of them."""
+    def __init__(self, kernel, disk, out, jobs, wanted, settings, accel):
+        """`jobs` has a directory of shell scripts for each guest, `wanted` chooses among their names; `settings` are
+        variables for all of them."""
         self.out, self.running = out, {}
-        self.jobs = {name: sorted(job.name for job in place.iterdir()) for name, place in jobs.items()}
+        self.jobs = {name: sorted(job.name for job in place.iterdir() if wanted(job.name)) for name, place in jobs.items()}
         for number, (name, place) in enumerate(jobs.items()):
             shutil.copytree(place, out / f"{name}.jobs")
             own = {"HERE": ADDRESSES[number], "THERE": ADDRESSES[1 - number], "GUESTS": len(jobs)}

@@ -7,7 +7,7 @@ use crate::{
     beside::Beside,
     client,
     exit::{Code, Failure, Outcome},
-    figures::{Pair, Setting},
+    figures::{Pair, Reached, Setting},
     limits::{self, BulkPoint, Plan},
     service::Way,
 };
@@ -88,7 +88,7 @@ pub(crate) fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limit
     Ok([both.clone(), both])
 }
 
-impl Pair {
+impl Reached {
     /// Memory that the server reaches, with a pattern in it.
     pub(crate) fn memory(&self, bytes: usize, of_transport: bool) -> Outcome<Region> {
         let region = if of_transport {
@@ -145,7 +145,7 @@ impl Pair {
     }
 
     /// Makes sure that what was pulled last comes back whole: for memory with the pattern.
-    fn check(&self, memory: &Region, bytes: usize) -> Outcome {
+    pub(crate) fn check(&self, memory: &Region, bytes: usize) -> Outcome {
         self.transfer_once(Way::Pull, memory, bytes)?;
         let blank = vec![0xff; PATTERN];
         for at in (0..bytes).step_by(PATTERN) {

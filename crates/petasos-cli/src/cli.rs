@@ -24,10 +24,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Writes files to a server process of its own and reads them back, checks every byte, and
-    /// shows latency and bandwidth beside what this machine can do at best
+    /// Writes files to a server process of its own, or to a server on another host, and reads them
+    /// back, checks every byte, and shows latency and bandwidth beside what this machine can do at
+    /// best
     Quickstart(Quickstart),
-    /// Answers ping and bench until it is interrupted
+    /// Answers ping, bench and quickstart until it is interrupted
     Serve(Serve),
     /// Says what transports there are here, what they can do, and why others are not there
     Info(Info),
@@ -229,6 +230,13 @@ pub(crate) struct Quickstart {
     /// Transports to use, one after the other, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
+    /// The server on another host, as `petasos serve --files` prints it there, instead of a process
+    /// of its own
+    #[arg(long, value_name = "URL", value_parser = parse_url, conflicts_with = "transport")]
+    pub(crate) server: Option<Address>,
+    /// The file with the secret that both sides of a network know
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub(crate) secret: Option<PathBuf>,
     /// Keep what was read back under this name; what is there stays until all has come
     #[arg(long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
@@ -244,6 +252,10 @@ pub(crate) struct Serve {
     /// A file with the secret that both sides of TCP know: needed beyond this machine
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
+    /// Keep files for `petasos quickstart --server`, in a temporary directory ($TMPDIR), for one
+    /// client at a time and until it has done: who may call this server can fill that directory
+    #[arg(long)]
+    pub(crate) files: bool,
     /// How to wait for calls
     #[arg(long, value_enum, default_value = "adaptive")]
     pub(crate) wait: Wait,

@@ -17,6 +17,7 @@ use comfy_table::Table;
 use petasos::{Engine, fabric::Address};
 use serde::Serialize;
 use std::{
+    ops::Deref,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -191,12 +192,24 @@ pub(crate) fn spinning(plan: &Plan) -> Waiting {
     if plan.cores.alone() { Waiting::Sleeping } else { Waiting::Spinning }
 }
 
-/// A server process, and an engine here that calls it.
+/// A server somewhere, and an engine here that calls it.
+pub(crate) struct Reached {
+    pub(crate) engine: Engine,
+    pub(crate) address: Address,
+}
+
+/// A server process of this command's own, and an engine here that calls it.
 pub(crate) struct Pair {
     // Dropped in this order: the engine says good-bye before the server goes.
-    pub(crate) engine: Engine,
+    reached: Reached,
     pub(crate) server: Server,
-    pub(crate) address: Address,
+}
+
+impl Deref for Pair {
+    type Target = Reached;
+    fn deref(&self) -> &Reached {
+        &self.reached
+    }
 }
 
 /// What a pair is made of.
@@ -266,6 +279,12 @@ fn address(server: &Server) -> Outcome<Address> {
     Address::parse(server.url()).map_err(Failure::system("the URL that the server process gave"))
 }
 
+impl Reached {
+    pub(crate) fn bench(&self) -> BenchClient {
+        BenchClient::new(&self.engine, &self.address)
+    }
+}
+
 impl Pair {
     /// Starts the server on its core.
     pub(crate) fn start(setting: &Setting<'_>) -> Outcome<Pair> {
@@ -275,11 +294,7 @@ impl Pair {
         let mut config = setting.waiting.config();
         config.lend_above = setting.lend_above;
         let engine = client::engine_over(setting.open(), &address, secret, config, patience)?;
-        Ok(Pair { engine, server, address })
-    }
-
-    pub(crate) fn bench(&self) -> BenchClient {
-        BenchClient::new(&self.engine, &self.address)
+        Ok(Pair { reached: Reached { engine, address }, server })
     }
 
     /// Works while the server does not take a core: on a limit of the machine, say.

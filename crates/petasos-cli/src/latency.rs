@@ -4,7 +4,7 @@ use crate::{
     beside::typical,
     client,
     exit::{Code, Failure, Outcome},
-    figures::Pair,
+    figures::{Pair, Reached},
     limits::{self, Plan, RoundTrip, RoundTripFn},
     server::Waiting,
     service::{BenchClient, MESSAGE},
@@ -74,11 +74,6 @@ pub(crate) fn same(message: &[u8], bytes: usize) -> Outcome {
 }
 
 impl Pair {
-    /// The bench of the server, in an encoding.
-    pub(crate) fn bench_in(&self, encoding: Encoding) -> BenchClient {
-        self.bench().with(CallOptions::default().encoding(encoding))
-    }
-
     /// Measures calls beside `limit`, in all about two times as long as the plan says.
     pub(crate) fn latency(
         &self,
@@ -96,6 +91,13 @@ impl Pair {
             slices.push(Latency { machine, null, small });
         }
         Ok(typical(slices, Latency::ratio))
+    }
+}
+
+impl Reached {
+    /// The bench of the server, in an encoding.
+    pub(crate) fn bench_in(&self, encoding: Encoding) -> BenchClient {
+        self.bench().with(CallOptions::default().encoding(encoding))
     }
 
     /// Calls that do nothing, one after the other.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, server_of, signal, until, wait};
+use common::{Place, Serving, server_of, signal, until, wait};
 use std::{
     fs,
     os::{
@@ -179,6 +179,107 @@ fn a_server_whose_parent_died_before_it_said_a_word() {
     fs::create_dir(&scratch).unwrap();
     place.run(&["server-process", scratch.to_str().unwrap()]).assert(2).says("petasos serve");
     assert!(scratch.exists());
+}
+
+/// A server with files over TCP, as on another host, with a secret.
+fn elsewhere(place: &Place) -> Serving {
+    fs::write(place.path("secret"), "a secret of both sides").unwrap();
+    fs::set_permissions(place.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let listen = ["--files", "--listen", "tcp://127.0.0.1:0", "--secret", "secret"];
+    Serving::start(place, &listen, 1)
+}
+
+/// Names in the directory in which the server keeps files.
+fn kept_by_server(place: &Place) -> Option<Vec<std::ffi::OsString>> {
+    let stores = fs::read_dir(place.path("tmp")).ok()?.flatten();
+    let tree = stores.map(|found| found.path().join("store-0/tree")).find(|tree| tree.exists())?;
+    Some(fs::read_dir(tree).ok()?.flatten().map(|entry| entry.file_name()).collect())
+}
+
+#[test]
+fn a_tree_to_a_server_elsewhere() {
+    let place = Place::new();
+    make_tree(&place.path("tree"));
+    let mut serving = elsewhere(&place);
+    let url = serving.urls[0].clone();
+    let there = ["quickstart", "--server", &url, "--secret", "secret"];
+    for round in 0..2 {
+        let out = format!("copy{round}");
+        let arguments = [&there[..], &["tree", "--out", &out, "--json"]].concat();
+        let report = place.run(&arguments).assert(0).json();
+        assert_eq!(report["verified"], true);
+        assert_eq!(report["server"], url.as_str());
+        assert_eq!(report["transports"][0], "tcp");
+        let figures = report["figures"].as_array().unwrap();
+        assert_eq!(figures.len(), 6);
+        for figure in figures {
+            assert!(figure["value"].as_f64().unwrap() > 0.0, "{figure}");
+            // What lies between two hosts is nobody's to know.
+            let of_files = figure["what"].as_str().unwrap().starts_with("files");
+            assert_eq!(figure["limit"].is_null(), !of_files, "{figure}");
+        }
+        same(&place.path("tree"), &place.path(&out));
+        // What was there is gone with who put it there.
+        until("an empty store", || kept_by_server(&place)?.is_empty().then_some(()));
+    }
+    let ran = place.run(&[&there[..], &["--size", "3MiB"]].concat()).assert(0);
+    for word in [&url, "null call, median", "memory to server, 3 MiB", "files read back"] {
+        assert!(ran.out.contains(word), "`{word}` is not in {}", ran.out);
+    }
+    assert_eq!(serving.interrupt(), Some(0));
+    for closed in ["tree", "copy0", "copy1"] {
+        let closed = place.path(closed).join("closed");
+        fs::set_permissions(closed, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn one_client_at_a_time_elsewhere() {
+    let place = Place::new();
+    fs::File::create(place.path("large")).unwrap().set_len(2 << 30).unwrap();
+    let serving = elsewhere(&place);
+    let url = serving.urls[0].clone();
+    let there = ["quickstart", "--server", &url, "--secret", "secret"];
+    let mut command = place.command(&[&there[..], &["large"]].concat());
+    let mut first = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let holds = || {
+        let scratch = fs::read_dir(place.path("tmp")).ok()?.flatten();
+        let mut parts = scratch.map(|found| found.path().join("store-0/parts"));
+        let parts = parts.find(|parts| parts.exists())?;
+        fs::read_dir(parts).ok()?.next().map(|_| ())
+    };
+    until("a file under way", holds);
+    let second = [&there[..], &["--size", "1MiB"]].concat();
+    place.run(&second).assert(1).says("another client").says("try:");
+    // One that is killed has let go of it.
+    signal(first.id(), "KILL");
+    wait(&mut first, Duration::from_secs(20));
+    until("an empty store", || holds().is_none().then_some(()));
+    until("the store for oneself", || (place.run(&second).code == Some(0)).then_some(()));
+    // And a server that is killed is an error, not a wait.
+    let mut command = place.command(&[&there[..], &["large"]].concat());
+    let mut third = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("a file under way", holds);
+    drop(serving);
+    assert_eq!(wait(&mut third, Duration::from_secs(30)).code(), Some(3));
+    let mut said = String::new();
+    std::io::Read::read_to_string(third.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(said.contains(&url) && said.contains("try:"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_a_server_elsewhere() {
+    let place = Place::new();
+    let serving = Serving::start(&place, &["--listen", "tcp://127.0.0.1:0"], 1);
+    let run = |arguments: &[&str]| place.run(&[&["quickstart", "--server"], arguments].concat());
+    run(&[&serving.urls[0], "--size", "1"]).assert(1).says("keeps no files").says("serve --files");
+    run(&["pigeon://x"]).assert(2).says("no transport");
+    run(&["self://x", "--size", "1"]).assert(2).says("try:");
+    run(&[&serving.urls[0], "--transport", "tcp"]).assert(2);
+    place.run(&["quickstart", "--secret", "file"]).assert(2).says("--server");
+    drop(serving);
+    place.assert_clean();
 }
 
 #[test]

@@ -17,6 +17,7 @@ impl World<'_> {
 
     /// Submits an operation, and gives its token.
     pub fn op(&mut self, n: Node, make: impl FnOnce(Token) -> Operation) -> Token {
+        self.settle();
         let token = Token(self.next);
         self.next += 1;
         let operation = make(token);

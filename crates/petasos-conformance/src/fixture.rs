@@ -35,6 +35,10 @@ pub trait Fixture: Send + Sync {
         std::thread::sleep(Duration::from_micros(20));
     }
 
+    /// Has endpoints of other processes see what this one has written to their memory, and this one what came
+    /// there. For [`Apart`](crate::Apart); where all endpoints are in this process there is nothing to do.
+    fn settle(&self) {}
+
     /// Ends an endpoint without a word, as a crash does.
     fn kill(&self, endpoint: Box<dyn Endpoint>) {
         drop(endpoint);
@@ -81,6 +85,10 @@ impl Fixture for FaultyFixture {
 
     fn pass(&self) {
         self.inner.pass();
+    }
+
+    fn settle(&self) {
+        self.inner.settle();
     }
 
     fn deadline(&self) -> Duration {

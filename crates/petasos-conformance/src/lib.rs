@@ -43,6 +43,10 @@
 //! probe all that is left is cancelled, and must end. What fails, fails with a report of the last
 //! events and of what is open.
 //!
+//! `conformance!(apart, Mine::default())` makes a module `apart` of the same probes, whose endpoints
+//! are in turn in the test's process and in processes of their own, on this host or on another: see
+//! [`apart`].
+//!
 //! [`Faulty`] by itself is a tool for tests of protocols: wrap the endpoint, give a seed.
 //!
 //! What the suite cannot do with endpoints of one process stands in [`processes`] and [`strangers`], for tests that start
@@ -51,6 +55,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+pub mod apart;
 pub mod faulty;
 pub mod fixture;
 pub mod ledger;
@@ -73,6 +78,7 @@ pub mod mix;
 pub mod remote_access;
 pub mod tagged;
 
+pub use apart::Apart;
 pub use faulty::{Faults, Faulty};
 pub use fixture::{FaultyFixture, Fixture, RealTime};
 pub use network::{Network, free_port};
@@ -113,6 +119,24 @@ macro_rules! conformance {
             }
             $crate::probes!(everywhere);
             $crate::probes!(connected);
+        }
+    };
+    (apart, $fixture:expr) => {
+        /// The transport between processes, or hosts.
+        mod apart {
+            use super::*;
+            const SERVE: &str = concat!(module_path!(), "::serve");
+            fn fixture() -> impl $crate::Fixture {
+                $crate::Apart::new($fixture, SERVE)
+            }
+            #[test]
+            #[ignore = "the other side of the tests beside it, which start it"]
+            fn serve() {
+                $crate::apart::serve(&$fixture);
+            }
+            $crate::probes!(everywhere);
+            $crate::probes!(connected);
+            $crate::probes!(plain_only);
         }
     };
     (parting, $fixture:expr) => {

@@ -43,6 +43,7 @@ pub fn mapped(w: &mut World) {
     let Done::Mapped(view) = w.ok(a, token) else { w.fail("a map that maps nothing") };
     assert!(view.to_vec() == pattern(10_000, 1));
     region.write(5000, b"changed by the owner");
+    w.settle();
     assert_eq!(view.to_vec()[5000..5020], *b"changed by the owner");
     // Not with a key that does not allow reading.
     let (_, key) = w.expose(b, &region.whole(), Access::WRITE);

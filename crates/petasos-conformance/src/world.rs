@@ -237,7 +237,7 @@ impl<'f> World<'f> {
 
     /// Drives each endpoint once. True if one of them did something.
     pub fn step(&mut self) -> bool {
-        let mut worked = false;
+        let (mut worked, mut happened) = (false, false);
         let now = self.now();
         for n in 0..self.seats.len() {
             let seat = &mut self.seats[n];
@@ -258,11 +258,21 @@ impl<'f> World<'f> {
             }
             worked |= !events.is_empty();
             worked |= endpoint.progress(now, 64, &mut events);
+            happened |= !events.is_empty();
             for event in events {
                 self.happened(n, event);
             }
         }
+        if happened {
+            self.settle();
+        }
         worked
+    }
+
+    /// See [`Fixture::settle`]. Done around whatever waits, and when something is submitted; else only
+    /// a probe needs it whose endpoint writes memory for others to see at once.
+    pub fn settle(&self) {
+        self.fixture.settle();
     }
 
     /// Drives each endpoint a little, each on a thread of its own.
@@ -303,6 +313,7 @@ impl<'f> World<'f> {
     /// If it does not hold within the fixture's deadline.
     pub fn until(&mut self, what: &str, condition: impl Fn(&World<'f>) -> bool) {
         let end = self.now().after(self.fixture.deadline());
+        self.settle();
         while !condition(self) {
             if self.now() >= end {
                 self.fail(&format!("not within {:?}: {what}", self.fixture.deadline()));
@@ -311,16 +322,19 @@ impl<'f> World<'f> {
                 self.fixture.pass();
             }
         }
+        self.settle();
     }
 
     /// Drives all for a while, to see that nothing more comes.
     pub fn run_for(&mut self, duration: Duration) {
         let end = self.now().after(duration);
+        self.settle();
         while self.now() < end {
             if !self.step() {
                 self.fixture.pass();
             }
         }
+        self.settle();
     }
 
     /// Cancels what is left, and checks that everything ends, once.

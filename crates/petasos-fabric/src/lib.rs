@@ -54,7 +54,7 @@ pub use event::{Body, Done, Event};
 pub use handoff::{Handoff, Submitter};
 pub use key::Key;
 pub use lease::Lease;
-pub use memory::{Exclusive, Region, RegionId, Slice};
+pub use memory::{Exclusive, Region, RegionId, Slice, WeakRegion};
 pub use notify::{Notifier, Notify};
 pub use operation::{
     AtomicOp, AtomicType, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,

@@ -61,6 +61,7 @@ macro_rules! over {
 mod networks {
     use super::*;
     over!(network(), true);
+    petasos_conformance::conformance!(apart, OverOfi::new(network(), true, true));
 }
 
 mod shm {

@@ -34,4 +34,5 @@ conformance!(
     faulty,
     OverTcp { secret: Some(Secret::new("a secret for the tests").unwrap()), ..OverTcp::default() }
 );
+conformance!(apart, OverTcp::default());
 conformance!(parting, OverTcp { idle: Some(Duration::from_millis(10)), ..OverTcp::default() });

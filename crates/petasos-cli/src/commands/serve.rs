@@ -3,8 +3,11 @@
 use crate::{
     cli,
     exit::{Code, Failure, Outcome},
-    interrupt, output, server,
+    interrupt, output,
+    scratch::Scratch,
+    server,
     server::Waiting,
+    service::Stored,
 };
 use petasos::{EngineThread, OpenOptions};
 use serde_json::json;
@@ -24,16 +27,25 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
         let between = here.filter(|t| t.by_default && t.scheme != "self");
         urls = between.map(|transport| transport.any.to_owned()).collect();
     }
+    // Removed at the end, after the engines.
+    let scratch = options.files.then(Scratch::new).transpose()?;
     let mut engines = Vec::new();
-    for url in &urls {
+    for (at, url) in urls.iter().enumerate() {
         if url.starts_with("self://") {
             let text = format!("{url}: nobody outside this process could reach it");
             return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
         }
         let endpoint = petasos::open(url, &open)?;
         let config = waiting.config();
+        let store = match &scratch {
+            Some(scratch) => {
+                let place = scratch.directory(&format!("store-{at}"))?;
+                Some(Stored::new(&place).map_err(|e| Failure::file("making", &place, &e))?)
+            }
+            None => None,
+        };
         let engine = EngineThread::start(endpoint, config, |engine| {
-            server::serve(engine, None);
+            server::serve(engine, store);
         });
         engines.push(engine.map_err(Failure::system("starting a thread"))?);
     }

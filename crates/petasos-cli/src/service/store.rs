@@ -2,14 +2,19 @@
 //! earlier blocks go to the disk.
 
 use super::place::Root;
+use crate::scratch;
 use petasos::{BlockStream, BulkHandle, Context, RemoteBulk, Wire, fabric::Region, service};
 use std::{
-    fs, io,
+    cell::{Cell, RefCell},
+    fs,
+    future::pending,
+    io,
     os::unix::{
         ffi::OsStrExt,
         fs::{FileExt, PermissionsExt},
     },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Bytes that are moved at once: in a cache, so that copying them on costs little.
@@ -54,6 +59,9 @@ pub(crate) struct Place {
 /// Keeps files.
 #[service(name = "petasos.Store")]
 pub(crate) trait Store {
+    /// Has the store for the caller alone, empty, until the caller gives this call up or is gone;
+    /// then it is emptied. Answered only with a refusal.
+    async fn hold(&self) -> Result<(), String>;
     /// Makes a directory, or a symbolic link.
     async fn make(&self, entry: Entry) -> Result<(), String>;
     /// Writes a piece of file number `file`, which the server pulls out of the caller's memory.
@@ -80,20 +88,60 @@ pub(crate) trait Store {
     async fn list(&self) -> Result<Vec<Entry>, String>;
 }
 
-/// The implementation: a directory of complete files, and one of files under way.
+/// The implementation.
 pub(crate) struct Stored {
+    path: PathBuf,
+    /// What is under way when the store is emptied goes on in directories that have no name any more.
+    directories: RefCell<Arc<Directories>>,
+    held: Cell<bool>,
+}
+
+/// A directory of complete files, and one of files under way.
+struct Directories {
     tree: Root,
     parts: Root,
-    path: PathBuf,
 }
+
+/// Empties the store at the end.
+struct Holding<'a>(&'a Stored);
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        // Where this fails the next one is told so.
+        let _ = self.0.empty();
+        self.0.held.set(false);
+    }
+}
+
+const TREE: &str = "tree";
+const PARTS: &str = "parts";
 
 impl Stored {
     /// Keeps files in two directories that it makes in `path`.
     pub(crate) fn new(path: &Path) -> io::Result<Stored> {
-        let (tree, parts) = (path.join("tree"), path.join("parts"));
-        fs::create_dir(&tree)?;
-        fs::create_dir(&parts)?;
-        Ok(Stored { tree: Root::open(&tree)?, parts: Root::open(&parts)?, path: tree })
+        let directories = RefCell::new(Arc::new(Directories::make(path)?));
+        Ok(Stored { path: path.to_owned(), directories, held: Cell::new(false) })
+    }
+
+    fn empty(&self) -> io::Result<()> {
+        [TREE, PARTS].iter().for_each(|name| scratch::remove(&self.path.join(name)));
+        *self.directories.borrow_mut() = Arc::new(Directories::make(&self.path)?);
+        Ok(())
+    }
+
+    fn now(&self) -> Arc<Directories> {
+        self.directories.borrow().clone()
+    }
+}
+
+impl Directories {
+    fn make(path: &Path) -> io::Result<Directories> {
+        let make = |name| {
+            let path = path.join(name);
+            fs::create_dir(&path)?;
+            Root::open(&path)
+        };
+        Ok(Directories { tree: make(TREE)?, parts: make(PARTS)? })
     }
 
     fn finish(&self, part: &str, file: &fs::File, place: &Place) -> io::Result<()> {
@@ -150,10 +198,19 @@ async fn load(
 }
 
 impl Store for Stored {
+    async fn hold(&self) -> Result<(), String> {
+        if self.held.replace(true) {
+            return Err("another client has its files here".to_owned());
+        }
+        let _holding = Holding(self);
+        self.empty().map_err(|error| format!("making room for files: {error}"))?;
+        pending().await
+    }
+
     async fn make(&self, entry: Entry) -> Result<(), String> {
         let made = match &entry.kind {
-            Kind::Directory => self.tree.make_directory(&entry.path),
-            Kind::Link(to) => self.tree.make_link(&entry.path, to),
+            Kind::Directory => self.now().tree.make_directory(&entry.path),
+            Kind::Link(to) => self.now().tree.make_link(&entry.path, to),
             Kind::File(_) => Err(io::Error::other("files are written, not made")),
         };
         made.map_err(|error| say(&entry.path, error))
@@ -172,14 +229,15 @@ impl Store for Stored {
             Some(place) => say(&place.path, error),
             None => format!("at byte {offset}: {error}"),
         };
-        let open = self.parts.open_to_write(part.as_bytes()).map_err(|e| failed(&e))?;
+        let directories = self.now();
+        let open = directories.parts.open_to_write(part.as_bytes()).map_err(|e| failed(&e))?;
         let remote = context.engine().open(&data).map_err(|e| failed(&e))?;
         if offset.checked_add(remote.len()).is_none_or(|end| end > i64::MAX as u64) {
             return Err(failed(&"no file is that long"));
         }
         store(remote.blocks(BLOCK, DEPTH), &open, offset).await.map_err(|e| failed(&e))?;
         match &place {
-            Some(place) => self.finish(&part, &open, place).map_err(|e| failed(&e)),
+            Some(place) => directories.finish(&part, &open, place).map_err(|e| failed(&e)),
             None => Ok(()),
         }
     }
@@ -191,17 +249,18 @@ impl Store for Stored {
         offset: u64,
         into: BulkHandle,
     ) -> Result<(), String> {
-        let file = self.tree.open_to_read(&path).map_err(|e| say(&path, e))?;
+        let file = self.now().tree.open_to_read(&path).map_err(|e| say(&path, e))?;
         let remote = context.engine().open(&into).map_err(|e| say(&path, e))?;
         load(&remote, &file, offset).await.map_err(|e| say(&path, e))
     }
 
     async fn set_mode(&self, path: Vec<u8>, mode: u32) -> Result<(), String> {
-        self.tree.set_mode(&path, mode).map_err(|error| say(&path, error))
+        self.now().tree.set_mode(&path, mode).map_err(|error| say(&path, error))
     }
 
     async fn list(&self) -> Result<Vec<Entry>, String> {
-        let (mut found, _) = crate::tree::walk(&self.path).map_err(|error| error.to_string())?;
+        let (mut found, _) =
+            crate::tree::walk(&self.path.join(TREE)).map_err(|error| error.to_string())?;
         found.sort();
         Ok(found)
     }

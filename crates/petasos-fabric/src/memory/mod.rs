@@ -18,7 +18,7 @@ mod slice;
 
 pub use copy::{copy_opaque, copy_streaming};
 pub use record::{RECORD, Record};
-pub use region::{Exclusive, Region, RegionBuilder};
+pub use region::{Exclusive, Region, RegionBuilder, WeakRegion};
 pub use shared::{Shared, SharedView};
 pub use slice::Slice;
 

@@ -12,7 +12,7 @@ use std::{
     mem::ManuallyDrop,
     ops::{Deref, DerefMut},
     ptr::NonNull,
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 /// Memory that can be lent to the network: owned, counted, and reached only by copies.
@@ -206,6 +206,12 @@ impl Region {
         Arc::try_unwrap(self.0).map(Exclusive).map_err(Region)
     }
 
+    /// A handle that does not hold the memory.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakRegion {
+        WeakRegion(Arc::downgrade(&self.0))
+    }
+
     pub(super) fn at(&self, offset: usize, len: usize) -> *mut u8 {
         let end = offset.checked_add(len).filter(|end| *end <= self.0.len);
         assert!(end.is_some(), "{offset}+{len} is beyond the {} bytes of a region", self.0.len);
@@ -242,6 +248,30 @@ impl Drop for Inner {
             }
             Backing::Pages(_) | Backing::Foreign(_) => {}
         }
+    }
+}
+
+/// Knows a region without holding it.
+#[derive(Clone)]
+pub struct WeakRegion(Weak<Inner>);
+
+impl WeakRegion {
+    /// The region, if anybody still holds it.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Region> {
+        self.0.upgrade().map(Region)
+    }
+
+    /// Whether this is that region, and not one that lies in the same place.
+    #[must_use]
+    pub fn is(&self, region: &Region) -> bool {
+        std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&region.0))
+    }
+}
+
+impl fmt::Debug for WeakRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakRegion")
     }
 }
 
@@ -399,5 +429,18 @@ mod tests {
         assert!(region.slice(8, 3).is_none() && region.slice(usize::MAX, 2).is_none());
         let beyond = std::panic::AssertUnwindSafe(|| region.read(8, &mut [0; 3]));
         assert!(std::panic::catch_unwind(beyond).is_err());
+    }
+
+    #[test]
+    fn a_weak_handle_holds_nothing() {
+        let region = Region::zeroed(10);
+        let weak = region.downgrade();
+        assert!(weak.is(&region) && !weak.is(&Region::zeroed(10)));
+        let again = weak.upgrade().expect("somebody holds it");
+        let region = region.into_exclusive().expect_err("two hold it");
+        drop(again);
+        assert!(region.is_unique());
+        let region = region.into_exclusive().expect("a weak handle does not count").into_region();
+        assert!(weak.upgrade().is_none() && !weak.is(&region));
     }
 }

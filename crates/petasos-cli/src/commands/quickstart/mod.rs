@@ -1,6 +1,7 @@
 //! `petasos quickstart`: a server process, files written to it and read back, checked, and figures.
 
 mod copy;
+mod elsewhere;
 mod sample;
 mod source;
 mod stage;
@@ -11,13 +12,14 @@ use crate::{
     bulk::{self, Amount, Moved},
     cli, client,
     exit::{Code, Failure, Outcome},
-    figures::{self, Pair, Row, Setting},
+    figures::{self, Pair, Reached, Row, Setting},
     latency::{self, Latency},
     limits::Plan,
     output,
     progress::Progress,
     scratch::Scratch,
 };
+use elsewhere::Elsewhere;
 use serde::Serialize;
 use source::{Contents, Source};
 use stage::Stage;
@@ -34,6 +36,9 @@ struct Report {
     data: Contents,
     left_out: Vec<String>,
     transports: Vec<&'static str>,
+    /// Who had the files, if it was no process of this command's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     /// Always true: what did not come back whole is a failure, with its own exit code.
     verified: bool,
     kept_as: Option<String>,
@@ -43,7 +48,10 @@ struct Report {
 
 pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let begin = Instant::now();
-    let transports = client::transports(&options.transport)?;
+    let transports = match &options.server {
+        Some(url) => vec![elsewhere::transport(url)?],
+        None => client::transports(&options.transport)?,
+    };
     let scratch = Scratch::new()?;
     let source = match &options.path {
         Some(path) => Source::open(path)?,
@@ -55,6 +63,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
         }
     };
     let contents = source.contents();
+    // Of the copy that tells how fast files can be, and of what the server keeps if that is here.
     room(scratch.path(), contents.bytes)?;
     let stage = options.out.as_deref().map(|out| Stage::new(out, &source)).transpose()?;
     let secret = scratch.secret()?;
@@ -63,9 +72,15 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let bulk = bulk.unwrap_or(usize::MAX).clamp(*BULK.start(), *BULK.end());
     let copied = copy::rates(&source, &scratch)?;
     let mut figures = Vec::new();
-    for (at, transport) in transports.iter().enumerate() {
+    if let Some(url) = &options.server {
+        let there = Elsewhere { transport: transports[0], url, secret: options.secret.as_deref() };
+        let all = || there.all(&plan, &source, stage.as_ref(), copied, bulk);
+        figures = figures::on_client_core(&plan, all)?;
+    }
+    let ours = if options.server.is_none() { &transports[..] } else { &[] };
+    for (at, transport) in ours.iter().enumerate() {
         // What is kept is kept from the last one, when all before it have succeeded.
-        let stage = stage.as_ref().filter(|_| at + 1 == transports.len());
+        let stage = stage.as_ref().filter(|_| at + 1 == ours.len());
         let store = scratch.directory(&format!("store-{}", transport.scheme))?;
         let setting = Setting {
             transport,
@@ -87,6 +102,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
         data: contents,
         left_out: source.left_out.iter().map(|path| path.display().to_string()).collect(),
         transports: transports.iter().map(|transport| transport.scheme).collect(),
+        server: options.server.as_ref().map(ToString::to_string),
         verified: true,
         kept_as: kept_as.map(|path| path.display().to_string()),
         figures,
@@ -99,8 +115,12 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
 }
 
 fn show(report: &Report) -> Outcome {
+    let server = match &report.server {
+        Some(url) => format!("the server at {url}"),
+        None => "a server process".to_owned(),
+    };
     let mut text = format!(
-        "{} written to a server process and read back, over {}: every byte is as it was.\n",
+        "{} written to {server} and read back, over {}: every byte is as it was.\n",
         report.data.describe(),
         report.transports.join(" and "),
     );
@@ -135,7 +155,7 @@ fn one(
     };
     rows.extend(moved);
     drop(progress);
-    match files(&pair, setting, source, stage, copied) {
+    match files(&pair, scheme, source, stage, copied) {
         Ok(more) => rows.extend(more),
         Err(failure) => return Err(pair.explain(failure)),
     }
@@ -174,13 +194,13 @@ fn memory(setting: &Setting<'_>, bytes: usize) -> Outcome<Vec<Row>> {
 
 /// The files: there and back.
 fn files(
-    pair: &Pair,
-    setting: &Setting<'_>,
+    reached: &Reached,
+    scheme: &'static str,
     source: &Source,
     stage: Option<&Stage>,
     copied: copy::Rates,
 ) -> Outcome<Vec<Row>> {
-    let (scheme, bytes) = (setting.transport.scheme, source.contents().bytes);
+    let bytes = source.contents().bytes;
     let timed = |what: &str, limit, work: &mut dyn FnMut(&Progress) -> Outcome| {
         let progress = Progress::bytes(bytes, format!("{scheme}: {what}"));
         let begin = Instant::now();
@@ -191,11 +211,11 @@ fn files(
         Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limit), how))
     };
     let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
-        pair.engine.block_on(transfer::upload(pair, source, progress))
+        reached.engine.block_on(transfer::upload(reached, source, progress))
     })?;
     let read =
         timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {
-            pair.engine.block_on(transfer::download(pair, source, stage, progress))
+            reached.engine.block_on(transfer::download(reached, source, stage, progress))
         })?;
     Ok(vec![written, read])
 }

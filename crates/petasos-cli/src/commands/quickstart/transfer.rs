@@ -3,15 +3,23 @@
 use super::{source::Source, stage::Stage};
 use crate::{
     exit::{Code, Failure, Outcome},
-    figures::Pair,
+    figures::Reached,
     progress::Progress,
     service::{Entry, Kind, Place, StoreClient},
 };
 use petasos::{
-    Bulk, CallOptions, TypedCall,
+    Bulk, CallError, CallOptions, TypedCall,
     fabric::{Access, Region},
 };
-use std::{collections::VecDeque, fs::File, os::unix::fs::FileExt, time::Duration};
+use std::{
+    collections::VecDeque,
+    fs::File,
+    future::{Future, poll_fn},
+    os::unix::fs::FileExt,
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
 /// The largest piece that one call moves, and so the memory of one.
 const WINDOW: u64 = 16 << 20;
@@ -22,6 +30,9 @@ const MOST_CALLS: usize = 64;
 
 /// A piece may wait for a slow disk.
 const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// No try of this command takes so long.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Pieces smaller than this have memory of their own size.
 const SMALL: u64 = 1 << 20;
@@ -106,9 +117,37 @@ fn done(answer: Result<Result<(), String>, petasos::CallError>) -> Outcome {
     answer?.map_err(|text| Failure::new(Code::Failed, format!("the server: {text}")))
 }
 
-fn client(pair: &Pair) -> StoreClient {
+fn client(reached: &Reached) -> StoreClient {
     let options = CallOptions::default().timeout(TIMEOUT);
-    StoreClient::new(&pair.engine, &pair.address).with(options)
+    StoreClient::new(&reached.engine, &reached.address).with(options)
+}
+
+/// The store for this client alone, as long as this lives.
+pub(super) struct Held {
+    _call: TypedCall<Result<(), String>>,
+}
+
+/// Why the store could not be had.
+pub(super) enum NotHeld {
+    Call(CallError),
+    Refused(String),
+}
+
+/// Asks for an empty store. The answer comes only if there is none to be had.
+pub(super) async fn hold(reached: &Reached) -> Result<Held, NotHeld> {
+    let options = CallOptions::default().timeout(FOREVER);
+    let mut held = StoreClient::new(&reached.engine, &reached.address).with(options).hold();
+    // Calls are answered in order: what refuses the first one is here before this one's answer.
+    client(reached).list().await.map_err(NotHeld::Call)?.map_err(NotHeld::Refused)?;
+    let refused = poll_fn(|context| match Pin::new(&mut held).poll(context) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => Poll::Ready(None),
+    });
+    match refused.await {
+        None => Ok(Held { _call: held }),
+        Some(Err(error)) => Err(NotHeld::Call(error)),
+        Some(Ok(answer)) => Err(NotHeld::Refused(answer.err().unwrap_or_default())),
+    }
 }
 
 fn own(memory: Region) -> Outcome<petasos::fabric::Exclusive> {
@@ -134,8 +173,8 @@ async fn all(calls: impl Iterator<Item = TypedCall<Result<(), String>>>) -> Outc
 }
 
 /// Writes everything to the server, which pulls the data.
-pub(super) async fn upload(pair: &Pair, source: &Source, progress: &Progress) -> Outcome {
-    let store = client(pair);
+pub(super) async fn upload(reached: &Reached, source: &Source, progress: &Progress) -> Outcome {
+    let store = client(reached);
     let others = source.entries.iter().filter(|entry| !matches!(entry.kind, Kind::File(_)));
     all(others.map(|entry| store.make(entry.clone()))).await?;
     let mut window = Window::default();
@@ -150,7 +189,7 @@ pub(super) async fn upload(pair: &Pair, source: &Source, progress: &Progress) ->
         let mut memory = own(window.memory(piece.len))?;
         read(source, &piece, &mut memory[..piece.len])?;
         let memory = memory.into_region();
-        let lent = lend(pair, &memory, piece.len, Access::READ)?;
+        let lent = lend(reached, &memory, piece.len, Access::READ)?;
         let place = piece.whole.then(|| place(piece.entry, piece.len as u64));
         if !piece.whole && piece.offset == 0 {
             in_pieces.push((piece.file, piece.entry));
@@ -163,7 +202,7 @@ pub(super) async fn upload(pair: &Pair, source: &Source, progress: &Progress) ->
         window.reuse(memory);
     }
     // Files of several pieces appear when all of them are there.
-    let nothing = pair.engine.bulk(Region::from_vec(Vec::new()), Access::READ)?;
+    let nothing = reached.engine.bulk(Region::from_vec(Vec::new()), Access::READ)?;
     all(in_pieces.into_iter().map(|(file, entry)| {
         let len = if let Kind::File(len) = entry.kind { len } else { 0 };
         store.write(file, 0, nothing.handle(), Some(place(entry, len)))
@@ -181,10 +220,10 @@ fn place(entry: &Entry, len: u64) -> Place {
     Place { path: entry.path.clone(), mode: entry.mode, len }
 }
 
-fn lend(pair: &Pair, memory: &Region, len: usize, access: Access) -> Outcome<Bulk> {
+fn lend(reached: &Reached, memory: &Region, len: usize, access: Access) -> Outcome<Bulk> {
     let slice = memory.slice(0, len);
     let slice = slice.ok_or_else(|| Failure::new(Code::Failed, "a piece without memory"))?;
-    Ok(pair.engine.bulk(slice, access)?)
+    Ok(reached.engine.bulk(slice, access)?)
 }
 
 /// Reads a piece of a file of this side.
@@ -203,12 +242,12 @@ fn read(source: &Source, piece: &Piece<'_>, into: &mut [u8]) -> Outcome {
 /// Reads everything back: the server pushes the data into this side's memory, where every byte is
 /// compared with what the files have.
 pub(super) async fn download(
-    pair: &Pair,
+    reached: &Reached,
     source: &Source,
     stage: Option<&Stage>,
     progress: &Progress,
 ) -> Outcome {
-    let store = client(pair);
+    let store = client(reached);
     compare_names(&listed(store.list().await)?, &source.entries)?;
     if let Some(stage) = stage {
         source.entries.iter().try_for_each(|entry| stage.make(entry))?;
@@ -226,7 +265,7 @@ pub(super) async fn download(
         let mut memory = own(window.memory(piece.len))?;
         memory[..piece.len].fill(0x5a);
         let memory = memory.into_region();
-        let lent = lend(pair, &memory, piece.len, Access::WRITE)?;
+        let lent = lend(reached, &memory, piece.len, Access::WRITE)?;
         let call = store.read(piece.entry.path.clone(), piece.offset, lent.handle());
         window.push(Going { piece, call, lent, memory });
     }

@@ -1,0 +1,106 @@
+//! The same with a server on another host: `petasos serve --files` there.
+
+use super::{copy, files, source::Source, stage::Stage, transfer};
+use crate::{
+    client,
+    exit::{Code, Failure, Outcome},
+    figures::{Reached, Row},
+    limits::Plan,
+    output,
+    progress::Progress,
+    server::Waiting,
+    service::Way,
+};
+use petasos::{CallError, Transport, fabric::Address, wire::Encoding};
+use std::{path::Path, time::Duration};
+
+/// How long the server may take to be there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often transfers are measured.
+const ROUNDS: u32 = 3;
+
+/// Who serves.
+pub(super) struct Elsewhere<'a> {
+    pub(super) transport: &'static Transport,
+    pub(super) url: &'a Address,
+    pub(super) secret: Option<&'a Path>,
+}
+
+impl Elsewhere<'_> {
+    /// Everything with that server. What the machine can do is not shown beside it: neither of the
+    /// two could tell what lies between them.
+    pub(super) fn all(
+        &self,
+        plan: &Plan,
+        source: &Source,
+        stage: Option<&Stage>,
+        copied: copy::Rates,
+        bulk: usize,
+    ) -> Outcome<Vec<Row>> {
+        let progress = Progress::steps(2);
+        progress.step(format!("calls to {}", self.url));
+        // Adaptive: on a network the latency is so long that a core is better left to its driver.
+        let config = Waiting::Adaptive.config();
+        let engine = client::engine_over(petasos::open, self.url, self.secret, config, PATIENCE)?;
+        let reached = Reached { engine, address: self.url.clone() };
+        // Until the end: the server forgets the files with it.
+        let _held = reached.engine.block_on(transfer::hold(&reached)).map_err(without_files)?;
+        let mut rows = self.calls(&reached, plan)?;
+        progress.step(format!("bulk data, {}", output::size(bulk as u64)));
+        rows.extend(self.memory(&reached, plan, bulk)?);
+        drop(progress);
+        rows.extend(files(&reached, self.transport.scheme, source, stage, copied)?);
+        Ok(rows)
+    }
+
+    fn calls(&self, reached: &Reached, plan: &Plan) -> Outcome<Vec<Row>> {
+        let null = reached.null_call(plan, Encoding::Native)?;
+        let row =
+            |what: &str, time| Row::new(self.transport.scheme, what, (time, "ns"), None, &null.how);
+        Ok(vec![row("null call, median", null.median), row("null call, p99", null.p99)])
+    }
+
+    /// Bulk data between memories; what came back is compared once.
+    fn memory(&self, reached: &Reached, plan: &Plan, bytes: usize) -> Outcome<[Row; 2]> {
+        let plan = Plan { time: plan.time / ROUNDS, ..*plan };
+        let memory = reached.memory(bytes, false)?;
+        reached.check(&memory, bytes)?;
+        let row = |what: &str, way| {
+            let rates =
+                (0..ROUNDS).map(|_| Ok(reached.transfers(&plan, way, &memory, bytes)?.median));
+            let mut rates = rates.collect::<Outcome<Vec<_>>>()?;
+            rates.sort_by(f64::total_cmp);
+            let what = format!("{what}, {}", output::size(bytes as u64));
+            let how = "one transfer at a time, memory used again";
+            let value = (rates[rates.len() / 2], "GB/s");
+            Ok::<_, Failure>(Row::new(self.transport.scheme, what, value, None, how))
+        };
+        Ok([row("memory to server", Way::Pull)?, row("server to memory", Way::Push)?])
+    }
+}
+
+/// What is wrong with a server that was reached and keeps no files.
+fn without_files(failure: transfer::NotHeld) -> Failure {
+    match failure {
+        transfer::NotHeld::Call(CallError::NoSuchMethod { peer, .. }) => {
+            Failure::new(Code::Failed, format!("{peer} keeps no files"))
+                .advise("start it with --files: petasos serve --files --listen URL --secret FILE")
+        }
+        transfer::NotHeld::Call(error) => error.into(),
+        transfer::NotHeld::Refused(text) => {
+            Failure::new(Code::Failed, format!("the server: {text}"))
+                .advise("run it again when that one has done")
+        }
+    }
+}
+
+/// The transport of the server's URL.
+pub(super) fn transport(url: &Address) -> Outcome<&'static Transport> {
+    if url.scheme() == "self" {
+        let text = format!("{url}: a process of its own has nobody else in it");
+        return Err(Failure::new(Code::Usage, text).advise("the URL that `petasos serve` prints"));
+    }
+    let found = client::transports(&[url.scheme().to_owned()])?;
+    found.first().copied().ok_or_else(|| Failure::new(Code::Usage, format!("{url}: no transport")))
+}

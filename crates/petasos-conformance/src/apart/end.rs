@@ -1,0 +1,415 @@
+//! An endpoint of the other side, as the probes see it: each call is made there.
+
+use super::{
+    errors::{address, handle, peer},
+    link::Link,
+    memory::{apply, changes},
+    words::{
+        Ask, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Seen,
+        Unimported, Unregistered, Unresolved,
+    },
+};
+use petasos_fabric::{
+    Access, Address, AllocError, Body, Capabilities, Done, Endpoint, Event, ExportError,
+    ImportError, Incarnation, InjectError, Key, Lease, Notifier, Notify, Operation, Payload, Peer,
+    PeerInfo, Pool, Region, RegionId, RegisterError, Remote, RemoteSpan, ResolveError, Sleep,
+    Slice, Time, Token, WeakRegion,
+};
+use std::{
+    collections::VecDeque,
+    os::fd::BorrowedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How often the memory is looked at while nothing happens.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Operations that are handed over at once.
+const BATCH: usize = 64;
+
+/// What the fixture shares with the endpoint, to look at its memory.
+pub(super) struct Shared(Mutex<Core>);
+
+struct Core {
+    link: Link,
+    memories: Vec<Memory>,
+    next: u64,
+    looked: Instant,
+}
+
+/// Memory of a probe that the other side has as well.
+struct Memory {
+    number: u64,
+    region: WeakRegion,
+    /// As long as the endpoint there has it.
+    held: Option<Region>,
+    /// What both sides had last.
+    agreed: Vec<u8>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        // A probe that failed has no use for it any more, but drops what it has.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings here what has changed there, and there what has changed here.
+    pub(super) fn settle(&self) {
+        self.lock().settle();
+    }
+}
+
+impl Core {
+    fn settle(&mut self) {
+        self.looked = Instant::now();
+        let mut gone = Vec::new();
+        self.memories.retain(|memory| {
+            let there = memory.held.is_some() || memory.region.upgrade().is_some();
+            if !there {
+                gone.push(memory.number);
+            }
+            there
+        });
+        if self.memories.is_empty() && gone.is_empty() {
+            return;
+        }
+        let seen: Vec<Seen> = self.link.ask(&Ask::Look { gone });
+        for Seen { memory, held, changes } in seen {
+            let Some(memory) = self.memories.iter_mut().find(|known| known.number == memory) else {
+                continue;
+            };
+            let region = memory.region.upgrade();
+            if let Some(region) = &region {
+                let applied = apply(region, &mut memory.agreed, &changes);
+                applied.unwrap_or_else(|wrong| panic!("memory of the other side: {wrong}"));
+            }
+            memory.held = region.filter(|_| held);
+        }
+        self.write(|_| true);
+    }
+
+    /// Tells the other side what has changed here of some memories.
+    fn write(&mut self, which: impl Fn(u64) -> bool) {
+        let all = self.memories.iter_mut().filter(|memory| which(memory.number));
+        let changed: Vec<_> = all
+            .filter_map(|memory| {
+                let patches = changes(&memory.region.upgrade()?, &mut memory.agreed);
+                (!patches.is_empty()).then_some((memory.number, patches))
+            })
+            .collect();
+        if !changed.is_empty() {
+            let () = self.link.ask(&Ask::Write(changed));
+        }
+    }
+
+    /// A part of memory, which the other side has and holds from now on.
+    fn part(&mut self, slice: &Slice) -> Part {
+        let region = slice.region();
+        let known = self.memories.iter_mut().find(|memory| memory.region.is(region));
+        let number = if let Some(memory) = known {
+            memory.held = Some(region.clone());
+            memory.number
+        } else {
+            let mut agreed = vec![0; region.len()];
+            let content = changes(region, &mut agreed);
+            let (memory, len) = (self.next, region.len() as u64);
+            let () = self.link.ask(&Ask::Memory {
+                memory,
+                len,
+                writable: region.is_writable(),
+                content,
+            });
+            self.keep(region, agreed, true)
+        };
+        Part { memory: number, offset: slice.offset() as u64, len: slice.len() as u64 }
+    }
+
+    fn keep(&mut self, region: &Region, agreed: Vec<u8>, held: bool) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let held = held.then(|| region.clone());
+        self.memories.push(Memory { number, region: region.downgrade(), held, agreed });
+        number
+    }
+
+    fn load(&mut self, payload: &Payload) -> Load {
+        match payload {
+            Payload::Bytes(bytes) => Load::Bytes(bytes.to_vec()),
+            Payload::Memory(slice) => Load::Memory(self.part(slice)),
+        }
+    }
+
+    fn op(&mut self, operation: &Operation) -> Op {
+        let pieces = |spans: &[RemoteSpan]| spans.iter().map(|s| (s.offset, s.len)).collect();
+        let token = operation.token().0;
+        match operation {
+            Operation::Send { peer, payload, level, .. } => {
+                let load = self.load(payload);
+                Op::Send { token, peer: handle(*peer), load, level: *level as u8 }
+            }
+            Operation::SendLong { peer, header, body, .. } => {
+                let (header, body) = (header.to_vec(), self.part(body));
+                Op::SendLong { token, peer: handle(*peer), header, body }
+            }
+            Operation::Receive { body, into, .. } => {
+                Op::Receive { token, body: (handle(body.peer), body.id), into: self.part(into) }
+            }
+            Operation::Discard { body, .. } => {
+                Op::Discard { token, body: (handle(body.peer), body.id) }
+            }
+            Operation::SendTagged { peer, tag, payload, level, .. } => {
+                let (peer, load, level) = (handle(*peer), self.load(payload), *level as u8);
+                Op::SendTagged { token, peer, tag: *tag, load, level }
+            }
+            Operation::PostReceive { source, tag, ignore, into, .. } => {
+                let (source, into) = (source.map(handle), self.part(into));
+                Op::PostReceive { token, source, tag: *tag, ignore: *ignore, into }
+            }
+            Operation::Put { remote, local, spans, level, event, .. } => Op::Put {
+                token,
+                remote: import(*remote),
+                local: local.iter().map(|slice| self.part(slice)).collect(),
+                spans: pieces(spans),
+                level: *level as u8,
+                event: *event,
+            },
+            Operation::Get { remote, local, spans, .. } => Op::Get {
+                token,
+                remote: import(*remote),
+                local: local.iter().map(|slice| self.part(slice)).collect(),
+                spans: pieces(spans),
+            },
+            Operation::Atomic { remote, offset, op, kind, operand, compare, fetch, .. } => {
+                Op::Atomic {
+                    token,
+                    remote: import(*remote),
+                    offset: *offset,
+                    op: *op as u8,
+                    kind: *kind as u8,
+                    operand: operand.to_vec(),
+                    compare: compare.to_vec(),
+                    fetch: *fetch,
+                }
+            }
+            Operation::Map { remote, .. } => Op::Map { token, remote: import(*remote) },
+            Operation::Deregister { region, .. } => {
+                Op::Deregister { token, region: (region.index, region.generation) }
+            }
+            other => panic!("an operation unknown to the suite: {other:?}"),
+        }
+    }
+}
+
+fn import(remote: Remote) -> Import {
+    ((remote.index, remote.generation), handle(remote.peer), remote.len)
+}
+
+/// The endpoint.
+pub(super) struct End {
+    shared: Arc<Shared>,
+    address: Address,
+    incarnation: Incarnation,
+    capabilities: Capabilities,
+    /// Counts the messages that the probe keeps: so many are kept there.
+    pool: Pool,
+    /// How many are kept there.
+    lent: usize,
+}
+
+impl End {
+    /// Has one opened there.
+    pub(super) fn open(mut link: Link, at: &Address) -> (End, Arc<Shared>) {
+        let opened: Opened = link.ask(&Ask::Open(at.to_string()));
+        let core = Core { link, memories: Vec::new(), next: 1, looked: Instant::now() };
+        let shared = Arc::new(Shared(Mutex::new(core)));
+        let end = End {
+            shared: shared.clone(),
+            address: address(&opened.address),
+            incarnation: Incarnation::new(opened.incarnation).expect("an incarnation"),
+            capabilities: opened.can.into(),
+            pool: Pool::with_bytes(1 << 20, 1 << 30),
+            lent: 0,
+        };
+        (end, shared)
+    }
+
+    fn event(&mut self, happened: Happened) -> Event {
+        let body = |(of, id)| Body { peer: peer(of), id };
+        match happened {
+            Happened::Message { peer: of, message } => {
+                Event::Message { peer: peer(of), message: self.lease(&message) }
+            }
+            Happened::LongMessage { peer: of, header, body: of_body, len } => Event::LongMessage {
+                peer: peer(of),
+                header: self.lease(&header),
+                body: body(of_body),
+                len,
+            },
+            Happened::PutArrived { peer: of, region, offset, len, data } => {
+                let region = RegionId { index: region.0, generation: region.1 };
+                Event::PutArrived { peer: peer(of), region, offset, len, data }
+            }
+            Happened::Done { token, result } => {
+                let result = result.map(done).map_err(Into::into);
+                Event::Done { token: Token(token), result }
+            }
+            Happened::PeerUp { peer: of, incarnation } => {
+                let incarnation = Incarnation::new(incarnation).expect("an incarnation");
+                Event::PeerUp { peer: peer(of), incarnation }
+            }
+            Happened::PeerLost { peer: of, reason } => {
+                Event::PeerLost { peer: peer(of), reason: reason.into() }
+            }
+            Happened::Writable { peer: of } => Event::Writable { peer: peer(of) },
+        }
+    }
+
+    fn lease(&mut self, bytes: &[u8]) -> Lease {
+        let lease = self.pool.lend(bytes.len(), |room| room.copy_from_slice(bytes));
+        self.lent += usize::from(bytes.len() > Lease::INLINE);
+        lease.expect("more than the messages of any probe")
+    }
+}
+
+fn done(ended: Ended) -> Done {
+    match ended {
+        Ended::Sent => Done::Sent,
+        Ended::Received(len) => Done::Received { len },
+        Ended::Discarded => Done::Discarded,
+        Ended::Tagged { peer: of, tag, len } => Done::Tagged { peer: peer(of), tag, len },
+        Ended::Put => Done::Put,
+        Ended::Got => Done::Got,
+        Ended::Atomic => Done::Atomic,
+        Ended::Fetched(bytes) => Done::Fetched(bytes.into()),
+        Ended::Mapped(bytes) => Done::Mapped(Region::view(&Region::from_vec(bytes).whole())),
+        Ended::Deregistered => Done::Deregistered,
+    }
+}
+
+impl Endpoint for End {
+    fn address(&self) -> &Address {
+        &self.address
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        let ask = Ask::Resolve(address.to_string(), patience);
+        let resolved: Result<_, Unresolved> = self.shared.lock().link.ask(&ask);
+        resolved.map(peer).map_err(|error| error.of(address))
+    }
+
+    fn peer(&self, of: Peer) -> Option<PeerInfo> {
+        let known: Option<Known> = self.shared.lock().link.ask(&Ask::Peer(handle(of)));
+        known.map(Into::into)
+    }
+
+    fn forget(&mut self, of: Peer) {
+        self.shared.lock().link.ask(&Ask::Forget(handle(of)))
+    }
+
+    fn inject(&mut self, to: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
+        let ask = Ask::Inject(handle(to), parts.iter().map(|part| part.to_vec()).collect());
+        let injected: Result<(), Refused> = self.shared.lock().link.ask(&ask);
+        injected.map_err(Into::into)
+    }
+
+    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
+        while !operations.is_empty() {
+            let mut core = self.shared.lock();
+            let ops: Vec<_> = operations.iter().take(BATCH).map(|each| core.op(each)).collect();
+            let count = ops.len();
+            // What the probe has written since it was last looked at belongs to the operation.
+            core.write(|_| true);
+            let accepted: u32 = core.link.ask(&Ask::Submit(ops));
+            operations.drain(..accepted as usize);
+            if (accepted as usize) < count {
+                return;
+            }
+        }
+    }
+
+    fn cancel(&mut self, token: Token) {
+        self.shared.lock().link.ask(&Ask::Cancel(token.0))
+    }
+
+    fn progress(&mut self, _: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        let let_go = (self.lent - self.pool.lent()) as u32;
+        self.lent -= let_go as usize;
+        let ask = Ask::Progress { budget: budget as u32, let_go };
+        let passed: Progressed = self.shared.lock().link.ask(&ask);
+        let some = !passed.events.is_empty();
+        events.extend(passed.events.into_iter().map(|happened| self.event(happened)));
+        let mut core = self.shared.lock();
+        // A completion, or an event, comes with its memory.
+        if some || core.looked.elapsed() > LOOK {
+            core.settle();
+        }
+        passed.worked
+    }
+
+    fn arm(&mut self, _: Time) -> Sleep {
+        Sleep::Busy
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn notifier(&self) -> Notifier {
+        struct Awake;
+        impl Notify for Awake {
+            fn notify(&self) {}
+        }
+        // It never sleeps.
+        Notifier::new(Arc::new(Awake))
+    }
+
+    fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
+        let mut core = self.shared.lock();
+        let (memory, wanted) = (core.next, len as u64);
+        let made: Result<(), String> = core.link.ask(&Ask::Alloc { memory, len: wanted });
+        made.map_err(|reason| match len {
+            0 => AllocError::BadLength(0),
+            _ => AllocError::System { len, reason },
+        })?;
+        let region = Region::zeroed(len);
+        core.keep(&region, vec![0; len], false);
+        Ok(region)
+    }
+
+    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
+        let mut core = self.shared.lock();
+        let part = core.part(memory);
+        core.write(|number| number == part.memory);
+        let registered: Result<_, Unregistered> =
+            core.link.ask(&Ask::Register(part, access.bits()));
+        let (index, generation) = registered?;
+        Ok(RegionId { index, generation })
+    }
+
+    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
+        let ask = Ask::Export((region.index, region.generation));
+        let key: Option<Vec<u8>> = self.shared.lock().link.ask(&ask);
+        let key = key.ok_or(ExportError::UnknownRegion)?;
+        Ok(Key::from_bytes(key).expect("a key of the other side"))
+    }
+
+    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
+        let ask = Ask::Import(key.as_bytes().to_vec());
+        let imported: Result<Import, Unimported> = self.shared.lock().link.ask(&ask);
+        let ((index, generation), of, len) = imported.map_err(|error| error.at(&self.address))?;
+        Ok(Remote { index, generation, peer: peer(of), len })
+    }
+
+    fn release(&mut self, remote: Remote) {
+        self.shared.lock().link.ask(&Ask::Release(import(remote)))
+    }
+}

@@ -1,0 +1,374 @@
+//! The process on the other side: an endpoint, driven as it is told.
+
+use super::{
+    errors::{address, handle, peer},
+    link::{HELLO, read_frame, write_frame},
+    memory::{apply, changes},
+    words::{
+        Ask, Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
+        Seen, Unimported, Unregistered, Unresolved,
+    },
+};
+use crate::Fixture;
+use petasos_fabric::{
+    Access, AtomicOp, AtomicType, Body, Done, Endpoint, Event, Key, Lease, Level, Operation,
+    Payload, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
+};
+use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
+use rustix::process::{Signal, getpid, kill_process};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::File,
+    io::{BufReader, IsTerminal, Write},
+};
+
+/// Passes for one that is asked for, as long as they find nothing.
+const PASSES: u32 = 3;
+
+/// Answers what is asked on standard input, and dies with it as a crash would: without a word to
+/// anybody. Returns if nothing was asked at all, as when it was started by mistake.
+///
+/// # Panics
+/// If what is asked makes no sense.
+pub fn serve(fixture: &dyn Fixture) {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("this is the other side of a test, which starts it by itself");
+        return;
+    }
+    // Answers only: what else is printed goes to standard error.
+    let answers = rustix::io::dup(rustix::stdio::stdout()).expect("a standard output");
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr()).expect("a standard error");
+    let (mut answers, mut asks) = (File::from(answers), BufReader::new(stdin.lock()));
+    // Whoever is not there to hear it is not there to ask, either.
+    let _ = writeln!(answers, "{HELLO}");
+    let mut here =
+        Here { fixture, end: None, memories: BTreeMap::new(), leases: VecDeque::new(), passes: 0 };
+    let mut asked = false;
+    while let Ok(Some(ask)) = read_frame(&mut asks) {
+        asked = true;
+        let ask = from_bytes(Encoding::Native, &ask).expect("both sides are of one version");
+        if write_frame(&mut answers, &here.answer(ask)).is_err() {
+            break;
+        }
+    }
+    if asked {
+        let _ = kill_process(getpid(), Signal::KILL);
+    }
+}
+
+struct Here<'f> {
+    fixture: &'f dyn Fixture,
+    end: Option<Box<dyn Endpoint>>,
+    memories: BTreeMap<u64, Memory>,
+    /// Messages that the probe has, the oldest first.
+    leases: VecDeque<Lease>,
+    passes: u64,
+}
+
+/// Memory that both sides have.
+struct Memory {
+    /// As the endpoint gets it: perhaps to be read only.
+    region: Region,
+    /// The same, to be written.
+    under: Option<Region>,
+    agreed: Vec<u8>,
+}
+
+fn said<T: Wire>(answer: &T) -> Vec<u8> {
+    to_vec(Encoding::Native, answer)
+}
+
+impl Here<'_> {
+    fn answer(&mut self, ask: Ask) -> Vec<u8> {
+        match ask {
+            Ask::Missing => said(&self.fixture.missing()),
+            Ask::Fresh => said(&self.fixture.fresh().to_string()),
+            Ask::Open(at) => {
+                let end = self.fixture.open(&address(&at));
+                let opened = Opened {
+                    address: end.address().to_string(),
+                    incarnation: end.incarnation().get(),
+                    can: end.capabilities().into(),
+                };
+                self.end = Some(end);
+                said(&opened)
+            }
+            Ask::Memory { memory, len, writable, content } => {
+                let under = Region::zeroed(len as usize);
+                let mut agreed = vec![0; len as usize];
+                apply(&under, &mut agreed, &content).expect("contents fit their memory");
+                let region = if writable { under.clone() } else { Region::view(&under.whole()) };
+                let under = (!writable).then_some(under);
+                self.memories.insert(memory, Memory { region, under, agreed });
+                said(&())
+            }
+            Ask::Write(all) => {
+                for (number, patches) in all {
+                    let memory = self.memories.get_mut(&number).expect("memory of both sides");
+                    let region = memory.under.as_ref().unwrap_or(&memory.region);
+                    apply(region, &mut memory.agreed, &patches).expect("a change that fits");
+                }
+                said(&())
+            }
+            Ask::Look { gone } => {
+                gone.iter().for_each(|number| drop(self.memories.remove(number)));
+                said(
+                    &self
+                        .memories
+                        .iter_mut()
+                        .map(|(n, memory)| memory.seen(*n))
+                        .collect::<Vec<_>>(),
+                )
+            }
+            Ask::Progress { budget, let_go } => {
+                self.leases.drain(..(let_go as usize).min(self.leases.len()));
+                said(&self.progress(budget as usize))
+            }
+            Ask::Submit(ops) => {
+                let mut queue: VecDeque<_> = ops.into_iter().map(|op| self.operation(op)).collect();
+                let count = queue.len();
+                self.end().submit(&mut queue);
+                said(&((count - queue.len()) as u32))
+            }
+            other => self.call(other),
+        }
+    }
+
+    /// What is a call of the endpoint, and no more.
+    fn call(&mut self, ask: Ask) -> Vec<u8> {
+        match ask {
+            Ask::Resolve(text, patience) => {
+                let resolved = self.end().resolve(&address(&text), patience);
+                said(&resolved.map(handle).map_err(Unresolved::from))
+            }
+            Ask::Peer(of) => said(&self.end().peer(peer(of)).map(Known::from)),
+            Ask::Forget(of) => said(&self.end().forget(peer(of))),
+            Ask::Inject(to, parts) => {
+                let parts: Vec<_> = parts.iter().map(Vec::as_slice).collect();
+                said(&self.end().inject(peer(to), &parts).map_err(Refused::from))
+            }
+            Ask::Cancel(token) => said(&self.end().cancel(Token(token))),
+            Ask::Alloc { memory, len } => {
+                let made = self.end().alloc(len as usize).map(|region| {
+                    let agreed = region.to_vec();
+                    self.memories.insert(memory, Memory { region, under: None, agreed });
+                });
+                said(&made.map_err(|error| error.to_string()))
+            }
+            Ask::Register(part, access) => {
+                let (slice, access) = (self.slice(part), Access::from_bits(access));
+                let registered = self.end().register(&slice, access.expect("rights"));
+                said(&registered.map(|id| (id.index, id.generation)).map_err(Unregistered::from))
+            }
+            Ask::Export((index, generation)) => {
+                let key = self.end().export(RegionId { index, generation });
+                said(&key.ok().map(|key| key.as_bytes().to_vec()))
+            }
+            Ask::Import(key) => {
+                let key = Key::from_bytes(key).expect("a key that was one there");
+                let imported = self.end().import(&key).map_err(Unimported::from);
+                let remote = |r: Remote| ((r.index, r.generation), handle(r.peer), r.len);
+                said(&imported.map(remote))
+            }
+            Ask::Release(of) => said(&self.end().release(remote(of))),
+            other => unreachable!("answered elsewhere: {other:?}"),
+        }
+    }
+
+    fn end(&mut self) -> &mut dyn Endpoint {
+        &mut **self.end.as_mut().expect("an endpoint is opened first")
+    }
+
+    fn progress(&mut self, budget: usize) -> Progressed {
+        let mut events = Vec::new();
+        let mut worked = false;
+        for _ in 0..PASSES {
+            let now = self.fixture.now();
+            self.passes += 1;
+            // Messages come by the short way in every other pass, as they do on the near side.
+            let short = self.passes.is_multiple_of(2);
+            let end = self.end();
+            let mut message = Lease::default();
+            while short && let Some(peer) = end.poll_message(&mut message) {
+                events.push(Event::Message { peer, message: std::mem::take(&mut message) });
+            }
+            worked |= end.progress(now, budget, &mut events) || !events.is_empty();
+            if worked {
+                break;
+            }
+        }
+        let events = events.into_iter().map(|event| self.happened(event)).collect();
+        Progressed { worked, events }
+    }
+
+    /// The bytes of a message, which is kept as long as the probe keeps its own.
+    fn keep(&mut self, lease: Lease) -> Vec<u8> {
+        let bytes = lease.to_vec();
+        // Shorter ones are nobody's.
+        if bytes.len() > Lease::INLINE {
+            self.leases.push_back(lease);
+        }
+        bytes
+    }
+
+    fn happened(&mut self, event: Event) -> Happened {
+        match event {
+            Event::Message { peer, message } => {
+                Happened::Message { peer: handle(peer), message: self.keep(message) }
+            }
+            Event::LongMessage { peer, header, body, len } => Happened::LongMessage {
+                peer: handle(peer),
+                header: self.keep(header),
+                body: (handle(body.peer), body.id),
+                len,
+            },
+            Event::PutArrived { peer, region, offset, len, data } => Happened::PutArrived {
+                peer: handle(peer),
+                region: (region.index, region.generation),
+                offset,
+                len,
+                data,
+            },
+            Event::Done { token, result } => {
+                let result = result.map(ended).map_err(|error| Failed::from(&error));
+                Happened::Done { token: token.0, result }
+            }
+            Event::PeerUp { peer, incarnation } => {
+                Happened::PeerUp { peer: handle(peer), incarnation: incarnation.get() }
+            }
+            Event::PeerLost { peer, reason } => {
+                Happened::PeerLost { peer: handle(peer), reason: (&reason).into() }
+            }
+            Event::Writable { peer } => Happened::Writable { peer: handle(peer) },
+            other => panic!("an event unknown to the suite: {other:?}"),
+        }
+    }
+
+    fn slice(&self, part: Part) -> Slice {
+        let memory = self.memories.get(&part.memory).expect("memory of both sides");
+        let slice = memory.region.slice(part.offset as usize, part.len as usize);
+        slice.expect("a part within its memory")
+    }
+
+    fn slices(&self, parts: Vec<Part>) -> Slices {
+        parts.into_iter().map(|part| self.slice(part)).collect()
+    }
+
+    fn payload(&self, load: Load) -> Payload {
+        match load {
+            Load::Bytes(bytes) => Payload::Bytes(bytes.into()),
+            Load::Memory(part) => Payload::Memory(self.slice(part)),
+        }
+    }
+
+    fn operation(&self, op: Op) -> Operation {
+        let body = |(of, id)| Body { peer: peer(of), id };
+        match op {
+            Op::Send { token, peer: to, load, level } => Operation::Send {
+                token: Token(token),
+                peer: peer(to),
+                payload: self.payload(load),
+                level: level_of(level),
+            },
+            Op::SendLong { token, peer: to, header, body } => Operation::SendLong {
+                token: Token(token),
+                peer: peer(to),
+                header: header.into(),
+                body: self.slice(body),
+            },
+            Op::Receive { token, body: of, into } => {
+                Operation::Receive { token: Token(token), body: body(of), into: self.slice(into) }
+            }
+            Op::Discard { token, body: of } => {
+                Operation::Discard { token: Token(token), body: body(of) }
+            }
+            Op::SendTagged { token, peer: to, tag, load, level } => Operation::SendTagged {
+                token: Token(token),
+                peer: peer(to),
+                tag,
+                payload: self.payload(load),
+                level: level_of(level),
+            },
+            Op::PostReceive { token, source, tag, ignore, into } => Operation::PostReceive {
+                token: Token(token),
+                source: source.map(peer),
+                tag,
+                ignore,
+                into: self.slice(into),
+            },
+            Op::Put { token, remote: of, local, spans: at, level, event } => Operation::Put {
+                token: Token(token),
+                remote: remote(of),
+                local: self.slices(local),
+                spans: spans(at),
+                level: level_of(level),
+                event,
+            },
+            Op::Get { token, remote: of, local, spans: at } => Operation::Get {
+                token: Token(token),
+                remote: remote(of),
+                local: self.slices(local),
+                spans: spans(at),
+            },
+            Op::Atomic { token, remote: of, offset, op, kind, operand, compare, fetch } => {
+                Operation::Atomic {
+                    token: Token(token),
+                    remote: remote(of),
+                    offset,
+                    op: AtomicOp::from_u8(op).expect("an atomic operation"),
+                    kind: AtomicType::from_u8(kind).expect("a type of atomic operations"),
+                    operand: operand.into(),
+                    compare: compare.into(),
+                    fetch,
+                }
+            }
+            Op::Map { token, remote: of } => {
+                Operation::Map { token: Token(token), remote: remote(of) }
+            }
+            Op::Deregister { token, region: (index, generation) } => Operation::Deregister {
+                token: Token(token),
+                region: RegionId { index, generation },
+            },
+        }
+    }
+}
+
+impl Memory {
+    fn seen(&mut self, memory: u64) -> Seen {
+        Seen {
+            memory,
+            held: !self.region.is_unique(),
+            changes: changes(&self.region, &mut self.agreed),
+        }
+    }
+}
+
+fn level_of(number: u8) -> Level {
+    const ALL: [Level; 3] = [Level::Reusable, Level::Delivered, Level::Visible];
+    ALL[usize::from(number)]
+}
+
+fn remote(((index, generation), of, len): Import) -> Remote {
+    Remote { index, generation, peer: peer(of), len }
+}
+
+fn spans(all: Vec<(u64, u64)>) -> Spans {
+    all.into_iter().map(|(offset, len)| RemoteSpan { offset, len }).collect()
+}
+
+fn ended(done: Done) -> Ended {
+    match done {
+        Done::Sent => Ended::Sent,
+        Done::Received { len } => Ended::Received(len),
+        Done::Discarded => Ended::Discarded,
+        Done::Tagged { peer, tag, len } => Ended::Tagged { peer: handle(peer), tag, len },
+        Done::Put => Ended::Put,
+        Done::Got => Ended::Got,
+        Done::Atomic => Ended::Atomic,
+        Done::Fetched(bytes) => Ended::Fetched(bytes.to_vec()),
+        Done::Mapped(region) => Ended::Mapped(region.to_vec()),
+        Done::Deregistered => Ended::Deregistered,
+        other => panic!("a result unknown to the suite: {other:?}"),
+    }
+}

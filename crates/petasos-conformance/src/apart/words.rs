@@ -1,0 +1,295 @@
+//! What the two sides say to each other: the calls of an endpoint, as values that travel.
+
+use petasos_macros::Wire;
+use std::time::Duration;
+
+/// A peer, or a region: index and generation.
+pub(super) type Handle = (u32, u32);
+
+/// A handle of imported memory, whose it is, and its length.
+pub(super) type Import = (Handle, Handle, u64);
+
+/// A part of memory that both sides have.
+#[derive(Clone, Copy, Debug, Wire)]
+pub(super) struct Part {
+    pub(super) memory: u64,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// Bytes of memory that are not as they were.
+#[derive(Clone, Debug, PartialEq, Eq, Wire)]
+pub(super) enum Patch {
+    Bytes { offset: u64, bytes: Vec<u8> },
+    Fill { offset: u64, len: u64, byte: u8 },
+}
+
+/// What is asked of the other side. Each has an answer of its own type.
+#[derive(Debug, Wire)]
+pub(super) enum Ask {
+    /// `Option<String>`: why the transport cannot be tested there.
+    Missing,
+    /// `String`: a fresh address of that host.
+    Fresh,
+    /// [`Opened`].
+    Open(String),
+    /// `Result<Handle, Unresolved>`.
+    Resolve(String, Duration),
+    /// `Option<Known>`.
+    Peer(Handle),
+    /// Nothing.
+    Forget(Handle),
+    /// `Result<(), Refused>`.
+    Inject(Handle, Vec<Vec<u8>>),
+    /// `u32`: how many were accepted.
+    Submit(Vec<Op>),
+    /// Nothing.
+    Cancel(u64),
+    /// [`Progressed`]. So many leases, the oldest first, are let go of before.
+    Progress { budget: u32, let_go: u32 },
+    /// `Result<(), String>`: memory of the transport's own, under this number.
+    Alloc { memory: u64, len: u64 },
+    /// `Result<Handle, Unregistered>`, with the rights as they travel.
+    Register(Part, u8),
+    /// `Option<Vec<u8>>`: the key.
+    Export(Handle),
+    /// `Result<Import, Unimported>`.
+    Import(Vec<u8>),
+    /// Nothing.
+    Release(Import),
+    /// Nothing: memory of this length under this number, of zeroes but for these.
+    Memory { memory: u64, len: u64, writable: bool, content: Vec<Patch> },
+    /// Nothing: memory was changed here.
+    Write(Vec<(u64, Vec<Patch>)>),
+    /// `Vec<Seen>`: what became of the memory there. Of some nobody knows any more here.
+    Look { gone: Vec<u64> },
+}
+
+/// An endpoint that was opened.
+#[derive(Debug, Wire)]
+pub(super) struct Opened {
+    pub(super) address: String,
+    pub(super) incarnation: u64,
+    pub(super) can: Can,
+}
+
+/// Capabilities: enumerations as the number of the variant.
+#[derive(Debug, Wire)]
+pub(super) struct Can {
+    pub(super) scheme: String,
+    /// Put and get, atomics, tagged, put with event, map.
+    pub(super) support: [u8; 5],
+    /// Passive target, third party, ordered access, processor atomics.
+    pub(super) flags: [bool; 4],
+    pub(super) enforcement: u8,
+    pub(super) credential: u8,
+    /// In the order of their declaration.
+    pub(super) limits: [u64; 9],
+}
+
+/// What is known of a peer.
+#[derive(Debug, Wire)]
+pub(super) struct Known {
+    pub(super) address: String,
+    pub(super) incarnation: Option<u64>,
+    pub(super) state: State,
+    pub(super) user: Option<u32>,
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum State {
+    Connecting,
+    Up,
+    Lost(Lost),
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Lost {
+    Closed,
+    Silent(Duration),
+    Unreachable(Duration, String),
+    Refused(String),
+    Protocol(String),
+    Restarted,
+    Forgotten,
+    System(String),
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Unresolved {
+    WrongScheme(String),
+    TooManyPeers(u64),
+    Other(String),
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Refused {
+    Full,
+    PeerLost,
+    UnknownPeer,
+    TooLong { len: u64, max: u64 },
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Unregistered {
+    TooMany(u64),
+    ReadOnly,
+    System(String),
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Unimported {
+    Resolve(Unresolved),
+    Stale(String),
+    TooMany(u64),
+    Other(String),
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Load {
+    Bytes(Vec<u8>),
+    Memory(Part),
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Op {
+    Send {
+        token: u64,
+        peer: Handle,
+        load: Load,
+        level: u8,
+    },
+    SendLong {
+        token: u64,
+        peer: Handle,
+        header: Vec<u8>,
+        body: Part,
+    },
+    Receive {
+        token: u64,
+        body: (Handle, u64),
+        into: Part,
+    },
+    Discard {
+        token: u64,
+        body: (Handle, u64),
+    },
+    SendTagged {
+        token: u64,
+        peer: Handle,
+        tag: u64,
+        load: Load,
+        level: u8,
+    },
+    PostReceive {
+        token: u64,
+        source: Option<Handle>,
+        tag: u64,
+        ignore: u64,
+        into: Part,
+    },
+    Put {
+        token: u64,
+        remote: Import,
+        local: Vec<Part>,
+        spans: Vec<(u64, u64)>,
+        level: u8,
+        event: Option<u64>,
+    },
+    Get {
+        token: u64,
+        remote: Import,
+        local: Vec<Part>,
+        spans: Vec<(u64, u64)>,
+    },
+    Atomic {
+        token: u64,
+        remote: Import,
+        offset: u64,
+        op: u8,
+        kind: u8,
+        operand: Vec<u8>,
+        compare: Vec<u8>,
+        fetch: bool,
+    },
+    Map {
+        token: u64,
+        remote: Import,
+    },
+    Deregister {
+        token: u64,
+        region: Handle,
+    },
+}
+
+/// A pass, and what it brought.
+#[derive(Debug, Wire)]
+pub(super) struct Progressed {
+    pub(super) worked: bool,
+    pub(super) events: Vec<Happened>,
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Happened {
+    Message { peer: Handle, message: Vec<u8> },
+    LongMessage { peer: Handle, header: Vec<u8>, body: (Handle, u64), len: u64 },
+    PutArrived { peer: Handle, region: Handle, offset: u64, len: u64, data: u64 },
+    Done { token: u64, result: Result<Ended, Failed> },
+    PeerUp { peer: Handle, incarnation: u64 },
+    PeerLost { peer: Handle, reason: Lost },
+    Writable { peer: Handle },
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Ended {
+    Sent,
+    Received(u64),
+    Discarded,
+    Tagged {
+        peer: Handle,
+        tag: u64,
+        len: u64,
+    },
+    Put,
+    Got,
+    Atomic,
+    Fetched(Vec<u8>),
+    /// What was in it then.
+    Mapped(Vec<u8>),
+    Deregistered,
+}
+
+#[derive(Debug, Wire)]
+pub(super) struct Failed {
+    pub(super) kind: Kind,
+    pub(super) peer: Option<String>,
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Kind {
+    PeerLost(Lost),
+    Cancelled,
+    UnknownPeer,
+    UnknownRegion,
+    StaleKey,
+    Denied { allowed: u8, needed: u8 },
+    OutOfBounds { offset: u64, len: u64, bound: u64 },
+    LengthMismatch { local: u64, remote: u64 },
+    TooLarge { what: String, value: u64, limit: u64 },
+    Truncated { sent: u64, posted: u64 },
+    Misaligned { offset: u64, align: u64 },
+    Unsupported(String),
+    UnknownBody,
+    Withdrawn,
+    Busy,
+    System(String),
+}
+
+/// What became of memory.
+#[derive(Debug, Wire)]
+pub(super) struct Seen {
+    pub(super) memory: u64,
+    /// Whether the endpoint, or an operation of it, still has it.
+    pub(super) held: bool,
+    pub(super) changes: Vec<Patch>,
+}
