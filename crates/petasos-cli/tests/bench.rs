@@ -5,7 +5,13 @@ mod common;
 
 use common::{Place, child_of, server_of, signal, until, wait};
 use serde_json::Value;
-use std::{collections::BTreeMap, fs, path::Path, process::Stdio, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
 
 /// As short as can be.
 const BRIEF: [&str; 6] = ["--quick", "--rounds", "1", "--time", "1ms", "--json"];
@@ -39,6 +45,18 @@ fn panels<'a>(found: &[(&'a str, &'a str, f64, &'a Value)]) -> Vec<&'a str> {
     panels
 }
 
+/// The page in `page` has these plots, each with a line in it.
+fn shown(place: &Place, titles: &[&str]) {
+    let page = fs::read_to_string(place.path("page/index.html")).unwrap();
+    for title in titles {
+        let (_, behind) = page.split_once(&format!("<h2>{title}</h2>")).expect(title);
+        let section = behind.split("<h2>").next().unwrap();
+        assert!(section.contains("<svg class=\"chart\""), "{title}: no plot");
+        // The marks of the first line that is ours.
+        assert!(section.matches("<circle cx=").count() >= 2, "{title}: no line");
+    }
+}
+
 /// Each figure is one, and its ratio is that to its limit.
 fn check(report: &Value) {
     assert!(!figures(report).is_empty(), "{report}");
@@ -64,8 +82,10 @@ fn check(report: &Value) {
 #[test]
 fn echoes() {
     let place = Place::new();
-    let report = bench(&place, &["echo"]);
+    let report = bench(&place, &["echo", "--report", "page"]);
     check(&report);
+    let plots = ["Latency by size", "Percentiles by size", "Percentiles by calls in flight"];
+    shown(&place, &[&plots[..], &["Rate by calls in flight"]].concat());
     let latency = plot(&report, "latency");
     assert!(panels(&latency).contains(&"shm, blocking"), "{report}");
     let ours: Vec<_> = latency.iter().filter(|found| found.1 == "petasos").collect();
@@ -168,8 +188,9 @@ fn a_part_that_fails_leaves_the_others() {
 #[test]
 fn channels_bare_and_under_rpc() {
     let place = Place::new();
-    let report = bench(&place, &["channels"]);
+    let report = bench(&place, &["channels", "--report", "page"]);
     check(&report);
+    shown(&place, &["Channels: latency by size", "Channels: bandwidth by size"]);
     for name in ["channels", "channel-bandwidth"] {
         let found = plot(&report, name);
         for panel in ["shm, messages", "tcp, messages", "shm, remote access", "tcp, remote access"]
@@ -356,15 +377,18 @@ fn experiments_of_papers() {
     }
     let wrong = place.run(&["bench", "paper", "null-cal"]).assert(2);
     wrong.says("null-call, pipelined-bulk, clients, channels");
-    let shm = ["paper", "clients", "pipelined-bulk", "--transport", "shm", "--report", "page"];
-    let report = bench(&place, &shm);
+    let report = bench(&place, &["paper", "--transport", "shm", "--report", "page"]);
     check(&report);
-    let mut plots: Vec<_> =
-        figures(&report).iter().map(|figure| figure["at"]["plot"].as_str().unwrap()).collect();
-    plots.sort_unstable();
-    plots.dedup();
-    assert_eq!(plots, ["clients-bulk", "overlap", "pipeline"]);
-    assert!(fs::read_to_string(place.path("page/index.html")).unwrap().contains("Total bandwidth"));
+    let plots: BTreeSet<_> =
+        figures(&report).iter().filter_map(|figure| figure["at"]["plot"].as_str()).collect();
+    let null_calls = ["latency", "percentiles", "rate", "under-load"];
+    let others = ["pipeline", "overlap", "clients-bulk", "channels", "channel-bandwidth"];
+    assert_eq!(plots, null_calls.into_iter().chain(others).collect());
+    assert!(!named(&report, "shm", "null call in XDR").is_empty(), "{report}");
+    for encoding in ["petasos", "petasos, XDR"] {
+        assert!(plot(&report, "latency").iter().any(|found| found.1 == encoding), "{encoding}");
+    }
+    shown(&place, &["Latency by size", "Channels: latency by size", "Total bandwidth by clients"]);
 }
 
 #[test]

@@ -2,11 +2,22 @@
 
 mod common;
 
-use common::{NETWORKS, Place};
+use common::{NETWORKS, Place, Serving};
 use std::fs;
 
-/// What `bench` measures of a transport within seconds.
-const PARTS: [&str; 4] = ["null", "echo", "connect", "portals"];
+/// What `bench` measures of a transport within seconds, with a figure that each part has.
+const PARTS: [(&str, &str); 6] = [
+    ("null", "null call, spinning"),
+    ("echo", "echo, 64 B"),
+    ("clients", "clients, 4"),
+    ("connect", "first call of a new peer"),
+    ("engines", "two engines, blocking"),
+    ("portals", "put, "),
+];
+
+/// What takes minutes over all networks: measured if `PETASOS_ALL_BENCHES` is set.
+const LONG_PARTS: [(&str, &str); 3] =
+    [("bulk", "pull, 1 MiB"), ("pipeline", "pull and work"), ("channels", "exclusive RDMA, bare")];
 
 #[test]
 fn quickstart() {
@@ -25,25 +36,41 @@ fn quickstart() {
 
 #[test]
 fn benches() {
+    let long = std::env::var_os("PETASOS_ALL_BENCHES").map_or(&[][..], |_| &LONG_PARTS[..]);
     for network in common::present(&NETWORKS) {
-        let place = Place::new();
-        let brief = ["--transport", network, "--quick", "--rounds", "1", "--time", "1ms", "--json"];
-        let report = place.run(&[&["bench"], &PARTS[..], &brief].concat()).assert(0).json();
-        let figures = report["figures"].as_array().unwrap();
-        for (what, least) in [
-            ("null call, spinning", 1),
-            ("call rate, blocking", 2),
-            ("echo, 64 B", 1),
-            ("first call of a new peer", 1),
-            ("put, ", 1),
-        ] {
-            let named = |figure: &&serde_json::Value| {
+        for (part, what) in PARTS.iter().chain(long) {
+            let place = Place::new();
+            let brief = ["--transport", network, "--quick", "--rounds", "1", "--time", "1ms"];
+            let ran = place.run(&[&["bench", part], &brief[..], &["--json"]].concat());
+            let report = ran.assert(0).json();
+            let named = |figure: &serde_json::Value| {
                 figure["transport"] == network
                     && figure["what"].as_str().is_some_and(|name| name.contains(what))
+                    && figure["value"].as_f64().is_some_and(|value| value > 0.0)
             };
-            let found = figures.iter().filter(named).count();
-            assert!(found >= least, "{network}: {what}: {found} of {report}");
+            let figures = report["figures"].as_array().unwrap();
+            assert!(figures.iter().any(named), "{network}: no `{what}` in {report}");
+            place.assert_clean();
         }
+    }
+}
+
+/// A server, those who ask it, and the way that they take.
+#[test]
+fn pings() {
+    for network in common::present(&NETWORKS) {
+        let place = Place::new();
+        let mut server = Serving::start(&place, &["--listen", &format!("{network}://*")], 1);
+        let url = server.urls[0].clone();
+        assert!(url.starts_with(&format!("{network}://")), "{url}");
+        for size in ["0", "1000", "300000"] {
+            let how = ["ping", &url, "-c", "3", "-i", "0ms", "--size", size, "--json"];
+            let report = place.run(&how).assert(0).json();
+            assert_eq!(report["answered"], 3, "{report}");
+        }
+        let report = place.run(&["info", &url, "--json"]).assert(0).json();
+        assert_eq!(report["address"], *url, "{report}");
+        assert_eq!(server.interrupt(), Some(0), "{network}");
         place.assert_clean();
     }
 }

@@ -11,25 +11,12 @@
 //!
 //! [`Endpoint::alloc`]: petasos_fabric::Endpoint::alloc
 
+use crate::gone::Gone;
 use petasos_fabric::{Access, Region, Slice, memory::RegionBuilder};
-use std::{
-    collections::VecDeque,
-    ptr::NonNull,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
-    },
-};
+use std::{collections::VecDeque, ptr::NonNull, sync::Arc};
 
 /// Registrations kept, at most.
 const MOST: usize = 256;
-
-/// Owners that are gone, whichever thread dropped the last holder.
-#[derive(Default)]
-struct Gone {
-    some: AtomicBool,
-    names: Mutex<Vec<u64>>,
-}
 
 /// The owner of memory that this transport allocated.
 pub(crate) struct Lent {
@@ -40,8 +27,7 @@ pub(crate) struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.gone.names.lock().unwrap_or_else(PoisonError::into_inner).push(self.name);
-        self.gone.some.store(true, Release);
+        self.gone.tell(self.name);
     }
 }
 
@@ -60,6 +46,7 @@ pub(crate) struct Kept<O> {
     bytes: usize,
     limit: usize,
     next: u64,
+    /// Owners, by their numbers.
     gone: Arc<Gone>,
 }
 
@@ -112,13 +99,11 @@ impl<O> Kept<O> {
 
     /// Closes what nobody can register again.
     pub(crate) fn look_after(&mut self) {
-        if !self.gone.some.load(Acquire) || !self.gone.some.swap(false, AcqRel) {
-            return;
+        let gone = self.gone.take();
+        if !gone.is_empty() {
+            self.list.retain(|(what, _)| !gone.contains(&what.name));
+            self.bytes = self.list.iter().map(|(what, _)| what.len).sum();
         }
-        let mut names = self.gone.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = std::mem::take(&mut *names);
-        self.list.retain(|(what, _)| !names.contains(&what.name));
-        self.bytes = self.list.iter().map(|(what, _)| what.len).sum();
     }
 
     /// How much is kept open.

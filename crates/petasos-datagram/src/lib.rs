@@ -49,6 +49,7 @@ mod endpoint;
 mod error;
 mod exposure;
 pub mod frame;
+mod gone;
 mod kept;
 mod link;
 mod meet;

@@ -38,6 +38,7 @@ pub mod notify;
 pub mod operation;
 pub mod peer;
 pub mod pool;
+pub mod quota;
 pub mod time;
 pub mod tuning;
 pub mod two_sided;
@@ -61,5 +62,6 @@ pub use operation::{
 };
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
 pub use pool::{Buffer, Pool, retain_freed_memory, spare_vec};
+pub use quota::Quota;
 pub use time::{Clock, Patience, Time};
 pub use tuning::{Tuning, TuningError};

@@ -1,14 +1,11 @@
 //! Buffers for received messages: so many at a time, and used again.
 
-use crate::Lease;
+use crate::{Lease, quota::Quota};
 use std::{
     cell::RefCell,
     fmt, mem,
     ops::{Deref, DerefMut},
-    sync::{
-        Arc, Once,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Once},
 };
 
 /// The buffers from which an endpoint lends: at most so many at a time.
@@ -17,19 +14,7 @@ use std::{
 /// case, where messages are dropped by the thread that receives them, nothing is allocated, no lock
 /// is taken, and buffers are zeroed but once.
 #[derive(Clone)]
-pub struct Pool(Arc<Shared>);
-
-struct Shared {
-    /// How many buffers are lent, and how many bytes, in one word: see [`Shared::BUFFER`].
-    lent: AtomicU64,
-    limit: usize,
-    bytes: usize,
-}
-
-impl Shared {
-    /// One buffer, above so many bits for the bytes: a terabyte.
-    const BUFFER: u64 = 1 << 40;
-}
+pub struct Pool(Arc<Quota>);
 
 /// Lengths of the buffers that are kept, and how many of each a thread keeps, no fewer than come in one pass:
 /// 3.25 MiB in all.
@@ -67,28 +52,21 @@ impl Pool {
     #[must_use]
     pub fn with_bytes(limit: usize, bytes: usize) -> Pool {
         retain_freed_memory();
-        Pool(Arc::new(Shared { lent: AtomicU64::new(0), limit, bytes }))
+        Pool(Arc::new(Quota::with_bytes(limit, bytes)))
     }
 
     /// Whether another buffer can be lent. Inline leases are always to be had.
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let lent = self.0.lent.load(Ordering::Relaxed);
-        self.admits(lent)
-    }
-
-    #[inline]
-    fn admits(&self, lent: u64) -> bool {
-        let (buffers, bytes) = (lent / Shared::BUFFER, lent % Shared::BUFFER);
-        buffers < self.0.limit as u64 && bytes < self.0.bytes as u64
+        self.0.has_room()
     }
 
     /// Buffers lent now.
     #[inline]
     #[must_use]
     pub fn lent(&self) -> usize {
-        (self.0.lent.load(Ordering::Relaxed) / Shared::BUFFER) as usize
+        self.0.taken()
     }
 
     /// A lease of `len` bytes that `fill` writes; `None` when the limit is reached. `fill` sees
@@ -109,13 +87,7 @@ impl Pool {
     #[inline]
     #[must_use]
     pub fn buffer(&self, len: usize) -> Option<Buffer> {
-        let loan = Shared::BUFFER + len as u64;
-        let before = self.0.lent.fetch_add(loan, Ordering::Relaxed);
-        if !self.admits(before) {
-            self.0.lent.fetch_sub(loan, Ordering::Relaxed);
-            return None;
-        }
-        Some(Buffer { bytes: take(len), len, pool: Some(self.clone()) })
+        self.0.take(len).then(|| Buffer { bytes: take(len), len, pool: Some(self.clone()) })
     }
 }
 
@@ -268,7 +240,7 @@ impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         if let Some(pool) = &self.pool {
-            pool.0.lent.fetch_sub(Shared::BUFFER + self.len as u64, Ordering::Relaxed);
+            pool.0.give_back(self.len);
         }
         keep(mem::take(&mut self.bytes));
     }
@@ -282,7 +254,7 @@ impl fmt::Debug for Buffer {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pool({} of {} lent)", self.lent(), self.0.limit)
+        write!(f, "Pool({} of {} lent)", self.lent(), self.0.limit())
     }
 }
 

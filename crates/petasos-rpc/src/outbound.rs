@@ -49,7 +49,11 @@ impl Inner {
         }
         let mut peers = self.peers.borrow_mut();
         match peers.get(peer) {
-            Some(record) if record.has_credit() => self.send_request(record, frame),
+            Some(record) if record.has_credit() => {
+                record.outstanding += 1;
+                self.send_request(record, &frame);
+                self.recycle(frame);
+            }
             _ => {
                 drop(peers);
                 self.send_otherwise(target, method, id, frame)?;
@@ -93,7 +97,11 @@ impl Inner {
             self.calls.borrow_mut().redirect(id, peer);
             let mut peers = self.peers.borrow_mut();
             match peers.get(peer) {
-                Some(record) if record.has_credit() => self.send_request(record, frame),
+                Some(record) if record.has_credit() => {
+                    record.outstanding += 1;
+                    self.send_request(record, &frame);
+                    self.recycle(frame);
+                }
                 Some(record) if record.waiting.len() < self.config.queue_per_peer => {
                     record.waiting.push_back(id);
                     self.calls.borrow_mut().queue(id, frame);
@@ -109,18 +117,10 @@ impl Inner {
         sent
     }
 
-    /// Sends a request to a peer that has credit for it.
-    #[inline(always)]
-    fn send_request(&self, record: &mut Record, frame: Vec<u8>) {
-        record.outstanding += 1;
-        self.transmit_request(record, &frame);
-        self.recycle(frame);
-    }
-
-    /// A call of its own, so that where the frame lies is handed over in registers: a vector's address and
-    /// length that were stored apart are not read as one without a wait.
+    /// Sends a request. A call of its own, so that where the frame lies is handed over in registers:
+    /// a vector's address and length that were stored apart are not read as one without a wait.
     #[inline(never)]
-    fn transmit_request(&self, record: &mut Record, frame: &[u8]) {
+    fn send_request(&self, record: &mut Record, frame: &[u8]) {
         self.transmit(record, &[frame]);
     }
 
@@ -303,7 +303,9 @@ impl Inner {
         {
             // A call that ended while it waited has no request any more.
             let Some(frame) = self.calls.borrow_mut().unqueue(id) else { continue };
-            self.send_request(record, frame);
+            record.outstanding += 1;
+            self.transmit(record, &[&frame]);
+            self.recycle(frame);
         }
     }
 

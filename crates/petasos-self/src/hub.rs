@@ -2,13 +2,10 @@
 
 use crate::{bell::Bell, offer::Offer, regions::Regions};
 use bytes::Bytes;
-use petasos_fabric::{Address, Incarnation, Lease, LostReason, Pool, RegionId};
+use petasos_fabric::{Address, Incarnation, Lease, LostReason, Pool, Quota, RegionId};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 /// Messages that an inbox holds before senders have to wait.
@@ -21,7 +18,7 @@ pub(crate) struct Hub {
     pub(crate) regions: Regions,
     pub(crate) bell: Arc<Bell>,
     /// Tagged messages that came eagerly and have not been matched.
-    eager: AtomicUsize,
+    pub(crate) eager: Quota,
     inbox: Mutex<Inbox>,
 }
 
@@ -84,7 +81,7 @@ impl Hub {
             pool: Pool::new(max_leases),
             regions: Regions::default(),
             bell: Arc::new(bell),
-            eager: AtomicUsize::new(0),
+            eager: Quota::new(max_leases),
             inbox: Mutex::default(),
         }
     }
@@ -147,19 +144,6 @@ impl Hub {
         }
         inbox.waiting.insert(who.incarnation, Arc::downgrade(who));
         true
-    }
-
-    /// Claims a place for an eager tagged message, of which there are at most `limit`.
-    pub(crate) fn claim_eager(&self, limit: usize) -> bool {
-        let claimed = self.eager.fetch_add(1, Ordering::Relaxed) < limit;
-        if !claimed {
-            self.release_eager();
-        }
-        claimed
-    }
-
-    pub(crate) fn release_eager(&self) {
-        self.eager.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether something came.

@@ -236,7 +236,7 @@ impl Local {
         let Some(index) = self.peers.by_link(link) else {
             // Of a connection that this side has closed.
             if let What::Tagged { data: Tagged::Eager(_), .. } = what {
-                self.hub.release_eager();
+                self.hub.eager.give_back(0);
             }
             return;
         };

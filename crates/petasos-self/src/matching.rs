@@ -148,7 +148,7 @@ impl Arrived {
 fn claim(hub: &Hub, data: Tagged) -> Option<(Payload, Option<Arc<Offer>>)> {
     match data {
         Tagged::Eager(bytes) => {
-            hub.release_eager();
+            hub.eager.give_back(0);
             Some((Payload::Bytes(bytes), None))
         }
         Tagged::Offer(offer) => Some((offer.take()?, Some(offer))),

@@ -154,7 +154,6 @@ impl Local {
             };
             let (token, offer) = (message.token(), self.next_offer);
             let eager_len = self.capabilities.limits.max_message;
-            let eager_count = self.capabilities.limits.max_leases;
             let mut offered = None;
             let sent = match &message {
                 Outgoing::Send { payload, .. } => hub.offer(link, |hub| {
@@ -172,7 +171,7 @@ impl Local {
                 }),
                 Outgoing::Tagged { tag, payload, level, .. } => {
                     let small = payload.len() <= eager_len && *level < Level::Visible;
-                    let data = if small && hub.claim_eager(eager_count) {
+                    let data = if small && hub.eager.take(0) {
                         Tagged::Eager(match payload {
                             Payload::Bytes(bytes) => bytes.clone(),
                             Payload::Memory(slice) => slice.to_vec().into(),
