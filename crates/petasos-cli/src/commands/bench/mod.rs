@@ -80,43 +80,39 @@ struct Part<'a> {
 /// Seconds of a round, and of a quick one.
 type Takes = (f64, f64);
 
-const NULL: Part<'_> =
-    Part { measure: &null::measure, steps: |_, _| 2, takes: [(3.7, 1.7), (3.7, 1.7)] };
+const NULL: Part<'_> = Part { measure: &null::measure, steps: |_, _| 2, takes: [(3.7, 1.7); 2] };
 const ECHO: Part<'_> =
-    Part { measure: &echo::measure, steps: |b, _| 2 * b.rounds, takes: [(11.0, 1.5), (11.0, 1.5)] };
+    Part { measure: &echo::measure, steps: |b, _| 2 * b.rounds, takes: [(11.0, 1.5); 2] };
 const BULK: Part<'_> = Part {
     measure: &bulk::measure,
     steps: |b, _| bulk::steps(b),
-    takes: [(12.0, 1.7), (12.0, 1.7)],
+    takes: [(30.0, 3.0), (12.0, 1.7)],
 };
 const PIPELINE: Part<'_> =
-    Part { measure: &pipeline::measure, steps: |b, _| b.rounds, takes: [(4.5, 0.7), (4.5, 0.7)] };
-const CLIENTS: Part<'_> = Part {
-    measure: &clients::measure,
-    steps: |b, _| 2 * b.rounds,
-    takes: [(3.0, 0.7), (3.0, 0.7)],
-};
+    Part { measure: &pipeline::measure, steps: |b, _| b.rounds, takes: [(4.5, 0.7); 2] };
+const CLIENTS: Part<'_> =
+    Part { measure: &clients::measure, steps: |b, _| 2 * b.rounds, takes: [(3.0, 0.7); 2] };
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
     steps: |b, t| channels::steps(b, t),
-    takes: [(25.0, 3.0), (25.0, 3.0)],
+    takes: [(60.0, 12.0), (55.0, 5.0)],
 };
 
 const CONNECT: Part<'_> = Part {
     measure: &connect::measure,
     steps: |b, _| b.ways().len() * b.rounds,
-    takes: [(1.5, 0.6), (1.5, 0.6)],
+    takes: [(1.5, 0.6); 2],
 };
 const ENGINES: Part<'_> = Part {
     measure: &engines::measure,
     steps: |b, _| (2 + usize::from(!b.plan.cores.alone())) * b.rounds,
-    takes: [(2.0, 0.8), (2.0, 0.8)],
+    takes: [(2.0, 0.8); 2],
 };
 
 const PORTALS: Part<'_> = Part {
     measure: &portals::measure,
     steps: |b, t| b.rounds * usize::from(!b.plan.cores.alone()) + usize::from(t.scheme == "shm"),
-    takes: [(4.0, 1.5), (4.0, 1.5)],
+    takes: [(4.0, 1.5); 2],
 };
 
 const LIMITS: Takes = (4.0, 2.0);
