@@ -38,6 +38,8 @@ mod built_in {
                 let expected = if who == "petasos" { 12 } else { 6 };
                 assert_eq!(of(who, transport).len(), expected, "{who} over {transport}");
             }
+            // Without calls, of two sizes, spinning.
+            assert_eq!(of("petasos, message", transport).len(), 2, "over {transport}");
         }
         assert_eq!(of("iceoryx2", "shm").len(), 6);
         for line in lines {
