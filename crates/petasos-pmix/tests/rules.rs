@@ -535,6 +535,15 @@ fn all_must_connect_once_one_has() {
     net.ask(ms(10), rank(0), Request::Connect(rank(0)));
     net.run(ms(50));
     assert_eq!(net.never[0].procs, [rank(2)]);
+    // One that failed before is known as such, whether others connect before or after.
+    for connect in [ms(10), ms(30)] {
+        let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
+        net.ask(connect, rank(0), Request::Connect(rank(0)));
+        net.end(ms(20), rank(2), Gone::Signalled(9));
+        net.ask(ms(40), rank(1), Request::Connect(rank(1)));
+        net.run(ms(61_000));
+        assert!(net.never.is_empty(), "{:?}", net.never);
+    }
     // A program that does not connect at all is none of our business.
     let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
     (0..3).for_each(|r| net.end(ms(5), rank(r), Gone::Exited(0)));

@@ -135,7 +135,9 @@ impl Engine {
         let from = from.filter(|_| self.me != Node::HEAD);
         self.spread(&Message::Wired, from);
         self.agenda.set(self.now.after(self.config.connect), Timer::Connect);
-        let ended: Vec<Proc> = self.unconnected(|local| local.gone.is_some());
+        // Of those that failed it is known, and whether the job goes on is not decided here.
+        let clean = |gone: &Option<Gone>| gone.as_ref().is_some_and(Gone::is_clean);
+        let ended: Vec<Proc> = self.unconnected(|local| clean(&local.gone));
         ended.into_iter().for_each(|proc| self.ended_unconnected(proc));
     }
 
