@@ -59,19 +59,28 @@ fn nobody_saw_it_die() {
         process.line("key ");
         process
     };
-    let (lives, mut dies) = (start(), start());
-    let id = dies.id();
+    let (mut lives, mut dies) = (start(), start());
     dies.kill();
-    // Not while others open endpoints, as the test beside this one does: then it is the next one's.
-    let patience = Instant::now() + PATIENCE;
-    let mut end = open(SHM);
-    while !left_by(id).is_empty() {
-        assert!(Instant::now() < patience, "left behind: {:?}", left_by(id));
-        end = open(SHM);
-    }
+    let end = opened_until_nothing_is_left(dies.id());
     assert_eq!(left_by(lives.id()).len(), 1, "of one that lives");
     assert!(!left_by(std::process::id()).is_empty(), "our own");
     drop(end);
+    // Nor does this test leave anything to others.
+    lives.kill();
+    drop(opened_until_nothing_is_left(lives.id()));
+}
+
+/// Opens endpoints until one has removed what the process left. The first one does, but while others open some, as the
+/// test beside this one does.
+fn opened_until_nothing_is_left(process: u32) -> Ofi {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let end = open(SHM);
+        if left_by(process).is_empty() {
+            return end;
+        }
+        assert!(Instant::now() < patience, "left behind: {:?}", left_by(process));
+    }
 }
 
 #[test]
