@@ -88,10 +88,10 @@ mod built_in {
     fn begun(place: &Place) -> (Child, Vec<u32>) {
         let arguments = ["bench", "peers", "--quick", "--json"];
         let child = place.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
-        // The server of our own, and those of some peers.
+        // The two servers of our own, and those of some peers.
         let servers = until("servers of peers", || {
             let below = below(child.id());
-            (below.len() >= 3).then_some(below)
+            (below.len() >= 4).then_some(below)
         });
         (child, servers)
     }
