@@ -162,6 +162,12 @@ impl Spawner {
     ) -> io::Result<Process> {
         let next = Next { image, pointers: image.pointers(variables), streams, first };
         let failed = AtomicI32::new(0);
+        // Runs in the memory of this process, whose other threads go on, and touches nothing that they may: it reads
+        // what it has captured, which nobody else has, and writes `failed` and its own stack. The thread-local memory is
+        // this thread's, and it writes only `errno` there, on which nothing relies across this call. Its system calls
+        // are rustix's, which are the bare ones (or libc's wrappers, which keep no state for these), and three of
+        // libc: `sigaction`, `pthread_sigmask` and `execve`, which POSIX allows where a signal interrupted anything.
+        // It does not allocate, free, lock, panic, or drop what others own.
         let begin: CloneCb<'_> = Box::new(|| {
             let Err(error) = next.begin();
             failed.store(error.raw_os_error(), Ordering::Relaxed);
@@ -171,14 +177,9 @@ impl Spawner {
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
         // SAFETY: the other process runs `begin` on a stack of its own, in the memory of this one, while this thread
         // stands still (`CLONE_VFORK`) until it is another program or gone; so `begin`, what it borrows, and the
-        // stack live longer than that. Other threads go on, and `begin` touches nothing that they may: it reads what
-        // it has captured, which nobody else has, and writes `failed` and its own stack. The thread-local memory is
-        // this thread's, and it writes only `errno` there, on which nothing relies across this call. Its system calls
-        // are rustix's, which are the bare ones (or libc's wrappers, which keep no state for these), and three of
-        // libc: `sigaction`, `pthread_sigmask` and `execve`, which POSIX allows where a signal interrupted anything.
-        // It does not allocate, free, lock, panic, or drop what others own. No signal handler runs in it: all signals
-        // are blocked until none has a handler. The stack is large enough: the calls are few and not recursive, and
-        // their largest values are a set of processors and a signal action, of less than a KiB.
+        // stack live longer than that. What `begin` does is right there, as said above, and the stack is large enough:
+        // the calls are few and not recursive, and their largest values are a set of processors and a signal action,
+        // of less than a KiB. No signal handler runs in it: all signals are blocked until none has a handler.
         let cloned = unsafe {
             let shared = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
             clone(begin, &mut self.stack, shared, Some(libc::SIGCHLD))

@@ -168,23 +168,27 @@ impl Group<'_> {
         tally.machine_and_us(machine, ours);
         let _frozen = pair.server.freeze()?;
         drop(still);
-        let mut still = None;
-        if let Some((client, server)) = bare {
-            if let Cell::Echo { bytes } = tally.cell()
-                && bytes <= client.longest()
-            {
-                tally.message(Found::value(client.echo(&self.plan, bytes)?));
-            }
-            still = Some(server.freeze()?);
+        if let Some((client, _)) = bare {
+            self.message(client, tally)?;
         }
-        for Guest { peer, session } in guests.iter_mut() {
+        let _still = bare.as_ref().map(|(_, server)| server.freeze()).transpose()?;
+        for Guest { peer, session } in guests {
             match self.guest(peer, &mut **session, tally.cell()) {
                 Ok(found) => tally.peer(peer, found),
                 Err(Error::Unsupported { .. }) => {}
                 Err(error) => report.skip(peer.name, &error),
             }
         }
-        drop(still);
+        Ok(())
+    }
+
+    /// A cell of echoes, by messages without calls, as far as they may be so long.
+    fn message(&self, client: &mut bare::Client, tally: &mut Tally) -> Outcome {
+        if let Cell::Echo { bytes } = tally.cell()
+            && bytes <= client.longest()
+        {
+            tally.message(Found::value(client.echo(&self.plan, bytes)?));
+        }
         Ok(())
     }
 
