@@ -2,7 +2,7 @@
 
 use crate::{
     Random,
-    world::{Node, PATIENCE, World, memory, pattern, room},
+    world::{Node, World, memory, pattern, room},
 };
 use bytes::Bytes;
 use petasos_fabric::{
@@ -345,10 +345,10 @@ impl Mix {
             if !lost || pair.access.is_some() {
                 continue;
             }
-            let address = w.address(pair.to);
+            let (address, patience) = (w.address(pair.to), w.patience());
             let end = w[pair.from].endpoint();
             end.forget(pair.peer);
-            pair.peer = end.resolve(&address, PATIENCE).expect("an address known to be good");
+            pair.peer = end.resolve(&address, patience).expect("an address known to be good");
             if let Some(old) = pair.remote.take() {
                 end.release(old);
                 let i = self.nodes.iter().position(|n| *n == pair.to).expect("a node");

@@ -216,9 +216,16 @@ impl<'f> World<'f> {
         what(&self.capabilities(n)) != Support::None
     }
 
-    /// Resolves with [`PATIENCE`].
+    /// How long others wait for a peer: [`PATIENCE`], or half of what a probe has, where that is more.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        PATIENCE.max(self.fixture.deadline() / 2)
+    }
+
+    /// Resolves with that [patience](World::patience).
     pub fn resolve(&mut self, n: Node, address: &Address) -> Peer {
-        let resolved = self[n].endpoint().resolve(address, PATIENCE);
+        let patience = self.patience();
+        let resolved = self[n].endpoint().resolve(address, patience);
         resolved.unwrap_or_else(|error| self.fail(&format!("{address} was not resolved: {error}")))
     }
 

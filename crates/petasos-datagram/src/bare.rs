@@ -4,9 +4,7 @@
 //! measurements alone.
 
 use crate::{Config, Happened, Mark, Network, Node};
-use petasos_fabric::{Access, Address, Slice};
-
-pub mod compare;
+use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
 
 /// A network that can be used with nothing in between.
 pub trait Plain: Network {
@@ -51,6 +49,29 @@ impl<N: Plain> Bare<N> {
     #[inline]
     pub fn receive(&mut self) -> Option<usize> {
         self.0.receive_plain()
+    }
+
+    /// The longest message, in bytes.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.0.facts().fragment
+    }
+
+    /// Sends memory as a message, from where it lies. False if there is no room now.
+    pub fn send_memory(&mut self, to: Other, memory: &Slice) -> bool {
+        let payload = Outgoing::Memory([memory.clone()].into_iter().collect());
+        self.0.send(to.0, &[], payload, Mark::Packet { link: 0, serial: 0 }).is_ok()
+    }
+
+    /// Copies the next message that came into memory, as much of it as there is room for. False if there is none now.
+    pub fn take(&mut self, into: &Slice) -> bool {
+        while let Some(happened) = self.0.next() {
+            if let Happened::Packet(packet) = happened {
+                self.0.copy(packet, 0, into);
+                return true;
+            }
+        }
+        false
     }
 
     /// Opens memory to be written; closed when dropped. `None` if the library has no access of its own here.
