@@ -22,7 +22,12 @@ const PLACE: &str = "/dev/shm";
 
 /// A name for an endpoint of this process that nobody else has or had.
 pub(crate) fn name() -> String {
-    format!("{PREFIX}{MARK}{}-{:016x}", std::process::id(), Incarnation::random().get())
+    name_of(std::process::id())
+}
+
+/// All are of one length: of a peer's name that is the first thing to be checked.
+fn name_of(process: u32) -> String {
+    format!("{PREFIX}{MARK}{process:010}-{:016x}", Incarnation::random().get())
 }
 
 /// The file and the process of such a name; `None` if it is none.
@@ -110,6 +115,16 @@ fn is_ours(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Processes have numbers of one digit, and of ten.
+    #[test]
+    fn all_names_are_of_one_length() {
+        for process in [1, 365, 32_768, u32::MAX] {
+            let of_it = name_of(process);
+            assert_eq!(of_it.len(), name().len());
+            assert_eq!(parts(of_it.as_bytes()), Some((&of_it[PREFIX.len()..], process)));
+        }
+    }
 
     #[test]
     fn names_of_other_things_are_left_alone() {
