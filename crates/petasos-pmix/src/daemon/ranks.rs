@@ -23,6 +23,8 @@ const WINDOW: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Rank {
     process: Process,
+    /// How often its rank had been started again before it.
+    restarts: u32,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) out: Option<PipeReader>,
@@ -46,7 +48,7 @@ pub(crate) struct Pipes {
 
 impl Rank {
     /// A process that has been started, and is ended again if it cannot be looked after.
-    pub(crate) fn new(process: Process, pipes: Pipes) -> io::Result<Rank> {
+    pub(crate) fn new(process: Process, pipes: Pipes, restarts: u32) -> io::Result<Rank> {
         let (pid, Pipes { input, out, err }) = (process.pid, pipes);
         let ready = process.pidfd().and_then(|pidfd| {
             ioctl_fionbio(&out, true)?;
@@ -60,6 +62,7 @@ impl Rank {
         })?;
         Ok(Rank {
             process,
+            restarts,
             pid,
             pidfd,
             out: Some(out),
@@ -105,8 +108,13 @@ impl Daemon {
         rank.ended = Some(why.clone());
         rank.until = now.after(LINGER);
         rank.input = None;
+        let (restarts, unread) = (rank.restarts, rank.feed.len() as u64);
+        rank.feed.clear();
+        if unread > 0 {
+            self.report(Control::InputTaken(unread));
+        }
         if let Some(job) = &self.job {
-            self.engine.proc_ended(now, job.proc(number), why);
+            self.engine.proc_ended(now, job.proc(number), restarts, why);
         }
         self.close_clients_of(number);
         self.settle_rank(number, now);
@@ -120,8 +128,9 @@ impl Daemon {
         if let Some(rank) = self.ranks.remove(&number)
             && let Some(why) = rank.ended
         {
-            self.report(Control::Ended { rank: number, why });
+            self.report_end(number, rank.restarts, why);
         }
+        self.begin_again(number);
     }
 
     /// Reports processes that have ended and have nothing more to say.
@@ -175,6 +184,7 @@ impl Daemon {
 
     /// Standard input for rank 0; empty: it ends.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.input_ended |= bytes.is_empty();
         match self.ranks.get_mut(&0) {
             Some(rank) if rank.input.is_some() => {
                 rank.feed_ends |= bytes.is_empty();
@@ -227,6 +237,7 @@ impl Daemon {
 
     /// Ends all processes of this node, at once and for good.
     pub(crate) fn kill_ranks(&mut self) {
+        self.again.clear();
         self.signal_ranks(Signal::KILL.as_raw());
         for rank in self.ranks.values_mut().filter(|rank| rank.ended.is_none()) {
             if let Some(guard) = &self.guard {
