@@ -72,9 +72,9 @@ pub(crate) fn run(options: &Run) -> ExitCode {
         Err(error) => failed(&refused(error)),
         Ok(outcome) => {
             if options.json {
-                let restarts = |rank| outcome.restarts.get(rank).copied().unwrap_or_default();
+                let restarts = |rank: u32| outcome.restarts.get(&rank).copied().unwrap_or_default();
                 let ranks = outcome.ranks.into_iter().map(|(rank, (host, how))| {
-                    let (end, restarts) = (how.to_string(), restarts(&rank));
+                    let (end, restarts) = (how.to_string(), restarts(rank));
                     (rank, EndedRank { host, end, restarts })
                 });
                 let ended = Ended {

@@ -45,7 +45,13 @@ impl Engine {
     /// A client's connection is closed.
     pub fn client_closed(&mut self, now: Time, client: ClientId) {
         self.advance(now);
-        let Some(proc) = self.forget_client(client) else { return };
+        let Some(known) = self.clients.remove(&client) else { return };
+        for codes in known.handlers.into_values() {
+            self.want(&codes, false);
+        }
+        self.head_asks.retain(|_, (waiting, _)| *waiting != client);
+        self.forget_asks(client);
+        let Some(proc) = known.proc else { return };
         if let Some(local) = self.local_mut(proc) {
             local.client = None;
             if local.gone.is_none() {
@@ -54,17 +60,6 @@ impl Engine {
         } else if proc.job == JobId::TOOLS {
             self.let_go(proc);
         }
-    }
-
-    /// Drops a client, and all that it has waited for; says which process it was, if it had said so.
-    pub(super) fn forget_client(&mut self, client: ClientId) -> Option<Proc> {
-        let known = self.clients.remove(&client)?;
-        for codes in known.handlers.into_values() {
-            self.want(&codes, false);
-        }
-        self.head_asks.retain(|_, (waiting, _)| *waiting != client);
-        self.forget_asks(client);
-        known.proc
     }
 
     /// A process of this node was started.

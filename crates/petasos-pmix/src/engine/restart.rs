@@ -4,7 +4,7 @@
 //! all that is said of a process names it: that it is gone, what is on its card, that it is to be replaced. So what
 //! comes late, twice, or in another order is known for what it is. Word of a restart goes the way of that of a death.
 
-use super::{ClientId, Engine, Job, Local, Output, RequestId, Timer, head::Asked};
+use super::{Client, ClientId, Engine, Job, Local, Output, RequestId, Timer, head::Asked};
 use crate::{
     error::{Error, Gone},
     message::{Answer, HeadRequest, Message},
@@ -176,7 +176,8 @@ impl Engine {
         if self.node_of(proc).is_none() || self.restarts_of(proc) >= restarts {
             return;
         }
-        if self.local(proc).is_some_and(|local| local.gone.is_none()) {
+        let is_well = |local: &Local| local.gone.as_ref().is_none_or(Gone::is_clean);
+        if self.local(proc).is_some_and(is_well) {
             // Nobody else can know better that there is somebody to replace.
             return;
         }
@@ -196,15 +197,10 @@ impl Engine {
             job.cards.remove(&proc.rank);
         }
         if let Some(local) = job.locals.get_mut(&proc.rank) {
+            let why = local.gone.take().unwrap_or(Gone::Disconnected);
             *local = Local { since, ..Local::default() };
             local.card.restarts = restarts;
-            let of = |(client, known): (&ClientId, &super::Client)| {
-                (known.proc == Some(proc)).then_some(*client)
-            };
-            let clients: Vec<ClientId> = self.clients.iter().filter_map(of).collect();
-            for client in clients {
-                self.forget_client(client);
-            }
+            self.let_clients_go(proc, why);
             self.fences_anew(proc);
             if self.wired {
                 self.agenda.set(since.after(self.config.connect), Timer::Connect);
@@ -214,6 +210,22 @@ impl Engine {
         self.out.push_back(Output::Restarted { proc, restarts });
         if early {
             self.out.push_back(Output::CardChanged(proc));
+        }
+    }
+
+    /// Whoever still has a connection of a process that is gone is nobody now.
+    fn let_clients_go(&mut self, proc: Proc, why: Gone) {
+        let of =
+            |(client, known): (&ClientId, &Client)| (known.proc == Some(proc)).then_some(*client);
+        let clients: Vec<ClientId> = self.clients.iter().filter_map(of).collect();
+        let error = Error::ProcGone { proc, node: self.me, why };
+        for client in clients {
+            self.refuse_all(client, &error);
+            let Some(known) = self.clients.get_mut(&client) else { continue };
+            known.proc = None;
+            for codes in std::mem::take(&mut known.handlers).into_values() {
+                self.want(&codes, false);
+            }
         }
     }
 }
