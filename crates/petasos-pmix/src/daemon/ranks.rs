@@ -4,6 +4,7 @@ use super::{Daemon, child::Process, control::Control};
 use crate::{Gone, Node};
 use petasos_fabric::Time;
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::ioctl_fionbio,
     process::{Pid, Signal, kill_process_group},
 };
@@ -76,6 +77,14 @@ impl Rank {
         })
     }
 
+    /// Whether its end has come.
+    fn has_ended(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // If this is interrupted, it is said again.
+        poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))
+            .is_ok_and(|ready| ready > 0)
+    }
+
     /// Its number, while that is its own.
     pub(crate) fn running(&self) -> Option<Pid> {
         self.ended.is_none().then_some(self.pid)
@@ -93,6 +102,11 @@ impl Daemon {
         let Some(rank) = self.ranks.get_mut(&number).filter(|rank| rank.ended.is_none()) else {
             return;
         };
+        // Perhaps it is the one before it of which the set of descriptors tells: where that has just been closed, a
+        // process that is becoming its program may have it still.
+        if !rank.has_ended() {
+            return;
+        }
         // It is not waited for yet, so that its number still is its own.
         let _ = kill_process_group(rank.pid, Signal::KILL);
         if let Some(guard) = &self.guard {
@@ -125,10 +139,9 @@ impl Daemon {
         if self.ranks.get(&number).is_none_or(|rank| !rank.is_done(now)) {
             return;
         }
-        if let Some(rank) = self.ranks.remove(&number)
-            && let Some(why) = rank.ended
-        {
-            self.report_end(number, rank.restarts, why);
+        let over = self.ranks.remove(&number).map(|rank| (rank.restarts, rank.ended));
+        if let Some((restarts, Some(why))) = over {
+            self.report_end(number, restarts, why);
         }
         self.begin_again(number);
     }
