@@ -81,7 +81,7 @@ fn it_reads_and_is_seen_as_the_one_before() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "up");
     let seen = place.run(&["ps", "--json"]).assert(0).json();
-    assert_eq!((&seen[0]["ranks"][0]["restarts"]).as_u64(), Some(1), "{seen}");
+    assert_eq!(seen[0]["ranks"][0]["restarts"].as_u64(), Some(1), "{seen}");
     writeln!(child.stdin.take().unwrap(), "read this").unwrap();
     assert_eq!(lines.next().unwrap(), "read this");
     assert_eq!(wait(&mut child, Duration::from_secs(20)).code(), Some(0));

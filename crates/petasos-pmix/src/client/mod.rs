@@ -384,7 +384,7 @@ impl Job {
         if let Some(card) = self.shelf.as_ref().and_then(|shelf| shelf.get(rank))
             && let Some(value) = of(&card)
         {
-            self.kept(restarts).cards.insert(proc, card);
+            self.keep(restarts, proc, card);
             return Ok(value);
         }
         let GetOptions { timeout, immediate, wait } = how;
@@ -395,7 +395,7 @@ impl Job {
                 let value = of(&card);
                 // Who does not share memory with the daemon does not see when it is of a process that is gone.
                 if self.shelf.is_some() || self.link.is_foreign() {
-                    self.kept(restarts).cards.insert(proc, card);
+                    self.keep(restarts, proc, card);
                 }
                 value.ok_or_else(|| Error::NotFound { proc, key: key.to_owned() }.into())
             }
@@ -410,6 +410,14 @@ impl Job {
             *kept = Kept { cards: HashMap::new(), restarts };
         }
         kept
+    }
+
+    /// Keeps a card that was asked for after this many restarts, unless there were more meanwhile.
+    fn keep(&self, restarts: u64, proc: Proc, card: Card) {
+        let mut kept = self.kept(restarts);
+        if kept.restarts == restarts {
+            kept.cards.insert(proc, card);
+        }
     }
 
     /// Waits until all ranks have come here, and have everybody's card.
