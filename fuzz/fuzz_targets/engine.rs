@@ -58,7 +58,8 @@ fn play(data: &[u8]) {
     let mut cut = Cut(data);
     let me = Node(u32::from(cut.u8()) % NODES);
     let now = Time(1_000_000_000);
-    let config = Config { fanout: 2, ..Config::default() };
+    // The head's, where that is the node.
+    let config = Config { fanout: 2, restarts: Some(2), ..Config::default() };
     let mut engine = Engine::new(me, NODES, config, now);
     engine.add_job(job());
     let mut play = Play { engine, now, open: BTreeSet::new(), closed: BTreeSet::new() };

@@ -93,6 +93,13 @@ pub(crate) struct Run {
     /// Let the other ranks go on when one fails
     #[arg(long)]
     pub(crate) keep_going: bool,
+    /// How often a rank that failed may be started again, by one of the others (with --keep-going) or by
+    /// --restart-failed
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) restarts: u32,
+    /// Start ranks again that fail
+    #[arg(long)]
+    pub(crate) restart_failed: bool,
     /// The command that starts a program on another host; {host} stands for its name [default: ssh -x
     /// -o BatchMode=yes, or srun within an allocation of Slurm]
     #[arg(long, value_name = "COMMAND", env = "PETASOS_REMOTE_START")]

@@ -125,6 +125,14 @@ pub enum Error {
     /// The client did what it may not: connect twice, ask before connecting.
     #[error("{0}")]
     Misuse(String),
+    /// A process is not started again.
+    #[error("{proc} is not started again: {why}")]
+    NotRestarted {
+        /// Who.
+        proc: Proc,
+        /// Why not.
+        why: String,
+    },
 }
 
 impl Error {
@@ -143,7 +151,7 @@ impl Error {
             Error::NodeLost { .. } => crate::status::UNREACH,
             Error::NotPermitted { .. } | Error::NotInGroup(_) => crate::status::NO_PERMISSIONS,
             Error::Published(_) => crate::status::DUPLICATE_KEY,
-            Error::UnknownQuery(_) => crate::status::NOT_SUPPORTED,
+            Error::UnknownQuery(_) | Error::NotRestarted { .. } => crate::status::NOT_SUPPORTED,
             Error::Registration(_) => crate::status::EVENT_REGISTRATION,
             Error::UnknownHandler(_) | Error::Limit { .. } | Error::Misuse(_) => {
                 crate::status::BAD_PARAM

@@ -130,7 +130,7 @@ pub fn messages() -> Vec<Message> {
     let fence = |step| Message::Fence { group: group.clone(), nth, step };
     let mut all: Vec<Message> = steps.map(fence).to_vec();
     let (key, patience) = ("key".to_owned(), Duration::from_secs(1));
-    all.push(Message::CardAsk { id, proc, key, wait: true, patience });
+    all.push(Message::CardAsk { id, proc, restarts: 0, key, wait: true, patience });
     all.push(Message::CardAnswer { id, result: Ok(card) });
     let keys = vec!["key".to_owned()];
     for what in [
@@ -139,6 +139,7 @@ pub fn messages() -> Vec<Message> {
         HeadRequest::Query(keys),
         HeadRequest::Processes,
         HeadRequest::Abort { status: 1, message: "why".to_owned() },
+        HeadRequest::Restart { proc: Proc::new(JobId(0), 3), after: 0 },
     ] {
         all.push(Message::Ask { id, asker: proc, what });
     }
@@ -146,7 +147,9 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::Event { event: event(), all: true });
     all.push(Message::Interest { code: -231, wanted: true });
     all.push(Message::Lost(vec![Node(1)]));
-    all.push(Message::Gone { proc: Proc::new(JobId(0), 3), why: crate::Gone::Signalled(9) });
+    let (gone, why) = (Proc::new(JobId(0), 3), crate::Gone::Signalled(9));
+    all.push(Message::Gone { proc: gone, restarts: 0, why });
+    all.push(Message::Restarted { proc: gone, restarts: 1 });
     all.push(Message::Wired);
     all.push(Message::NeverConnected(Default::default()));
     all.push(Message::Release(proc));
@@ -179,13 +182,14 @@ pub fn requests() -> Vec<Request> {
         Request::Finalize,
         Request::Watch(timeout),
         Request::Progress,
+        Request::Restart { proc, after: Some(0) },
     ]
 }
 
 fn answers() -> Vec<Result<Answer, Error>> {
     let proc = Proc::new(JobId(0), 0);
     vec![
-        Ok(Answer::Welcome { proc, node: Node(0) }),
+        Ok(Answer::Welcome { proc, node: Node(0), restarts: 0 }),
         Ok(Answer::Card(Card::default())),
         Ok(Answer::Value(4.into())),
         Ok(Answer::Found(vec![("key".to_owned(), true.into(), proc)])),

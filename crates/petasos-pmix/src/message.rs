@@ -28,6 +28,8 @@ pub enum Message {
         id: u64,
         /// Whose.
         proc: Proc,
+        /// Of which of the processes of its rank, at least: how often that was started again.
+        restarts: u32,
         /// The key that is wanted of it.
         key: String,
         /// Whether to wait for the key beyond the first commit.
@@ -78,8 +80,17 @@ pub enum Message {
     Gone {
         /// Who.
         proc: Proc,
+        /// How often its rank had been started again by then.
+        restarts: u32,
         /// What became of it.
         why: Gone,
+    },
+    /// From the head: this process is started again in place of one that is gone; handed on.
+    Restarted {
+        /// Who.
+        proc: Proc,
+        /// How often its rank has been by now.
+        restarts: u32,
     },
     /// To the head: a process of this node has connected. From the head, handed on: somewhere one
     /// has, so that all must.
@@ -137,6 +148,13 @@ pub enum HeadRequest {
         status: i32,
         /// Why.
         message: String,
+    },
+    /// See [`Request::Restart`].
+    Restart {
+        /// Who is gone.
+        proc: Proc,
+        /// How often its rank had been started again by then.
+        after: u32,
     },
 }
 
@@ -244,6 +262,14 @@ pub enum Request {
     Watch(Option<Duration>),
     /// It makes progress.
     Progress,
+    /// A process that failed is to be started again. The answer is how often its rank has been, which is one more
+    /// than `after`, however many ask.
+    Restart {
+        /// Who.
+        proc: Proc,
+        /// How often its rank had been started again when it failed; `None`: as the daemon knows.
+        after: Option<u32>,
+    },
 }
 
 /// From the daemon to its client.
@@ -258,6 +284,8 @@ pub enum Answer {
         /// Where. What its job is like, it has read before from what all processes of the node
         /// share.
         node: Node,
+        /// How often its rank was started again.
+        restarts: u32,
     },
     /// The card of a process, as far as it may be seen: kept by the client.
     Card(Card),

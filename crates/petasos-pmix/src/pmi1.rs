@@ -239,7 +239,7 @@ mod tests {
         let proc = Proc::new(JobId(0), 1);
         let init = session.line("cmd=init pmi_version=1 pmi_subversion=1", &job);
         assert_eq!(init, [Step::Ask(Request::Connect(proc))]);
-        let welcome = Ok(Answer::Welcome { proc, node: Node(0) });
+        let welcome = Ok(Answer::Welcome { proc, node: Node(0), restarts: 0 });
         let expected = say("cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
         assert_eq!(session.answered(&welcome), expected);
         let put = session.line("cmd=put kvsname=x key=a value=b c=d e", &job);

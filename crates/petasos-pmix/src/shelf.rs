@@ -2,7 +2,7 @@
 //! knows. A process that begins copies and decodes none of it, and a get of such a card asks nobody.
 //!
 //! ```text
-//! where the records begin | table of the job | a record for each rank | cards, encoded
+//! where the records begin, how often ranks were restarted | table of the job | a record for each rank | cards, encoded
 //! ```
 //!
 //! A card that grows gets twice the room elsewhere; what has no room is not here, and is asked for, as is what
@@ -31,6 +31,9 @@ pub(crate) const NAME: &str = "shared";
 pub(crate) const JOB: &str = "job";
 /// Where the job's data begins in what is mapped.
 const TABLE: usize = 64;
+/// Where a word counts the ranks that were started again: what a process kept of a card before that may be of one that
+/// is gone.
+const RESTARTS: usize = 8;
 /// Room for cards. Pages take memory when they are used.
 const ROOM: usize = 64 << 20;
 const PAGE: usize = 4096;
@@ -44,6 +47,7 @@ const MAX_JOB: u64 = 1 << 30;
 pub(crate) struct Shelf {
     memory: Shared,
     ranks: u32,
+    restarts: u64,
     /// Where the records begin.
     records: usize,
     /// Where there is room for the next card.
@@ -61,7 +65,7 @@ impl Shelf {
         let memory = Shared::create("petasos-job", next + ROOM)?;
         memory.write(TABLE, &table);
         memory.store(0, records as u64, Ordering::Release);
-        Ok(Shelf { memory, ranks, records, next, places: HashMap::new() })
+        Ok(Shelf { memory, ranks, restarts: 0, records, next, places: HashMap::new() })
     }
 
     /// Where processes of this user find the file, as long as this one lives.
@@ -81,6 +85,15 @@ impl Shelf {
             Some(at) => self.memory.put_record(record, at, &bytes),
             None => self.memory.put_record(record, self.next, &[]),
         }
+    }
+
+    /// A rank is started again, and its card is gone.
+    pub(crate) fn forget(&mut self, rank: u32) {
+        if rank < self.ranks {
+            self.memory.put_record(self.records + rank as usize * RECORD, self.next, &[]);
+        }
+        self.restarts += 1;
+        self.memory.store(RESTARTS, self.restarts, Ordering::Release);
     }
 
     /// Where so many bytes of a rank fit, if there is room left.
@@ -162,6 +175,11 @@ fn map(file: impl AsFd) -> io::Result<(Table<Source>, Option<Reader>)> {
 }
 
 impl Reader {
+    /// How often ranks were started again, as far as this node knows.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.memory.load(RESTARTS, Ordering::Acquire).unwrap_or_default()
+    }
+
     /// The card of a rank, if it is here.
     pub(crate) fn get(&self, rank: u32) -> Option<Card> {
         if rank >= self.ranks {
@@ -186,7 +204,7 @@ mod tests {
     fn card(version: u64, len: usize) -> Card {
         let value = Value::Bytes(vec![version as u8; len]);
         let entries = [("key".to_owned(), Entry { scope: Scope::Global, value })];
-        Card { version, entries: entries.into() }
+        Card { restarts: 0, version, entries: entries.into() }
     }
 
     fn job(ranks: u32) -> JobMap {
@@ -243,6 +261,19 @@ mod tests {
         assert_eq!(reader.get(299), Some(card(1, 100_000)));
         shelf.put(300, &card(1, 1));
         assert_eq!((reader.get(300), reader.get(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn what_a_process_had_put_goes_with_its_restart() {
+        let (mut shelf, reader) = both(2);
+        (0..2).for_each(|rank| shelf.put(rank, &card(1, 100)));
+        shelf.forget(1);
+        assert_eq!(
+            (reader.restarts(), reader.get(0), reader.get(1)),
+            (1, Some(card(1, 100)), None)
+        );
+        shelf.put(1, &card(1, 90));
+        assert_eq!(reader.get(1), Some(card(1, 90)));
     }
 
     #[test]

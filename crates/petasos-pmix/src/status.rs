@@ -48,6 +48,8 @@ pub const NO_ACTION_TAKEN: i32 = -331;
 /// The files of the job are on its nodes, and its ranks start; an event of this project's own, outside of
 /// the Standard's numbers.
 pub const FILES_STAGED: i32 = -3005;
+/// A process that was gone has been started again under its rank; an event of this project's own, as above.
+pub const PROC_RESTARTED: i32 = -3010;
 /// All is well.
 pub const SUCCESS: i32 = 0;
 

@@ -165,6 +165,8 @@ pub struct Entry {
 /// All that a process has committed.
 #[derive(Wire, Clone, Debug, Default, PartialEq)]
 pub struct Card {
+    /// How often the rank was started again before this process.
+    pub restarts: u32,
     /// How often it has committed; 0: not yet.
     pub version: u64,
     /// By key.
@@ -183,6 +185,6 @@ impl Card {
     pub fn seen_from(&self, host: Node, viewer: Node) -> Card {
         let seen = self.entries.iter().filter(|(_, entry)| entry.scope.shows(host, viewer));
         let entries = seen.map(|(key, entry)| (key.clone(), entry.clone())).collect();
-        Card { version: self.version, entries }
+        Card { restarts: self.restarts, version: self.version, entries }
     }
 }

@@ -38,6 +38,7 @@ fn card(random: &mut Random) -> Card {
         card.commit([("k".to_owned(), Entry { scope: Scope::Global, value })]);
     }
     card.version = random.number();
+    card.restarts = number(random) as u32;
     card
 }
 
@@ -60,7 +61,7 @@ fn number(random: &mut Random) -> u64 {
 fn message(random: &mut Random) -> Message {
     let id = number(random);
     let error = Error::Ending("why not".to_owned());
-    match random.below(12) {
+    match random.below(13) {
         0..4 => {
             let missing = || Missing { more: u64::MAX, ..Missing::default() };
             let step = match random.below(8) {
@@ -79,13 +80,14 @@ fn message(random: &mut Random) -> Message {
         }
         4 => {
             let (wait, patience) = (random.one_in(2), Duration::MAX);
-            Message::CardAsk { id, proc: proc(random), key: "k".to_owned(), wait, patience }
+            let (proc, restarts, key) = (proc(random), number(random) as u32, "k".to_owned());
+            Message::CardAsk { id, proc, restarts, key, wait, patience }
         }
         5 => Message::CardAnswer { id, result: Ok(card(random)) },
         6 => Message::Ask {
             id,
             asker: proc(random),
-            what: match random.below(4) {
+            what: match random.below(5) {
                 0 => HeadRequest::Processes,
                 1 => HeadRequest::Lookup {
                     keys: vec!["k".to_owned()],
@@ -93,6 +95,7 @@ fn message(random: &mut Random) -> Message {
                     least: id as u32,
                 },
                 2 => HeadRequest::Query(vec!["petasos.processes".to_owned()]),
+                3 => HeadRequest::Restart { proc: proc(random), after: number(random) as u32 },
                 _ => HeadRequest::Publish(Published {
                     key: "k".to_owned(),
                     value: Value::Bool(true),
@@ -111,7 +114,11 @@ fn message(random: &mut Random) -> Message {
             Message::Event { event, all: random.one_in(2) }
         }
         9 => Message::Interest { code: -250, wanted: random.one_in(2) },
-        10 => Message::Gone { proc: proc(random), why: Gone::Exited(1) },
+        10 => {
+            let (proc, restarts) = (proc(random), number(random) as u32);
+            Message::Gone { proc, restarts, why: Gone::Exited(1) }
+        }
+        11 => Message::Restarted { proc: proc(random), restarts: number(random) as u32 },
         // The loss of the head, or of itself, ends everything; of one other now and then.
         _ if random.one_in(50) => Message::Lost(vec![Node(3), Node(u32::MAX)]),
         _ => Message::Wired,
@@ -119,7 +126,7 @@ fn message(random: &mut Random) -> Message {
 }
 
 fn request(random: &mut Random) -> Request {
-    match random.below(12) {
+    match random.below(13) {
         0 => Request::Connect(proc(random)),
         1 => Request::Fence { group: Some(group(random)), collect: true, timeout: None },
         2 => Request::Fence { group: None, collect: true, timeout: Some(Duration::MAX) },
@@ -136,6 +143,10 @@ fn request(random: &mut Random) -> Request {
             [None, Some(Duration::ZERO), Some(Duration::MAX)][random.below(3) as usize],
         ),
         10 => Request::Progress,
+        11 => {
+            let after = random.one_in(2).then(|| number(random) as u32);
+            Request::Restart { proc: proc(random), after }
+        }
         _ => Request::ConnectTool,
     }
 }
@@ -157,7 +168,9 @@ fn nothing_that_is_said_brings_a_daemon_down() {
         let mut random = Random::new(seed);
         let mut now = Time(1_000_000_000);
         let me = Node(random.below(3) as u32);
-        let mut engine = Engine::new(me, 4, Config { fanout: 2, ..Config::default() }, now);
+        let (restarts, restart_failed) = ([None, Some(2)][seed as usize % 2], seed % 3 == 0);
+        let config = Config { fanout: 2, restarts, restart_failed, ..Config::default() };
+        let mut engine = Engine::new(me, 4, config, now);
         engine.add_job(job(JobId(0), &[2, 2, 1, 1]));
         engine.add_job(job(JobId(1), &[1, 1, 0, 0]));
         engine.client_opened(ClientId(0));

@@ -436,6 +436,7 @@ fn which_codes_are_of_the_environment() {
         (-3001, true),
         (-3004, true),
         (-3005, false),
+        (status::PROC_RESTARTED, false),
         (status::PROC_ABORTED, false),
         (status::NO_PROGRESS, false),
         (status::PREEMPTED, false),

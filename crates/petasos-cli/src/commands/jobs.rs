@@ -62,6 +62,8 @@ struct ShownRank {
     host: String,
     pid: u64,
     state: String,
+    /// How often it was started again.
+    restarts: u64,
 }
 
 fn look(path: PathBuf) -> Result<Shown, JobError> {
@@ -72,13 +74,14 @@ fn look(path: PathBuf) -> Result<Shown, JobError> {
     if let Some((_, Value::List(lines))) = info.first() {
         for line in lines {
             let Value::List(line) = line else { continue };
-            if let [_, rank, node, pid, state] = &line[..] {
+            if let [_, rank, node, pid, state, restarts] = &line[..] {
                 let node = petasos_pmix::Node(node.as_u64().unwrap_or_default() as u32);
                 ranks.push(ShownRank {
                     rank: rank.as_u64().unwrap_or_default(),
                     host: job.map().node(node).map_or_else(String::new, |node| node.name.clone()),
                     pid: pid.as_u64().unwrap_or_default(),
                     state: state.to_string(),
+                    restarts: restarts.as_u64().unwrap_or_default(),
                 });
             }
         }
@@ -94,7 +97,8 @@ pub(crate) fn ps(options: &Json) -> Outcome {
     if options.json {
         return output::print_json(&jobs);
     }
-    let mut table = output::table(&["job", "rank", "host", "process", "state", "command"]);
+    let mut table =
+        output::table(&["job", "rank", "host", "process", "state", "restarts", "command"]);
     for job in &jobs {
         for rank in &job.ranks {
             table.add_row([
@@ -103,6 +107,7 @@ pub(crate) fn ps(options: &Json) -> Outcome {
                 rank.host.clone(),
                 rank.pid.to_string(),
                 rank.state.clone(),
+                rank.restarts.to_string(),
                 job.command.clone(),
             ]);
         }

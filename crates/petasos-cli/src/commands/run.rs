@@ -20,6 +20,9 @@ use petasos_pmix::{
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
 
+/// Ranks that were restarted of which a line tells.
+const MAX_TOLD: usize = 16;
+
 /// Which rank goes where.
 #[derive(Debug, Serialize)]
 struct Placed {
@@ -49,6 +52,8 @@ struct Ended {
 struct EndedRank {
     host: String,
     end: String,
+    /// How often it was started again.
+    restarts: u32,
 }
 
 /// The job's exit code is this command's.
@@ -67,10 +72,11 @@ pub(crate) fn run(options: &Run) -> ExitCode {
         Err(error) => failed(&refused(error)),
         Ok(outcome) => {
             if options.json {
-                let ranks = outcome
-                    .ranks
-                    .into_iter()
-                    .map(|(rank, (host, how))| (rank, EndedRank { host, end: how.to_string() }));
+                let restarts = |rank: u32| outcome.restarts.get(&rank).copied().unwrap_or_default();
+                let ranks = outcome.ranks.into_iter().map(|(rank, (host, how))| {
+                    let (end, restarts) = (how.to_string(), restarts(rank));
+                    (rank, EndedRank { host, end, restarts })
+                });
                 let ended = Ended {
                     code: outcome.code,
                     why: outcome.why,
@@ -80,11 +86,25 @@ pub(crate) fn run(options: &Run) -> ExitCode {
                 if let Ok(text) = serde_json::to_string(&ended) {
                     eprintln!("{text}");
                 }
-            } else if let Some(why) = outcome.why {
-                eprintln!("petasos: {why}");
+            } else {
+                tell_restarts(&outcome.restarts);
+                if let Some(why) = outcome.why {
+                    eprintln!("petasos: {why}");
+                }
             }
             ExitCode::from(u8::try_from(outcome.code).unwrap_or(1))
         }
+    }
+}
+
+/// What did not go as it should, and is no failure of the job.
+fn tell_restarts(restarts: &BTreeMap<u32, u32>) {
+    for (rank, restarts) in restarts.iter().take(MAX_TOLD) {
+        let times = if *restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
+        eprintln!("petasos: rank {rank} was restarted {times}");
+    }
+    if let Some(more) = restarts.len().checked_sub(MAX_TOLD).filter(|more| *more > 0) {
+        eprintln!("petasos: so were {more} more ranks");
     }
 }
 
@@ -149,6 +169,8 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.fan_out = options.fan_out;
     launch.labels = options.label;
     launch.keep_going = options.keep_going;
+    launch.restarts = options.restarts;
+    launch.restart_failed = options.restart_failed;
     launch.timeout = options.timeout;
     launch.connect = options.connect_timeout;
     launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;

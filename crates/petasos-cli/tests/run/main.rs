@@ -12,6 +12,7 @@ mod mpi;
 mod pmix;
 mod private;
 mod ranks;
+mod restarts;
 mod slurm;
 mod staging;
 mod tree;

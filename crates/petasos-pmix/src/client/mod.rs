@@ -114,7 +114,17 @@ pub struct Job {
     shelf: Option<shelf::Reader>,
     events: Running,
     own: Mutex<Own>,
-    cards: Mutex<HashMap<Proc, Card>>,
+    cards: Mutex<Kept>,
+    /// How often this rank was started again.
+    restarts: u32,
+}
+
+/// Cards of others that this process has read.
+#[derive(Debug, Default)]
+struct Kept {
+    cards: HashMap<Proc, Card>,
+    /// How often any rank was started again until then, as far as this node knew.
+    restarts: u64,
 }
 
 #[derive(Debug, Default)]
@@ -210,6 +220,7 @@ impl Job {
             events: Running::new(proc, node),
             own: Mutex::default(),
             cards: Mutex::default(),
+            restarts: 0,
         }
     }
 
@@ -234,12 +245,13 @@ impl Job {
             Some(rank) => Request::Connect(Proc::new(table.id(), rank)),
             None => Request::ConnectTool,
         };
-        let Answer::Welcome { proc, node } = link.call(request, SLACK)? else {
+        let Answer::Welcome { proc, node, restarts } = link.call(request, SLACK)? else {
             return Err(unexpected());
         };
         let known = Known::Table(table, OnceLock::new());
         let mut job =
             Job::new(proc, node, known, Server::Native(link), Places::assigned(directory));
+        job.restarts = restarts;
         // What looks on from outside asks for all; so does who cannot map them.
         job.shelf = cards.filter(|_| rank.is_some());
         Ok(job)
@@ -364,13 +376,15 @@ impl Job {
             .into());
         }
         let of = |card: &Card| card.entries.get(key).map(|entry| entry.value.clone());
-        if let Some(value) = lock(&self.cards).get(&proc).and_then(of) {
+        // What changes after this look is of no process that this one can have heard of by now.
+        let restarts = self.shelf.as_ref().map_or(0, shelf::Reader::restarts);
+        if let Some(value) = self.kept(restarts).cards.get(&proc).and_then(of) {
             return Ok(value);
         }
         if let Some(card) = self.shelf.as_ref().and_then(|shelf| shelf.get(rank))
             && let Some(value) = of(&card)
         {
-            lock(&self.cards).insert(proc, card);
+            self.keep(restarts, proc, card);
             return Ok(value);
         }
         let GetOptions { timeout, immediate, wait } = how;
@@ -379,10 +393,30 @@ impl Job {
             Answer::Value(value) => Ok(value),
             Answer::Card(card) => {
                 let value = of(&card);
-                lock(&self.cards).insert(proc, card);
+                // Who does not share memory with the daemon does not see when it is of a process that is gone.
+                if self.shelf.is_some() || self.link.is_foreign() {
+                    self.keep(restarts, proc, card);
+                }
                 value.ok_or_else(|| Error::NotFound { proc, key: key.to_owned() }.into())
             }
             _ => Err(unexpected()),
+        }
+    }
+
+    /// The cards that were read since this many restarts.
+    fn kept(&self, restarts: u64) -> MutexGuard<'_, Kept> {
+        let mut kept = lock(&self.cards);
+        if kept.restarts < restarts {
+            *kept = Kept { cards: HashMap::new(), restarts };
+        }
+        kept
+    }
+
+    /// Keeps a card that was asked for after this many restarts, unless there were more meanwhile.
+    fn keep(&self, restarts: u64, proc: Proc, card: Card) {
+        let mut kept = self.kept(restarts);
+        if kept.restarts == restarts {
+            kept.cards.insert(proc, card);
         }
     }
 
@@ -522,6 +556,31 @@ impl Job {
     /// If the daemon is lost, or does not offer this.
     pub fn progress(&self) -> Result<(), JobError> {
         self.done(Request::Progress, SLACK)
+    }
+
+    /// How often this rank was started again; 0: this process is its first.
+    #[must_use]
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// Has a rank that failed started again, on its node; says how often it was so by now. However many ask, there is
+    /// one new process for one that failed. That it was started all hear by the event
+    /// [`PROC_RESTARTED`](crate::status::PROC_RESTARTED). What the rank had put is gone: a get of its keys waits for what
+    /// the new process commits; and that one comes to the first fence that has not ended without it.
+    ///
+    /// # Errors
+    /// If the rank has not failed, its node is lost, it was started again as often as it may be, the job does not go
+    /// on after a failure, or the head does not answer.
+    pub fn restart(&self, rank: u32) -> Result<u32, JobError> {
+        let request = Request::Restart { proc: self.proc_of(rank), after: None };
+        match self.link.call(request, PATIENCE)? {
+            Answer::Value(value) => {
+                let restarts = value.as_u64().and_then(|number| u32::try_from(number).ok());
+                restarts.ok_or_else(unexpected)
+            }
+            _ => Err(unexpected()),
+        }
     }
 
     /// Ends the whole job with this code; this process is ended as well, soon.

@@ -246,6 +246,15 @@ impl Daemon {
         self.settle_clients(now);
     }
 
+    /// The connections of a process that is gone go, also those that somebody has inherited.
+    pub(crate) fn drop_clients_of(&mut self, rank: u32) {
+        let now = self.clock.now();
+        for client in self.clients.values_mut().filter(|client| client.rank == Some(rank)) {
+            client.closing = Some(now);
+        }
+        self.settle_clients(now);
+    }
+
     pub(crate) fn settle_clients(&mut self, now: Time) {
         let over = |client: &Client| client.closing.is_some_and(|at| at <= now);
         let gone: Vec<u64> =

@@ -88,6 +88,10 @@ pub(crate) enum Control {
     /// To the head: a process ended, and all that it wrote was sent.
     Ended {
         rank: u32,
+        /// How often its rank had been started again.
+        restarts: u32,
+        /// Whether it had finalized, so that it is not started again whatever became of it.
+        finalized: bool,
         why: Gone,
     },
     /// From the head, to all processes.

@@ -63,7 +63,7 @@ pub(crate) fn controls() -> Vec<Control> {
         Control::OutputTaken(7),
         Control::Input(b"input".to_vec()),
         Control::InputTaken(5),
-        Control::Ended { rank: 1, why: Gone::Exited(3) },
+        Control::Ended { rank: 1, restarts: 2, finalized: false, why: Gone::Exited(3) },
         Control::Signal(15),
         Control::Bye,
     ]

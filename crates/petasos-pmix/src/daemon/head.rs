@@ -46,6 +46,10 @@ pub(crate) struct Plan {
     pub(crate) starter: Starter,
     pub(crate) labels: bool,
     pub(crate) keep_going: bool,
+    /// How often a rank may be started again, where that is offered.
+    pub(crate) restarts: Option<u32>,
+    /// Whether it is without anybody asking.
+    pub(crate) restart_failed: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) connect: Duration,
     /// Whether standard input goes to rank 0.
@@ -64,6 +68,8 @@ pub(crate) struct Verdict {
     pub(crate) why: Option<String>,
     /// What became of each rank that ended: on which host, and how.
     pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
+    /// How often ranks were started again, if they were.
+    pub(crate) restarts: BTreeMap<u32, u32>,
     pub(crate) staged: Option<Staged>,
 }
 
@@ -92,7 +98,10 @@ pub(crate) struct Head {
     pub(super) staged: Option<Staged>,
     size: u32,
     ended: BTreeMap<u32, Gone>,
+    pub(super) restarts: BTreeMap<u32, u32>,
     failure: Option<(i32, String)>,
+    /// What failed while the job goes on, in order; a rank that is started again has not.
+    failures: Vec<Failed>,
     pub(crate) printer: Printer,
     /// Until when what is under way may take: coming up, the job, ending by itself.
     until: Time,
@@ -101,7 +110,23 @@ pub(crate) struct Head {
     input_untaken: u64,
 }
 
+/// Ranks that failed together, while the others go on.
+#[derive(Debug)]
+struct Failed {
+    ranks: Vec<u32>,
+    code: i32,
+    why: String,
+}
+
 impl Head {
+    /// A rank is started again, for the how manieth time: it has not ended, and not failed.
+    pub(super) fn begins_again(&mut self, rank: u32, restarts: u32) {
+        self.restarts.insert(rank, restarts);
+        self.ended.remove(&rank);
+        self.failures.iter_mut().for_each(|failed| failed.ranks.retain(|of| *of != rank));
+        self.failures.retain(|failed| !failed.ranks.is_empty());
+    }
+
     /// The host of a node, by the name that the user knows it by.
     fn host(&self, node: Node) -> String {
         let named = node.0.checked_sub(1).and_then(|at| self.plan.hosts.get(at as usize));
@@ -124,7 +149,8 @@ impl Head {
 /// Runs a job from here, to its end.
 pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     let nodes = plan.hosts.len() as u32 + 1;
-    let config = Config { connect: plan.connect, ..Config::default() };
+    let (connect, restarts, restart_failed) = (plan.connect, plan.restarts, plan.restart_failed);
+    let config = Config { connect, restarts, restart_failed, ..Config::default() };
     let mut daemon = Daemon::new(Node::HEAD, nodes, random(), config)?;
     daemon.plugins = plan.plugins.clone();
     take_signals(daemon.waker.another()?)?;
@@ -144,7 +170,9 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         staged: None,
         size,
         ended: BTreeMap::new(),
+        restarts: BTreeMap::new(),
         failure: None,
+        failures: Vec::new(),
         printer,
         signals: 0,
         input_untaken: 0,
@@ -301,7 +329,9 @@ impl Daemon {
             Control::InputTaken(bytes) => {
                 head.input_untaken = head.input_untaken.saturating_sub(bytes);
             }
-            Control::Ended { rank, why } => self.rank_is_over(rank, why),
+            Control::Ended { rank, restarts, finalized, why } => {
+                self.head_hears_end(rank, restarts, finalized, why);
+            }
             _ => {}
         }
     }
@@ -325,11 +355,13 @@ impl Daemon {
         info.map_or_else(|| "an unknown host".to_owned(), |node| node.name.clone())
     }
 
-    fn rank_is_over(&mut self, rank: u32, why: Gone) {
+    pub(super) fn rank_is_over(&mut self, rank: u32, restarts: u32, why: Gone) {
         let host = self.host_of(rank);
         let Some(head) = &mut self.head else { return };
         head.printer.ended(rank);
-        if head.ended.contains_key(&rank) {
+        let before = head.restarts.get(&rank).copied().unwrap_or_default();
+        // Of one that was replaced meanwhile this is no news.
+        if head.ended.contains_key(&rank) || restarts < before {
             return;
         }
         head.ended.insert(rank, why.clone());
@@ -340,11 +372,14 @@ impl Daemon {
             _ => 1,
         };
         if code != 0 && head.failure.is_none() {
-            let keep_going = head.plan.keep_going;
-            let message = format!("rank {rank} on {host}: {why}");
-            match keep_going {
-                true => head.failure = Some((code, message)),
-                false => self.fail(code, message),
+            let why = match before {
+                0 => format!("rank {rank} on {host}: {why}"),
+                1 => format!("rank {rank} on {host}: {why}, after it was restarted once"),
+                n => format!("rank {rank} on {host}: {why}, after it was restarted {n} times"),
+            };
+            match head.plan.keep_going {
+                true => head.failures.push(Failed { ranks: vec![rank], code, why }),
+                false => self.fail(code, why),
             }
         }
         self.check_ended();
@@ -367,6 +402,7 @@ impl Daemon {
         }
         head.phase = Phase::Ending;
         head.until = now.after(GRACE);
+        self.engine.end_restarts();
         if !started {
             self.give_up_staging();
             return self.say_bye();
@@ -462,9 +498,7 @@ impl Daemon {
             let names: Vec<String> = lost.iter().map(u32::to_string).collect();
             let text = format!("{name} is lost ({why}), and with it rank {}", names.join(", "));
             match head.plan.keep_going {
-                true => {
-                    head.failure.get_or_insert((1, text));
-                }
+                true => head.failures.push(Failed { ranks: lost, code: 1, why: text }),
                 false => self.fail(1, text),
             }
         }
@@ -589,8 +623,9 @@ impl Daemon {
         let ranks = std::mem::take(&mut head.ended);
         let ranks = ranks.into_iter().map(|(rank, why)| (rank, (self.host_of(rank), why)));
         let ranks = ranks.collect();
-        let (code, why) = head.failure.map_or((0, None), |(code, why)| (code, Some(why)));
-        Ok(Verdict { code, why, ranks, staged: head.staged })
+        let first = head.failures.into_iter().next().map(|failed| (failed.code, failed.why));
+        let (code, why) = head.failure.or(first).map_or((0, None), |(code, why)| (code, Some(why)));
+        Ok(Verdict { code, why, ranks, restarts: head.restarts, staged: head.staged })
     }
 }
 

@@ -19,6 +19,7 @@ mod peers;
 mod place;
 mod print;
 mod ranks;
+mod restart;
 mod staging;
 mod start;
 mod tree;
@@ -102,6 +103,10 @@ struct Daemon {
     clients: BTreeMap<u64, Client>,
     next_client: u64,
     ranks: BTreeMap<u32, Rank>,
+    /// Ranks that are to be started again, once nothing is left of the process before: for the how manieth time.
+    again: BTreeMap<u32, u32>,
+    /// Standard input for rank 0 has ended.
+    input_ended: bool,
     /// The daemons that this one has started.
     remotes: BTreeMap<Node, Remote>,
     /// Bytes of output that the head has not taken.
@@ -173,6 +178,8 @@ impl Daemon {
             clients: BTreeMap::new(),
             next_client: 0,
             ranks: BTreeMap::new(),
+            again: BTreeMap::new(),
+            input_ended: false,
             remotes: BTreeMap::new(),
             untaken: 0,
             reserved: Vec::new(),
@@ -368,6 +375,7 @@ impl Daemon {
                     self.tell_client(client, &ToClient::Event { event, only });
                 }
                 Output::CardChanged(proc) => self.shelve(proc),
+                Output::Restarted { proc, restarts } => self.restarted(proc, restarts),
                 Output::Orphaned(why) if self.over.is_none() => self.over = Some(Err(why)),
                 other => self.head_output(other),
             }

@@ -4,6 +4,7 @@ use super::{Daemon, child::Process, control::Control};
 use crate::{Gone, Node};
 use petasos_fabric::Time;
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::ioctl_fionbio,
     process::{Pid, Signal, kill_process_group},
 };
@@ -23,6 +24,8 @@ const WINDOW: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Rank {
     process: Process,
+    /// How often its rank had been started again before it.
+    restarts: u32,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) out: Option<PipeReader>,
@@ -46,7 +49,7 @@ pub(crate) struct Pipes {
 
 impl Rank {
     /// A process that has been started, and is ended again if it cannot be looked after.
-    pub(crate) fn new(process: Process, pipes: Pipes) -> io::Result<Rank> {
+    pub(crate) fn new(process: Process, pipes: Pipes, restarts: u32) -> io::Result<Rank> {
         let (pid, Pipes { input, out, err }) = (process.pid, pipes);
         let ready = process.pidfd().and_then(|pidfd| {
             ioctl_fionbio(&out, true)?;
@@ -60,6 +63,7 @@ impl Rank {
         })?;
         Ok(Rank {
             process,
+            restarts,
             pid,
             pidfd,
             out: Some(out),
@@ -71,6 +75,14 @@ impl Rank {
             watched: [false; 3],
             until: Time::NEVER,
         })
+    }
+
+    /// Whether its end has come.
+    fn has_ended(&self) -> bool {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // If this is interrupted, it is said again.
+        poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))
+            .is_ok_and(|ready| ready > 0)
     }
 
     /// Its number, while that is its own.
@@ -90,6 +102,11 @@ impl Daemon {
         let Some(rank) = self.ranks.get_mut(&number).filter(|rank| rank.ended.is_none()) else {
             return;
         };
+        // Perhaps it is the one before it of which the set of descriptors tells: where that has just been closed, a
+        // process that is becoming its program may have it still.
+        if !rank.has_ended() {
+            return;
+        }
         // It is not waited for yet, so that its number still is its own.
         let _ = kill_process_group(rank.pid, Signal::KILL);
         if let Some(guard) = &self.guard {
@@ -105,8 +122,13 @@ impl Daemon {
         rank.ended = Some(why.clone());
         rank.until = now.after(LINGER);
         rank.input = None;
+        let (restarts, unread) = (rank.restarts, rank.feed.len() as u64);
+        rank.feed.clear();
+        if unread > 0 {
+            self.report(Control::InputTaken(unread));
+        }
         if let Some(job) = &self.job {
-            self.engine.proc_ended(now, job.proc(number), why);
+            self.engine.proc_ended(now, job.proc(number), restarts, why);
         }
         self.close_clients_of(number);
         self.settle_rank(number, now);
@@ -117,11 +139,11 @@ impl Daemon {
         if self.ranks.get(&number).is_none_or(|rank| !rank.is_done(now)) {
             return;
         }
-        if let Some(rank) = self.ranks.remove(&number)
-            && let Some(why) = rank.ended
-        {
-            self.report(Control::Ended { rank: number, why });
+        let over = self.ranks.remove(&number).map(|rank| (rank.restarts, rank.ended));
+        if let Some((restarts, Some(why))) = over {
+            self.report_end(number, restarts, why);
         }
+        self.begin_again(number);
     }
 
     /// Reports processes that have ended and have nothing more to say.
@@ -175,6 +197,7 @@ impl Daemon {
 
     /// Standard input for rank 0; empty: it ends.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.input_ended |= bytes.is_empty();
         match self.ranks.get_mut(&0) {
             Some(rank) if rank.input.is_some() => {
                 rank.feed_ends |= bytes.is_empty();
@@ -227,6 +250,7 @@ impl Daemon {
 
     /// Ends all processes of this node, at once and for good.
     pub(crate) fn kill_ranks(&mut self) {
+        self.again.clear();
         self.signal_ranks(Signal::KILL.as_raw());
         for rank in self.ranks.values_mut().filter(|rank| rank.ended.is_none()) {
             if let Some(guard) = &self.guard {

@@ -3,7 +3,6 @@
 use super::{
     Daemon,
     child::{First, Process, Spawner, Streams, beyond_streams, pipe},
-    control::Control,
     greeting,
     guard::Guard,
     image::{Image, find, variable},
@@ -41,7 +40,9 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
 ];
 
 /// Variables of which each rank has its own.
-const OWN: [&str; 5] = [crate::RANK_VARIABLE, LOCAL_RANK, PMI_FD, PMI_RANK, PMIX_RANK];
+const OWN: [&str; 6] = [crate::RANK_VARIABLE, RESTARTS, LOCAL_RANK, PMI_FD, PMI_RANK, PMIX_RANK];
+/// How often the rank was started again.
+const RESTARTS: &str = "PETASOS_RESTARTS";
 const LOCAL_RANK: &str = "PETASOS_LOCAL_RANK";
 const PMI_FD: &str = "PMI_FD";
 const PMI_RANK: &str = "PMI_RANK";
@@ -52,7 +53,7 @@ const NO_DESCRIPTOR: &str = "2147483647";
 
 /// What is the same for all ranks of a node, found out once.
 #[derive(Debug)]
-struct Common {
+pub(super) struct Common {
     speaks: Speaks,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
@@ -119,7 +120,7 @@ impl Daemon {
         let mut failed = Vec::new();
         for rank in job.ranks_on(self.me) {
             let started = match &mut common {
-                Ok(common) => self.start_rank(*rank, &job, common),
+                Ok(common) => self.start_rank(*rank, 0, &job, common),
                 Err(why) => Err(why.clone()),
             };
             match started {
@@ -133,12 +134,12 @@ impl Daemon {
         }
         // Not before: it may be the end of the job, which has to reach all that were started.
         for (rank, why) in failed {
-            self.engine.proc_ended(self.clock.now(), job.proc(rank), why.clone());
-            self.report(Control::Ended { rank, why });
+            self.engine.proc_ended(self.clock.now(), job.proc(rank), 0, why.clone());
+            self.report_end(rank, 0, why);
         }
     }
 
-    fn common(&self, job: &JobMap) -> Result<Common, String> {
+    pub(super) fn common(&self, job: &JobMap) -> Result<Common, String> {
         let (Some(setup), Some(place)) = (&self.setup, &self.place) else {
             return Err(NOT_SET_UP.to_owned());
         };
@@ -222,15 +223,21 @@ impl Daemon {
         Ok(all)
     }
 
-    fn start_rank(
+    /// Starts a rank, which has been started so often before.
+    pub(super) fn start_rank(
         &mut self,
         number: u32,
+        restarts: u32,
         job: &JobMap,
         common: &mut Common,
     ) -> Result<Rank, String> {
         let local = job.local_rank(number).unwrap_or_default();
         let rank = number.to_string();
-        let mut own = vec![(crate::RANK_VARIABLE, rank.clone()), (LOCAL_RANK, local.to_string())];
+        let mut own = vec![
+            (crate::RANK_VARIABLE, rank.clone()),
+            (LOCAL_RANK, local.to_string()),
+            (RESTARTS, restarts.to_string()),
+        ];
         let (mut connected, mut inherited) = (None, None);
         match &common.speaks {
             Speaks::Native => {}
@@ -259,7 +266,7 @@ impl Daemon {
             self.log(&format!("the connection of rank {number}: {error}"));
         }
         let pid = process.pid;
-        Rank::new(process, pipes).map_err(|error| {
+        Rank::new(process, pipes, restarts).map_err(|error| {
             if let Some(guard) = &self.guard {
                 guard.ended(pid);
             }

@@ -26,6 +26,15 @@ pub(super) struct Wanted {
     pub(super) wait: bool,
 }
 
+/// What another daemon wants.
+pub(super) struct Asked {
+    pub(super) of: Proc,
+    /// Of a process before which its rank was started again so often.
+    pub(super) restarts: u32,
+    pub(super) key: String,
+    pub(super) wait: bool,
+}
+
 /// A question to another daemon: one for all clients that wait for the same.
 #[derive(Debug)]
 struct Ask {
@@ -53,6 +62,7 @@ enum Asker {
 #[derive(Debug)]
 pub(super) struct Parked {
     asker: Asker,
+    restarts: u32,
     key: String,
     wait: bool,
     until: Time,
@@ -112,7 +122,7 @@ impl Engine {
             return Ok(Some(Answer::Card(known.clone())));
         }
         if host == self.me {
-            match self.look(of, &key, wait, host) {
+            match self.look(of, 0, &key, wait, host) {
                 Some(result) => return result.map(|card| Some(Answer::Card(card))),
                 None if immediate => return Err(not_found()),
                 None => {}
@@ -120,7 +130,7 @@ impl Engine {
             self.wait(client, id, timeout, Waiting::Card { proc: of, key: key.clone() });
             let asker = Asker::Client(client, id);
             // Its end is that of the request.
-            let parked = Parked { asker, key, wait, until: Time::NEVER };
+            let parked = Parked { asker, restarts: 0, key, wait, until: Time::NEVER };
             self.parked.entry(of).or_default().push(parked);
             return Ok(None);
         }
@@ -154,7 +164,8 @@ impl Engine {
         }
         let id = self.number();
         let (proc, key, wait) = what.clone();
-        self.send(host, Message::CardAsk { id, proc, key, wait, patience });
+        let restarts = self.restarts_of(proc);
+        self.send(host, Message::CardAsk { id, proc, restarts, key, wait, patience });
         self.asks.by_id.insert(id, what.clone());
         let ask = self.asks.by_key.entry(what).or_insert(Ask { id, until, waiters: vec![waiter] });
         let older = std::mem::replace(&mut ask.id, id);
@@ -164,9 +175,38 @@ impl Engine {
         }
     }
 
+    /// A process of another node was started again: what is asked about it is asked of the new one. The answers
+    /// that are under way are of the other one.
+    pub(super) fn ask_again(&mut self, proc: Proc) {
+        let Some(host) = self.node_of(proc).filter(|host| *host != self.me) else { return };
+        let asked = self.asks.by_key.iter().filter(|((of, ..), _)| *of == proc);
+        let asked: Vec<_> = asked.map(|(what, ask)| (what.clone(), ask.id, ask.until)).collect();
+        for (what, older, until) in asked {
+            let (id, patience) = (self.number(), until.since(self.now));
+            self.asks.by_id.remove(&older);
+            self.asks.by_id.insert(id, what.clone());
+            if let Some(ask) = self.asks.by_key.get_mut(&what) {
+                ask.id = id;
+            }
+            let ((proc, key, wait), restarts) = (what, self.restarts_of(proc));
+            self.send(host, Message::CardAsk { id, proc, restarts, key, wait, patience });
+        }
+    }
+
     /// What a process on `viewer` gets of one of this node; `None`: not yet.
-    fn look(&self, proc: Proc, key: &str, wait: bool, viewer: Node) -> Option<Result<Card, Error>> {
+    fn look(
+        &self,
+        proc: Proc,
+        restarts: u32,
+        key: &str,
+        wait: bool,
+        viewer: Node,
+    ) -> Option<Result<Card, Error>> {
         let Some(local) = self.local(proc) else { return Some(Err(Error::NoSuchProc(proc))) };
+        if self.restarts_of(proc) < restarts {
+            // The other node has heard before this one that there will be another process.
+            return None;
+        }
         let shown = local.card.entries.get(key).is_some_and(|e| e.scope.shows(self.me, viewer));
         if shown || key.is_empty() && local.card.version > 0 {
             return Some(Ok(local.card.seen_from(self.me, viewer)));
@@ -191,7 +231,7 @@ impl Engine {
                 Asker::Client(..) => self.me,
                 Asker::Daemon(node, _) => node,
             };
-            match self.look(proc, &one.key, one.wait, viewer) {
+            match self.look(proc, one.restarts, &one.key, one.wait, viewer) {
                 None => still.push(one),
                 Some(result) => self.tell_card(one.asker, result),
             }
@@ -208,22 +248,15 @@ impl Engine {
         }
     }
 
-    pub(super) fn card_asked(
-        &mut self,
-        from: Node,
-        id: u64,
-        proc: Proc,
-        key: String,
-        wait: bool,
-        patience: Duration,
-    ) {
-        let asker = Asker::Daemon(from, id);
-        match self.look(proc, &key, wait, from) {
+    pub(super) fn card_asked(&mut self, from: Node, id: u64, asked: Asked, patience: Duration) {
+        let (asker, Asked { of: proc, restarts, key, wait }) = (Asker::Daemon(from, id), asked);
+        match self.look(proc, restarts, &key, wait, from) {
             Some(result) => self.tell_card(asker, result),
             None => {
                 let until = self.now.after(patience);
                 self.agenda.set(until, Timer::Parked);
-                self.parked.entry(proc).or_default().push(Parked { asker, key, wait, until });
+                let parked = Parked { asker, restarts, key, wait, until };
+                self.parked.entry(proc).or_default().push(parked);
             }
         }
     }
@@ -257,14 +290,17 @@ impl Engine {
         }
     }
 
-    /// Keeps a card of a process of another node, unless a newer one is here.
+    /// Keeps a card of a process of another node, unless a newer one is here, or it is of one that was replaced.
     pub(super) fn keep_card(&mut self, proc: Proc, card: Card) {
         let Some(job) = self.jobs.get_mut(&proc.job) else { return };
         if job.map.node_of(proc.rank).is_none_or(|node| node == self.me) {
             return;
         }
+        if card.restarts < job.restarts_of(proc.rank) {
+            return;
+        }
         let kept = job.cards.entry(proc.rank).or_default();
-        if card.version >= kept.version {
+        if (card.restarts, card.version) >= (kept.restarts, kept.version) {
             *kept = card;
             self.out.push_back(Output::CardChanged(proc));
         }

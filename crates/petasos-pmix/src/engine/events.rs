@@ -250,6 +250,7 @@ impl Engine {
         let mut info: Info = vec![
             ("pmix.rank".to_owned(), proc.rank.into()),
             ("pmix.nodeid".to_owned(), self.me.0.into()),
+            ("petasos.restarts".to_owned(), self.restarts_of(proc).into()),
             ("petasos.why".to_owned(), why.to_string().into()),
         ];
         if let crate::Gone::Exited(code) = why {
@@ -257,6 +258,24 @@ impl Engine {
         }
         let (code, source, range) = (status::PROC_ABORTED, proc, Range::Namespace);
         self.raise(Event { id, code, source, node: self.me, range, non_default: false, info });
+    }
+
+    /// A process of this node was started, perhaps not for the first time.
+    pub(super) fn announce_restart(&mut self, source: Proc) {
+        let restarts = self.restarts_of(source);
+        if restarts == 0 {
+            return;
+        }
+        let host = self.jobs.get(&source.job).and_then(|job| job.map.node(self.me));
+        let host = host.map_or("", |node| node.name.as_str());
+        let info: Info = vec![
+            ("pmix.rank".to_owned(), source.rank.into()),
+            ("pmix.nodeid".to_owned(), self.me.0.into()),
+            ("pmix.hname".to_owned(), host.into()),
+            ("petasos.restarts".to_owned(), restarts.into()),
+        ];
+        let (id, code, range) = (self.event_id(), status::PROC_RESTARTED, Range::Namespace);
+        self.raise(Event { id, code, source, node: self.me, range, non_default: true, info });
     }
 
     /// A node is lost. Everybody hears of that by himself, so that these events go nowhere.

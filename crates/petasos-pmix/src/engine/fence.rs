@@ -464,6 +464,25 @@ impl Engine {
         }
     }
 
+    /// A process of this node takes the place of one that is gone: the next fence to which it comes is the first
+    /// that is not over, so that it comes together with those that have failed without it.
+    pub(super) fn fences_anew(&mut self, proc: Proc) {
+        for signature in self.signatures.values_mut() {
+            let Some(calls) = signature.calls.get(&proc) else { continue };
+            let mut next = (*calls).max(signature.floor);
+            while signature.is_over(next) {
+                next += 1;
+            }
+            signature.calls.insert(proc, next);
+            signature.failed.retain(|nth, (_, still)| {
+                if *nth < next {
+                    still.remove(&proc);
+                }
+                !still.is_empty()
+            });
+        }
+    }
+
     /// A process of another node is gone: its daemon is asked whether open fences lack it.
     pub(super) fn check_fences(&mut self, proc: Proc, node: Node) {
         let open: Vec<(Group, u64)> = self

@@ -36,6 +36,8 @@ pub(super) struct Head {
     interest: BTreeMap<i32, BTreeSet<Node>>,
     gatherings: BTreeMap<u64, Gathering>,
     pub(super) inventories: Inventories,
+    /// Restarts that were asked for before it was known here that there is somebody to replace.
+    pub(super) restarts: Vec<super::restart::Waiting>,
 }
 
 #[derive(Debug)]
@@ -47,7 +49,7 @@ struct Owned {
 
 /// A question, and where the answer goes.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+pub(super) struct Asked {
     by: Proc,
     node: Node,
     id: u64,
@@ -98,6 +100,7 @@ impl Engine {
             HeadRequest::Lookup { .. } => "to look up",
             HeadRequest::Unpublish(_) => "to unpublish",
             HeadRequest::Abort { .. } => "to abort",
+            HeadRequest::Restart { .. } => "to restart",
             HeadRequest::Query(_) | HeadRequest::Processes => "a query",
         };
         let patience = HEAD_PATIENCE.saturating_add(longer.unwrap_or_default());
@@ -146,6 +149,7 @@ impl Engine {
                 self.out.push_back(Output::Abort { by: asker, status, message });
                 Ok(Some(Answer::Done))
             }
+            HeadRequest::Restart { proc, after } => self.restart_asked(asked, proc, after),
         };
         match result {
             Ok(None) => {}
@@ -154,7 +158,7 @@ impl Engine {
         }
     }
 
-    fn head_says(&mut self, asked: Asked, result: Result<Answer, Error>) {
+    pub(super) fn head_says(&mut self, asked: Asked, result: Result<Answer, Error>) {
         match asked.node == self.me {
             true => self.head_answered(self.me, asked.id, result),
             false => self.send(asked.node, Message::Answer { id: asked.id, result }),
@@ -378,7 +382,7 @@ impl Engine {
         self.head_says(gathering.asked, Ok(Answer::Info(gathering.found)));
     }
 
-    /// The processes of this node: job, rank, node, id in the system, and what they do.
+    /// The processes of this node: job, rank, node, id in the system, what they do, how often they were restarted.
     fn own_processes(&self) -> Info {
         let mut all = Info::new();
         for (id, job) in &self.jobs {
@@ -395,6 +399,7 @@ impl Engine {
                     self.me.0.into(),
                     local.pid.into(),
                     state.into(),
+                    job.restarts_of(*rank).into(),
                 ];
                 all.push((String::new(), Value::List(line)));
             }

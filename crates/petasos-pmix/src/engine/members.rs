@@ -111,13 +111,19 @@ impl Engine {
             self.send(to, Message::Wired);
         }
         for job in self.jobs.values() {
+            for (rank, restarts) in &job.restarts {
+                let (proc, restarts) = (job.map.proc(*rank), *restarts);
+                let message = Message::Restarted { proc, restarts };
+                self.out.push_back(Output::Send { to, message });
+            }
             let known = job.gone.iter().map(|(rank, why)| (*rank, why.clone()));
             let own = job.locals.iter().filter_map(|(rank, local)| {
                 local.gone.clone().filter(|why| !why.is_clean()).map(|why| (*rank, why))
             });
             for (rank, why) in known.chain(own) {
-                let proc = job.map.proc(rank);
-                self.out.push_back(Output::Send { to, message: Message::Gone { proc, why } });
+                let (proc, restarts) = (job.map.proc(rank), job.restarts_of(rank));
+                let message = Message::Gone { proc, restarts, why };
+                self.out.push_back(Output::Send { to, message });
             }
         }
         for event in self.events.for_all() {

@@ -25,6 +25,7 @@ mod members;
 mod procs;
 mod progress;
 mod requests;
+mod restart;
 
 use crate::{
     error::{Error, Gone},
@@ -68,6 +69,11 @@ pub struct Config {
     pub cached_events: usize,
     /// For how long. Default: 120 s.
     pub cached_for: Duration,
+    /// At the head: how often a rank whose process failed may be started again; `None`: never, since the job does
+    /// not go on then. Default: `None`.
+    pub restarts: Option<u32>,
+    /// At the head: whether it is without anybody asking. Default: no.
+    pub restart_failed: bool,
 }
 
 impl Default for Config {
@@ -80,6 +86,8 @@ impl Default for Config {
             connect: Duration::from_secs(60),
             cached_events: 512,
             cached_for: Duration::from_secs(120),
+            restarts: None,
+            restart_failed: false,
         }
     }
 }
@@ -127,6 +135,14 @@ pub enum Output {
     NeverConnected(Missing),
     /// At the head: an event, whatever its range.
     Heard(Event),
+    /// A process is started again in place of one that is gone: here, if its rank is one of this node. All that is
+    /// here of the other one is gone, too.
+    Restarted {
+        /// Who.
+        proc: Proc,
+        /// How often its rank has been by now.
+        restarts: u32,
+    },
     /// A node is lost.
     NodeLost(Node),
     /// The head is lost, or the others hold this node for lost: end everything here.
@@ -151,6 +167,7 @@ enum Timer {
     Lookups,
     Gathering(u64),
     Connect,
+    Restarts,
     Progress,
 }
 
@@ -170,6 +187,8 @@ struct Local {
     connected: bool,
     pid: u32,
     gone: Option<Gone>,
+    /// When its process took the place of another; 0: it is the first.
+    since: Time,
     card: Card,
     published: bool,
     progress: Option<progress::Progress>,
@@ -183,6 +202,8 @@ struct Job {
     cards: HashMap<u32, Card>,
     /// Processes of other nodes that are known to be gone.
     gone: BTreeMap<u32, Gone>,
+    /// How often each rank was started again, if it was.
+    restarts: BTreeMap<u32, u32>,
 }
 
 /// The engine. See the [module](self).
@@ -247,7 +268,8 @@ impl Engine {
     /// daemon about it is taken.
     pub fn add_job(&mut self, map: Arc<JobMap>) {
         let locals = map.ranks_on(self.me).iter().map(|rank| (*rank, Local::default())).collect();
-        let job = Job { map, locals, cards: HashMap::new(), gone: BTreeMap::new() };
+        let (cards, gone, restarts) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
+        let job = Job { map, locals, cards, gone, restarts };
         self.jobs.insert(job.map.id(), job);
     }
 
@@ -280,6 +302,7 @@ impl Engine {
                 Timer::Lookups => self.expire_lookups(),
                 Timer::Gathering(id) => self.gathered(id),
                 Timer::Connect => self.check_connected(),
+                Timer::Restarts => self.expire_restarts(),
                 Timer::Progress => self.check_progress(),
             }
         }
@@ -308,8 +331,8 @@ impl Engine {
         }
         match message {
             Message::Fence { group, nth, step } => self.fence_message(from, &group, nth, step),
-            Message::CardAsk { id, proc, key, wait, patience } => {
-                self.card_asked(from, id, proc, key, wait, patience);
+            Message::CardAsk { id, proc, restarts, key, wait, patience } => {
+                self.card_asked(from, id, cards::Asked { of: proc, restarts, key, wait }, patience);
             }
             Message::CardAnswer { id, result } => self.card_answered(id, result),
             Message::Ask { id, asker, what } => self.head_asked(from, id, asker, what),
@@ -317,7 +340,10 @@ impl Engine {
             Message::Event { event, all } => self.event_came(from, event, all),
             Message::Interest { code, wanted } => self.interest(from, code, wanted),
             Message::Lost(nodes) => self.nodes_lost(&nodes, Some(from)),
-            Message::Gone { proc, why } => self.proc_known_gone(proc, why, Some(from)),
+            Message::Gone { proc, restarts, why } => {
+                self.proc_known_gone(proc, restarts, why, Some(from));
+            }
+            Message::Restarted { proc, restarts } => self.restarted(proc, restarts, Some(from)),
             Message::Wired => self.wired_somewhere(Some(from)),
             Message::NeverConnected(missing) => self.never_connected(missing),
             Message::Release(proc) => self.release(proc),

@@ -6,6 +6,7 @@ use crate::{
     message::{Answer, Message},
     names::{JobId, Missing, Node, Proc},
 };
+use petasos_fabric::Time;
 
 impl Engine {
     /// A client says which process it is. That it may, the daemon has checked.
@@ -19,6 +20,7 @@ impl Engine {
         }
         local.client = Some(client);
         local.connected = true;
+        let restarts = self.restarts_of(proc);
         if let Some(known) = self.clients.get_mut(&client) {
             known.proc = Some(proc);
         }
@@ -28,7 +30,7 @@ impl Engine {
                 false => self.send(Node::HEAD, Message::Wired),
             }
         }
-        Ok(Answer::Welcome { proc, node: self.me })
+        Ok(Answer::Welcome { proc, node: self.me, restarts })
     }
 
     /// A client says that it only looks on.
@@ -37,11 +39,11 @@ impl Engine {
         if let Some(known) = self.clients.get_mut(&client) {
             known.proc = Some(proc);
         }
-        Ok(Answer::Welcome { proc, node: self.me })
+        Ok(Answer::Welcome { proc, node: self.me, restarts: 0 })
     }
 
     /// A client's connection is closed.
-    pub fn client_closed(&mut self, now: petasos_fabric::Time, client: ClientId) {
+    pub fn client_closed(&mut self, now: Time, client: ClientId) {
         self.advance(now);
         let Some(known) = self.clients.remove(&client) else { return };
         for codes in known.handlers.into_values() {
@@ -64,13 +66,16 @@ impl Engine {
     pub fn proc_started(&mut self, proc: Proc, pid: u32) {
         if let Some(local) = self.local_mut(proc) {
             local.pid = pid;
+            self.announce_restart(proc);
         }
     }
 
-    /// A process of this node ended, or could not be started.
-    pub fn proc_ended(&mut self, now: petasos_fabric::Time, proc: Proc, why: Gone) {
+    /// A process of this node ended, or could not be started: the one before which its rank was started again so
+    /// often. Of an earlier one that is no news.
+    pub fn proc_ended(&mut self, now: Time, proc: Proc, restarts: u32, why: Gone) {
         self.advance(now);
-        let Some(local) = self.local(proc) else { return };
+        let current = self.restarts_of(proc) == restarts;
+        let Some(local) = self.local(proc).filter(|_| current) else { return };
         match &local.gone {
             None => self.proc_gone(proc, why),
             // It was done, and then failed.
@@ -101,8 +106,10 @@ impl Engine {
             self.let_go(proc);
         }
         if failed {
-            self.spread(&Message::Gone { proc, why: why.clone() }, None);
+            let restarts = self.restarts_of(proc);
+            self.spread(&Message::Gone { proc, restarts, why: why.clone() }, None);
             self.announce_gone(proc, &why);
+            self.gone_at_head(proc, &why);
         } else if wired && !connected {
             self.ended_unconnected(proc);
         }
@@ -117,14 +124,28 @@ impl Engine {
     }
 
     /// A process of another node is gone, not as it should be.
-    pub(super) fn proc_known_gone(&mut self, proc: Proc, why: Gone, from: Option<Node>) {
+    pub(super) fn proc_known_gone(
+        &mut self,
+        proc: Proc,
+        restarts: u32,
+        why: Gone,
+        from: Option<Node>,
+    ) {
         let Some(job) = self.jobs.get_mut(&proc.job) else { return };
         let Some(node) = job.map.node_of(proc.rank).filter(|node| *node != self.me) else { return };
-        if job.gone.insert(proc.rank, why.clone()).is_some() {
+        let known = job.restarts_of(proc.rank);
+        if restarts < known || restarts == known && job.gone.contains_key(&proc.rank) {
             return;
         }
-        self.spread(&Message::Gone { proc, why }, from);
+        if restarts > known {
+            // That it was started again is still on its way here.
+            self.renew(proc, restarts);
+        }
+        let Some(job) = self.jobs.get_mut(&proc.job) else { return };
+        job.gone.insert(proc.rank, why.clone());
+        self.spread(&Message::Gone { proc, restarts, why: why.clone() }, from);
         self.check_fences(proc, node);
+        self.gone_at_head(proc, &why);
     }
 
     /// A process has connected somewhere: so it is a program that does, and all of it must.
@@ -159,7 +180,9 @@ impl Engine {
     /// By now everybody must have connected.
     pub(super) fn check_connected(&mut self) {
         let mut missing = Missing::default();
-        let late = self.unconnected(|local| local.gone.is_none());
+        // Who was started later has as long as the others had.
+        let due = |since: Time| since == Time::ZERO || self.now >= since.after(self.config.connect);
+        let late = self.unconnected(|local| local.gone.is_none() && due(local.since));
         late.into_iter().for_each(|proc| missing.add(proc));
         if !missing.is_empty() {
             self.never_connected(missing);

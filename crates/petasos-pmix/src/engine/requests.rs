@@ -133,6 +133,7 @@ impl Engine {
                 self.progressed(proc);
                 done
             }
+            Request::Restart { proc: of, after } => self.restart(client, id, proc, of, after),
         }
     }
 

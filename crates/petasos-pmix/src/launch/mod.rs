@@ -89,6 +89,11 @@ pub struct Launch {
     pub labels: bool,
     /// Whether the others go on when a rank fails.
     pub keep_going: bool,
+    /// How often a rank that failed may be started again, where the job goes on then. Default: 3.
+    pub restarts: u32,
+    /// Whether ranks that fail are started again without anybody asking; only when one has been so as often as it
+    /// may be, the job fails, or goes on without it if it is to.
+    pub restart_failed: bool,
     /// How long the job may take.
     pub timeout: Option<Duration>,
     /// How long after the first rank all others must have connected. Default: 60 s.
@@ -148,6 +153,8 @@ pub struct Outcome {
     pub why: Option<String>,
     /// What became of each rank: on which host, and how it ended.
     pub ranks: BTreeMap<u32, (String, Gone)>,
+    /// How often ranks were started again, if they were.
+    pub restarts: BTreeMap<u32, u32>,
     /// What was brought to the nodes, once all of it was there.
     pub staged: Option<Staged>,
 }
@@ -210,6 +217,8 @@ impl Launch {
             fan_out: 16,
             labels: false,
             keep_going: false,
+            restarts: 3,
+            restart_failed: false,
             timeout: None,
             connect: Duration::from_secs(60),
             input: true,
@@ -340,6 +349,8 @@ impl Launch {
             },
             labels: self.labels,
             keep_going: self.keep_going,
+            restarts: (self.keep_going || self.restart_failed).then_some(self.restarts),
+            restart_failed: self.restart_failed,
             timeout: self.timeout,
             connect: self.connect,
             input: self.input,
@@ -347,8 +358,8 @@ impl Launch {
             plugins: self.plugins.clone(),
         };
         let verdict = daemon::run_head(plan)?;
-        let daemon::Verdict { code, why, ranks, staged } = verdict;
-        Ok(Outcome { code, why, ranks, staged })
+        let daemon::Verdict { code, why, ranks, restarts, staged } = verdict;
+        Ok(Outcome { code, why, ranks, restarts, staged })
     }
 
     fn stage(&self, staging: Staging) -> Result<ToStage, LaunchError> {

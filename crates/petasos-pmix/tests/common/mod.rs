@@ -43,12 +43,28 @@ pub(crate) fn job(id: JobId, ranks: &[u32]) -> Arc<JobMap> {
 
 #[derive(Debug)]
 enum Plan {
-    Arrive { from: Node, to: Node, bytes: Vec<u8> },
-    Lost { at: Node, node: Node },
+    Arrive {
+        from: Node,
+        to: Node,
+        bytes: Vec<u8>,
+    },
+    Lost {
+        at: Node,
+        node: Node,
+    },
     Wake(Node),
-    Ask { proc: Proc, what: Request },
+    Ask {
+        proc: Proc,
+        what: Request,
+        life: usize,
+    },
     Kill(Node),
-    End { proc: Proc, why: Gone },
+    End {
+        proc: Proc,
+        why: Gone,
+    },
+    /// A process that was to be started again begins.
+    Begin(Proc),
 }
 
 /// A request that was made.
@@ -89,6 +105,8 @@ pub(crate) struct Net {
     wakes: Vec<Time>,
     /// Processes, as their clients.
     pub(crate) dead: BTreeSet<Proc>,
+    /// Those that ended, as often as they did: what one had in mind its successor does not ask.
+    ended: Vec<Proc>,
     pub(crate) asked: Vec<Asked>,
     /// What a process asks next, once it is answered.
     pub(crate) scripts: BTreeMap<Proc, VecDeque<Request>>,
@@ -97,6 +115,8 @@ pub(crate) struct Net {
     pub(crate) never: Vec<Missing>,
     pub(crate) heard: Vec<Event>,
     pub(crate) orphaned: Vec<(Node, String)>,
+    /// Restarts on the nodes of their ranks.
+    pub(crate) restarted: Vec<(Proc, u32)>,
     pub(crate) sent: u64,
     pub(crate) sent_by: Vec<u64>,
 }
@@ -134,6 +154,7 @@ impl Net {
             cut: HashMap::new(),
             wakes: vec![Time::NEVER; nodes as usize],
             dead: BTreeSet::new(),
+            ended: Vec::new(),
             asked: Vec::new(),
             scripts: BTreeMap::new(),
             told: Vec::new(),
@@ -141,6 +162,7 @@ impl Net {
             never: Vec::new(),
             heard: Vec::new(),
             orphaned: Vec::new(),
+            restarted: Vec::new(),
             sent: 0,
             sent_by: vec![0; nodes as usize],
         }
@@ -165,7 +187,12 @@ impl Net {
 
     /// A process asks, after a time.
     pub(crate) fn ask(&mut self, after: Duration, proc: Proc, what: Request) {
-        self.plan(self.now.after(after), Plan::Ask { proc, what });
+        let life = self.life_of(proc);
+        self.plan(self.now.after(after), Plan::Ask { proc, what, life });
+    }
+
+    fn life_of(&self, proc: Proc) -> usize {
+        self.ended.iter().filter(|of| **of == proc).count()
     }
 
     pub(crate) fn kill(&mut self, after: Duration, node: Node) {
@@ -216,9 +243,9 @@ impl Net {
                 self.wakes[node.0 as usize] = Time::NEVER;
                 self.with(node, |engine| engine.advance(now));
             }
-            Plan::Ask { proc, what } => {
+            Plan::Ask { proc, what, life } => {
                 let node = self.node_of(proc);
-                if self.dead.contains(&proc) {
+                if self.dead.contains(&proc) || life != self.life_of(proc) {
                     return;
                 }
                 let id = self.asked.len() as u64;
@@ -249,11 +276,25 @@ impl Net {
                     self.plan(notice, Plan::Lost { at, node });
                 }
             }
+            Plan::Begin(proc) => {
+                let node = self.node_of(proc);
+                if self.engines[node.0 as usize].is_some() {
+                    self.dead.remove(&proc);
+                }
+                self.with(node, |engine| {
+                    engine.advance(now);
+                    engine.proc_started(proc, 1);
+                });
+            }
             Plan::End { proc, why } => {
-                self.dead.insert(proc);
+                if !self.dead.insert(proc) {
+                    return;
+                }
+                self.ended.push(proc);
                 let node = self.node_of(proc);
                 self.with(node, |engine| {
-                    engine.proc_ended(now, proc, why);
+                    let restarts = engine.restarts_of(proc);
+                    engine.proc_ended(now, proc, restarts, why);
                     engine.client_closed(now, client_of(proc));
                 });
             }
@@ -313,6 +354,11 @@ impl Net {
             Output::Abort { by, status, message } => self.aborts.push((by, status, message)),
             Output::NeverConnected(missing) => self.never.push(missing),
             Output::Heard(event) => self.heard.push(event),
+            Output::Restarted { proc, restarts } if self.node_of(proc) == node => {
+                self.restarted.push((proc, restarts));
+                let start = self.now.after(ms(1) + self.random.time(ms(3)));
+                self.plan(start, Plan::Begin(proc));
+            }
             Output::Orphaned(why) => self.orphaned.push((node, why)),
             _ => {}
         }

@@ -370,6 +370,9 @@ impl Client {
                 return not_offered("events").map_err(Failed::Said);
             }
             Request::Query(_) => return not_offered("queries").map_err(Failed::Said),
+            Request::Restart { .. } => {
+                return not_offered("starting a rank again").map_err(Failed::Said);
+            }
             Request::Watch(_) | Request::Progress => {
                 return not_offered("watching progress").map_err(Failed::Said);
             }

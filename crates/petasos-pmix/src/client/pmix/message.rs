@@ -225,6 +225,7 @@ impl Asker {
             }
             Request::Deregister(_) => return not_offered("taking back a handler by its number"),
             Request::Query(_) => return not_offered("queries"),
+            Request::Restart { .. } => return not_offered("starting a rank again"),
             Request::Watch(_) | Request::Progress => return not_offered("watching progress"),
             Request::Connect(_) | Request::ConnectTool => return not_offered("connecting again"),
         };
@@ -374,7 +375,7 @@ impl Asker {
                 }
             }
         }
-        Ok(Card { version: 1, entries })
+        Ok(Card { restarts: 0, version: 1, entries })
     }
 
     /// An event that the server tells of; nothing if it is none, or for others.

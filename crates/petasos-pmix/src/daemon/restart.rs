@@ -1,0 +1,77 @@
+//! Ranks that are started again: what was there of the process before is gone by then.
+
+use super::{Daemon, control::Control};
+use crate::{Gone, Proc};
+use rustix::process::{Signal, kill_process_group};
+
+impl Daemon {
+    /// The engine says that a process is replaced, of this node or another.
+    pub(super) fn restarted(&mut self, proc: Proc, restarts: u32) {
+        let Some(job) = self.job.as_ref().filter(|job| job.id() == proc.job) else { return };
+        let here = job.node_of(proc.rank) == Some(self.me);
+        if let Some(shelf) = &mut self.shelf {
+            shelf.forget(proc.rank);
+        }
+        if let Some(head) = &mut self.head {
+            head.begins_again(proc.rank, restarts);
+        }
+        if !here {
+            return;
+        }
+        self.again.insert(proc.rank, restarts);
+        match self.ranks.get(&proc.rank) {
+            None => self.begin_again(proc.rank),
+            // It closed its connection, and may still be there.
+            Some(rank) if rank.ended.is_none() => {
+                let _ = kill_process_group(rank.pid, Signal::KILL);
+            }
+            // The last that it wrote is still on its way.
+            Some(_) => {}
+        }
+    }
+
+    /// Starts a rank again, if it is to be.
+    pub(super) fn begin_again(&mut self, number: u32) {
+        let Some(job) = self.job.clone().filter(|_| self.over.is_none()) else { return };
+        let Some(restarts) = self.again.remove(&number) else { return };
+        self.drop_clients_of(number);
+        let started = self.common(&job);
+        let started =
+            started.and_then(|mut common| self.start_rank(number, restarts, &job, &mut common));
+        match started {
+            Ok(started) => {
+                let pid = started.pid.as_raw_nonzero().get() as u32;
+                self.ranks.insert(number, started);
+                self.engine.proc_started(job.proc(number), pid);
+                if number == 0 && self.input_ended {
+                    self.feed(&[]);
+                }
+            }
+            Err(why) => {
+                let why = Gone::NotStarted(why);
+                let now = self.clock.now();
+                self.engine.proc_ended(now, job.proc(number), restarts, why.clone());
+                self.report_end(number, restarts, why);
+            }
+        }
+    }
+
+    /// To the head: a process ended, and all that it wrote was sent.
+    pub(super) fn report_end(&mut self, rank: u32, restarts: u32, why: Gone) {
+        let proc = self.job.as_ref().map(|job| job.proc(rank));
+        let finalized = proc.is_some_and(|proc| self.engine.has_finalized(proc, restarts));
+        self.report(Control::Ended { rank, restarts, finalized, why });
+    }
+
+    /// At the head: a process ended. Where it is started again at once, that is decided before it counts as failed.
+    pub(super) fn head_hears_end(&mut self, rank: u32, restarts: u32, finalized: bool, why: Gone) {
+        if let Some(proc) = self.job.as_ref().map(|job| job.proc(rank))
+            && !finalized
+            && !why.is_clean()
+        {
+            self.engine.heard_gone(self.clock.now(), proc, restarts, why.clone());
+        }
+        self.pump();
+        self.rank_is_over(rank, restarts, why);
+    }
+}

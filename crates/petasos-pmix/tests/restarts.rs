@@ -1,0 +1,415 @@
+//! Ranks that are started again: the rules one by one, and jobs in which processes die again and again on a network
+//! that reorders, and loses what nodes that die had to pass on.
+
+mod common;
+
+use common::{JOB, Net, collect, fence, get, job, ms, rank};
+use petasos_pmix::{
+    Card, Entry, Error, Gone, Node, Proc, Scope, Value,
+    engine::{ClientId, Config, Engine, Output},
+    event::Range,
+    message::{Answer, Message, Persistence, Published, Request},
+    status,
+};
+use petasos_sim::Random;
+use std::collections::BTreeMap;
+
+/// At most so often.
+fn upto(restarts: u32) -> Config {
+    Config { restarts: Some(restarts), ..Config::default() }
+}
+
+fn net(config: Config, ranks: &[u32]) -> Net {
+    let mut net = Net::new(1, config, vec![job(JOB, ranks)]);
+    for proc in net.procs() {
+        net.ask(ms(0), proc, Request::Connect(proc));
+        let codes = vec![status::PROC_ABORTED, status::PROC_RESTARTED];
+        net.ask(ms(5), proc, Request::Register { handler: 1, codes });
+    }
+    net.run(ms(20));
+    net
+}
+
+fn after(net: &mut Net, proc: Proc, what: Request) -> Result<Answer, Error> {
+    net.ask(ms(0), proc, what);
+    net.run(ms(20));
+    net.last(proc)
+}
+
+fn die(net: &mut Net, proc: Proc) {
+    net.end(ms(0), proc, Gone::Signalled(9));
+    net.run(ms(20));
+}
+
+fn again(of: u32) -> Request {
+    Request::Restart { proc: rank(of), after: None }
+}
+
+fn times(restarts: u32) -> Result<Answer, Error> {
+    Ok(Answer::Value(restarts.into()))
+}
+
+fn put(value: &str) -> Request {
+    Request::Commit(vec![("k".into(), Entry { scope: Scope::Global, value: value.into() })])
+}
+
+#[track_caller]
+fn has(result: &Result<Answer, Error>, value: &str) {
+    let Ok(Answer::Card(card)) = result else { panic!("{result:?}") };
+    assert_eq!(card.entries["k"].value.as_str(), Some(value));
+}
+
+#[test]
+fn it_is_a_new_process_for_everybody() {
+    let mut net = net(upto(3), &[1, 2]);
+    let published = Published {
+        key: "p".into(),
+        value: 1u32.into(),
+        range: Range::Session,
+        persistence: Persistence::Process,
+    };
+    after(&mut net, rank(1), Request::Publish(published)).unwrap();
+    after(&mut net, rank(1), put("old")).unwrap();
+    (0..3).for_each(|r| net.ask(ms(0), rank(r), collect()));
+    net.run(ms(20));
+    has(&after(&mut net, rank(0), get(rank(1), "k")), "old");
+    die(&mut net, rank(1));
+    assert_eq!(after(&mut net, rank(0), again(1)), times(1));
+    assert_eq!((&net.restarted[..], net.dead.len()), (&[(rank(1), 1)][..], 0));
+    // What it had put is gone, here and there; who asks for it waits.
+    let now = |of: u32| Request::Get {
+        proc: rank(of),
+        key: "k".into(),
+        timeout: None,
+        immediate: true,
+        wait: false,
+    };
+    let lookup = Request::Lookup { keys: vec!["p".into()], wait: None, least: 0 };
+    assert_eq!(after(&mut net, rank(0), lookup), Err(Error::NotPublished("p".into())));
+    for r in [0, 2] {
+        let none = Error::NotFound { proc: rank(1), key: "k".into() };
+        assert_eq!(after(&mut net, rank(r), now(1)), Err(none));
+        net.ask(ms(0), rank(r), get(rank(1), "k"));
+    }
+    let welcome = after(&mut net, rank(1), Request::Connect(rank(1)));
+    assert_eq!(welcome, Ok(Answer::Welcome { proc: rank(1), node: Node(1), restarts: 1 }));
+    after(&mut net, rank(1), put("new")).unwrap();
+    for r in [0, 2] {
+        let got = net.asked.iter().rfind(|a| a.proc == rank(r) && a.what == get(rank(1), "k"));
+        has(&got.unwrap().answer.clone().expect("the new one has committed").1, "new");
+    }
+    // The others were told, both times, with its number.
+    for r in [0, 2] {
+        let told: Vec<_> = net.told.iter().filter(|told| told.proc == rank(r)).collect();
+        let of = |key: &str, nth: usize| {
+            let info = &told[nth].event.info;
+            info.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+        };
+        assert_eq!(net.codes(rank(r)), [status::PROC_ABORTED, status::PROC_RESTARTED]);
+        let numbers = [of("petasos.restarts", 0), of("petasos.restarts", 1)];
+        assert_eq!(numbers, [0u32, 1].map(|n| Some(n.into())));
+        assert_eq!(of("pmix.hname", 1), Some(Value::from("n1")));
+    }
+    // And it can die as any other.
+    die(&mut net, rank(1));
+    assert_eq!(after(&mut net, rank(2), again(1)), times(2));
+}
+
+#[test]
+fn fences_fail_without_it_and_then_count_the_new_one() {
+    // Whether the others came to a fence before the restart, or not.
+    for early in [true, false] {
+        let mut net = net(upto(3), &[1, 1, 1]);
+        (0..3).for_each(|r| net.ask(ms(0), rank(r), fence()));
+        net.run(ms(20));
+        if early {
+            net.ask(ms(0), rank(0), fence());
+            net.run(ms(20));
+        }
+        die(&mut net, rank(1));
+        let broken = |result: Result<Answer, Error>| match result {
+            Err(Error::FenceBroken { proc, .. }) => assert_eq!(proc, rank(1)),
+            other => panic!("{other:?}"),
+        };
+        if early {
+            broken(net.last(rank(0)));
+        }
+        assert_eq!(after(&mut net, rank(0), again(1)), times(1));
+        if early {
+            // It comes late to the one that has failed.
+            broken(after(&mut net, rank(2), fence()));
+        }
+        after(&mut net, rank(1), Request::Connect(rank(1))).unwrap();
+        for _ in 0..3 {
+            net.ask(ms(0), rank(0), fence());
+            net.run(ms(20));
+            net.ask(ms(0), rank(1), fence());
+            net.ask(ms(5), rank(2), fence());
+            net.run(ms(20));
+            (0..3).for_each(|r| assert_eq!(net.last(rank(r)), Ok(Answer::Done), "rank {r}"));
+        }
+    }
+}
+
+#[test]
+fn one_failure_is_one_restart() {
+    let mut net = net(upto(9), &[1, 1, 2]);
+    die(&mut net, rank(1));
+    for (r, named) in [(0, Some(0)), (2, None), (3, Some(0))] {
+        net.ask(ms(0), rank(r), Request::Restart { proc: rank(1), after: named });
+    }
+    net.run(ms(20));
+    // And once more, long after that.
+    assert_eq!(after(&mut net, rank(2), again(1)), times(1));
+    assert_eq!((net.last(rank(0)), net.last(rank(3))), (times(1), times(1)));
+    assert_eq!(net.restarted, [(rank(1), 1)]);
+}
+
+#[test]
+fn who_may_be_started_again() {
+    let refused = |result: Result<Answer, Error>, what: &str| match result {
+        Err(error @ Error::NotRestarted { .. }) => {
+            assert!(error.to_string().contains(what), "{error}");
+            assert_eq!(error.code(), status::NOT_SUPPORTED);
+        }
+        other => panic!("{other:?}"),
+    };
+    // The job ends with its first failure.
+    let mut net = self::net(Config::default(), &[1, 2]);
+    die(&mut net, rank(1));
+    refused(after(&mut net, rank(0), again(1)), "does not go on");
+    // It lives; it has ended as it should; it was started again as often as it may be; its node is lost.
+    let mut net = self::net(upto(1), &[2, 1, 1]);
+    net.ask(ms(0), rank(0), again(2));
+    net.run(ms(2100));
+    refused(net.last(rank(0)), "rank 2 is not started again: it has not failed");
+    after(&mut net, rank(1), Request::Finalize).unwrap();
+    refused(after(&mut net, rank(0), again(1)), "it finalized");
+    die(&mut net, rank(2));
+    assert_eq!(after(&mut net, rank(0), again(2)), times(1));
+    let future = Request::Restart { proc: rank(2), after: Some(2) };
+    refused(after(&mut net, rank(0), future), "has not been started yet");
+    die(&mut net, rank(2));
+    refused(after(&mut net, rank(0), again(2)), "1 times");
+    net.kill(ms(0), Node(2));
+    net.run(ms(500));
+    refused(after(&mut net, rank(0), again(3)), "node 2 is lost");
+    assert_eq!(after(&mut net, rank(0), again(9)), Err(Error::NoSuchProc(rank(9))));
+    // A job that ends starts nobody.
+    let mut net = self::net(upto(1), &[1, 1]);
+    net.with(Node::HEAD, Engine::end_restarts);
+    die(&mut net, rank(1));
+    refused(after(&mut net, rank(0), again(1)), "is ending");
+}
+
+/// Who has asked first hears before the head does.
+#[test]
+fn the_head_waits_for_word_of_the_failure() {
+    let mut net = net(upto(1), &[1, 1]);
+    net.ask(ms(0), rank(0), again(1));
+    net.run(ms(500));
+    die(&mut net, rank(1));
+    assert_eq!(net.last(rank(0)), times(1));
+}
+
+#[test]
+fn without_anybody_asking_up_to_the_limit() {
+    let mut net = net(Config { restart_failed: true, ..upto(2) }, &[1, 2]);
+    for r in [0, 2] {
+        for _ in 0..3 {
+            die(&mut net, rank(r));
+        }
+        net.end(ms(0), rank(r), Gone::Exited(0));
+    }
+    net.end(ms(0), rank(1), Gone::NotStarted("no such program".into()));
+    net.run(ms(20));
+    let twice = [0, 2].map(|r| [(rank(r), 1), (rank(r), 2)]).concat();
+    assert_eq!(net.restarted, twice);
+}
+
+/// What is late of the process before is not taken for the new one's.
+#[test]
+fn what_comes_late_is_known_for_what_it_is() {
+    let now = petasos_fabric::Time(1_000_000_000);
+    let mut engine = Engine::new(Node(0), 2, upto(9), now);
+    engine.add_job(job(JOB, &[1, 1]));
+    let client = ClientId(0);
+    engine.client_opened(client);
+    engine.request(now, client, 0, Request::Connect(rank(0)));
+    let gone = |restarts| Message::Gone { proc: rank(1), restarts, why: Gone::Signalled(9) };
+    let card = |restarts, value: &str| {
+        let mut card = Card { restarts, ..Card::default() };
+        card.commit([("k".to_owned(), Entry { scope: Scope::Global, value: value.into() })]);
+        card
+    };
+    let say = |engine: &mut Engine, message| {
+        engine.message(now, Node(1), message);
+        std::iter::from_fn(|| engine.poll()).collect::<Vec<Output>>()
+    };
+    // The question is under way when the rank is started again: it is asked anew, of the new one.
+    engine.request(now, client, 1, get(rank(1), "k"));
+    let out: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
+    let asked = |out: &[Output]| {
+        out.iter().find_map(|output| match output {
+            Output::Send { message: Message::CardAsk { id, restarts, .. }, .. } => {
+                Some((*id, *restarts))
+            }
+            _ => None,
+        })
+    };
+    let (first, 0) = asked(&out).unwrap() else { panic!("{out:?}") };
+    say(&mut engine, gone(0));
+    engine.request(now, client, 2, Request::Restart { proc: rank(1), after: Some(0) });
+    let out: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
+    let (second, 1) = asked(&out).unwrap() else { panic!("{out:?}") };
+    // Its predecessor's death, its answer, and its card in a fence: nobody hears of these.
+    assert_eq!(say(&mut engine, gone(0)), []);
+    assert_eq!(say(&mut engine, Message::CardAnswer { id: first, result: Ok(card(0, "old")) }), []);
+    let proc = rank(1);
+    let error = Err(Error::ProcGone { proc, node: Node(1), why: Gone::Signalled(9) });
+    assert_eq!(say(&mut engine, Message::CardAnswer { id: first, result: error }), []);
+    assert_eq!(engine.card_here(rank(1)), None);
+    let out = say(&mut engine, Message::CardAnswer { id: second, result: Ok(card(1, "new")) });
+    let answer = out.iter().find_map(|output| match output {
+        Output::Answer { id: 1, result, .. } => Some(result.clone()),
+        _ => None,
+    });
+    has(&answer.unwrap(), "new");
+    // The death of one of which nobody has said that it was started says so as well, and its card is gone.
+    let out = say(&mut engine, gone(3));
+    assert!(out.contains(&Output::Restarted { proc: rank(1), restarts: 3 }), "{out:?}");
+    assert_eq!((engine.restarts_of(rank(1)), engine.card_here(rank(1))), (3, None));
+    assert_eq!(say(&mut engine, Message::Restarted { proc: rank(1), restarts: 2 }), []);
+}
+
+/// A process as a program: it goes from fence to fence, and asks for all who fail to be started again.
+#[derive(Debug, Default)]
+struct Life {
+    /// What became of its fences, in order.
+    fences: Vec<bool>,
+    /// It is the first process of its rank.
+    first: bool,
+}
+
+fn seeds() -> u64 {
+    std::env::var("PETASOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+/// Whoever dies, and whatever node that passes news on: the ranks come together again, each is restarted once for
+/// each death, all see the same fences fail, and cards are those of the last.
+#[test]
+fn a_job_lives_on_whoever_dies() {
+    for seed in 0..seeds() {
+        let mut random = Random::new(seed ^ 0xa6a1);
+        // Some nodes have no ranks: those can be lost.
+        let mut shape: Vec<u32> =
+            (0..3 + random.below(9)).map(|_| random.below(3) as u32).collect();
+        shape.extend([1, 1]);
+        let config = Config { fanout: 1 + random.below(3) as u32, ..upto(99) };
+        let mut net = Net::new(seed, config, vec![job(JOB, &shape)]);
+        net.reorder = random.one_in(2);
+        let spare: Vec<u32> = (1..shape.len() as u32).filter(|n| shape[*n as usize] == 0).collect();
+        let procs = net.procs();
+        let mut deaths = 0;
+        for _ in 0..1 + random.below(4) {
+            // Somebody is always there to ask.
+            let proc = procs[1 + random.below(procs.len() as u64 - 1) as usize];
+            net.end(ms(20) + random.time(ms(300)), proc, Gone::Signalled(9));
+        }
+        if !spare.is_empty() && random.one_in(2) {
+            let node = Node(spare[random.below(spare.len() as u64) as usize]);
+            net.kill(ms(20) + random.time(ms(300)), node);
+        }
+        let mut lives: BTreeMap<Proc, Life> = BTreeMap::new();
+        for proc in &procs {
+            net.ask(ms(0), *proc, Request::Connect(*proc));
+            lives.insert(*proc, Life { first: true, ..Life::default() });
+        }
+        let (mut asked, mut told, mut begun) = (0, 0, 0);
+        let mut open: Vec<usize> = Vec::new();
+        for _ in 0..1500 {
+            net.run(ms(1));
+            for at in begun..net.restarted.len() {
+                let (proc, _) = net.restarted[at];
+                deaths += 1;
+                lives.insert(proc, Life::default());
+                net.ask(ms(10), proc, Request::Connect(proc));
+            }
+            begun = net.restarted.len();
+            // Those of a process that died meanwhile stay open.
+            open.extend(asked..net.asked.len());
+            asked = net.asked.len();
+            let (done, still) = open.into_iter().partition(|at| net.asked[*at].answer.is_some());
+            open = still;
+            for at in Vec::into_iter(done) {
+                let asked = &net.asked[at];
+                let (_, result) = asked.answer.clone().unwrap();
+                let (proc, what) = (asked.proc, asked.what.clone());
+                let life = lives.get_mut(&proc).unwrap();
+                match what {
+                    Request::Connect(_) => {
+                        let Ok(Answer::Welcome { restarts, .. }) = result else {
+                            panic!("seed {seed}: {result:?}");
+                        };
+                        let codes = vec![status::PROC_ABORTED];
+                        net.ask(ms(0), proc, Request::Register { handler: 1, codes });
+                        net.ask(ms(0), proc, put(&restarts.to_string()));
+                        net.ask(ms(1), proc, fence());
+                    }
+                    Request::Fence { .. } => {
+                        if let Err(error) = &result {
+                            let expected = matches!(error, Error::FenceBroken { .. });
+                            assert!(expected, "seed {seed}: {error}");
+                        }
+                        life.fences.push(result.is_ok());
+                        let next = if random.one_in(2) { fence() } else { collect() };
+                        net.ask(ms(1) + random.time(ms(4)), proc, next);
+                    }
+                    Request::Restart { .. } => assert!(result.is_ok(), "seed {seed}: {result:?}"),
+                    _ => {}
+                }
+            }
+            for at in told..net.told.len() {
+                let event = &net.told[at].event;
+                let restarts = event.info.iter().find(|(key, _)| key == "petasos.restarts");
+                let after = restarts.and_then(|(_, value)| value.as_u64()).map(|n| n as u32);
+                if event.code == status::PROC_ABORTED && after.is_some() {
+                    let what = Request::Restart { proc: event.source, after };
+                    net.ask(random.time(ms(3)), net.told[at].proc, what);
+                }
+            }
+            told = net.told.len();
+        }
+        assert!(net.dead.is_empty(), "seed {seed}: {:?}", net.dead);
+        let mut numbers: BTreeMap<Proc, u32> = BTreeMap::new();
+        for (proc, restarts) in &net.restarted {
+            let before = numbers.insert(*proc, *restarts).unwrap_or_default();
+            assert_eq!(*restarts, before + 1, "seed {seed}: {proc}");
+        }
+        assert!(deaths >= 1, "seed {seed}");
+        // From now on all is well, and all of them are together.
+        for life in lives.values() {
+            let last = life.fences.iter().rev().take(20).filter(|done| **done).count();
+            assert_eq!(last, 20, "seed {seed}: {:?}", life.fences);
+        }
+        let mut firsts = lives.values().filter(|life| life.first).map(|life| &life.fences);
+        if let Some(one) = firsts.next() {
+            for other in firsts {
+                let same = one.iter().zip(other).all(|(a, b)| a == b);
+                assert!(same, "seed {seed}: {one:?} {other:?}");
+            }
+        }
+        for proc in &procs {
+            for of in &procs {
+                net.ask(ms(0), *proc, get(*of, "k"));
+            }
+        }
+        let before = net.asked.len();
+        net.run(ms(50));
+        for asked in &net.asked[before..] {
+            let Request::Get { proc, .. } = asked.what else { continue };
+            let number = numbers.get(&proc).copied().unwrap_or_default();
+            has(&asked.answer.clone().unwrap().1, &number.to_string());
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A call goes around a ring of ranks. One of them is killed on the way, rank 0 asks for it to be started again, and
+//! the call then goes around.
+//!
+//! ```text
+//! cargo build --examples && petasos run -n 4 --keep-going target/debug/examples/ring_again
+//! ```
+
+use petasos::{
+    Context, EngineConfig, EngineThread, job, open_own,
+    pmix::{Error, Job, JobError, Reply, chain::Registration, status},
+    service,
+};
+use std::{
+    process::{Command, id},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// How long the ring may take to be whole again.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// After so long it is tried again.
+const MOMENT: Duration = Duration::from_millis(10);
+
+#[service]
+trait Ring {
+    /// From this rank on to the last one: how often each was started again.
+    async fn visit(&self, context: Context) -> Result<Vec<u32>, String>;
+}
+
+struct Rank(&'static Job);
+
+impl Ring for Rank {
+    async fn visit(&self, context: Context) -> Result<Vec<u32>, String> {
+        let mut visited = vec![self.0.restarts()];
+        let next = self.0.rank() + 1;
+        if next < self.0.size() {
+            let address = self.0.peer(next).map_err(|error| error.to_string())?;
+            let next = RingClient::new(&context.engine(), &address);
+            visited.extend(next.visit().await.map_err(|error| error.to_string())??);
+        }
+        Ok(visited)
+    }
+}
+
+/// Waits for all ranks. A fence fails as long as one of them is gone.
+fn come_together(job: &Job) -> Result<(), JobError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match job.fence() {
+            Err(JobError::Refused(Error::FenceBroken { .. })) if Instant::now() < until => {
+                sleep(MOMENT);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let job = job()?;
+    let engine = EngineThread::start(open_own(job)?, EngineConfig::default(), move |engine| {
+        Rank(job).serve(engine, 0).expect("nothing else is served");
+    })?;
+    if job.rank() == 0 {
+        let with = Registration { codes: vec![status::PROC_ABORTED], ..Registration::default() };
+        job.on_event(with, move |event, _| {
+            match job.restart(event.source.rank) {
+                Ok(times) => println!("rank {}: restart {times}", event.source.rank),
+                Err(error) => eprintln!("{error}"),
+            }
+            Reply::seen()
+        })?;
+    }
+    // The new process comes to where the others are by now.
+    if job.restarts() == 0 {
+        come_together(job)?;
+        if job.rank() == 1 {
+            Command::new("kill").args(["-KILL", &id().to_string()]).status()?;
+        }
+    }
+    if job.rank() == 0 {
+        let until = Instant::now() + PATIENCE;
+        let visited = loop {
+            let calls = engine.handle().run(move |engine| async move {
+                let own = job.peer(0).map_err(|error| error.to_string())?;
+                RingClient::new(&engine, &own).visit().await.map_err(|error| error.to_string())?
+            });
+            match calls.wait()? {
+                // The one before it may have been on its way out.
+                Ok(visited) if visited.iter().any(|times| *times > 0) => break visited,
+                Err(why) if Instant::now() >= until => return Err(why.into()),
+                _ => sleep(MOMENT),
+            }
+        };
+        println!("around the ring, and restarted so often: {visited:?}");
+    }
+    come_together(job)?;
+    job.finalize()?;
+    Ok(())
+}
