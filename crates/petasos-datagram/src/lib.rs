@@ -54,6 +54,7 @@ mod kept;
 mod link;
 mod meet;
 mod network;
+mod notice;
 mod receive;
 mod send;
 mod sleep;
@@ -62,6 +63,8 @@ mod state;
 
 pub use config::{Config, Counters};
 pub use error::OpenError;
-pub use network::{Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, Taken};
+pub use network::{
+    Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Reach, Refusal, Taken,
+};
 pub use petasos_tcp::{Secret, SecretError};
 pub use state::Datagrams;

@@ -4,7 +4,7 @@ use crate::{
     Config, Counters, OpenError,
     access::Accesses,
     exposure::Exposures,
-    frame::HEAD,
+    frame::{HEAD, Notice},
     kept::Kept,
     link::Link,
     network::{Medium, Meeting, Network, Node},
@@ -37,6 +37,8 @@ pub struct Datagrams<N: Network> {
     /// Serial numbers at which the next user of a slot begins.
     pub(crate) serials: Vec<u32>,
     pub(crate) met: HashMap<Peer, Peer>,
+    /// The slots of peers, by what their notices begin with.
+    pub(crate) notices: HashMap<u64, u32>,
     /// Peers to be sent to.
     pub(crate) outgoing: VecDeque<u32>,
     /// Peers to be told what was taken.
@@ -100,6 +102,10 @@ impl<N: Network> Datagrams<N> {
         if native {
             capabilities.remote_access = Support::Native;
             capabilities.enforcement = net.facts().enforcement;
+            if Notice::names(net.facts().notice_bits) > 0 {
+                capabilities.put_with_event = Support::Native;
+                capabilities.native_event_from = Some(config.notices_from);
+            }
         }
         let mut numbers = two_sided::Config::new(limits, fragment);
         numbers.get_chunk = 256 << 10;
@@ -118,6 +124,7 @@ impl<N: Network> Datagrams<N> {
             links: Vec::new(),
             serials: Vec::new(),
             met: HashMap::new(),
+            notices: HashMap::new(),
             outgoing: VecDeque::new(),
             owing: Vec::new(),
             paused: Vec::new(),

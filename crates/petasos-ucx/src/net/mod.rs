@@ -79,6 +79,7 @@ impl Net {
             fragment: Config::MAX_MESSAGE,
             inject: Slots::BUFFER,
             access: access.then_some(1 << 30),
+            notice_bits: 0,
             enforcement: match kind.reach {
                 Reach::Owner => Enforcement::Owner,
                 Reach::Library => Enforcement::Initiator,
