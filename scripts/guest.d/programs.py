@@ -44,6 +44,7 @@ def built():
         "PETASOS": command["petasos"],
         "CONFORMANCE": tests["conformance"],
         "KEPT": tests["kept"],
+        "NOTICES": tests["notices"],
         "PROCESSES": tests["processes"],
     }
 

@@ -31,9 +31,10 @@ pub struct Config {
     pub unchecked_access: bool,
     /// Puts and gets from this length on are left to the library.
     pub remote_access_from: u64,
-    /// Of a put with event, which the owner's endpoint takes packet by packet, the payloads of this length or more are
-    /// written by the library, where it has completion data for that ([`Facts::notice_bits`](crate::Facts)): then they
-    /// are copied on neither side. Default: 4 KiB; what is shorter costs less within its packet.
+    /// Of puts with event, which the owner's endpoint takes packet by packet, and of others that it serves, the payloads of
+    /// this length or more are written by the library, where it has completion data for that
+    /// ([`Facts::notice_bits`](crate::Facts)): then they are copied on neither side. In bytes. Default: 4 KiB; what is
+    /// shorter costs less within its packet.
     pub notices_from: u64,
     /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
     /// the library when they are deregistered, so that registering them again costs nothing: of 256 registrations at

@@ -18,7 +18,9 @@
 //! leases stops his own senders alone, and a library that says "again" is asked again with the next pass, while what
 //! waits does so in queues that are bounded and tell when there is room. A short message is one copy.
 //!
-//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can.
+//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can. Of a put with event, whose
+//! packets the owner's engine takes, it writes the payloads of [`Config::notices_from`] bytes or more to their places, where it
+//! has completion data by which the owner hears when they are there ([`frame::Notice`]).
 //!
 //! Endpoints sleep on the library's descriptor where it has one, else on the connection, on which peers ring.
 //!

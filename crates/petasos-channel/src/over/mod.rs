@@ -10,7 +10,8 @@
 //! as between processes of a node, that is the shortest way, and it needs neither memory of the sender's
 //! nor a completion. It names the memory by a name with a secret that is part of the key: who was not given
 //! the key writes nowhere. What the target refuses comes back as a message, at least the first time. So the
-//! channels' short records go as immediate puts, longer ones as the endpoint's put with event.
+//! channels' short records go as immediate puts, longer ones as the endpoint's put with event. Where the network itself
+//! carries that out ([`native_event_from`](petasos_fabric::Capabilities)), immediate puts are not longer than that.
 //!
 //! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled, so
 //! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
