@@ -44,7 +44,6 @@ def built():
         "PETASOS": command["petasos"],
         "CONFORMANCE": tests["conformance"],
         "KEPT": tests["kept"],
-        "NOTICES": tests["notices"],
         "PROCESSES": tests["processes"],
     }
 

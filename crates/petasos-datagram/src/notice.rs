@@ -7,7 +7,7 @@
 //! when all of it is there ([`Happened::Noticed`]). The packet is taken when both have come, in whichever order, and in
 //! its turn, as if the payload had come with it.
 //!
-//! So nothing is built on what is said in completion data, which is short (4 bytes with verbs), comes from anybody, and
+//! So nothing is built on what is said in completion data, which is short (8 bytes, or 4), comes from anybody, and
 //! has no room for what an event says: which region, from where on, how long, and 64 bits. All of that is in the packet,
 //! which has a ticket, comes once, and is checked by the engine: a region that is closed raises no event. Nor on any order
 //! of writes: each has a notice of its own, which comes when that write is there, and an event comes behind all packets of
