@@ -50,6 +50,8 @@ pub(crate) enum Grant<K> {
 pub(crate) struct Accesses<K> {
     /// Whether the library can.
     pub(crate) native: bool,
+    /// From which length on it writes payloads of packets; `u64::MAX` if it does not.
+    pub(crate) notices_from: u64,
     list: Slab<Access>,
     tokens: HashMap<Token, usize>,
     pub(crate) grants: HashMap<(Peer, Target), Grant<K>>,
@@ -86,9 +88,10 @@ struct Access {
 }
 
 impl<K> Accesses<K> {
-    pub(crate) fn new(native: bool) -> Accesses<K> {
+    pub(crate) fn new(native: bool, notices_from: u64) -> Accesses<K> {
         Accesses {
             native,
+            notices_from,
             list: Slab::new(),
             tokens: HashMap::new(),
             grants: HashMap::new(),

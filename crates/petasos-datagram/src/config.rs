@@ -32,10 +32,9 @@ pub struct Config {
     /// Puts and gets from this length on are left to the library.
     pub remote_access_from: u64,
     /// Of puts with event, which the owner's endpoint takes packet by packet, and of others that it serves, the payloads of
-    /// this length or more are written by the library, where it has completion data for that
-    /// ([`Facts::notice_bits`](crate::Facts)): then they are copied on neither side. In bytes. Default: 4 KiB; what is
-    /// shorter costs less within its packet.
-    pub notices_from: u64,
+    /// this length or more are written by the library, where it has completion data for that: then they are copied on
+    /// neither side. In bytes. Default: as [`Facts::notices_from`](crate::Facts) says, where that is faster.
+    pub notices_from: Option<u64>,
     /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
     /// the library when they are deregistered, so that registering them again costs nothing: of 256 registrations at
     /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
@@ -77,7 +76,7 @@ impl Default for Config {
             remote_access: true,
             unchecked_access: false,
             remote_access_from: 16 << 10,
-            notices_from: 4 << 10,
+            notices_from: None,
             keep_registered: 0,
             grace: Duration::from_secs(1),
         }

@@ -40,6 +40,8 @@ pub struct Facts {
     /// How many bits of *completion data* a write carries to the owner of the memory, who is told them when all of the
     /// write is there ([`Reach::Noticed`], [`Happened::Noticed`]): up to 64, 0 if the library has nothing of the kind.
     pub notice_bits: u32,
+    /// From which length on that is faster than a packet, in bytes; `u64::MAX` if it is not, or not known to be.
+    pub notices_from: u64,
     /// Who checks rights on memory that was opened.
     pub enforcement: Enforcement,
 }

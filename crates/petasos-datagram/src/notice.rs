@@ -34,8 +34,7 @@ impl<N: Network> Datagrams<N> {
     /// A put with event of `total` bytes goes to a region: asks for leave to write there, if that is worth it. Until it
     /// comes payloads go within their packets.
     pub(crate) fn ask_for_notices(&mut self, peer: Peer, target: Target, total: u64) {
-        let can = Notice::names(self.net.facts().notice_bits) > 0;
-        if !can || total < self.config.notices_from.max(1) {
+        if total < self.accesses.notices_from {
             return;
         }
         if let Entry::Vacant(vacant) = self.accesses.grants.entry((peer, target)) {

@@ -227,9 +227,8 @@ impl<N: Network> Datagrams<N> {
 
     /// From which length on payloads may go past their packets: see [`crate::notice`].
     fn long_payload(&self) -> usize {
-        let can = self.accesses.native && !self.accesses.grants.is_empty();
-        let from = usize::try_from(self.config.notices_from.max(1)).unwrap_or(usize::MAX);
-        if can { from } else { usize::MAX }
+        let from = usize::try_from(self.accesses.notices_from).unwrap_or(usize::MAX);
+        if self.accesses.grants.is_empty() { usize::MAX } else { from }
     }
 
     /// Something was taken of this peer: it is told now and then, if no packet does.

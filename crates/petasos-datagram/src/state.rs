@@ -99,12 +99,16 @@ impl<N: Network> Datagrams<N> {
             Meeting::Tcp => Credential::None,
         };
         let native = config.remote_access && net.facts().access.is_some();
+        let notices_from = match native && Notice::names(net.facts().notice_bits) > 0 {
+            true => config.notices_from.unwrap_or(net.facts().notices_from).max(1),
+            false => u64::MAX,
+        };
         if native {
             capabilities.remote_access = Support::Native;
             capabilities.enforcement = net.facts().enforcement;
-            if Notice::names(net.facts().notice_bits) > 0 {
+            if notices_from < u64::MAX {
                 capabilities.put_with_event = Support::Native;
-                capabilities.native_event_from = Some(config.notices_from);
+                capabilities.native_event_from = Some(notices_from);
             }
         }
         let mut numbers = two_sided::Config::new(limits, fragment);
@@ -113,7 +117,7 @@ impl<N: Network> Datagrams<N> {
         Ok(Datagrams {
             exposures: Exposures::default(),
             kept: Kept::new(if native { config.keep_registered } else { 0 }),
-            accesses: Accesses::new(native),
+            accesses: Accesses::new(native, notices_from),
             engine: Engine::new(own, control.incarnation(), numbers, pool),
             rings: net.wait_fd().is_none(),
             net,

@@ -24,7 +24,7 @@ const RIGHTS: Access = Access::READ.with(Access::WRITE);
 /// A pair over a provider that has completion data.
 fn open(network: Network) -> Option<Pair> {
     let mut config = config(network);
-    config.notices_from = 100;
+    config.notices_from = Some(100);
     let pair = Pair::open(network, &config)?;
     if pair.a.capabilities().put_with_event != Support::Native {
         petasos_testing::skip(&format!("{} has no completion data here", pair.a.carrier()));
@@ -153,8 +153,10 @@ fn exclusive_channels_are_remote_fifos(network: Network) {
     let mut numbers = petasos_channel::Config::default();
     numbers.force = Force::Exclusive;
     numbers.limits.max_inject = numbers.limits.max_message;
+    let mut of_ofi = config(network);
+    of_ofi.notices_from = Some(4096);
     let end = || {
-        let device = Over::new(Ofi::open(&network.anywhere(), config(network)).unwrap());
+        let device = Over::new(Ofi::open(&network.anywhere(), of_ofi.clone()).unwrap());
         Channels::new(device, numbers.clone())
     };
     let (mut a, mut b) = (end(), end());

@@ -15,6 +15,7 @@ use std::{ffi::OsString, time::Instant};
 fn open(network: Network) -> Ofi {
     let mut config = config(network);
     config.sends = 4;
+    config.notices_from = Some(4096);
     Ofi::open(&network.anywhere(), config).unwrap()
 }
 

@@ -263,6 +263,8 @@ impl Net {
             inject: offer.inject_size(),
             access: remote.access.then(|| offer.max_message().min(1 << 30)),
             notice_bits: remote.notice_bits,
+            // Over TCP two writes to a socket, and an answer to each, cost more than the copies of one packet.
+            notices_from: if shares_memory { 4 << 10 } else { u64::MAX },
             enforcement,
         };
         let details = Details {

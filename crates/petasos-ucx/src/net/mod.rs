@@ -80,6 +80,7 @@ impl Net {
             inject: Slots::BUFFER,
             access: access.then_some(1 << 30),
             notice_bits: 0,
+            notices_from: u64::MAX,
             enforcement: match kind.reach {
                 Reach::Owner => Enforcement::Owner,
                 Reach::Library => Enforcement::Initiator,
