@@ -336,7 +336,10 @@ impl<D: Device> Channels<D> {
     fn give(&mut self, peer: Peer, flow: &mut Flow, cells: u32) {
         let fifo = ReceiveFifo::new(cells);
         let tag = Channels::<D>::fifo_tag(peer.index);
-        match self.device.register(&fifo.memory().whole(), Access::WRITE, tag) {
+        // To be read as well: there is nothing in it but what its one writer wrote, and some networks open no memory
+        // that is to be written only.
+        let access = Access::WRITE.with(Access::READ);
+        match self.device.register(&fifo.memory().whole(), access, tag) {
             Ok((registration, key)) => {
                 self.counters.given += 1;
                 self.given.push(peer.index);

@@ -17,7 +17,8 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of memory that is opened.
 const LEN: usize = 8 << 20;
 
-/// The other process: opens memory to whoever comes, and returns each message, until a peer is lost. Says first what
+/// The other process: opens memory to whoever comes, returns each message, and says of each put with event what it was
+/// told, until a peer is lost. Says first what
 /// [`Client::meet`] needs, as `at ADDRESS` and `key HEX`, a line each.
 ///
 /// # Panics
@@ -35,6 +36,12 @@ pub fn serve(end: &mut dyn Endpoint) {
         for event in events.drain(..) {
             match event {
                 Event::Message { peer, message } => owed.push_back((peer, message.to_vec())),
+                Event::PutArrived { peer, offset, len, data, .. } => {
+                    let there = memory.part(offset as usize, len as usize);
+                    let good =
+                        there.is_some_and(|put| put.to_vec().iter().all(|b| *b == data as u8));
+                    owed.push_back((peer, arrival(offset, len, data, good)));
+                }
                 Event::PeerLost { .. } => return,
                 _ => {}
             }
@@ -45,6 +52,11 @@ pub fn serve(end: &mut dyn Endpoint) {
             owed.pop_front();
         }
     }
+}
+
+/// What is said of a put that arrived: where it was, how long, what came along, and whether all its bytes were that.
+fn arrival(offset: u64, len: u64, data: u64, good: bool) -> Vec<u8> {
+    [offset, len, data, good.into()].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 /// This process: one that talks to who serves.
@@ -83,6 +95,54 @@ impl<E: Endpoint> Client<E> {
             self.end.progress(self.clock.now(), 64, &mut self.events);
             assert!(Instant::now() < end, "not seen: {what}; {:?}", self.events);
         }
+    }
+
+    /// Puts with event, of lengths from 1 byte to 200 KiB: each is told of once, when its data is there.
+    ///
+    /// # Panics
+    /// If one is not.
+    pub fn puts_with_event(&mut self) {
+        let count = 200u64;
+        let put = |i: u64| ((i % 32) * (256 << 10), 1 + (i * 7919) % (200 << 10), u64::MAX - i);
+        let mut told = Vec::new();
+        for i in 0..count {
+            let (offset, len, data) = put(i);
+            let token = Token(1000 + i);
+            let operation = Operation::Put {
+                token,
+                remote: self.remote,
+                local: smallvec![Slice::from(vec![data as u8; len as usize])],
+                spans: smallvec![RemoteSpan { offset, len }],
+                level: Level::Visible,
+                event: Some(data),
+            };
+            self.end.submit(&mut VecDeque::from([operation]));
+            // A few at a time, none of which is where another one is.
+            if i >= 8 {
+                self.done(1000 + i - 8).expect("it is put");
+            }
+        }
+        for i in count - 8..count {
+            self.done(1000 + i).expect("it is put");
+        }
+        self.until("all are told of", |events| {
+            events.retain(|event| {
+                if let Event::Message { message, .. } = event {
+                    told.push(message.to_vec());
+                }
+                !matches!(event, Event::Message { .. })
+            });
+            told.len() >= count as usize
+        });
+        let mut expected: Vec<Vec<u8>> = (0..count)
+            .map(|i| {
+                let (offset, len, data) = put(i);
+                arrival(offset, len, data, true)
+            })
+            .collect();
+        expected.sort_unstable();
+        told.sort_unstable();
+        assert!(told == expected, "other events than puts");
     }
 
     fn access(&mut self, token: u64, put: bool, memory: &Slice) {

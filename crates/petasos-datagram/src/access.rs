@@ -7,11 +7,12 @@
 //! is over. So no access meets memory that is closed, which some libraries answer by ending the connection, and none
 //! is still landing when closing completes.
 //!
-//! Short accesses, those with events, and whatever cannot be granted are the engine's.
+//! Short accesses, those with events, and whatever cannot be granted are the engine's. Of a put with event the library
+//! writes the payloads all the same: see [`crate::notice`].
 
 use crate::{
     frame::{Control, Leave, TARGET},
-    network::{Mark, Network, Refusal},
+    network::{Mark, Network, Reach, Refusal},
     state::Datagrams,
 };
 use petasos_fabric::{
@@ -29,15 +30,15 @@ const PIECES: u32 = 8;
 const MOST: usize = 4096;
 
 /// What names a region of a peer's: the engine's route in its key.
-type Target = [u8; TARGET];
+pub(crate) type Target = [u8; TARGET];
 
 /// What is known of leave to reach a region.
 #[derive(Debug)]
-enum Grant<K> {
+pub(crate) enum Grant<K> {
     /// The owner was asked; these wait.
     Asked(Vec<usize>),
-    /// This, with so many pieces under way.
-    Given { key: K, rights: Rights, running: u32 },
+    /// This, with so many pieces under way, and what notices to the owner begin with.
+    Given { key: K, rights: Rights, notice: u64, running: u32 },
     /// It was asked back, and pieces are under way.
     Revoked { running: u32 },
     /// There is none to be had.
@@ -49,14 +50,18 @@ enum Grant<K> {
 pub(crate) struct Accesses<K> {
     /// Whether the library can.
     pub(crate) native: bool,
+    /// From which length on it writes payloads of packets; `u64::MAX` if it does not.
+    pub(crate) notices_from: u64,
     list: Slab<Access>,
     tokens: HashMap<Token, usize>,
-    grants: HashMap<(Peer, Target), Grant<K>>,
+    pub(crate) grants: HashMap<(Peer, Target), Grant<K>>,
+    /// Payloads of packets that the library writes: by the link's slot and the packet's serial number.
+    pub(crate) brought: HashMap<(u32, u32), (Peer, Target)>,
     /// Those with pieces to be posted.
     ready: VecDeque<usize>,
     /// Those whose peer is gone, and of which pieces are under way.
     orphans: Vec<usize>,
-    running: usize,
+    pub(crate) running: usize,
     serial: u32,
 }
 
@@ -83,12 +88,14 @@ struct Access {
 }
 
 impl<K> Accesses<K> {
-    pub(crate) fn new(native: bool) -> Accesses<K> {
+    pub(crate) fn new(native: bool, notices_from: u64) -> Accesses<K> {
         Accesses {
             native,
+            notices_from,
             list: Slab::new(),
             tokens: HashMap::new(),
             grants: HashMap::new(),
+            brought: HashMap::new(),
             ready: VecDeque::new(),
             orphans: Vec::new(),
             running: 0,
@@ -111,9 +118,7 @@ impl<K> Accesses<K> {
 impl<N: Network> Datagrams<N> {
     /// Takes in an access that the library is to do. Gives the operation back if it is for the engine.
     pub(crate) fn accept_access(&mut self, operation: Operation) -> Option<Operation> {
-        let (Operation::Put { remote, event: None, .. } | Operation::Get { remote, .. }) =
-            &operation
-        else {
+        let (Operation::Put { remote, .. } | Operation::Get { remote, .. }) = &operation else {
             return Some(operation);
         };
         let peer = remote.peer;
@@ -129,6 +134,10 @@ impl<N: Network> Datagrams<N> {
         };
         // What is wrong with it the engine says as well.
         let Ok(total) = self.engine.check_access(&operation) else { return Some(operation) };
+        if let Operation::Put { event: Some(_), .. } = operation {
+            self.ask_for_notices(peer, target, total);
+            return Some(operation);
+        }
         if total < self.config.remote_access_from.max(1) || self.accesses.list.len() >= MOST {
             return Some(operation);
         }
@@ -189,12 +198,12 @@ impl<N: Network> Datagrams<N> {
             return self.wrong(index, "a grant that nobody waits for");
         };
         let waiting = std::mem::take(waiting);
-        let given = leave
-            .zip(node)
-            .and_then(|(leave, node)| Some((self.net.key(node, &leave.place)?, leave.access)));
+        let given = leave.zip(node).and_then(|(leave, node)| {
+            Some((self.net.key(node, &leave.place)?, leave.access, leave.notice))
+        });
         match given {
-            Some((key, rights)) => {
-                *grant = Grant::Given { key, rights, running: 0 };
+            Some((key, rights, notice)) => {
+                *grant = Grant::Given { key, rights, notice, running: 0 };
                 for slot in waiting {
                     let list = &self.accesses.list;
                     match list.get(slot).is_some_and(|access| access.allowed(rights)) {
@@ -247,7 +256,7 @@ impl<N: Network> Datagrams<N> {
     }
 
     /// Gives a grant back that was asked back, once nothing is under way by it.
-    fn give_back(&mut self, peer: Peer, target: Target) {
+    pub(crate) fn give_back(&mut self, peer: Peer, target: Target) {
         if let Some(Grant::Revoked { running: 0 }) = self.accesses.grants.get(&(peer, target)) {
             self.accesses.grants.remove(&(peer, target));
             self.write_letter(peer, Control::Released(target));
@@ -304,9 +313,12 @@ impl<N: Network> Datagrams<N> {
                 break;
             };
             let len = piece.len();
-            let get = matches!(access.operation, Operation::Get { .. });
+            let reach = match access.operation {
+                Operation::Get { .. } => Reach::Get,
+                _ => Reach::Put,
+            };
             let mark = Mark::Access { access: slot as u32, serial: access.serial };
-            match net.access(node, get, piece, key, offset, mark) {
+            match net.access(node, reach, piece, key, offset, mark) {
                 Ok(()) => {
                     (access.ours, access.theirs) = (ours, theirs);
                     access.handed += len as u64;

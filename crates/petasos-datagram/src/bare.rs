@@ -3,7 +3,7 @@
 //! One endpoint, short messages, writes into memory of the other side, and completions read one after another. For
 //! measurements alone.
 
-use crate::{Config, Happened, Mark, Network, Node};
+use crate::{Config, Happened, Mark, Network, Node, Reach};
 use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
 
 /// A network that can be used with nothing in between.
@@ -88,7 +88,7 @@ impl<N: Plain> Bare<N> {
     /// Begins to write to the beginning of memory that the other side opened. False if there is no room.
     pub fn put(&mut self, to: Other, local: &Slice, key: &N::Key) -> bool {
         let mark = Mark::Access { access: 0, serial: 0 };
-        self.0.access(to.0, false, local.clone(), key, 0, mark).is_ok()
+        self.0.access(to.0, Reach::Put, local.clone(), key, 0, mark).is_ok()
     }
 
     /// Moves everything on: how many writes ended, and how many messages came.

@@ -31,6 +31,10 @@ pub struct Config {
     pub unchecked_access: bool,
     /// Puts and gets from this length on are left to the library.
     pub remote_access_from: u64,
+    /// Of puts with event, which the owner's endpoint takes packet by packet, and of others that it serves, the payloads of
+    /// this length or more are written by the library, where it has completion data for that: then they are copied on
+    /// neither side. In bytes. Default: as [`Facts::notices_from`](crate::Facts) says, where that is faster.
+    pub notices_from: Option<u64>,
     /// How many bytes of the endpoint's own memory, that of [`alloc`](petasos_fabric::Endpoint::alloc), stay open to
     /// the library when they are deregistered, so that registering them again costs nothing: of 256 registrations at
     /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
@@ -72,6 +76,7 @@ impl Default for Config {
             remote_access: true,
             unchecked_access: false,
             remote_access_from: 16 << 10,
+            notices_from: None,
             keep_registered: 0,
             grace: Duration::from_secs(1),
         }
@@ -92,10 +97,16 @@ pub struct Counters {
     pub strays: u64,
     /// How often the library had no room.
     pub again: u64,
-    /// Packets that waited for room here, or for their sender's greeting.
+    /// Packets that waited for room here, for their sender's greeting, or for their notice.
     pub parked: u64,
     /// Pieces of put and get that the library did.
     pub accesses: u64,
+    /// Payloads of puts with event that the library wrote, and told the owner of.
+    pub noticed_out: u64,
+    /// What the library told us so of our memory.
+    pub noticed_in: u64,
+    /// What it told us of nobody we know, or that cannot be: thrown away.
+    pub stray_notices: u64,
     /// How often memory was opened to peers by the library.
     pub registrations: u64,
     /// How often that was not needed, for it had been kept open.

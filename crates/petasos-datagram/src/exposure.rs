@@ -112,7 +112,12 @@ impl<N: Network> Datagrams<N> {
         if !exposure.holders.contains(&peer) {
             exposure.holders.push(peer);
         }
-        Some(Leave { place: N::place(&exposure.opened), access: parts.access })
+        let place = N::place(&exposure.opened);
+        let notice = match parts.access.allows(Access::WRITE) {
+            true => self.notice_name(peer),
+            false => 0,
+        };
+        Some(Leave { place, access: parts.access, notice })
     }
 
     /// Takes in the closing of a region that is open to peers. Gives it back if it is for the engine.

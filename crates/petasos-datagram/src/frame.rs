@@ -8,7 +8,7 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0..4 | the sender's slot in the receiver's table |
+//! | 0..4 | the sender's slot in the receiver's table; the highest bit says that the packet waits for its notice |
 //! | 4..6 | how many packets of the receiver's the sender has taken so far, modulo 2^16 |
 //! | 6..8 | the packet's number, modulo 2^16 |
 //! | 8..16 | the ticket: a random number that the receiver gave to this sender alone |
@@ -16,6 +16,9 @@
 //! Who has no ticket is not heard. So nothing depends on whether a library tells who sent a packet; nor, for
 //! the number, on whether long packets overtake short ones, as they do where a library fetches them. A mere
 //! acknowledgement has the number that the next packet will have.
+//!
+//! A packet that waits for its notice is part of a put, and came without its payload: the library writes that to where
+//! it belongs, and a [`Notice`] along with it.
 //!
 //! # Control messages
 //!
@@ -35,7 +38,7 @@ pub const MAX_PROTOCOL: usize = 64;
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_PLACE: usize = 1024;
 /// The version of what is said here.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// The head of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,52 @@ impl Head {
     }
 }
 
+/// In [`Head::slot`]: the packet is to be taken when its notice has come. Slots are smaller.
+pub const WAITS: u32 = 1 << 31;
+
+/// What comes along with the payload of a packet that the library writes: the completion data of the write.
+///
+/// Its lower bits say which of the packets that may be under way is meant, the others are the receiver's *notice name* of
+/// the link. That is random: a notice comes from anybody who can write to the library's port. There are more numbers than
+/// packets under way, so that one that comes too late is not taken for that of another packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// What the receiver calls the link.
+    pub name: u64,
+    /// The packet's number, modulo 2^8.
+    pub number: u8,
+}
+
+impl Notice {
+    const NUMBER: u32 = u8::BITS;
+    /// The fewest bits of completion data of which notices are made: with fewer a name would be guessed soon.
+    pub const LEAST: u32 = 32;
+
+    /// How many different names there are with so many bits of completion data. They are from 1 on.
+    #[must_use]
+    pub fn names(bits: u32) -> u64 {
+        match bits {
+            Self::LEAST.. => u64::MAX >> (64 - (bits.min(64) - Self::NUMBER)),
+            _ => 0,
+        }
+    }
+
+    /// As it travels, in so many bits; `None` if the name needs more.
+    #[inline]
+    #[must_use]
+    pub fn to_data(self, bits: u32) -> Option<u64> {
+        let known = (1..=Self::names(bits)).contains(&self.name);
+        known.then_some(self.name << Self::NUMBER | u64::from(self.number))
+    }
+
+    /// What the data says.
+    #[inline]
+    #[must_use]
+    pub fn from_data(data: u64) -> Notice {
+        Notice { name: data >> Self::NUMBER, number: data as u8 }
+    }
+}
+
 /// Leave to reach a region through the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leave {
@@ -81,6 +130,8 @@ pub struct Leave {
     pub place: Vec<u8>,
     /// What may be done.
     pub access: Access,
+    /// What comes along with the payloads of packets: see [`Notice`]. 0: none is heard here.
+    pub notice: u64,
 }
 
 /// A message on the connection between two endpoints.
@@ -166,9 +217,10 @@ impl Control {
             Control::Rung(count) => number(RUNG, count),
             Control::Bye(count) => number(BYE, count),
             Control::Ask(target) => named(ASK, target),
-            Control::Grant(target, Leave { place, access }) => {
+            Control::Grant(target, Leave { place, access, notice }) => {
                 let mut out = named(GRANT, target);
                 out.push(access.bits());
+                out.extend_from_slice(&notice.to_le_bytes());
                 out.extend_from_slice(place);
                 out
             }
@@ -204,12 +256,14 @@ impl Control {
 fn grant(rest: &[u8]) -> Result<Control, Garbled> {
     const WRONG: Garbled = Garbled("a grant of a bad length");
     let (target, rest) = rest.split_first_chunk().ok_or(WRONG)?;
-    let (&access, place) = rest.split_first().ok_or(WRONG)?;
+    let (&access, rest) = rest.split_first().ok_or(WRONG)?;
+    let (notice, place) = rest.split_first_chunk().ok_or(WRONG)?;
+    let notice = u64::from_le_bytes(*notice);
     if place.is_empty() || place.len() > MAX_PLACE {
         return Err(WRONG);
     }
     let access = Access::from_bits(access).ok_or(Garbled("a grant of unknown rights"))?;
-    Ok(Control::Grant(*target, Leave { place: place.to_vec(), access }))
+    Ok(Control::Grant(*target, Leave { place: place.to_vec(), access, notice }))
 }
 
 fn hello(rest: &[u8]) -> Result<Control, Garbled> {
@@ -247,8 +301,9 @@ mod tests {
             prop::collection::vec(any::<u8>(), 1..MAX_NAME),
         );
         let place = prop::collection::vec(any::<u8>(), 1..=MAX_PLACE);
-        let leave = (place, 0..8u8).prop_map(|(place, bits)| Leave {
+        let leave = (place, 0..8u8, any::<u64>()).prop_map(|(place, bits, notice)| Leave {
             place,
+            notice,
             access: Access::from_bits(bits).expect("three bits"),
         });
         prop_oneof![
@@ -270,11 +325,36 @@ mod tests {
         ]
     }
 
+    #[test]
+    fn names_have_what_the_number_leaves() {
+        for (bits, names) in [(0, 0), (16, 0), (31, 0), (32, (1 << 24) - 1), (64, (1 << 56) - 1)] {
+            assert_eq!(Notice::names(bits), names, "{bits} bits");
+            let most = Notice { name: names, number: 255 };
+            let data = (names > 0).then(|| u64::MAX >> (64 - bits));
+            assert_eq!(most.to_data(bits), data);
+            assert_eq!(Notice { name: names + 1, ..most }.to_data(bits), None, "too long a name");
+        }
+        assert_eq!(Notice { name: 0, number: 1 }.to_data(64), None, "no name");
+        assert_eq!(Notice { name: 5, number: 3 }.to_data(32), Some(0x503));
+    }
+
     proptest! {
         #[test]
         fn heads_go_there_and_back(slot: u32, taken: u16, number: u16, ticket: u64) {
             let head = Head { slot, taken, number, ticket };
             prop_assert_eq!(Head::from_bytes(head.to_bytes()), head);
+        }
+
+        #[test]
+        fn notices_go_there_and_back(name: u64, shorter in 0..64u32, number: u8, bits in 0..=64u32) {
+            let notice = Notice { name: name >> shorter, number };
+            match notice.to_data(bits) {
+                Some(data) => {
+                    prop_assert!(bits >= Notice::LEAST && (bits == 64 || data >> bits == 0));
+                    prop_assert_eq!(Notice::from_data(data), notice);
+                }
+                None => prop_assert!(notice.name == 0 || notice.name > Notice::names(bits)),
+            }
         }
 
         #[test]
@@ -292,7 +372,7 @@ mod tests {
                 prop_assert!(Control::from_bytes(&bytes).is_err());
             }
             if matches!(control, Control::Grant(..)) {
-                let least = 1 + TARGET + 2;
+                let least = 1 + TARGET + 1 + 8 + 1;
                 prop_assert!(Control::from_bytes(&bytes[..at.index(least)]).is_err());
             }
         }

@@ -18,7 +18,9 @@
 //! leases stops his own senders alone, and a library that says "again" is asked again with the next pass, while what
 //! waits does so in queues that are bounded and tell when there is room. A short message is one copy.
 //!
-//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can.
+//! Put and get of [`Config::remote_access_from`] bytes or more are the library's, where it can. Of a put with event, whose
+//! packets the owner's engine takes, it writes the payloads of [`Config::notices_from`] bytes or more to their places, where it
+//! has completion data by which the owner hears when they are there ([`frame::Notice`]).
 //!
 //! Endpoints sleep on the library's descriptor where it has one, else on the connection, on which peers ring.
 //!
@@ -54,6 +56,7 @@ mod kept;
 mod link;
 mod meet;
 mod network;
+mod notice;
 mod receive;
 mod send;
 mod sleep;
@@ -62,6 +65,8 @@ mod state;
 
 pub use config::{Config, Counters};
 pub use error::OpenError;
-pub use network::{Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, Taken};
+pub use network::{
+    Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Reach, Refusal, Taken,
+};
 pub use petasos_tcp::{Secret, SecretError};
 pub use state::Datagrams;

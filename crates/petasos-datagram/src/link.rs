@@ -65,13 +65,20 @@ pub(crate) struct Link {
     /// Received, and it is not their turn, or there is no room for them: from the packet on whose turn is
     /// next.
     pub(crate) parked: VecDeque<Option<Vec<u8>>>,
+    /// Of the packets that may come, by their numbers modulo the window: those that came and wait for their notices,
+    /// and those whose notices came.
+    pub(crate) waits: u64,
+    pub(crate) noticed: u64,
+    /// What its notices to us begin with; 0 until it needs to know.
+    pub(crate) notice: u64,
     /// Packets of the engine's that are under way: whether each is done. The first has this serial number.
     pub(crate) under_way: VecDeque<bool>,
     pub(crate) first: u32,
     /// Sends and accesses that the library has.
     pub(crate) running: u32,
-    /// A packet for which there was no room.
+    /// A packet for which there was no room, and whether its payload goes another way already.
     pub(crate) stuck: Option<Packet>,
+    pub(crate) brought: bool,
     /// The engine has packets for it, which are ours to fetch.
     pub(crate) listed: bool,
     /// It is in the list of those that can be sent to.
@@ -111,10 +118,14 @@ impl Link {
             told: 0,
             bye: None,
             parked: VecDeque::new(),
+            waits: 0,
+            noticed: 0,
+            notice: 0,
             under_way: VecDeque::new(),
             first,
             running: 0,
             stuck: None,
+            brought: false,
             listed: false,
             queued: false,
             owing: false,
@@ -157,10 +168,42 @@ impl Link {
         (u32::from(ahead) < WINDOW && free).then_some(usize::from(ahead))
     }
 
-    /// Whether the packet whose turn is next is parked.
+    /// Whether the packet whose turn is next is parked, and waits for no notice.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        matches!(self.parked.front(), Some(Some(_)))
+        matches!(self.parked.front(), Some(Some(_))) && !self.waits_for_notice()
+    }
+
+    /// Whether the packet whose turn is next came, and its notice did not.
+    #[inline]
+    pub(crate) fn waits_for_notice(&self) -> bool {
+        self.waits & !self.noticed & bit(self.taken) != 0
+    }
+
+    /// A packet came that is to be taken when its notice has come.
+    pub(crate) fn wait_for_notice(&mut self, number: u16) {
+        self.waits |= bit(number.into());
+    }
+
+    /// A notice came, of the packet with this number modulo 2^8. False if that cannot be: it is none of those that may be
+    /// under way, there was one before, or the packet is here and needs none.
+    pub(crate) fn note(&mut self, number: u8) -> bool {
+        let bit = bit(number.into());
+        let ahead = number.wrapping_sub(self.taken as u8);
+        let here = matches!(self.parked.get(usize::from(ahead)), Some(Some(_)));
+        let due = u32::from(ahead) < WINDOW && self.noticed & bit == 0;
+        let can_be = due && (!here || self.waits & bit != 0);
+        self.noticed |= if can_be { bit } else { 0 };
+        can_be
+    }
+
+    /// The packet whose turn it was has been taken.
+    #[inline]
+    pub(crate) fn step(&mut self) {
+        let bit = bit(self.taken);
+        (self.waits, self.noticed) = (self.waits & !bit, self.noticed & !bit);
+        self.taken = self.taken.wrapping_add(1);
+        self.parked.pop_front();
     }
 
     /// A packet is under way: its serial number.
@@ -187,6 +230,12 @@ impl Link {
         }
         Some(done)
     }
+}
+
+/// The bit of a packet's number.
+#[inline]
+fn bit(number: u32) -> u64 {
+    1 << (number % WINDOW)
 }
 
 #[cfg(test)]
@@ -221,6 +270,40 @@ mod tests {
         assert_eq!(link.place(0xffff_u16.wrapping_add(WINDOW as u16)), None);
         link.parked = VecDeque::from([None, Some(vec![])]);
         assert_eq!((link.place(0xffff), link.place(0), link.is_due()), (Some(0), None, false));
+    }
+
+    /// What is taken before its notice, and what a notice is good for.
+    #[test]
+    fn packets_wait_for_their_notices() {
+        let mut link = link();
+        link.taken = 0xffff;
+        // The packet first, then its notice, once.
+        link.wait_for_notice(0xffff);
+        link.parked = VecDeque::from([Some(vec![])]);
+        assert!(link.waits_for_notice() && !link.is_due());
+        assert!(link.note(0xff) && link.is_due() && !link.note(0xff));
+        link.step();
+        assert!((link.taken, link.waits, link.noticed) == (0x1_0000, 0, 0));
+        assert!(!link.note(0xff), "of one that was taken");
+        // The notice first.
+        assert!(link.note(0));
+        link.wait_for_notice(0);
+        assert!(!link.waits_for_notice());
+        link.step();
+        // A notice of a packet that needs none, which is here, or comes after it: nothing stays of it.
+        link.parked = VecDeque::from([None, Some(vec![])]);
+        assert!(!link.note(2) && link.note(1));
+        link.step();
+        assert!(link.is_due());
+        link.step();
+        assert_eq!(link.noticed, 0);
+        // All that can be under way, and no others.
+        for number in 0..=u8::MAX {
+            let ahead = number.wrapping_sub(link.taken as u8);
+            assert_eq!(link.note(number), ahead < 64);
+            assert!(!link.note(number));
+        }
+        assert_eq!(link.noticed, u64::MAX);
     }
 
     #[test]

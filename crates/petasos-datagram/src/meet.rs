@@ -302,7 +302,9 @@ impl<N: Network> Datagrams<N> {
             let Some(link) = self.link(peer) else { continue };
             let State::Ending(reason, until) = &link.state else { continue };
             let heard = link.bye.is_some_and(|count| count == link.received);
-            let over = link.parked.is_empty() && (heard || now >= *until);
+            // What is not there yet of a payload may never come.
+            let late = now >= *until && (link.parked.is_empty() || !link.is_due());
+            let over = (link.parked.is_empty() && heard) || late;
             let reason = reason.clone();
             match over {
                 true => {
@@ -369,6 +371,7 @@ impl<N: Network> Datagrams<N> {
         self.forget_holder(peer);
         self.serials[peer.index as usize] = link.next_serial();
         self.met.remove(&link.control);
+        self.notices.remove(&link.notice);
         self.control.forget(link.control);
         self.net.clean_up(&link.name);
         if let Some(node) = link.node {

@@ -37,6 +37,11 @@ pub struct Facts {
     pub inject: usize,
     /// The longest access to remote memory; `None` if the library has none, or none that is worth its while.
     pub access: Option<usize>,
+    /// How many bits of *completion data* a write carries to the owner of the memory, who is told them when all of the
+    /// write is there ([`Reach::Noticed`], [`Happened::Noticed`]): up to 64, 0 if the library has nothing of the kind.
+    pub notice_bits: u32,
+    /// From which length on that is faster than a packet, in bytes; `u64::MAX` if it is not, or not known to be.
+    pub notices_from: u64,
     /// Who checks rights on memory that was opened.
     pub enforcement: Enforcement,
 }
@@ -62,6 +67,13 @@ pub enum Mark {
         /// Which of the slot's users it is of.
         serial: u32,
     },
+    /// The payload of a packet, written to where it belongs.
+    Brought {
+        /// The slot of the peer.
+        link: u32,
+        /// The packet's serial number.
+        serial: u32,
+    },
     /// A piece of an access.
     Access {
         /// The slot of the access.
@@ -69,6 +81,17 @@ pub enum Mark {
         /// Which of the slot's users it is of.
         serial: u32,
     },
+}
+
+/// What is done with memory of a node's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It is read.
+    Get,
+    /// It is written.
+    Put,
+    /// It is written, and its owner is told this, in [`Facts::notice_bits`] bits, when all is there.
+    Noticed(u64),
 }
 
 /// Why something was not posted: nothing of it has happened.
@@ -107,6 +130,8 @@ pub enum Happened {
     Packet(Packet),
     /// Something that was posted is over: well, or with the library's code.
     Done(Mark, Result<(), i32>),
+    /// A write came from somebody, all of it is there, and this came along. Anybody may say anything.
+    Noticed(u64),
     /// The library is broken: nothing can be received any more.
     Broken(i32),
 }
@@ -202,12 +227,12 @@ pub trait Network: Send + Sized + 'static {
         mark: Mark,
     ) -> Result<(), (Refusal, Outgoing)>;
 
-    /// Reads (`get`) or writes memory of a node's, at an offset in what was opened. `local` is held until the mark comes
+    /// Reads or writes memory of a node's, at an offset in what was opened. `local` is held until the mark comes
     /// back; a write is complete when it has arrived. At most [`Facts::access`] bytes.
     fn access(
         &mut self,
         node: Node,
-        get: bool,
+        reach: Reach,
         local: Slice,
         key: &Self::Key,
         offset: u64,

@@ -1,7 +1,7 @@
 //! Packets that come.
 
 use crate::{
-    frame::{HEAD, Head},
+    frame::{HEAD, Head, WAITS},
     link::{State, Watch},
     network::{Happened, Mark, Network, Packet},
     state::Datagrams,
@@ -40,19 +40,20 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn happened(&mut self, happened: Happened, events: &mut Vec<Event>) {
         match happened {
             Happened::Packet(packet) => {
-                if let Some((index, number)) = self.head(packet) {
-                    self.packet(index, number, packet, events);
+                if let Some(head) = self.head(packet) {
+                    self.packet(head, packet, events);
                 }
             }
             Happened::Done(mark, result) => self.done(mark, result),
+            Happened::Noticed(data) => self.noticed(data, events),
             Happened::Broken(code) => self.broken(code),
         }
     }
 
-    /// Reads the head of a packet, and takes note of what it acknowledges. Gives whose it is, and
-    /// its number, if something comes after the head.
+    /// Reads the head of a packet, and takes note of what it acknowledges. Gives it if something comes
+    /// after it.
     #[inline]
-    pub(crate) fn head(&mut self, packet: Packet) -> Option<(u32, u16)> {
+    pub(crate) fn head(&mut self, packet: Packet) -> Option<Head> {
         if packet.len < HEAD {
             self.counters.strays += 1;
             return None;
@@ -60,24 +61,26 @@ impl<N: Network> Datagrams<N> {
         let mut bytes = [0; HEAD];
         self.net.read(packet, 0, &mut bytes);
         let head = Head::from_bytes(bytes);
-        let known = self.links.get_mut(head.slot as usize).and_then(Option::as_deref_mut);
+        let slot = head.slot & !WAITS;
+        let known = self.links.get_mut(slot as usize).and_then(Option::as_deref_mut);
         let Some(link) = known.filter(|link| link.ticket == head.ticket) else {
             self.counters.strays += 1;
             return None;
         };
         let had = link.has_window();
         if !link.acknowledge(head.taken) {
-            self.wrong(head.slot, "packets were acknowledged that were not sent");
+            self.wrong(slot, "packets were acknowledged that were not sent");
             return None;
         }
         if !had && link.listed {
-            self.queue(head.slot);
+            self.queue(slot);
         }
-        (packet.len > HEAD).then_some((head.slot, head.number))
+        (packet.len > HEAD).then_some(head)
     }
 
     /// Takes a packet of this peer's, or parks it.
-    fn packet(&mut self, index: u32, number: u16, packet: Packet, events: &mut Vec<Event>) {
+    fn packet(&mut self, head: Head, packet: Packet, events: &mut Vec<Event>) {
+        let (index, number) = (head.slot & !WAITS, head.number);
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
         self.counters.packets_in += 1;
         link.received = link.received.wrapping_add(1);
@@ -89,9 +92,12 @@ impl<N: Network> Datagrams<N> {
         let Some(place) = link.place(number) else {
             return self.wrong(index, "a packet with a number that it cannot have");
         };
+        if head.slot & WAITS != 0 {
+            link.wait_for_notice(number);
+        }
         let peer = link.peer;
         let greeted = !matches!(link.state, State::Meeting);
-        if greeted && place == 0 {
+        if greeted && place == 0 && !link.waits_for_notice() {
             match self.take(peer, packet, events) {
                 Taken::Yes => {
                     self.took(index);
@@ -198,41 +204,58 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn resume(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
         let mut worked = false;
         for index in std::mem::take(&mut self.paused) {
-            while let Some(Some(link)) = self.links.get_mut(index as usize) {
-                let Some(Some(packet)) = link.parked.front() else {
-                    link.paused = false;
-                    break;
-                };
-                if matches!(link.state, State::Meeting) || events.len() >= limit {
-                    self.paused.push(index);
-                    break;
-                }
-                match self.engine.deliver(link.peer, packet) {
-                    Ok(true) => {
-                        self.took(index);
-                        worked = true;
-                    }
-                    Ok(false) => {
-                        self.paused.push(index);
-                        break;
-                    }
-                    Err(violation) => {
-                        self.wrong(index, &violation.to_string());
-                        break;
-                    }
-                }
-                // In order with what is told next.
-                let room = limit.saturating_sub(events.len());
-                self.engine.take_events(room, events);
+            if let Some(Some(link)) = self.links.get_mut(index as usize) {
+                link.paused = false;
+                worked |= self.take_parked(index, limit, events);
             }
+        }
+        worked
+    }
+
+    /// Takes the parked packets of a peer whose turn it is; lists it if there is no room for them. True if there were any.
+    pub(crate) fn take_parked(
+        &mut self,
+        index: u32,
+        limit: usize,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let mut worked = false;
+        while let Some(Some(link)) = self.links.get_mut(index as usize)
+            && link.is_due()
+            && let Some(Some(packet)) = link.parked.front()
+        {
+            if matches!(link.state, State::Meeting) || events.len() >= limit {
+                self.pause(index);
+                break;
+            }
+            match self.engine.deliver(link.peer, packet) {
+                Ok(true) => {
+                    self.took(index);
+                    worked = true;
+                }
+                Ok(false) => {
+                    self.pause(index);
+                    break;
+                }
+                Err(violation) => {
+                    self.wrong(index, &violation.to_string());
+                    break;
+                }
+            }
+            // In order with what is told next.
+            let room = limit.saturating_sub(events.len());
+            self.engine.take_events(room, events);
         }
         worked
     }
 
     /// The library is done with something.
     fn done(&mut self, mark: Mark, result: Result<(), i32>) {
+        if let Mark::Brought { link, serial } = mark {
+            self.brought(link, serial);
+        }
         let (index, failed) = match mark {
-            Mark::Packet { link: index, serial } => {
+            Mark::Packet { link: index, serial } | Mark::Brought { link: index, serial } => {
                 let Datagrams { links, engine, .. } = self;
                 let Some(Some(link)) = links.get_mut(index as usize) else { return };
                 let Some(done) = link.arrive(serial) else { return };

@@ -1,7 +1,7 @@
 //! Packets that go: from the engine, around it, and acknowledgements.
 
 use crate::{
-    frame::{Control, HEAD, Head},
+    frame::{Control, HEAD, Head, WAITS},
     link::{Link, WINDOW},
     network::{Mark, Network, Refusal, Taken},
     state::Datagrams,
@@ -108,34 +108,61 @@ impl<N: Network> Datagrams<N> {
     fn write(&mut self, index: u32) -> bool {
         let mut count = 0;
         let mut failed = None;
-        let Datagrams { links, net, engine, .. } = self;
-        let Some(Some(link)) = links.get_mut(index as usize) else { return false };
+        let long = self.long_payload();
+        let Some(Some(link)) = self.links.get_mut(index as usize) else { return false };
         link.queued = false;
         let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
         let mut again = false;
         // Without window it comes again when the peer has taken something.
-        while link.has_window() {
+        while let Some(Some(link)) = self.links.get_mut(index as usize)
+            && link.has_window()
+        {
             if count == TURN {
                 again = true;
                 break;
             }
-            let Some(packet) = link.stuck.take().or_else(|| engine.poll_transmit(link.peer)) else {
+            let packet = link.stuck.take().or_else(|| self.engine.poll_transmit(link.peer));
+            let Some(mut packet) = packet else {
                 link.listed = false;
                 break;
             };
+            let refused = match packet.payload.len() >= long {
+                true => self.bring(index, &mut packet).err(),
+                false => None,
+            };
+            let Datagrams { links, net, engine, .. } = self;
+            let Some(Some(link)) = links.get_mut(index as usize) else { break };
+            if let Some(refusal) = refused {
+                link.stuck = Some(packet);
+                match refusal {
+                    Refusal::Full => again = true,
+                    Refusal::Failed(code) => failed = Some(code),
+                }
+                self.counters.again += u64::from(again);
+                break;
+            }
             let total = HEAD + packet.len();
             let mut whole = [0; HEAD + petasos_fabric::two_sided::header::MAX];
             let header = packet.header.len();
             whole[..HEAD].copy_from_slice(&head(link));
+            whole[3] |= if link.brought { (WAITS >> 24) as u8 } else { 0 };
             whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
             let whole = &whole[..HEAD + header];
-            let mark = Mark::Packet { link: index, serial: link.next_serial() };
+            let mark = match link.brought {
+                true => Mark::Short { link: index, serial: link.peer.generation },
+                false => Mark::Packet { link: index, serial: link.next_serial() },
+            };
             let sent = if total <= net.facts().inject {
                 let fill = |room: &mut [u8]| {
                     room[..whole.len()].copy_from_slice(whole);
                     copy_payload(&packet.payload, &mut room[whole.len()..]);
                 };
                 match net.inject(node, total, fill, mark) {
+                    // Its end is that of its payload, which is under way.
+                    Ok(taken) if link.brought => {
+                        link.running += u32::from(taken == Taken::Waits);
+                        Ok(())
+                    }
                     Ok(Taken::Waits) => {
                         link.depart();
                         link.running += 1;
@@ -153,7 +180,9 @@ impl<N: Network> Datagrams<N> {
             } else {
                 match net.send(node, whole, packet.payload, mark) {
                     Ok(()) => {
-                        link.depart();
+                        if !link.brought {
+                            link.depart();
+                        }
                         link.running += 1;
                         Ok(())
                     }
@@ -167,6 +196,7 @@ impl<N: Network> Datagrams<N> {
                 Ok(()) => {
                     link.sent = link.sent.wrapping_add(1);
                     link.told = link.taken;
+                    link.brought = false;
                     count += 1;
                 }
                 Err((refusal, packet)) => {
@@ -182,7 +212,8 @@ impl<N: Network> Datagrams<N> {
         }
         self.counters.packets_out += count as u64;
         let stuck = again && count < TURN;
-        if (count > 0 || stuck) && link.ring && self.rings {
+        let ring = self.rings && self.links[index as usize].as_ref().is_some_and(|link| link.ring);
+        if (count > 0 || stuck) && ring {
             // Who has no room for us may have to look before there is any.
             self.ring(index);
         }
@@ -194,12 +225,17 @@ impl<N: Network> Datagrams<N> {
         count > 0
     }
 
+    /// From which length on payloads may go past their packets: see [`crate::notice`].
+    fn long_payload(&self) -> usize {
+        let from = usize::try_from(self.accesses.notices_from).unwrap_or(usize::MAX);
+        if self.accesses.grants.is_empty() { usize::MAX } else { from }
+    }
+
     /// Something was taken of this peer: it is told now and then, if no packet does.
     #[inline]
     pub(crate) fn took(&mut self, index: u32) {
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
-        link.taken = link.taken.wrapping_add(1);
-        link.parked.pop_front();
+        link.step();
         if link.taken.wrapping_sub(link.told) >= WINDOW / 2 && !link.owing {
             link.owing = true;
             self.owing.push(index);

@@ -47,6 +47,7 @@ impl<N: Network> Datagrams<N> {
             !self.outgoing.is_empty() || !self.owing.is_empty() || !self.errands.is_empty();
         nap |= self.accesses.is_waiting() || self.has_paused();
         if self.rings {
+            nap |= self.links.iter().flatten().any(|link| link.waits_for_notice());
             nap |= self.net.running() > 0 || !self.ask_for_rings();
             // After asking: what came until now came without a ring.
             if self.net.look() {

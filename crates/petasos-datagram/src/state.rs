@@ -4,7 +4,7 @@ use crate::{
     Config, Counters, OpenError,
     access::Accesses,
     exposure::Exposures,
-    frame::HEAD,
+    frame::{HEAD, Notice},
     kept::Kept,
     link::Link,
     network::{Medium, Meeting, Network, Node},
@@ -37,6 +37,8 @@ pub struct Datagrams<N: Network> {
     /// Serial numbers at which the next user of a slot begins.
     pub(crate) serials: Vec<u32>,
     pub(crate) met: HashMap<Peer, Peer>,
+    /// The slots of peers, by what their notices begin with.
+    pub(crate) notices: HashMap<u64, u32>,
     /// Peers to be sent to.
     pub(crate) outgoing: VecDeque<u32>,
     /// Peers to be told what was taken.
@@ -97,9 +99,17 @@ impl<N: Network> Datagrams<N> {
             Meeting::Tcp => Credential::None,
         };
         let native = config.remote_access && net.facts().access.is_some();
+        let notices_from = match native && Notice::names(net.facts().notice_bits) > 0 {
+            true => config.notices_from.unwrap_or(net.facts().notices_from).max(1),
+            false => u64::MAX,
+        };
         if native {
             capabilities.remote_access = Support::Native;
             capabilities.enforcement = net.facts().enforcement;
+            if notices_from < u64::MAX {
+                capabilities.put_with_event = Support::Native;
+                capabilities.native_event_from = Some(notices_from);
+            }
         }
         let mut numbers = two_sided::Config::new(limits, fragment);
         numbers.get_chunk = 256 << 10;
@@ -107,7 +117,7 @@ impl<N: Network> Datagrams<N> {
         Ok(Datagrams {
             exposures: Exposures::default(),
             kept: Kept::new(if native { config.keep_registered } else { 0 }),
-            accesses: Accesses::new(native),
+            accesses: Accesses::new(native, notices_from),
             engine: Engine::new(own, control.incarnation(), numbers, pool),
             rings: net.wait_fd().is_none(),
             net,
@@ -118,6 +128,7 @@ impl<N: Network> Datagrams<N> {
             links: Vec::new(),
             serials: Vec::new(),
             met: HashMap::new(),
+            notices: HashMap::new(),
             outgoing: VecDeque::new(),
             owing: Vec::new(),
             paused: Vec::new(),

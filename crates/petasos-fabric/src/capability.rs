@@ -16,6 +16,10 @@ pub struct Capabilities {
     pub tagged: Support,
     /// `put` that raises an event at the target.
     pub put_with_event: Support,
+    /// From which length on the network itself writes the data of a put with event, and tells the target, so that
+    /// neither side copies: in bytes. What is shorter is served by the target's engine. `None` where the length makes no
+    /// such difference.
+    pub native_event_from: Option<u64>,
     /// Mapping a peer's memory to read it in place (for memory from [`Endpoint::alloc`]).
     ///
     /// [`Endpoint::alloc`]: crate::Endpoint::alloc
@@ -49,6 +53,7 @@ impl Capabilities {
             atomics: Support::Emulated,
             tagged: Support::Emulated,
             put_with_event: Support::Emulated,
+            native_event_from: None,
             map: Support::None,
             passive_target: false,
             third_party: true,

@@ -11,6 +11,9 @@
 //! crate is that endpoint: the binary interface, written down by hand (`sys`), the endpoint behind calls that are safe
 //! (`net`), and which provider an address means ([`providers`]).
 //!
+//! A put with event is a write with completion data (`FI_REMOTE_CQ_DATA`) beside a packet, where the provider is known
+//! to tell of such writes once, when all is there.
+//!
 //! Packets come into a few large slabs (`FI_MULTI_RECV`) and are copied to where they belong; a short message is one copy.
 //!
 //! # Who is trusted

@@ -2,101 +2,27 @@
 //! than is allowed; other memory does not.
 
 mod common;
+#[path = "common/pair.rs"]
+mod pair;
 
-use common::{SHM, config, found, network};
+use common::{SHM, config, network};
+use pair::Pair;
 use petasos_conformance::Network;
-use petasos_fabric::{
-    Access, Clock, Done, Endpoint, Event, Key, Level, OpErrorKind, Operation, Region, RegionId,
-    Remote, RemoteSpan, Slice, Support, Token,
-};
-use petasos_ofi::Ofi;
-use smallvec::smallvec;
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use petasos_fabric::{Access, Endpoint, Event, OpErrorKind, Region, Slice};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const LEN: usize = 256 << 10;
 /// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
 const RIGHTS: Access = Access::READ.with(Access::WRITE);
 
-/// Two endpoints: `a` reaches memory of `b`.
-struct Pair {
-    a: Ofi,
-    b: Ofi,
-    clock: Clock,
-    events: [Vec<Event>; 2],
-    next: u64,
+/// A pair of which `b` keeps so much memory open.
+fn open(network: Network, keep: usize) -> Option<Pair> {
+    let mut config = config(network);
+    config.remote_access_from = 1;
+    config.keep_registered = keep;
+    Pair::open(network, &config)
 }
 
 impl Pair {
-    /// `None`, with a word, where the provider is not here or has no access of its own.
-    fn open(network: Network, keep: usize) -> Option<Pair> {
-        found()?;
-        let mut config = config(network);
-        config.remote_access_from = 1;
-        config.keep_registered = keep;
-        let place = network.anywhere();
-        let open = || Ofi::open(&place, config.clone()).unwrap();
-        let (mut a, b) = (open(), open());
-        if a.capabilities().remote_access != Support::Native {
-            petasos_testing::skip(&format!("{} has no access of its own here", network.scheme));
-            return None;
-        }
-        a.resolve(&b.address().clone(), PATIENCE).unwrap();
-        let mut pair = Pair { a, b, clock: Clock::start(), events: Default::default(), next: 0 };
-        let up = |e: &[Event]| e.iter().any(|e| matches!(e, Event::PeerUp { .. }));
-        pair.until("both are up", |pair| pair.events.iter().all(|e| up(e)));
-        Some(pair)
-    }
-
-    fn until(&mut self, what: &str, mut seen: impl FnMut(&Pair) -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !seen(self) {
-            self.a.progress(self.clock.now(), 64, &mut self.events[0]);
-            self.b.progress(self.clock.now(), 64, &mut self.events[1]);
-            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.b.counters());
-        }
-    }
-
-    fn submit(
-        &mut self,
-        at_b: bool,
-        operation: impl FnOnce(Token) -> Operation,
-    ) -> Result<Done, OpErrorKind> {
-        self.next += 1;
-        let token = Token(self.next);
-        let end: &mut dyn Endpoint = if at_b { &mut self.b } else { &mut self.a };
-        end.submit(&mut VecDeque::from([operation(token)]));
-        let at = usize::from(at_b);
-        let is = |e: &Event| matches!(e, Event::Done { token: done, .. } if *done == token);
-        self.until("it is done", |pair| pair.events[at].iter().any(is));
-        let found = self.events[at].iter().position(is).unwrap();
-        match self.events[at].remove(found) {
-            Event::Done { result, .. } => result.map_err(|error| error.kind),
-            _ => unreachable!(),
-        }
-    }
-
-    fn expose(&mut self, memory: &Slice, access: Access) -> (RegionId, Remote) {
-        let region = self.b.register(memory, access).unwrap();
-        let key = self.b.export(region).unwrap();
-        let key = Key::from_bytes(key.as_bytes().clone()).unwrap();
-        (region, self.a.import(&key).unwrap())
-    }
-
-    fn put(&mut self, remote: Remote, bytes: Vec<u8>) -> Result<Done, OpErrorKind> {
-        let spans = smallvec![RemoteSpan { offset: 0, len: bytes.len() as u64 }];
-        let local = smallvec![Slice::from(bytes)];
-        let (level, event) = (Level::Visible, None);
-        self.submit(false, |token| Operation::Put { token, remote, local, spans, level, event })
-    }
-
-    fn close(&mut self, region: RegionId) {
-        self.submit(true, |token| Operation::Deregister { token, region }).unwrap();
-    }
-
     /// Opens memory, writes to it, and closes it.
     fn round(&mut self, memory: &Slice, access: Access, byte: u8) {
         let (region, remote) = self.expose(memory, access);
@@ -117,7 +43,7 @@ impl Pair {
 }
 
 fn own_memory_stays_open(network: Network) {
-    let Some(mut pair) = Pair::open(network, 64 << 20) else { return };
+    let Some(mut pair) = open(network, 64 << 20) else { return };
     let memory = pair.b.alloc(2 * LEN).unwrap();
     let half = memory.slice(LEN, LEN).unwrap();
     for byte in 1..=20 {
@@ -151,7 +77,7 @@ fn own_memory_stays_open(network: Network) {
 }
 
 fn other_memory_is_closed(network: Network) {
-    let Some(mut pair) = Pair::open(network, 64 << 20) else { return };
+    let Some(mut pair) = open(network, 64 << 20) else { return };
     for byte in 1..=3 {
         let memory = Region::zeroed(LEN);
         pair.round(&memory.whole(), RIGHTS, byte);
@@ -163,7 +89,7 @@ fn other_memory_is_closed(network: Network) {
 }
 
 fn no_more_than_is_allowed(network: Network) {
-    let Some(mut pair) = Pair::open(network, 2 * LEN) else { return };
+    let Some(mut pair) = open(network, 2 * LEN) else { return };
     let memory: Vec<Slice> = (0..3).map(|_| pair.b.alloc(LEN).unwrap().whole()).collect();
     for byte in 1..=3 {
         for memory in &memory {
@@ -178,7 +104,7 @@ fn no_more_than_is_allowed(network: Network) {
     let large = pair.b.alloc(3 * LEN).unwrap().whole();
     pair.round(&large, RIGHTS, 5);
     assert_eq!(pair.counts(), (10, 2, 2 * LEN), "too large to be kept");
-    let Some(mut pair) = Pair::open(network, 0) else { return };
+    let Some(mut pair) = open(network, 0) else { return };
     let memory = pair.b.alloc(LEN).unwrap();
     for byte in 1..=3 {
         pair.round(&memory.whole(), RIGHTS, byte);
@@ -189,7 +115,7 @@ fn no_more_than_is_allowed(network: Network) {
 
 /// A peer that is lost gives nothing back: what it was granted is closed.
 fn not_what_a_lost_peer_had(network: Network) {
-    let Some(mut pair) = Pair::open(network, 64 << 20) else { return };
+    let Some(mut pair) = open(network, 64 << 20) else { return };
     let memory = pair.b.alloc(LEN).unwrap().whole();
     let (region, remote) = pair.expose(&memory, RIGHTS);
     pair.put(remote, vec![1; LEN]).unwrap();

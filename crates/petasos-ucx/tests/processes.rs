@@ -44,6 +44,7 @@ fn talk(network: Network, address: &str, key: &str, kill: impl FnOnce()) {
     let mut client = Client::meet(open(network), address, key);
     client.storm();
     client.there_and_back();
+    client.puts_with_event();
     let native = client.end.capabilities().remote_access == Support::Native;
     assert_eq!(client.end.counters().accesses > 0, native, "{:?}", client.end.counters());
     client.dies_in_the_middle(kill);

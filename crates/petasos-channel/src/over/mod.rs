@@ -10,7 +10,8 @@
 //! as between processes of a node, that is the shortest way, and it needs neither memory of the sender's
 //! nor a completion. It names the memory by a name with a secret that is part of the key: who was not given
 //! the key writes nowhere. What the target refuses comes back as a message, at least the first time. So the
-//! channels' short records go as immediate puts, longer ones as the endpoint's put with event.
+//! channels' short records go as immediate puts, longer ones as the endpoint's put with event. Where the network itself
+//! carries that out ([`native_event_from`](petasos_fabric::Capabilities)), immediate puts are not longer than that.
 //!
 //! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled, so
 //! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
@@ -106,9 +107,12 @@ impl<E: Endpoint> Over<E> {
         let can = inner.capabilities();
         assert!(can.put_with_event != Support::None, "an endpoint with put and event");
         assert!(can.limits.max_inject > 256, "an endpoint that takes messages of 257 bytes");
+        // Where the network itself writes what is longer, an immediate put, which is copied twice, is for what is shorter.
+        let short = can.native_event_from.map_or(u64::MAX, |from| from.saturating_sub(1));
+        let short = usize::try_from(short).unwrap_or(usize::MAX);
         let limits = DeviceLimits {
             packet: can.limits.max_inject - 1,
-            immediate: can.limits.max_inject - immediate::HEAD,
+            immediate: (can.limits.max_inject - immediate::HEAD).min(short),
             transfer: usize::try_from(can.limits.max_transfer).unwrap_or(usize::MAX).min(1 << 30),
             atomic: if can.atomics == Support::None { 0 } else { can.limits.max_atomic },
             registrations: can.limits.max_regions,
@@ -129,6 +133,12 @@ impl<E: Endpoint> Over<E> {
             stash: VecDeque::new(),
             events: Vec::new(),
         }
+    }
+
+    /// The endpoint, to look at: all else is this device's to do.
+    #[must_use]
+    pub fn inner(&self) -> &E {
+        &self.inner
     }
 
     fn reached(&mut self, node: Node) -> Option<&mut Reached> {

@@ -1,12 +1,17 @@
 //! What the endpoint does for the fabric.
 
-use super::{Net, memory::Opened, open::Sizes, slots::BUFFER};
+use super::{
+    Net,
+    memory::Opened,
+    open::{Remote, Sizes},
+    slots::BUFFER,
+};
 use crate::{
     OpenError, leftovers,
     providers::{BEST, Provider},
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Refusal, Taken,
+    Config, Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Reach, Refusal, Taken,
     bare::Plain,
 };
 use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
@@ -48,7 +53,9 @@ impl Network for Net {
             true => Enforcement::Owner,
             false => Enforcement::Device,
         };
-        Net::open_offer(&offer, sizes, enforcement, offer.has_rma() && !modest)
+        let access = offer.has_rma() && !modest;
+        let notice_bits = if access { provider.notice_bits(&offer) } else { 0 };
+        Net::open_offer(&offer, sizes, enforcement, Remote { access, notice_bits })
     }
 
     #[inline]
@@ -120,13 +127,13 @@ impl Network for Net {
     fn access(
         &mut self,
         node: Node,
-        get: bool,
+        reach: Reach,
         local: Slice,
         key: &(u64, u64),
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
-        self.post_access(node, get, local, *key, offset, mark)
+        self.post_access(node, reach, local, *key, offset, mark)
     }
 
     fn running(&self) -> usize {

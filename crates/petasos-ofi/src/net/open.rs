@@ -87,13 +87,22 @@ pub(super) struct Sizes {
     pub(super) slab: usize,
 }
 
+/// What is made use of for remote access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Remote {
+    /// Whether there is any.
+    pub(super) access: bool,
+    /// Bits of completion data of writes.
+    pub(super) notice_bits: u32,
+}
+
 impl Net {
     /// Opens what the offer describes.
     pub(super) fn open_offer(
         offer: &Offer,
         sizes: Sizes,
         enforcement: Enforcement,
-        remote_access: bool,
+        remote: Remote,
     ) -> Result<Net, OpenError> {
         let library = offer.library();
         let failed = |call: &'static str| {
@@ -252,13 +261,16 @@ impl Net {
             protocol: offer.provider(),
             fragment: sizes.fragment,
             inject: offer.inject_size(),
-            access: remote_access.then(|| offer.max_message().min(1 << 30)),
+            access: remote.access.then(|| offer.max_message().min(1 << 30)),
+            notice_bits: remote.notice_bits,
+            // Over TCP two writes to a socket, and an answer to each, cost more than the copies of one packet.
+            notices_from: if shares_memory { 4 << 10 } else { u64::MAX },
             enforcement,
         };
         let details = Details {
             pieces: offer.iov_limit().clamp(1, 8),
             multi,
-            rma: remote_access,
+            rma: remote.access,
             virtual_addresses: memory & FI_MR_VIRT_ADDR != 0,
             provider_keys: memory & FI_MR_PROV_KEY != 0,
             bound_memory: memory & FI_MR_ENDPOINT != 0,

@@ -2,11 +2,15 @@
 
 use super::{BATCH, Net, slots::Owner};
 use crate::sys::{
-    FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_ETRUNC, FI_MULTI_RECV, FI_RECV, fi_cq_err_entry,
+    FI_EAGAIN, FI_EAVAIL, FI_ECANCELED, FI_ETRUNC, FI_MULTI_RECV, FI_RECV, FI_REMOTE_CQ_DATA,
+    FI_REMOTE_WRITE, fi_cq_err_entry,
 };
 use petasos_datagram::{Happened, Packet};
 use petasos_fabric::{Region, Slice};
 use std::{ffi::c_int, mem::MaybeUninit};
+
+/// A write of a peer's, with completion data.
+const NOTICED: u64 = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
 
 impl Net {
     /// The next thing that happened, if anything did.
@@ -56,6 +60,10 @@ impl Net {
     fn take(&mut self) -> Option<Happened> {
         let entry = self.batch[self.taken];
         self.taken += 1;
+        // Of a peer's write. Its context is nobody's, and not always null.
+        if entry.flags & NOTICED == NOTICED {
+            return Some(Happened::Noticed(entry.data));
+        }
         match self.contexts.owner(entry.op_context) {
             Some(Owner::Slot(slot)) => Some(Happened::Done(self.slots.done(slot)?.0, Ok(()))),
             Some(Owner::Receive(slab)) => {

@@ -5,9 +5,10 @@ use super::{
     slots::{BUFFER, Held, Owner},
 };
 use crate::sys::{
-    FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, fi_msg, fi_msg_rma, fi_rma_iov,
+    FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, FI_REMOTE_CQ_DATA, fi_msg,
+    fi_msg_rma, fi_rma_iov,
 };
-use petasos_datagram::{Mark, Node, Refusal, slots::copy_payload};
+use petasos_datagram::{Mark, Node, Reach, Refusal, slots::copy_payload};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 use smallvec::SmallVec;
 use std::ptr;
@@ -131,12 +132,12 @@ impl Net {
         Ok(())
     }
 
-    /// Reads (`get`) or writes remote memory, known by the provider's key and where it lies: `local` is held until the mark comes back. A write is
+    /// Reads or writes remote memory, known by the provider's key and where it lies: `local` is held until the mark comes back. A write is
     /// complete when it has arrived.
     pub(super) fn post_access(
         &mut self,
         node: Node,
-        get: bool,
+        reach: Reach,
         local: Slice,
         (key, base): (u64, u64),
         offset: u64,
@@ -155,16 +156,20 @@ impl Net {
             rma_iov: &there,
             rma_iov_count: 1,
             context: self.contexts.of(Owner::Slot(slot)),
-            data: 0,
+            data: if let Reach::Noticed(data) = reach { data } else { 0 },
         };
         // SAFETY: the endpoint is open, and its offer has remote access, so that the table is there; both
         // lists are copied by the call; the local memory is held, and stays where it is, until the completion
         // (or the end of the endpoint) frees the slot. It is writable if it is written: the caller has
         // checked the operation.
         let code = unsafe {
-            match get {
-                true => ((*(*ep).rma).readmsg)(ep, &message, 0),
-                false => ((*(*ep).rma).writemsg)(ep, &message, FI_DELIVERY_COMPLETE),
+            match reach {
+                Reach::Get => ((*(*ep).rma).readmsg)(ep, &message, 0),
+                Reach::Put => ((*(*ep).rma).writemsg)(ep, &message, FI_DELIVERY_COMPLETE),
+                Reach::Noticed(_) => {
+                    let flags = FI_DELIVERY_COMPLETE | FI_REMOTE_CQ_DATA;
+                    ((*(*ep).rma).writemsg)(ep, &message, flags)
+                }
             }
         };
         outcome(code)?;

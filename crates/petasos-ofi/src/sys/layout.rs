@@ -90,6 +90,7 @@ fn layouts_are_those_of_the_headers() {
         ("FI_REMOTE_READ", FI_REMOTE_READ),
         ("FI_REMOTE_WRITE", FI_REMOTE_WRITE),
         ("FI_MULTI_RECV", FI_MULTI_RECV),
+        ("FI_REMOTE_CQ_DATA", FI_REMOTE_CQ_DATA),
         ("FI_DELIVERY_COMPLETE", FI_DELIVERY_COMPLETE),
         ("FI_SOURCE", FI_SOURCE),
         ("FI_NUMERICHOST", FI_NUMERICHOST),

@@ -38,6 +38,7 @@ pub(crate) const FI_REMOTE_READ: u64 = 1 << 12;
 pub(crate) const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub(crate) const FI_MULTI_RECV: u64 = 1 << 16;
 // Flags of operations and completions.
+pub(crate) const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
 pub(crate) const FI_DELIVERY_COMPLETE: u64 = 1 << 28;
 // Flags of binding and of looking for providers.
 pub(crate) const FI_NUMERICHOST: u64 = 1 << 55;

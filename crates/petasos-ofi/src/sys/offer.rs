@@ -185,6 +185,12 @@ impl Offer {
         unsafe { (*self.info().domain_attr).mr_key_size }
     }
 
+    /// Bytes of completion data that a message or a write carries; 0 if there is none.
+    pub(crate) fn completion_data(&self) -> usize {
+        // SAFETY: a description from the library has this part.
+        unsafe { (*self.info().domain_attr).cq_data_size }
+    }
+
     /// The form of addresses: from 1 to 4 those of sockets.
     pub(crate) fn address_format(&self) -> u32 {
         self.info().addr_format

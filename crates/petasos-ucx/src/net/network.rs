@@ -10,10 +10,14 @@ use crate::{
     sys::UCS_OK,
 };
 use petasos_datagram::{
-    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Refusal, Taken, bare::Plain,
+    Config, Facts, Happened, Mark, Medium, Network, Node, Packet, Reach, Refusal, Taken,
+    bare::Plain,
 };
 use petasos_fabric::{Access, Address, Slice, two_sided::Outgoing};
 use std::os::fd::BorrowedFd;
+
+/// What UCX says to what it has not.
+const UCS_ERR_UNSUPPORTED: isize = -22;
 
 impl Network for Net {
     type Kind = &'static Kind;
@@ -119,12 +123,18 @@ impl Network for Net {
     fn access(
         &mut self,
         node: Node,
-        get: bool,
+        reach: Reach,
         local: Slice,
         key: &Key,
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
+        let get = match reach {
+            Reach::Get => true,
+            Reach::Put => false,
+            // UCP has no completion data, and the facts say so.
+            Reach::Noticed(_) => return Err(Refusal::Failed(UCS_ERR_UNSUPPORTED)),
+        };
         self.post_access(node, get, local, key, offset, mark)
     }
 

@@ -1,0 +1,217 @@
+//! Puts with event of which the provider writes the data and tells the owner: that this is so, what the event says, and
+//! that it comes once, also when the memory is being closed. And what notices of nobody do.
+
+mod common;
+#[path = "common/pair.rs"]
+mod pair;
+
+use common::{SHM, config, network};
+use pair::Pair;
+use petasos_channel::{Channels, Force, Over};
+use petasos_conformance::Network;
+use petasos_fabric::{
+    Access, Clock, Done, Endpoint, Event, InjectError, Level, OpErrorKind, Operation, Region,
+    Remote, RemoteSpan, Slice, Support, Token,
+};
+use petasos_ofi::Ofi;
+use smallvec::smallvec;
+use std::time::{Duration, Instant};
+
+const LEN: usize = 1 << 20;
+/// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
+const RIGHTS: Access = Access::READ.with(Access::WRITE);
+
+/// A pair over a provider that has completion data.
+fn open(network: Network) -> Option<Pair> {
+    let mut config = config(network);
+    config.notices_from = Some(100);
+    let pair = Pair::open(network, &config)?;
+    if pair.a.capabilities().put_with_event != Support::Native {
+        petasos_testing::skip(&format!("{} has no completion data here", pair.a.carrier()));
+        return None;
+    }
+    Some(pair)
+}
+
+fn put(remote: Remote, at: u64, bytes: Vec<u8>, event: u64) -> impl FnOnce(Token) -> Operation {
+    move |token| Operation::Put {
+        token,
+        remote,
+        spans: smallvec![RemoteSpan { offset: at, len: bytes.len() as u64 }],
+        local: smallvec![Slice::from(bytes)],
+        level: Level::Visible,
+        event: Some(event),
+    }
+}
+
+/// Region, offset, length and data of puts that arrived.
+fn arrivals(events: &mut Vec<Event>) -> Vec<(u64, u64, u64)> {
+    let of_put = |event: Event| match event {
+        Event::PutArrived { offset, len, data, .. } => Some((offset, len, data)),
+        _ => None,
+    };
+    events.drain(..).filter_map(of_put).collect()
+}
+
+/// Puts until the provider does it, which has to be granted before.
+fn warm(pair: &mut Pair, remote: Remote) {
+    let (before, begin) = (pair.a.counters().noticed_out, Instant::now());
+    while pair.a.counters().noticed_out == before {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", pair.a.counters());
+        pair.submit(false, put(remote, 0, vec![1; 1000], 0)).unwrap();
+    }
+    pair.events[1].clear();
+}
+
+fn events_say_what_was_put(network: Network) {
+    let Some(mut pair) = open(network) else { return };
+    let memory = Region::zeroed(LEN).whole();
+    let (region, remote) = pair.expose(&memory, RIGHTS);
+    warm(&mut pair, remote);
+    let before = pair.a.counters().noticed_out;
+    // In one packet, and in many.
+    for (round, len) in [100usize, 4096, 65_536, 70_000, 500_000].into_iter().enumerate() {
+        let (at, data) = ((LEN - len - round) as u64, u64::MAX - round as u64);
+        let bytes: Vec<u8> = (0..len).map(|i| (i * 31 + round) as u8).collect();
+        let token = pair.begin(false, put(remote, at, bytes.clone(), data));
+        let came = |e: &Event| matches!(e, Event::PutArrived { .. });
+        pair.until("the event", |pair| pair.events[1].iter().any(came));
+        assert!(memory.part(at as usize, len).unwrap().to_vec() == bytes, "before its data");
+        assert_eq!(arrivals(&mut pair.events[1]), [(at, len as u64, data)]);
+        assert!(matches!(pair.end(false, token), Ok(Done::Put)));
+    }
+    let (a, b) = (pair.a.counters(), pair.b.counters());
+    assert!(a.noticed_out >= before + 5, "{a:?}");
+    assert_eq!((a.noticed_out, b.stray_notices), (b.noticed_in, 0));
+    // What is too short goes within its packet.
+    pair.submit(false, put(remote, 5, vec![9; 99], 3)).unwrap();
+    assert_eq!(pair.a.counters().noticed_out, a.noticed_out);
+    assert_eq!(arrivals(&mut pair.events[1]), [(5, 99, 3)]);
+    pair.close(region);
+    let late = pair.submit(false, put(remote, 0, vec![7; 1000], 4));
+    assert!(matches!(late, Err(OpErrorKind::StaleKey)), "{late:?}");
+    assert!(arrivals(&mut pair.events[1]).is_empty() && memory.to_vec()[0] == 1);
+}
+
+/// Each put that went well has raised its event, once, before the memory was closed; no other has.
+fn events_come_once_while_memory_is_closed(network: Network) {
+    let Some(mut pair) = open(network) else { return };
+    for round in 0..4 {
+        let memory = Region::zeroed(LEN).whole();
+        let (region, remote) = pair.expose(&memory, RIGHTS);
+        warm(&mut pair, remote);
+        let under_way = pair.b.counters().noticed_in;
+        let tokens: Vec<_> = (0..100u64)
+            .map(|i| pair.begin(false, put(remote, i * 8192, vec![2; 8192], i)))
+            .collect();
+        pair.until("some came", |pair| pair.b.counters().noticed_in > under_way + round * 20);
+        let closed = pair.begin(true, |token| Operation::Deregister { token, region });
+        pair.end(true, closed).unwrap();
+        let mut good = Vec::new();
+        for (i, token) in tokens.into_iter().enumerate() {
+            match pair.end(false, token) {
+                Ok(_) => good.push(i as u64),
+                Err(OpErrorKind::StaleKey) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        let mut raised: Vec<u64> =
+            arrivals(&mut pair.events[1]).into_iter().map(|(_, _, data)| data).collect();
+        raised.sort_unstable();
+        assert_eq!(raised, good, "round {round}");
+    }
+    assert_eq!(pair.b.counters().stray_notices, 0);
+}
+
+/// What somebody says who knows no name is counted, and nothing else.
+fn garbage_is_thrown_away(network: Network) {
+    let Some(mut pair) = open(network) else { return };
+    let memory = Region::zeroed(LEN).whole();
+    let (_, remote) = pair.expose(&memory, RIGHTS);
+    warm(&mut pair, remote);
+    let mut events = Vec::new();
+    let garbage = [0, 1, 255, 256, u64::from(u32::MAX), u64::MAX];
+    for data in garbage {
+        pair.b.hear_notice(data, &mut events);
+    }
+    assert!(events.is_empty(), "{events:?}");
+    let counters = pair.b.counters();
+    assert_eq!((counters.stray_notices, counters.violations), (garbage.len() as u64, 0));
+    let sent = pair.a.counters().noticed_out;
+    for data in 1..=100 {
+        pair.submit(false, put(remote, 0, vec![3; 5000], data)).unwrap();
+    }
+    assert_eq!(pair.a.counters().noticed_out, sent + 100);
+    assert_eq!(arrivals(&mut pair.events[1]).len(), 100);
+}
+
+/// Long records of an exclusive channel are written into the other side's FIFO by the provider.
+fn exclusive_channels_are_remote_fifos(network: Network) {
+    if open(network).is_none() {
+        return;
+    }
+    let mut numbers = petasos_channel::Config::default();
+    numbers.force = Force::Exclusive;
+    numbers.limits.max_inject = numbers.limits.max_message;
+    let mut of_ofi = config(network);
+    of_ofi.notices_from = Some(4096);
+    let end = || {
+        let device = Over::new(Ofi::open(&network.anywhere(), of_ofi.clone()).unwrap());
+        Channels::new(device, numbers.clone())
+    };
+    let (mut a, mut b) = (end(), end());
+    let peer = a.resolve(&b.address().clone(), Duration::from_secs(20)).unwrap();
+    let (clock, begin) = (Clock::start(), Instant::now());
+    let (mut sent, mut came, mut events) = (0u64, 0u64, Vec::new());
+    let total = 300;
+    while came < total {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{came} of {sent} came");
+        // Short ones between the long ones: they go another way, and keep their turn.
+        let len = if sent.is_multiple_of(3) { 40 } else { 5000 + 30 * sent as usize };
+        if sent < total {
+            match a.inject(peer, &[&vec![sent as u8; len]]) {
+                Ok(()) => sent += 1,
+                Err(InjectError::Full) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        a.progress(clock.now(), 64, &mut events);
+        events.clear();
+        b.progress(clock.now(), 64, &mut events);
+        for event in events.drain(..) {
+            if let Event::Message { message, .. } = event {
+                assert!(message.iter().all(|byte| *byte == came as u8), "message {came}");
+                came += 1;
+            }
+        }
+    }
+    let (out, counted) = (a.device().inner().counters(), a.counters());
+    assert!(counted.exclusive > total / 2 && out.noticed_out > 0, "{counted:?} {out:?}");
+    assert_eq!(b.device().inner().counters().stray_notices, 0);
+}
+
+macro_rules! over {
+    ($name:ident, $network:expr) => {
+        mod $name {
+            #[test]
+            fn events_say_what_was_put() {
+                super::events_say_what_was_put($network);
+            }
+            #[test]
+            fn events_come_once_while_memory_is_closed() {
+                super::events_come_once_while_memory_is_closed($network);
+            }
+            #[test]
+            fn garbage_is_thrown_away() {
+                super::garbage_is_thrown_away($network);
+            }
+            #[test]
+            fn exclusive_channels_are_remote_fifos() {
+                super::exclusive_channels_are_remote_fifos($network);
+            }
+        }
+    };
+}
+
+over!(networks, crate::network());
+over!(shm, crate::SHM);
