@@ -69,6 +69,8 @@ pub(crate) enum Control {
         node: Node,
         why: String,
     },
+    /// Where the other daemons are reached, where they are to be before [`Control::Setup`] says it.
+    Others(Vec<(Node, String)>),
     Setup(Box<Setup>),
     /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.
     Prepared(Result<Vec<u8>, String>),

@@ -21,6 +21,7 @@ mod print;
 mod ranks;
 mod staging;
 mod start;
+mod survey;
 mod tree;
 mod wake;
 mod watch;
@@ -28,9 +29,9 @@ mod watch;
 use crate::{
     Node, Proc,
     engine::{Config, Engine, Output},
-    inventory::Watcher,
+    inventory::{Inventory, Watcher},
     job::JobMap,
-    launch::{Plugins, Receiving, Reserved},
+    launch::{Here, Plugins, Receiving, Reserved},
     net::handshake::{Secret, random},
     shelf::{self, Shelf},
     table,
@@ -112,6 +113,10 @@ struct Daemon {
     wakes: Wakes,
     /// Looks at what this node has.
     inventory: Option<Watcher>,
+    /// What it has, as it was last seen.
+    found: Option<Inventory>,
+    /// What networks are told of this node.
+    here: Option<Here>,
     watch: Watch,
     /// The program that this is, to start others of.
     own: PathBuf,
@@ -179,6 +184,8 @@ impl Daemon {
             waker,
             wakes,
             inventory: None,
+            found: None,
+            here: None,
             watch: Watch::new()?,
             own: std::env::current_exe()?,
             head: None,
@@ -324,6 +331,7 @@ impl Daemon {
                 let prepared = self.prepare(*setup);
                 self.report(Control::Prepared(prepared));
             }
+            Control::Others(others) => self.learn_of(others),
             Control::Start => {
                 self.all_received();
                 // So that its loss is noticed even if nothing is said.
@@ -485,7 +493,10 @@ impl Daemon {
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
-            Wake::Inventory(found) => self.engine.inventory(self.clock.now(), *found),
+            Wake::Inventory(found) => {
+                self.found = Some(*found);
+                self.tell_inventory();
+            }
             Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
             Wake::Unread => self.head_unread(),

@@ -21,6 +21,7 @@ mod events;
 mod fence;
 mod head;
 mod inventory;
+mod links;
 mod members;
 mod procs;
 mod progress;
@@ -36,6 +37,7 @@ use crate::{
     value::Card,
 };
 use agenda::Agenda;
+pub(crate) use links::{LINKS, links_value};
 use petasos_fabric::Time;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -129,6 +131,8 @@ pub enum Output {
     Heard(Event),
     /// A node is lost.
     NodeLost(Node),
+    /// At the head: what [`Engine::survey`] asked for is known, as far as nodes have said it in time.
+    Surveyed,
     /// The head is lost, or the others hold this node for lost: end everything here.
     Orphaned(String),
 }
@@ -152,6 +156,8 @@ enum Timer {
     Gathering(u64),
     Connect,
     Progress,
+    /// This node has not answered so far.
+    Echo(Node),
 }
 
 #[derive(Debug)]
@@ -208,6 +214,8 @@ pub struct Engine {
     head: head::Head,
     /// What this node has, as it was last told.
     inventory: Option<Inventory>,
+    /// How long messages to others take, while that is being measured.
+    links: links::Links,
     /// Somewhere a process has connected.
     wired: bool,
     /// When the next process that is watched has to have made progress.
@@ -237,6 +245,7 @@ impl Engine {
             events: events::Events::default(),
             head: head::Head::default(),
             inventory: None,
+            links: links::Links::default(),
             wired: false,
             progress_at: Time::NEVER,
             over: None,
@@ -281,6 +290,7 @@ impl Engine {
                 Timer::Gathering(id) => self.gathered(id),
                 Timer::Connect => self.check_connected(),
                 Timer::Progress => self.check_progress(),
+                Timer::Echo(node) => self.echo_late(node),
             }
         }
         if self.agenda.is_crowded() {
@@ -322,6 +332,10 @@ impl Engine {
             Message::NeverConnected(missing) => self.never_connected(missing),
             Message::Release(proc) => self.release(proc),
             Message::Inventory(found) => self.inventory_came(from, *found),
+            Message::MeasureLinks if from == Node::HEAD => self.measure_links(),
+            Message::MeasureLinks => {}
+            Message::Links(found) => self.links_came(from, found),
+            Message::Echo { id, back } => self.echo_came(from, id, back),
         }
     }
 

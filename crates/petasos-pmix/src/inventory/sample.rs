@@ -46,6 +46,7 @@ impl System {
             interfaces: self.interfaces(),
             ports: self.ports(),
             accelerators: self.accelerators(),
+            networks: Vec::new(),
         }
     }
 

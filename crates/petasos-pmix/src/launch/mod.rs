@@ -14,7 +14,7 @@ use crate::{
 pub use files::{FileToStage, Files, FilesError};
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
 pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
-pub use network::{ForRanks, Here, Network, Reserved, Row};
+pub use network::{ForRanks, Here, Known, Network, Reserved, Row, Wants};
 pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
 use std::{
@@ -104,6 +104,9 @@ pub struct Launch {
     pub stage_directory: Option<String>,
     /// What is put in.
     pub plugins: Plugins,
+    /// Before the ranks start it is measured how long messages between the nodes take: job data then has it, under
+    /// `petasos.inventory.links`, in jobs of up to 1,024 nodes.
+    pub measure_links: bool,
 }
 
 /// Why a job could not be run.
@@ -217,6 +220,7 @@ impl Launch {
             stage_program: false,
             stage_directory: None,
             plugins: Plugins::default(),
+            measure_links: false,
         }
     }
 
@@ -345,6 +349,7 @@ impl Launch {
             input: self.input,
             staging: staging.map(|staging| self.stage(staging)).transpose()?,
             plugins: self.plugins.clone(),
+            links: self.measure_links,
         };
         let verdict = daemon::run_head(plan)?;
         let daemon::Verdict { code, why, ranks, staged } = verdict;
