@@ -151,6 +151,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.keep_going = options.keep_going;
     launch.timeout = options.timeout;
     launch.connect = options.connect_timeout;
+    launch.silence = options.silence;
     launch.measure_links = options.measure_links;
     launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
     launch.stage_program = options.stage_program;

@@ -23,6 +23,8 @@ pub(crate) struct Bootstrap {
     /// Where the head may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
     pub(crate) connect: Duration,
+    /// How long a machine may be silent.
+    pub(crate) silence: Duration,
     /// How it starts others.
     pub(crate) starter: Starter,
     /// Those that it starts, and those that these start.

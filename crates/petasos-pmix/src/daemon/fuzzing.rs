@@ -20,6 +20,7 @@ pub(crate) fn bootstrap() -> Bootstrap {
         alone: false,
         head: vec!["127.0.0.1:4040".to_owned()],
         connect: Duration::from_secs(60),
+        silence: Duration::from_secs(1),
         starter: Starter {
             command: vec!["ssh".to_owned()],
             program: "/usr/bin/petasos".to_owned(),

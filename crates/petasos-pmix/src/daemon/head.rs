@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) keep_going: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) connect: Duration,
+    /// How long a machine may be silent.
+    pub(crate) silence: Duration,
     /// Whether standard input goes to rank 0.
     pub(crate) input: bool,
     /// Files that are brought to the nodes first.
@@ -129,7 +131,7 @@ impl Head {
 pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     let nodes = plan.hosts.len() as u32 + 1;
     let config = Config { connect: plan.connect, ..Config::default() };
-    let mut daemon = Daemon::new(Node::HEAD, nodes, random(), config)?;
+    let mut daemon = Daemon::new(Node::HEAD, nodes, random(), plan.silence, config)?;
     daemon.plugins = plan.plugins.clone();
     take_signals(daemon.waker.another()?)?;
     let printer = Printer::start(plan.labels, daemon.waker.another()?)?;
@@ -215,6 +217,7 @@ impl Daemon {
             alone,
             head: addresses,
             connect: head.plan.connect,
+            silence: head.plan.silence,
             starter: head.plan.starter.clone(),
             below,
         };

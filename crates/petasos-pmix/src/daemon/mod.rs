@@ -19,6 +19,7 @@ mod peers;
 mod place;
 mod print;
 mod ranks;
+mod silence;
 mod staging;
 mod start;
 mod survey;
@@ -46,6 +47,7 @@ use petasos_wire::{Encoding, from_bytes};
 use place::Place;
 use ranks::Rank;
 use rustix::io::Errno;
+use silence::Silence;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
@@ -53,6 +55,7 @@ use std::{
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 use tree::Remote;
 use wake::{Wake, Waker, Wakes};
@@ -84,6 +87,7 @@ struct Daemon {
     secret: Secret,
     token: [u8; 32],
     peers: Peers,
+    silence: Silence,
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
     place: Option<Place>,
@@ -153,7 +157,13 @@ enum Source {
 }
 
 impl Daemon {
-    fn new(me: Node, nodes: u32, secret: Secret, config: Config) -> io::Result<Daemon> {
+    fn new(
+        me: Node,
+        nodes: u32,
+        secret: Secret,
+        silence: Duration,
+        config: Config,
+    ) -> io::Result<Daemon> {
         raise_file_limit();
         let (waker, wakes) = Wakes::make()?;
         let clock = Clock::start();
@@ -163,7 +173,8 @@ impl Daemon {
             engine: Engine::new(me, nodes, config, clock.now()),
             secret,
             token: random(),
-            peers: Peers::new(me, secret),
+            peers: Peers::new(me, secret, silence),
+            silence: Silence::new(silence),
             job: None,
             setup: None,
             place: None,
@@ -338,6 +349,7 @@ impl Daemon {
                 for node in self.engine.neighbours() {
                     self.order_nothing(node);
                 }
+                self.begin_watching();
                 self.start_ranks();
             }
             Control::OutputTaken(bytes) => self.untaken = self.untaken.saturating_sub(bytes),
@@ -404,7 +416,7 @@ impl Daemon {
 
     /// Sends what is left, for a moment, and ends everything.
     fn end(&mut self) {
-        let until = self.clock.now().after(std::time::Duration::from_secs(1));
+        let until = self.clock.now().after(Duration::from_secs(1));
         self.listener = None;
         self.pmix41 = None;
         self.peers.listener = None;
@@ -446,6 +458,7 @@ impl Daemon {
         }
         self.settle_clients(now);
         self.settle_ranks(now);
+        self.look_for_silence();
         self.head_time(now);
     }
 
@@ -491,6 +504,8 @@ impl Daemon {
                 }
             }
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
+            Wake::Asked(node, alive) => self.system_answered(node, alive),
+            Wake::Looked => {}
             Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
             Wake::Inventory(found) => {
@@ -507,7 +522,12 @@ impl Daemon {
         let Some(link) = self.peers.links.get_mut(&number) else { return };
         let node = link.node;
         let failed = match link.frames.fill() {
-            Ok(_) => None,
+            Ok(some) => {
+                if some {
+                    self.heard(node);
+                }
+                None
+            }
             Err(error) => Some(error.to_string()),
         };
         loop {
@@ -560,7 +580,8 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
     }
     let config = Config { connect: bootstrap.connect, ..Config::default() };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_name());
-    let daemon = Daemon::new(bootstrap.node, bootstrap.nodes, bootstrap.secret, config);
+    let Bootstrap { node, nodes, secret, silence, .. } = bootstrap;
+    let daemon = Daemon::new(node, nodes, secret, silence, config);
     let mut daemon = daemon.map_err(|error| named(&error))?;
     daemon.plugins = plugins;
     let begun = daemon.begin(&bootstrap);

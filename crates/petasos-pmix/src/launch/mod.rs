@@ -107,6 +107,10 @@ pub struct Launch {
     /// Before the ranks start it is measured how long messages between the nodes take: job data then has it, under
     /// `petasos.inventory.links`, in jobs of up to 1,024 nodes.
     pub measure_links: bool,
+    /// How long a host may be silent, without any end of its connections, before it is held for lost; at least 100 ms.
+    /// It is not while its system answers, whatever its processes do. Zero: only the kernel watches, for 5 s, as it does
+    /// where a host's system cannot be asked. Default: 1 s.
+    pub silence: Duration,
 }
 
 /// Why a job could not be run.
@@ -215,6 +219,7 @@ impl Launch {
             keep_going: false,
             timeout: None,
             connect: Duration::from_secs(60),
+            silence: Duration::from_secs(1),
             input: true,
             files: Vec::new(),
             stage_program: false,
@@ -346,6 +351,7 @@ impl Launch {
             keep_going: self.keep_going,
             timeout: self.timeout,
             connect: self.connect,
+            silence: self.silence,
             input: self.input,
             staging: staging.map(|staging| self.stage(staging)).transpose()?,
             plugins: self.plugins.clone(),
