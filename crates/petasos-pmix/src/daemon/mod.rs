@@ -9,6 +9,7 @@ mod child;
 mod clients;
 mod control;
 mod elf;
+mod finished;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod guard;
@@ -22,6 +23,7 @@ mod ranks;
 mod silence;
 mod staging;
 mod start;
+mod surroundings;
 mod survey;
 mod tree;
 mod wake;
@@ -34,6 +36,7 @@ use crate::{
     job::JobMap,
     launch::{Here, Plugins, Receiving, Reserved},
     net::handshake::{Secret, random},
+    pmix41::Surroundings,
     shelf::{self, Shelf},
     table,
 };
@@ -107,6 +110,10 @@ struct Daemon {
     clients: BTreeMap<u64, Client>,
     next_client: u64,
     ranks: BTreeMap<u32, Rank>,
+    /// The processors for ranks, in turn, if each keeps to one.
+    cores: Vec<u32>,
+    /// What clients of the PMIx library are told of this node.
+    around: Option<Arc<Surroundings>>,
     /// The daemons that this one has started.
     remotes: BTreeMap<Node, Remote>,
     /// Bytes of output that the head has not taken.
@@ -189,6 +196,8 @@ impl Daemon {
             clients: BTreeMap::new(),
             next_client: 0,
             ranks: BTreeMap::new(),
+            cores: Vec::new(),
+            around: None,
             remotes: BTreeMap::new(),
             untaken: 0,
             reserved: Vec::new(),

@@ -105,6 +105,7 @@ impl Daemon {
         rank.ended = Some(why.clone());
         rank.until = now.after(LINGER);
         rank.input = None;
+        self.explain_end(number, &why);
         if let Some(job) = &self.job {
             self.engine.proc_ended(now, job.proc(number), why);
         }

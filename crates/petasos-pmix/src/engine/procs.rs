@@ -60,6 +60,12 @@ impl Engine {
         }
     }
 
+    /// Whether a process of this node has said that it is done.
+    #[must_use]
+    pub fn has_finalized(&self, proc: Proc) -> bool {
+        self.local(proc).is_some_and(|local| local.gone == Some(Gone::Finalized))
+    }
+
     /// A process of this node was started.
     pub fn proc_started(&mut self, proc: Proc, pid: u32) {
         if let Some(local) = self.local_mut(proc) {

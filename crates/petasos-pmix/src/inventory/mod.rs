@@ -7,10 +7,12 @@
 mod changes;
 mod cpus;
 mod numbers;
+mod place;
 mod sample;
 mod watch;
 
 pub use cpus::binding;
+pub(crate) use place::{Place, memory, places};
 pub(crate) use watch::Watcher;
 
 use crate::{
