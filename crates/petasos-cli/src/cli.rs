@@ -84,6 +84,12 @@ pub(crate) struct Run {
     /// How long after the first rank has connected all others must have
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) connect_timeout: Duration,
+    /// How long a host may be silent before it is held for lost (0: as long as the system allows, 5 s)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub(crate) silence: Duration,
+    /// Measure how long messages between the hosts take before the ranks start, for them to read
+    #[arg(long)]
+    pub(crate) measure_links: bool,
     /// What the program speaks to its daemon
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) wire: WireBy,

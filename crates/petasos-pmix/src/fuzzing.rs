@@ -5,7 +5,7 @@ use crate::{
     daemon::{Asked, FromDaemon as ToClient, fuzzing::*},
     engine::{ClientId, Config, Engine, Output},
     event::{Event, EventId, Range},
-    inventory::{Interface, Inventory},
+    inventory::{Interface, Inventory, NetworkUse, RoundTrip},
     job::{Facts, JobMap, JobSpec, NodeInfo, Run},
     message::{Answer, FenceStep, HeadRequest, Message, Persistence, Published, Request},
     net::{
@@ -154,7 +154,14 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::NeverConnected(Default::default()));
     all.push(Message::Release(proc));
     let interfaces = vec![Interface { name: "eth0".to_owned(), ..Interface::default() }];
-    all.push(Message::Inventory(Box::new(Inventory { interfaces, ..Inventory::default() })));
+    let used = NetworkUse { network: "sockets".to_owned(), interfaces: vec!["eth0".to_owned()] };
+    let networks = vec![used];
+    let inventory = Inventory { interfaces, networks, ..Inventory::default() };
+    all.push(Message::Inventory(Box::new(inventory)));
+    all.push(Message::MeasureLinks);
+    let (fastest, median) = (Duration::from_micros(20), Duration::from_micros(30));
+    all.push(Message::Links(vec![RoundTrip { to: Node(1), fastest, median }]));
+    all.push(Message::Echo { id, back: true });
     all
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     error::{Error, Gone},
     event::{Event, EventId, Range},
-    inventory::Inventory,
+    inventory::{Inventory, RoundTrip},
     names::{Group, Missing, Node, Proc},
     value::{Card, Entry, Info, Value},
 };
@@ -101,6 +101,17 @@ pub enum Message {
     Release(Proc),
     /// To the head: what this node has, now.
     Inventory(Box<Inventory>),
+    /// From the head: how long do messages to other nodes take?
+    MeasureLinks,
+    /// To the head: so long.
+    Links(Vec<RoundTrip>),
+    /// Goes there, and back at once.
+    Echo {
+        /// Comes back as it is.
+        id: u64,
+        /// Whether it is on its way back.
+        back: bool,
+    },
 }
 
 /// A step of a fence. The nodes that take part form a tree.

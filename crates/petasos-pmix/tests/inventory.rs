@@ -140,3 +140,56 @@ fn changes_reach_who_asked_for_them_and_nobody_else() {
     let Value::List(interfaces) = field(&now[1].1, "interfaces") else { panic!("{now:?}") };
     assert_eq!(field(&interfaces[0], "state"), &Value::from("down"));
 }
+
+/// Who measured with whom, and how long the messages took at best and usually, in nanoseconds.
+fn links(value: &Value) -> Vec<(u64, u64, u64, u64)> {
+    let Value::List(all) = value else { panic!("{value:?}") };
+    let number = |one: &Value, name: &str| match field(one, name) {
+        Value::Uint(number) => *number,
+        other => panic!("{other:?}"),
+    };
+    let link = |one: &Value| {
+        let [from, to, fastest, median] = ["from", "to", "fastest", "median"];
+        (number(one, from), number(one, to), number(one, fastest), number(one, median))
+    };
+    all.iter().map(link).collect()
+}
+
+#[test]
+fn times_between_nodes_are_measured_when_somebody_asks() {
+    let mut net = connected(&[1, 1, 1, 0, 1]);
+    let quiet = net.sent;
+    net.run(ms(1000));
+    assert_eq!(net.sent, quiet, "nobody has asked");
+    net.ask(ms(0), rank(3), query(&["petasos.inventory.links"]));
+    net.run(ms(400));
+    let found = links(&info(&net, 3)[0].1);
+    // Each pair once; a message takes half a millisecond to one and a half, each way.
+    assert_eq!(found.len(), 10, "{found:?}");
+    for (from, to, fastest, median) in &found {
+        assert!(from != to && *to < 5 && fastest <= median, "{found:?}");
+        assert!((1_000_000..3_000_000).contains(fastest) && *median < 3_000_000, "{found:?}");
+    }
+    // The next one gets what is known, and so does who asks for the inventory of a node.
+    has(&mut net, 1, node(6, true));
+    let sent = net.sent;
+    net.ask(ms(0), rank(0), query(&["petasos.inventory.links", "petasos.inventory.1"]));
+    net.run(ms(20));
+    let said = info(&net, 0);
+    assert_eq!(links(&said[0].1), found);
+    assert_eq!(net.sent, sent, "nothing is measured twice");
+    let own = found.into_iter().filter(|(from, ..)| *from == 1).collect::<Vec<_>>();
+    assert_eq!(links(field(&said[1].1, "links")), own);
+}
+
+#[test]
+fn a_node_that_dies_while_links_are_measured_is_left_out() {
+    let mut net = connected(&[1; 40]);
+    net.kill(ms(5), Node(7));
+    net.ask(ms(4), rank(0), query(&["petasos.inventory.links"]));
+    net.run(ms(9_000));
+    let found = links(&info(&net, 0)[0].1);
+    assert!(found.iter().all(|(from, to, ..)| ![from, to].contains(&&7)), "{found:?}");
+    let of = |node| found.iter().filter(|(from, ..)| *from == node).count();
+    assert!((0..40).filter(|node| *node != 7).all(|node| (4..=16).contains(&of(node))));
+}

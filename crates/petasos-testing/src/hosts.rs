@@ -84,6 +84,15 @@ impl Hosts {
         ip(&["-n", &self.switch(), "link", "set", "switch", "down"]).expect("a switch goes down");
     }
 
+    /// Cuts one off from all others: packets vanish, and nobody is told.
+    ///
+    /// # Panics
+    /// If the system refuses.
+    pub fn cut_off(&self, host: char) {
+        let port = format!("port-{host}");
+        ip(&["-n", &self.switch(), "link", "set", &port, "nomaster"]).expect("a port is unplugged");
+    }
+
     /// Joins them again.
     ///
     /// # Panics

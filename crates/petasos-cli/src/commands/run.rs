@@ -173,6 +173,8 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.restart_failed = options.restart_failed;
     launch.timeout = options.timeout;
     launch.connect = options.connect_timeout;
+    launch.silence = options.silence;
+    launch.measure_links = options.measure_links;
     launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
     launch.stage_program = options.stage_program;
     launch.stage_directory.clone_from(&options.stage_dir);

@@ -7,8 +7,9 @@ use petasos::{
 };
 use petasos_pmix::{
     Node,
+    inventory::Inventory,
     job::JobSpec,
-    launch::{ForRanks, Here, Key, Network, Reserved, Row},
+    launch::{ForRanks, Here, Key, Known, Network, Reserved, Row},
 };
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
@@ -55,7 +56,22 @@ impl Network for Sockets {
         Ok(Reserved::new(to_vec(Encoding::Native, &offer), kept))
     }
 
-    fn blob(&self, _: &JobSpec, offers: &BTreeMap<Node, Vec<u8>>) -> Result<Vec<u8>, String> {
+    /// Those that have the address at which ranks listen.
+    fn interfaces(&self, here: &Here, has: &Inventory) -> Vec<String> {
+        let Some(address) = here.address.filter(|_| !here.alone && here.ranks > 0) else {
+            return Vec::new();
+        };
+        let is_it = |text: &String| text.parse() == Ok(address);
+        let used = has.interfaces.iter().filter(|one| one.addresses.iter().any(is_it));
+        used.map(|one| one.name.clone()).collect()
+    }
+
+    fn blob(
+        &self,
+        _: &JobSpec,
+        offers: &BTreeMap<Node, Vec<u8>>,
+        _: &Known,
+    ) -> Result<Vec<u8>, String> {
         let mut nodes = Vec::new();
         for (node, offer) in offers.iter().filter(|(_, offer)| !offer.is_empty()) {
             let wrong = |error| format!("what {node} offers is no row of ports: {error}");
@@ -144,7 +160,7 @@ mod tests {
         let job = job(&[0, 3]);
         let here = Here { address: None, ranks: 3, alone: true };
         let offer = Sockets.reserve(&here).unwrap().offer;
-        let blob = Sockets.blob(&job, &[(Node(1), offer)].into()).unwrap();
+        let blob = Sockets.blob(&job, &[(Node(1), offer)].into(), &Known::default()).unwrap();
         let ranks = Sockets.set_up(&job, &blob, &KEY).unwrap();
         assert_eq!(ranks.rows[1], Row { base: "shm://petasos-of-test-".to_owned(), first: 0 });
         assert_eq!(ranks.secret.unwrap(), "ab".repeat(32).into_bytes());
@@ -159,7 +175,7 @@ mod tests {
         };
         let (a, c) = (reserve(2), reserve(5));
         let offers = [(Node(0), a.offer.clone()), (Node(2), c.offer.clone())];
-        let blob = Sockets.blob(&job, &offers.into()).unwrap();
+        let blob = Sockets.blob(&job, &offers.into(), &Known::default()).unwrap();
         let ranks = Sockets.set_up(&job, &blob, &KEY).unwrap();
         let [first, none, last] = &ranks.rows[..] else { panic!("{ranks:?}") };
         assert_eq!(*none, Row::default());
@@ -178,7 +194,8 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let job = job(&[1, 1]);
-        assert!(Sockets.blob(&job, &[(Node(0), vec![0xff; 9])].into()).is_err());
+        let nonsense = [(Node(0), vec![0xff; 9])].into();
+        assert!(Sockets.blob(&job, &nonsense, &Known::default()).is_err());
         let blob = |node, host: &str| {
             let ports = Ports { host: host.to_owned(), first: 7 };
             Sockets.set_up(

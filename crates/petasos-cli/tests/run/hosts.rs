@@ -113,6 +113,17 @@ fn dies_in_a_fence(die: impl FnOnce()) {
     job.finalize().unwrap();
 }
 
+/// The process of the daemon on a host.
+pub(crate) fn daemon_on(hosts: &Hosts, host: char) -> u32 {
+    let output = Command::new("ip").args(["netns", "pids", &hosts.name(host)]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let is_daemon = |pid: &&str| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.ends_with(b"pmix-daemon\0")
+    };
+    said.lines().find(is_daemon).expect("a daemon").parse().unwrap()
+}
+
 /// All processes of a host at once: its daemon, that one's guard, and the ranks.
 pub(crate) fn kill_all_on(hosts: &Hosts, host: char) {
     let output = Command::new("ip").args(["netns", "pids", &hosts.name(host)]).output().unwrap();
@@ -179,5 +190,62 @@ fn nothing_is_left_on_any_host_when_the_launcher_is_killed() {
     until("the end of the ranks", || (!exists(marker)).then_some(()));
     let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
     until("an empty directory", empty);
+    place.assert_clean();
+}
+
+#[test]
+fn a_host_whose_link_is_cut_is_named_to_all() {
+    let name = "hosts::a_host_whose_link_is_cut_is_named_to_all";
+    if role().is_some() {
+        return dies_in_a_fence(|| println!("\nready to be cut off"));
+    }
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let list = three(&hosts, [1, 1, 1]);
+    let options = ["-n", "3", "--hosts", &list, "--keep-going", "--silence", "1s"];
+    let options = [&options[..], &START].concat();
+    let mut command = on_a(&hosts, &ranks(&place, &options, name));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "ready to be cut off"));
+    // That its system answers is found out while there is no need.
+    std::thread::sleep(Duration::from_secs(1));
+    hosts.cut_off('c');
+    let cut = Instant::now();
+    let told = lines.filter(|line| line == "told in time");
+    let after: Vec<Duration> = told.map(|_| cut.elapsed()).collect();
+    eprintln!("told after {after:?}");
+    assert_eq!(after.len(), 2);
+    assert_eq!(wait(&mut child, Duration::from_secs(30)).code(), Some(1));
+    let said = text(&child.wait_with_output().unwrap());
+    // Not by the kernel, later.
+    let expected = format!("{} is lost (it was silent for 1s", hosts.name('c'));
+    assert!(said.contains(&expected), "{said}");
+    // The host itself holds all others for lost, and ends its part of the job.
+    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", empty);
+    place.assert_clean();
+}
+
+#[test]
+fn a_daemon_that_is_stopped_is_not_lost() {
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let list = three(&hosts, [1, 1, 1]);
+    let options = ["run", "-n", "3", "--hosts", &list, "--silence", "500ms", START[0], START[1]];
+    let script = ["sh", "-c", "echo ready; sleep 2; echo done"];
+    let mut command = on_a(&hosts, &place.command(&[&options[..], &script].concat()));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.by_ref().take(3).filter(|line| line == "ready").count(), 3);
+    // The host of the launcher, and another one: `ip netns exec` has become the launcher.
+    let stopped = [child.id(), daemon_on(&hosts, 'c')];
+    std::thread::sleep(Duration::from_millis(400));
+    stopped.iter().for_each(|pid| signal(*pid, "STOP"));
+    std::thread::sleep(Duration::from_millis(900));
+    stopped.iter().for_each(|pid| signal(*pid, "CONT"));
+    assert_eq!(lines.filter(|line| line == "done").count(), 3);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
     place.assert_clean();
 }

@@ -3,7 +3,7 @@
 use crate::{
     common::{Place, until, wait},
     hosts::{START, on_a, three},
-    ranks,
+    ranks, text,
 };
 use petasos_pmix::{Job, Reply, Value, chain::Registration, inventory::Inventory, status};
 use petasos_testing::{Hosts, role};
@@ -116,6 +116,47 @@ fn what_changes_on_a_host_is_told_to_who_asked() {
     say(&["2: CPU 1 offline", "2: new0 gone", "2: new1 gone", "nothing else"]);
     assert!(wait(&mut child, PATIENCE).success());
     place.assert_clean();
+}
+
+/// How long messages between hosts take: in job data, or when it is asked for.
+#[test]
+fn times_between_hosts_are_measured_when_they_are_wanted() {
+    let name = "inventory::times_between_hosts_are_measured_when_they_are_wanted";
+    if role().is_some() {
+        let job = Job::init().unwrap();
+        let data = job.get(petasos_pmix::Proc::JOB, "petasos.inventory.links");
+        if job.rank() == 0 {
+            let known = data.is_ok();
+            let keys = ["petasos.inventory.links", "petasos.inventory"];
+            let asked = job.query(&keys).unwrap();
+            assert!(data.is_err() || data.unwrap() == asked[0].1);
+            let (Value::List(links), Value::List(nodes)) = (&asked[0].1, &asked[1].1) else {
+                panic!("{asked:?}");
+            };
+            assert_eq!((links.len(), nodes.len()), (3, 3), "{asked:?}");
+            let networks = |node: &Value| match node {
+                Value::Record(all) => all.iter().find(|(key, _)| key == "networks").cloned(),
+                _ => None,
+            };
+            let used = |node: &Value| networks(node).unwrap().1.to_string().contains("eth0");
+            assert!(nodes.iter().all(used), "{nodes:?}");
+            println!("\nknown before: {known}; {}", asked[0].1);
+        }
+        job.fence().unwrap();
+        return job.finalize().unwrap();
+    }
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let list = three(&hosts, [1, 1, 1]);
+    for (more, known) in [(&["--measure-links"][..], true), (&[], false)] {
+        let options = ["-n", "3", "--hosts", &list, START[0], START[1]];
+        let command = ranks(&place, &[&options[..], more].concat(), name);
+        let output = on_a(&hosts, &command).output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains(&format!("known before: {known}")), "{said}");
+        place.assert_clean();
+    }
 }
 
 fn listens() {

@@ -6,6 +6,7 @@ use crate::{
     hosts::{START, on_a, three},
     text,
 };
+use petasos_pmix::inventory;
 use petasos_testing::{Hosts, skip};
 use std::{ffi::OsString, path::PathBuf, process::Command};
 
@@ -191,4 +192,55 @@ fn a_rank_of_mpich_that_dies_ends_the_job() {
     let options = ["run", "-n", "3", "--wire", "pmi1", "sh", "-c", &script];
     place.run(&options).assert(3).says("rank 1 on ");
     place.assert_clean();
+}
+
+/// A rank is one MPI program. A second one of the same rank is told so, and never takes itself for a job of one.
+#[test]
+fn a_second_program_of_the_same_rank_fails_and_it_is_said_why() {
+    for (mpi, wire) in
+        [(&OPEN_MPI, "pmix"), (&OPEN_MPI_5, "pmix"), (&MPICH, "pmi1"), (&MPICH_5, "pmi1")]
+    {
+        let place = Place::new();
+        let Some(program) = ring(&place, mpi) else { continue };
+        let program = program.display();
+        // What a rank has finished takes nothing from the others: the job's directory is still there.
+        let script = format!("{program} && ls $PETASOS_JOB_DIR/token && {program}");
+        let options = ["run", "-n", "2", "--wire", wire, "--timeout", "60s", "sh", "-c", &script];
+        let output = allowed(place.command(&options)).output().unwrap();
+        let said = text(&output);
+        assert!(!output.status.success() && output.status.code() != Some(124), "{said}");
+        check(&said, 2);
+        assert_eq!(said.matches("token 42").count(), 2, "{said}");
+        assert!(said.contains("has finished; another one cannot be it"), "{said}");
+        // Open MPI 4.1's own, of a program that reached nobody.
+        for entry in std::fs::read_dir(place.path("tmp")).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("ompi.") {
+                std::fs::remove_dir_all(entry.path()).unwrap();
+            }
+        }
+        place.assert_clean();
+    }
+}
+
+/// Open MPI chooses by what it is told of the places of bound ranks.
+#[test]
+fn ranks_of_open_mpi_that_are_bound_know_who_is_near() {
+    let cpus = inventory::Inventory::sample().cpus;
+    let package = |cpu: &u32| cpus.iter().find(|one| one.number == *cpu).map(|one| one.package);
+    let [first, second, ..] = inventory::binding()[..] else {
+        return skip("there are not two processors here");
+    };
+    let near = if package(&first) == package(&second) { 2 } else { 1 };
+    for mpi in [&OPEN_MPI, &OPEN_MPI_5] {
+        let place = Place::new();
+        let Some(program) = ring(&place, mpi) else { continue };
+        let options = ["run", "-n", "2", "--bind", "core", program.to_str().unwrap(), "near"];
+        let output = allowed(place.command(&options)).output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        for rank in 0..2 {
+            assert!(said.contains(&format!("rank {rank}: {near} on its package")), "{said}");
+        }
+        place.assert_clean();
+    }
 }

@@ -1,7 +1,9 @@
 /* A program on the client library of OpenPMIx: the word on its command line says what it does.
  * Whatever is not as it should be ends it with code 99 and the line. */
+#define _GNU_SOURCE
 #include <pmix.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -540,6 +542,37 @@ static void mixed(void) {
     fence();
 }
 
+/* Each rank keeps to one processor: where that is, and what the ranks share. */
+static void bound(const char *program) {
+    cpu_set_t set;
+    EXPECT(!sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) == 1);
+    char expected[32];
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &set)) cpu++;
+    snprintf(expected, sizeof expected, "hwloc:%d", cpu);
+    pmix_value_t *value = get(me.rank, PMIX_CPUSET);
+    EXPECT(value->type == PMIX_STRING && !strcmp(value->data.string, expected));
+    pmix_value_t *all = get(PMIX_RANK_WILDCARD, PMIX_LOCAL_CPUSETS);
+    EXPECT(all->type == PMIX_DATA_ARRAY && all->data.darray->type == PMIX_STRING);
+    EXPECT(all->data.darray->size == size);
+    EXPECT(!strcmp(((char **)all->data.darray->array)[me.rank], expected));
+    value = get(me.rank, PMIX_LOCALITY_STRING);
+    snprintf(expected, sizeof expected, ":HT%d", cpu);
+    EXPECT(!strncmp(value->data.string, "hwloc:NM", 8) && strstr(value->data.string, expected));
+    value = get(!me.rank, PMIX_LOCALITY_STRING);
+    EXPECT(strstr(value->data.string, ":SK") && !strstr(value->data.string, expected));
+    EXPECT(number(0, PMIX_PACKAGE_RANK) == 0 && number(1, PMIX_PACKAGE_RANK) <= 1);
+    value = get(PMIX_RANK_WILDCARD, PMIX_AVAIL_PHYS_MEMORY);
+    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
+    EXPECT(value->type == PMIX_UINT64 && value->data.uint64 == memory);
+    pmix_info_t info;
+    int yes = 1;
+    PMIX_INFO_LOAD(&info, PMIX_APP_INFO, &yes, PMIX_BOOL);
+    pmix_proc_t job = proc_of(PMIX_RANK_UNDEF);
+    OK(PMIx_Get(&job, PMIX_APP_ARGV, &info, 1, &value));
+    EXPECT(!strncmp(value->data.string, program, strlen(program)));
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     start();
@@ -565,6 +598,8 @@ int main(int argc, char **argv) {
         if (me.rank == 1) tell(-3501, PMIX_RANGE_GLOBAL, "from within", NULL);
         said("handler: -3500 from outside `good bye`");
         fence();
+    } else if (!strcmp(what, "bound")) {
+        bound(argv[0]);
     } else if (!strcmp(what, "mixed")) {
         mixed();
     }

@@ -52,6 +52,19 @@ fn a_program_does_all_that_is_here() {
 }
 
 #[test]
+fn ranks_that_are_bound_know_what_they_share() {
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    if petasos_pmix::inventory::binding().len() < 2 {
+        return skip("there are not two processors here");
+    }
+    let program = program.to_str().unwrap();
+    let ran = place.run(&["run", "-n", "2", "--bind", "core", program, "bound"]).assert(0);
+    assert_eq!(ran.out.matches("is well").count(), 2, "{ran:?}");
+    place.assert_clean();
+}
+
+#[test]
 fn a_program_does_all_on_three_hosts() {
     let place = Place::new();
     let Some(program) = program(&place) else { return };

@@ -17,6 +17,16 @@ int main(int argc, char **argv) {
     }
     MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     printf("rank %d of %d: token %d, sum %d\n", rank, size, token, sum);
+#ifdef OPEN_MPI
+    if (argc > 1) {
+        /* Who is on the same package as this one, as far as the library was told. */
+        int near;
+        MPI_Comm package;
+        MPI_Comm_split_type(MPI_COMM_WORLD, OMPI_COMM_TYPE_SOCKET, 0, MPI_INFO_NULL, &package);
+        MPI_Comm_size(package, &near);
+        printf("rank %d: %d on its package\n", rank, near);
+    }
+#endif
     MPI_Finalize();
     return 0;
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     common::{Place, Ran, signal, until, wait},
-    hosts::{START, on_a, three},
+    hosts::{START, daemon_on, on_a, three},
     ranks, shell, text,
 };
 use petasos_pmix::{Job, Proc, Reply, Value, chain::Registration, status};
@@ -216,17 +216,6 @@ fn what_cannot_be_staged_is_refused_and_what_can_is_shown() {
     assert!((seconds - bytes / 1024.0).abs() < 1.0, "{shown}");
     assert!(files["libraries"].as_array().unwrap().iter().any(|l| l["name"] == "libc.so.6"));
     place.assert_clean();
-}
-
-/// The process of the daemon on a host.
-fn daemon_on(hosts: &Hosts, host: char) -> u32 {
-    let output = Command::new("ip").args(["netns", "pids", &hosts.name(host)]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let is_daemon = |pid: &&str| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.ends_with(b"pmix-daemon\0")
-    };
-    said.lines().find(is_daemon).expect("a daemon").parse().unwrap()
 }
 
 /// A job on three hosts whose file is on its way.

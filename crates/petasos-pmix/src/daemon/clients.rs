@@ -132,8 +132,9 @@ impl Daemon {
             }
             self.next_client += 1;
             let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
+            let around = self.surroundings();
             let directory = self.place.as_ref().map_or(Path::new(""), Place::path);
-            let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory));
+            let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory, around));
             let client = Client { frames, speaks, rank: None, closing: None, watched: false };
             self.clients.insert(self.next_client, client);
             self.engine.client_opened(ClientId(self.next_client));
@@ -277,14 +278,19 @@ impl Daemon {
         match (&mut client.speaks, what) {
             (Speaks::Pmi1(session, _), ToClient::Answer { result, .. }) => {
                 let steps = session.answered(result);
+                let rank = session.rank();
                 if let Err(error) = result {
-                    self.log(&error.to_string());
+                    self.explain_or_log(rank, error);
                 }
                 self.pmi1(id.0, steps);
             }
             (Speaks::Pmix41(session), ToClient::Answer { id: request, result }) => {
                 let Some(job) = self.job.clone() else { return };
                 let steps = session.answered(*request, result, &job);
+                let rank = session.rank();
+                if let Err(error) = result {
+                    self.explain_refusal(rank, error);
+                }
                 self.pmix41(id.0, steps);
             }
             (Speaks::Pmix41(session), ToClient::Event { event, only }) => {

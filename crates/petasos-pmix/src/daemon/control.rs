@@ -23,6 +23,8 @@ pub(crate) struct Bootstrap {
     /// Where the head may be reached: `IP:PORT`, to be tried in turn.
     pub(crate) head: Vec<String>,
     pub(crate) connect: Duration,
+    /// How long a machine may be silent.
+    pub(crate) silence: Duration,
     /// How it starts others.
     pub(crate) starter: Starter,
     /// Those that it starts, and those that these start.
@@ -69,6 +71,8 @@ pub(crate) enum Control {
         node: Node,
         why: String,
     },
+    /// Where the other daemons are reached, where they are to be before [`Control::Setup`] says it.
+    Others(Vec<(Node, String)>),
     Setup(Box<Setup>),
     /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.
     Prepared(Result<Vec<u8>, String>),

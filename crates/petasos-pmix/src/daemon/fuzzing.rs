@@ -20,6 +20,7 @@ pub(crate) fn bootstrap() -> Bootstrap {
         alone: false,
         head: vec!["127.0.0.1:4040".to_owned()],
         connect: Duration::from_secs(60),
+        silence: Duration::from_secs(1),
         starter: Starter {
             command: vec!["ssh".to_owned()],
             program: "/usr/bin/petasos".to_owned(),
@@ -55,6 +56,7 @@ pub(crate) fn controls() -> Vec<Control> {
     vec![
         Control::Hello { host: "10.0.0.1".to_owned(), port: 4040, offers: said() },
         Control::NotStarted { node: Node(1), why: "why".to_owned() },
+        Control::Others(vec![(Node(1), "10.0.0.1:4040".to_owned())]),
         Control::Setup(Box::new(setup)),
         Control::Prepared(Ok(b"tcp://10.0.0.1:4041".to_vec())),
         Control::Prepared(Err("why".to_owned())),

@@ -52,11 +52,15 @@ pub(crate) struct Plan {
     pub(crate) restart_failed: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) connect: Duration,
+    /// How long a machine may be silent.
+    pub(crate) silence: Duration,
     /// Whether standard input goes to rank 0.
     pub(crate) input: bool,
     /// Files that are brought to the nodes first.
     pub(crate) staging: Option<ToStage>,
     pub(crate) plugins: Plugins,
+    /// Whether it is measured how long messages between the nodes take, before ranks start.
+    pub(crate) links: bool,
 }
 
 /// How a job ended.
@@ -76,6 +80,8 @@ pub(crate) struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Gathering,
+    /// What networks want to know of the nodes is found out.
+    Surveying,
     Preparing,
     /// Files are brought to the nodes.
     Staging,
@@ -151,7 +157,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     let nodes = plan.hosts.len() as u32 + 1;
     let (connect, restarts, restart_failed) = (plan.connect, plan.restarts, plan.restart_failed);
     let config = Config { connect, restarts, restart_failed, ..Config::default() };
-    let mut daemon = Daemon::new(Node::HEAD, nodes, random(), config)?;
+    let mut daemon = Daemon::new(Node::HEAD, nodes, random(), plan.silence, config)?;
     daemon.plugins = plan.plugins.clone();
     take_signals(daemon.waker.another()?)?;
     let printer = Printer::start(plan.labels, daemon.waker.another()?)?;
@@ -239,6 +245,7 @@ impl Daemon {
             alone,
             head: addresses,
             connect: head.plan.connect,
+            silence: head.plan.silence,
             starter: head.plan.starter.clone(),
             below,
         };
@@ -246,7 +253,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// All daemons are there: they are told of the job.
+    /// All daemons are there: what has to be known of them is found out, and they are told of the job.
     fn all_here(&mut self) {
         let Some(head) = &self.head else { return };
         let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
@@ -259,9 +266,34 @@ impl Daemon {
         let Some(head) = &mut self.head else { return };
         head.offers.insert(Node::HEAD, offers);
         head.hello.insert(Node::HEAD, (own, String::new()));
+        match self.begin_survey() {
+            true => self.head_surveys(),
+            false => self.describe(),
+        }
+    }
+
+    fn head_surveys(&mut self) {
+        let until = self.clock.now().after(START);
+        if let Some(head) = &mut self.head {
+            (head.phase, head.until) = (Phase::Surveying, until);
+        }
+    }
+
+    /// All that was to be found out of the nodes is known.
+    fn surveyed(&mut self) {
+        if self.head.as_ref().is_some_and(|head| head.phase == Phase::Surveying) {
+            self.describe();
+        }
+    }
+
+    /// The daemons are told of the job.
+    fn describe(&mut self) {
+        let (known, measured) = self.surveyed_nodes();
+        let Some(head) = &mut self.head else { return };
         let command = head.plan.program.arguments.join(" ");
         let mut info = vec![("petasos.command".to_owned(), Value::from(command))];
         info.extend(head.plan.staging.iter().flat_map(staging::described));
+        info.extend(measured);
         let job = JobSpec {
             id: crate::JobId(0),
             name: head.name.clone(),
@@ -270,7 +302,7 @@ impl Daemon {
             info,
         };
         let offers = std::mem::take(&mut head.offers);
-        let blobs = match self.blobs(&job, &offers) {
+        let blobs = match self.blobs(&job, &offers, &known) {
             Ok(blobs) => blobs,
             Err(why) => return self.fail(1, why),
         };
@@ -471,6 +503,7 @@ impl Daemon {
                     format!("{}{more} never connected, though others have", ranks.join(", "));
                 self.fail(1, text);
             }
+            Output::Surveyed => self.surveyed(),
             _ => {}
         }
     }
@@ -480,7 +513,7 @@ impl Daemon {
         let on_the_way = self.lost_on_the_way(node);
         let Some(head) = &mut self.head else { return };
         let name = head.host(node);
-        if matches!(head.phase, Phase::Gathering | Phase::Preparing) {
+        if matches!(head.phase, Phase::Gathering | Phase::Surveying | Phase::Preparing) {
             return self.fail(1, format!("{name}: the daemon there is lost: {why}"));
         }
         if head.phase == Phase::Staging {
@@ -565,6 +598,9 @@ impl Daemon {
                 let all =
                     if late > 1 { format!(" ({late} are missing in all)") } else { String::new() };
                 self.fail(1, format!("{text}: no daemon came up within {START:?}{all}"));
+            }
+            Phase::Surveying => {
+                self.fail(1, format!("the nodes have not said what they have within {START:?}"));
             }
             Phase::Preparing => {
                 let text = missing(&|node| head.prepared.contains_key(node));

@@ -9,6 +9,7 @@ mod child;
 mod clients;
 mod control;
 mod elf;
+mod finished;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod guard;
@@ -20,8 +21,11 @@ mod place;
 mod print;
 mod ranks;
 mod restart;
+mod silence;
 mod staging;
 mod start;
+mod surroundings;
+mod survey;
 mod tree;
 mod wake;
 mod watch;
@@ -29,10 +33,11 @@ mod watch;
 use crate::{
     Node, Proc,
     engine::{Config, Engine, Output},
-    inventory::Watcher,
+    inventory::{Inventory, Watcher},
     job::JobMap,
-    launch::{Plugins, Receiving, Reserved},
+    launch::{Here, Plugins, Receiving, Reserved},
     net::handshake::{Secret, random},
+    pmix41::Surroundings,
     shelf::{self, Shelf},
     table,
 };
@@ -46,6 +51,7 @@ use petasos_wire::{Encoding, from_bytes};
 use place::Place;
 use ranks::Rank;
 use rustix::io::Errno;
+use silence::Silence;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
@@ -53,6 +59,7 @@ use std::{
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 use tree::Remote;
 use wake::{Wake, Waker, Wakes};
@@ -84,6 +91,7 @@ struct Daemon {
     secret: Secret,
     token: [u8; 32],
     peers: Peers,
+    silence: Silence,
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
     place: Option<Place>,
@@ -107,6 +115,10 @@ struct Daemon {
     again: BTreeMap<u32, u32>,
     /// Standard input for rank 0 has ended.
     input_ended: bool,
+    /// The processors for ranks, in turn, if each keeps to one.
+    cores: Vec<u32>,
+    /// What clients of the PMIx library are told of this node.
+    around: Option<Arc<Surroundings>>,
     /// The daemons that this one has started.
     remotes: BTreeMap<Node, Remote>,
     /// Bytes of output that the head has not taken.
@@ -117,6 +129,10 @@ struct Daemon {
     wakes: Wakes,
     /// Looks at what this node has.
     inventory: Option<Watcher>,
+    /// What it has, as it was last seen.
+    found: Option<Inventory>,
+    /// What networks are told of this node.
+    here: Option<Here>,
     watch: Watch,
     /// The program that this is, to start others of.
     own: PathBuf,
@@ -153,7 +169,13 @@ enum Source {
 }
 
 impl Daemon {
-    fn new(me: Node, nodes: u32, secret: Secret, config: Config) -> io::Result<Daemon> {
+    fn new(
+        me: Node,
+        nodes: u32,
+        secret: Secret,
+        silence: Duration,
+        config: Config,
+    ) -> io::Result<Daemon> {
         raise_file_limit();
         let (waker, wakes) = Wakes::make()?;
         let clock = Clock::start();
@@ -163,7 +185,8 @@ impl Daemon {
             engine: Engine::new(me, nodes, config, clock.now()),
             secret,
             token: random(),
-            peers: Peers::new(me, secret),
+            peers: Peers::new(me, secret, silence),
+            silence: Silence::new(silence),
             job: None,
             setup: None,
             place: None,
@@ -180,12 +203,16 @@ impl Daemon {
             ranks: BTreeMap::new(),
             again: BTreeMap::new(),
             input_ended: false,
+            cores: Vec::new(),
+            around: None,
             remotes: BTreeMap::new(),
             untaken: 0,
             reserved: Vec::new(),
             waker,
             wakes,
             inventory: None,
+            found: None,
+            here: None,
             watch: Watch::new()?,
             own: std::env::current_exe()?,
             head: None,
@@ -331,12 +358,14 @@ impl Daemon {
                 let prepared = self.prepare(*setup);
                 self.report(Control::Prepared(prepared));
             }
+            Control::Others(others) => self.learn_of(others),
             Control::Start => {
                 self.all_received();
                 // So that its loss is noticed even if nothing is said.
                 for node in self.engine.neighbours() {
                     self.order_nothing(node);
                 }
+                self.begin_watching();
                 self.start_ranks();
             }
             Control::OutputTaken(bytes) => self.untaken = self.untaken.saturating_sub(bytes),
@@ -404,7 +433,7 @@ impl Daemon {
 
     /// Sends what is left, for a moment, and ends everything.
     fn end(&mut self) {
-        let until = self.clock.now().after(std::time::Duration::from_secs(1));
+        let until = self.clock.now().after(Duration::from_secs(1));
         self.listener = None;
         self.pmix41 = None;
         self.peers.listener = None;
@@ -446,6 +475,7 @@ impl Daemon {
         }
         self.settle_clients(now);
         self.settle_ranks(now);
+        self.look_for_silence();
         self.head_time(now);
     }
 
@@ -491,9 +521,14 @@ impl Daemon {
                 }
             }
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
+            Wake::Asked(node, alive) => self.system_answered(node, alive),
+            Wake::Looked => {}
             Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
-            Wake::Inventory(found) => self.engine.inventory(self.clock.now(), *found),
+            Wake::Inventory(found) => {
+                self.found = Some(*found);
+                self.tell_inventory();
+            }
             Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
             Wake::Unread => self.head_unread(),
@@ -504,7 +539,12 @@ impl Daemon {
         let Some(link) = self.peers.links.get_mut(&number) else { return };
         let node = link.node;
         let failed = match link.frames.fill() {
-            Ok(_) => None,
+            Ok(some) => {
+                if some {
+                    self.heard(node);
+                }
+                None
+            }
             Err(error) => Some(error.to_string()),
         };
         loop {
@@ -557,7 +597,8 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
     }
     let config = Config { connect: bootstrap.connect, ..Config::default() };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_name());
-    let daemon = Daemon::new(bootstrap.node, bootstrap.nodes, bootstrap.secret, config);
+    let Bootstrap { node, nodes, secret, silence, .. } = bootstrap;
+    let daemon = Daemon::new(node, nodes, secret, silence, config);
     let mut daemon = daemon.map_err(|error| named(&error))?;
     daemon.plugins = plugins;
     let begun = daemon.begin(&bootstrap);

@@ -4,8 +4,9 @@
 use super::{Daemon, control::Setup};
 use crate::{
     Node,
+    inventory::NetworkUse,
     job::JobSpec,
-    launch::{Here, Key},
+    launch::{Here, Key, Known, Wants},
     net::handshake::derived,
 };
 use std::collections::BTreeMap;
@@ -19,11 +20,13 @@ const MAX_BASE: usize = 512;
 impl Daemon {
     /// Keeps what the ranks of this node will need.
     pub(super) fn reserve(&mut self, ranks: u32, alone: bool) -> Result<Said, String> {
+        let address = self.peers.own_address(None).and_then(|text| text.parse().ok());
+        let here = Here { address, ranks, alone };
+        self.here = Some(here.clone());
+        self.tell_inventory();
         if ranks == 0 {
             return Ok(Said::new());
         }
-        let address = self.peers.own_address(None).and_then(|text| text.parse().ok());
-        let here = Here { address, ranks, alone };
         let mut offers = Said::new();
         for network in &self.plugins.networks {
             let reserved = network.reserve(&here)?;
@@ -33,11 +36,34 @@ impl Daemon {
         Ok(offers)
     }
 
+    /// What this node has goes to the head, with what networks use of it.
+    pub(super) fn tell_inventory(&mut self) {
+        let (Some(found), Some(here)) = (&self.found, &self.here) else { return };
+        let mut found = found.clone();
+        let used = self.plugins.networks.iter().map(|network| NetworkUse {
+            network: network.name().to_owned(),
+            interfaces: network.interfaces(here, &found),
+        });
+        found.networks = used.collect();
+        self.engine.inventory(self.clock.now(), found);
+    }
+
+    /// At the head: what networks want to know of the nodes before they make anything of the offers.
+    pub(super) fn networks_want(&self) -> Wants {
+        let all = self.plugins.networks.iter().map(|network| network.wants());
+        let both = |a: Wants, b: Wants| Wants {
+            inventory: a.inventory || b.inventory,
+            links: a.links || b.links,
+        };
+        all.fold(Wants::default(), both)
+    }
+
     /// At the head: what each network makes of the job, and of what nodes offer.
     pub(super) fn blobs(
         &self,
         job: &JobSpec,
         offers: &BTreeMap<Node, Said>,
+        known: &Known,
     ) -> Result<Said, String> {
         let mut blobs = Said::new();
         for network in &self.plugins.networks {
@@ -46,7 +72,7 @@ impl Daemon {
                 let offer = said.iter().find(|(of, _)| of == name)?;
                 Some((*node, offer.1.clone()))
             });
-            blobs.push((name.to_owned(), network.blob(job, &own.collect())?));
+            blobs.push((name.to_owned(), network.blob(job, &own.collect(), known)?));
         }
         Ok(blobs)
     }

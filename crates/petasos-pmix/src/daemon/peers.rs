@@ -32,8 +32,9 @@ const MAX_FRAME: usize = 256 << 20;
 const MAX_STRANGERS: usize = 64;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a peer's machine may be silent, in milliseconds, before it is held for lost.
-const SILENCE: u32 = 5_000;
+/// How long a peer's machine may be silent before the kernel holds it for lost: at least so long, as it counts a peer that
+/// does not read what it is sent as silent, too.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A connection.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct Link {
 pub(crate) struct Peers {
     me: Node,
     secret: Secret,
+    /// How long the kernel lets a machine be silent.
+    silence: Duration,
     pub(crate) listener: Option<TcpListener>,
     addresses: BTreeMap<Node, Vec<String>>,
     pub(crate) links: BTreeMap<u64, Link>,
@@ -60,10 +63,11 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub(crate) fn new(me: Node, secret: Secret) -> Peers {
+    pub(crate) fn new(me: Node, secret: Secret, silence: Duration) -> Peers {
         Peers {
             me,
             secret,
+            silence: silence.max(SILENCE),
             listener: None,
             addresses: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -109,6 +113,8 @@ impl Peers {
                 strangers.fetch_sub(1, Ordering::Release);
                 match shaken {
                     Ok(node) => waker.tell(Wake::Accepted(node, stream)),
+                    // It asked whether this machine is there.
+                    Err(error) if ended(&error) => waker.tell(Wake::Looked),
                     Err(error) => waker.tell(Wake::Refused(format!("{from}: {error}"))),
                 }
             };
@@ -149,7 +155,7 @@ impl Peers {
         stream.set_read_timeout(None)?;
         stream.set_write_timeout(None)?;
         stream.set_nonblocking(true)?;
-        watch(&stream)?;
+        watch(&stream, self.silence)?;
         self.next += 1;
         let mut frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
         if !self.via.contains_key(&node) {
@@ -184,19 +190,42 @@ impl Peers {
         Some(address.ip().to_canonical().to_string())
     }
 
+    /// Where the daemon of a node listens, on the machine with which there is a connection.
+    pub(crate) fn listens_at(&self, node: Node) -> Option<SocketAddr> {
+        let link = self.via.get(&node).and_then(|id| self.links.get(id))?;
+        let far =
+            SocketAddr::try_from(rustix::net::getpeername(link.frames.as_fd()).ok()??).ok()?;
+        let known: SocketAddr = self.addresses.get(&node)?.first()?.parse().ok()?;
+        Some(SocketAddr::new(far.ip(), known.port()))
+    }
+
+    /// Bytes that wait to be sent to a node.
+    pub(crate) fn backlog(&self, node: Node) -> usize {
+        let link = self.via.get(&node).and_then(|id| self.links.get(id));
+        link.map_or(0, |link| link.frames.backlog())
+    }
+
     /// Bytes that wait to be sent at all.
     pub(crate) fn total_backlog(&self) -> usize {
         self.links.values().map(|link| link.frames.backlog()).sum()
     }
 }
 
+/// Whether the other side has gone, and not said anything wrong.
+fn ended(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 /// Has the kernel notice a machine that falls silent.
-fn watch(stream: &TcpStream) -> io::Result<()> {
+fn watch(stream: &TcpStream, silence: Duration) -> io::Result<()> {
+    let milliseconds = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(1))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
-    sockopt::set_tcp_keepcnt(stream, SILENCE / 1000)?;
-    sockopt::set_tcp_user_timeout(stream, SILENCE)?;
+    // The kernel takes no larger number.
+    sockopt::set_tcp_keepcnt(stream, (milliseconds / 1000).min(127))?;
+    sockopt::set_tcp_user_timeout(stream, milliseconds)?;
     Ok(())
 }
 

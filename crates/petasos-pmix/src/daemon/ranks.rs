@@ -25,7 +25,7 @@ const WINDOW: u64 = 1 << 20;
 pub(crate) struct Rank {
     process: Process,
     /// How often its rank had been started again before it.
-    restarts: u32,
+    pub(super) restarts: u32,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     pub(crate) out: Option<PipeReader>,
@@ -127,6 +127,7 @@ impl Daemon {
         if unread > 0 {
             self.report(Control::InputTaken(unread));
         }
+        self.explain_end(number, &why);
         if let Some(job) = &self.job {
             self.engine.proc_ended(now, job.proc(number), restarts, why);
         }

@@ -117,6 +117,9 @@ impl Daemon {
     pub(crate) fn start_ranks(&mut self) {
         let Some(job) = self.job.clone() else { return };
         let mut common = self.common(&job);
+        if let Ok(common) = &common {
+            self.cores.clone_from(&common.cores);
+        }
         let mut failed = Vec::new();
         for rank in job.ranks_on(self.me) {
             let started = match &mut common {

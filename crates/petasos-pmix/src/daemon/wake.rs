@@ -18,6 +18,10 @@ pub(crate) enum Wake {
     Accepted(Node, TcpStream),
     /// We have proved who we are.
     Dialled(Node, Result<TcpStream, String>),
+    /// Whether the system of a node that is silent has answered.
+    Asked(Node, bool),
+    /// Somebody connected and said nothing.
+    Looked,
     /// Somebody was turned away.
     Refused(String),
     /// A signal came.

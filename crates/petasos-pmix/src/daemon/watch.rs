@@ -102,6 +102,7 @@ impl Daemon {
         self.watch();
         let deadline = self.engine.deadline().min(self.clients_deadline()).min(until);
         let deadline = deadline.min(self.ranks_deadline()).min(self.head_deadline());
+        let deadline = deadline.min(self.silence.deadline());
         let wait = deadline.since(self.clock.now());
         // A little longer, so that it is not a little too early.
         let wait = Timespec {

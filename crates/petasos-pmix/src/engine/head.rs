@@ -1,8 +1,13 @@
 //! What the head does for all: what is published, queries, and who wants which environment events.
 
-use super::{ClientId, Engine, Output, RequestId, Timer, Waiting, inventory::Inventories};
+use super::{
+    ClientId, Engine, Output, RequestId, Timer, Waiting,
+    inventory::Inventories,
+    links::{LINKS, MEASURE},
+};
 use crate::{
     error::Error,
+    inventory::RoundTrip,
     message::{Answer, HeadRequest, Message, Persistence, Published},
     names::{Missing, Node, Proc},
     value::{Info, Value},
@@ -38,6 +43,8 @@ pub(super) struct Head {
     pub(super) inventories: Inventories,
     /// Restarts that were asked for before it was known here that there is somebody to replace.
     pub(super) restarts: Vec<super::restart::Waiting>,
+    /// How long messages of each node to some others take, where it was measured.
+    pub(super) links: BTreeMap<Node, Vec<RoundTrip>>,
 }
 
 #[derive(Debug)]
@@ -67,7 +74,8 @@ struct Lookup {
 /// A query about what only the nodes themselves can say.
 #[derive(Debug)]
 struct Gathering {
-    asked: Asked,
+    /// Who asked; nobody: the daemon itself.
+    asked: Option<Asked>,
     found: Info,
     /// The keys that are answered in the end.
     keys: Vec<String>,
@@ -76,11 +84,13 @@ struct Gathering {
     silent: BTreeSet<Node>,
     /// Who has not said yet what it has.
     uncounted: BTreeSet<Node>,
+    /// Who has not said how long messages to others take.
+    unmeasured: BTreeSet<Node>,
 }
 
 impl Gathering {
     fn is_complete(&self) -> bool {
-        self.silent.is_empty() && self.uncounted.is_empty()
+        self.silent.is_empty() && self.uncounted.is_empty() && self.unmeasured.is_empty()
     }
 }
 
@@ -255,10 +265,15 @@ impl Engine {
 
     fn query(&mut self, asked: Asked, keys: &[String]) -> Result<Option<Answer>, Error> {
         let (mut found, mut late) = (Info::new(), Vec::new());
-        let mut uncounted = BTreeSet::new();
+        let (mut uncounted, mut unmeasured) = (BTreeSet::new(), BTreeSet::new());
         for key in keys {
             let value = match key.as_str() {
                 PROCESSES => {
+                    late.push(key.clone());
+                    continue;
+                }
+                LINKS => {
+                    unmeasured.extend(self.whose_inventory(INVENTORY, asked.node)?);
                     late.push(key.clone());
                     continue;
                 }
@@ -298,7 +313,6 @@ impl Engine {
         if hosts.remove(&self.me) {
             procs.extend(self.own_processes().into_iter().map(|(_, value)| value));
         }
-        uncounted.retain(|node| !self.head.inventories.has(*node));
         for node in &hosts {
             let what = HeadRequest::Processes;
             self.out.push_back(Output::Send {
@@ -306,14 +320,52 @@ impl Engine {
                 message: Message::Ask { id, asker: asked.by, what },
             });
         }
-        let gathering = Gathering { asked, found, keys: late, procs, silent: hosts, uncounted };
-        let complete = gathering.is_complete();
+        let (asked, silent) = (Some(asked), hosts);
+        self.gather(
+            id,
+            Gathering { asked, found, keys: late, procs, silent, uncounted, unmeasured },
+        );
+        Ok(None)
+    }
+
+    /// Waits for what nodes have not said so far, and has measured what was not.
+    fn gather(&mut self, id: u64, mut gathering: Gathering) {
+        gathering.uncounted.retain(|node| !self.head.inventories.has(*node));
+        gathering.unmeasured.retain(|node| !self.head.links.contains_key(node));
+        let unmeasured = gathering.unmeasured.clone();
+        let patience = if unmeasured.is_empty() { GATHER } else { MEASURE };
         self.head.gatherings.insert(id, gathering);
-        self.agenda.set(self.now.after(GATHER), Timer::Gathering(id));
-        if complete {
+        self.agenda.set(self.now.after(patience), Timer::Gathering(id));
+        for node in unmeasured {
+            match node == self.me {
+                true => self.measure_links(),
+                false => self.send(node, Message::MeasureLinks),
+            }
+        }
+        if self.head.gatherings.get(&id).is_some_and(Gathering::is_complete) {
             self.gathered(id);
         }
-        Ok(None)
+    }
+
+    /// At the head: finds out what all nodes have, and how long messages between them take;
+    /// [`Output::Surveyed`] says that it is done.
+    pub fn survey(&mut self, now: Time, links: bool) {
+        self.advance(now);
+        let alive: BTreeSet<Node> = self.members.alive().collect();
+        let unmeasured = if links { alive.clone() } else { BTreeSet::new() };
+        let id = self.number();
+        self.gather(
+            id,
+            Gathering {
+                asked: None,
+                found: Info::new(),
+                keys: Vec::new(),
+                procs: Vec::new(),
+                silent: BTreeSet::new(),
+                uncounted: alive,
+                unmeasured,
+            },
+        );
     }
 
     /// The nodes whose inventories a key asks for.
@@ -337,11 +389,12 @@ impl Engine {
         }
     }
 
-    /// A node has said what it has, or will not.
-    pub(super) fn inventory_missing_no_more(&mut self, node: Node) {
+    /// A node has said what it has, or how long its messages take, or will not.
+    pub(super) fn missing_no_more(&mut self, node: Node, links: bool) {
         let waiting = self.head.gatherings.iter_mut();
         let complete = waiting.filter_map(|(id, gathering)| {
-            (gathering.uncounted.remove(&node) && gathering.is_complete()).then_some(*id)
+            let open = if links { &mut gathering.unmeasured } else { &mut gathering.uncounted };
+            (open.remove(&node) && gathering.is_complete()).then_some(*id)
         });
         for id in complete.collect::<Vec<_>>() {
             self.gathered(id);
@@ -365,7 +418,11 @@ impl Engine {
         for key in gathering.keys {
             let value = match key.as_str() {
                 PROCESSES => Some(Value::List(std::mem::take(&mut gathering.procs))),
-                MEMORY => self.head.inventories.memory(gathering.asked.node).map(Value::from),
+                MEMORY => {
+                    let node = gathering.asked.map(|asked| asked.node);
+                    node.and_then(|node| self.head.inventories.memory(node)).map(Value::from)
+                }
+                LINKS => Some(self.links_value()),
                 INVENTORY => {
                     let all = self.members.alive().filter_map(|node| self.inventory_value(node));
                     Some(Value::List(all.collect()))
@@ -375,11 +432,15 @@ impl Engine {
             gathering.found.extend(value.map(|value| (key, value)));
         }
         gathering.silent.append(&mut gathering.uncounted);
+        gathering.silent.append(&mut gathering.unmeasured);
         if !gathering.silent.is_empty() {
             let silent = gathering.silent.iter().map(|node| node.0.into()).collect();
             gathering.found.push(("petasos.silent".to_owned(), Value::List(silent)));
         }
-        self.head_says(gathering.asked, Ok(Answer::Info(gathering.found)));
+        match gathering.asked {
+            Some(asked) => self.head_says(asked, Ok(Answer::Info(gathering.found))),
+            None => self.out.push_back(Output::Surveyed),
+        }
     }
 
     /// The processes of this node: job, rank, node, id in the system, what they do, how often they were restarted.
@@ -439,7 +500,9 @@ impl Engine {
         });
         self.head.lookups.retain(|lookup| lookup.asked.node != node);
         self.head.inventories.remove(node);
-        self.inventory_missing_no_more(node);
+        self.head.links.remove(&node);
+        self.missing_no_more(node, false);
+        self.missing_no_more(node, true);
         self.head.published.retain(|_, entry| {
             entry.node != node || entry.what.persistence == Persistence::Session
         });

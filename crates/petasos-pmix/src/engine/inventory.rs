@@ -49,6 +49,10 @@ impl Inventories {
         self.of.get(&node).map(|kept| kept.rest.memory)
     }
 
+    pub(super) fn all(&self) -> BTreeMap<Node, Inventory> {
+        self.of.keys().filter_map(|node| Some((*node, self.get(*node)?))).collect()
+    }
+
     fn get(&self, node: Node) -> Option<Inventory> {
         let kept = self.of.get(&node)?;
         Some(Inventory { cpus: kept.cpus.to_vec(), ..kept.rest.clone() })
@@ -82,7 +86,7 @@ impl Engine {
             return;
         }
         self.head.inventories.put(from, found);
-        self.inventory_missing_no_more(from);
+        self.missing_no_more(from, false);
     }
 
     /// The events reach who registered for their codes, and no default handler.
@@ -106,6 +110,9 @@ impl Engine {
         let name = self.jobs.values().find_map(|job| Some(job.map.node(node)?.name.clone()));
         all.extend(name.map(|name| ("host".to_owned(), name.into())));
         all.extend(found.to_info());
+        let links = self.head.links.get(&node);
+        let links = links.map(|all| all.iter().map(|link| link.to_value(node)).collect());
+        all.extend(links.map(|links| ("links".to_owned(), Value::List(links))));
         Some(Value::Record(all))
     }
 }

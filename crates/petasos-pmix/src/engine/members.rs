@@ -54,6 +54,11 @@ impl Members {
         all
     }
 
+    /// All nodes, and how many children each has at most.
+    pub(super) fn shape(&self) -> (u32, u32) {
+        (self.nodes, self.fanout)
+    }
+
     pub(super) fn alive(&self) -> impl Iterator<Item = Node> + '_ {
         (0..self.nodes).map(Node).filter(|node| !self.is_lost(*node))
     }

@@ -21,6 +21,7 @@ mod events;
 mod fence;
 mod head;
 mod inventory;
+mod links;
 mod members;
 mod procs;
 mod progress;
@@ -37,6 +38,7 @@ use crate::{
     value::Card,
 };
 use agenda::Agenda;
+pub(crate) use links::{LINKS, links_value};
 use petasos_fabric::Time;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -145,6 +147,8 @@ pub enum Output {
     },
     /// A node is lost.
     NodeLost(Node),
+    /// At the head: what [`Engine::survey`] asked for is known, as far as nodes have said it in time.
+    Surveyed,
     /// The head is lost, or the others hold this node for lost: end everything here.
     Orphaned(String),
 }
@@ -169,6 +173,8 @@ enum Timer {
     Connect,
     Restarts,
     Progress,
+    /// This node has not answered so far.
+    Echo(Node),
 }
 
 #[derive(Debug)]
@@ -229,6 +235,8 @@ pub struct Engine {
     head: head::Head,
     /// What this node has, as it was last told.
     inventory: Option<Inventory>,
+    /// How long messages to others take, while that is being measured.
+    links: links::Links,
     /// Somewhere a process has connected.
     wired: bool,
     /// When the next process that is watched has to have made progress.
@@ -258,6 +266,7 @@ impl Engine {
             events: events::Events::default(),
             head: head::Head::default(),
             inventory: None,
+            links: links::Links::default(),
             wired: false,
             progress_at: Time::NEVER,
             over: None,
@@ -304,6 +313,7 @@ impl Engine {
                 Timer::Connect => self.check_connected(),
                 Timer::Restarts => self.expire_restarts(),
                 Timer::Progress => self.check_progress(),
+                Timer::Echo(node) => self.echo_late(node),
             }
         }
         if self.agenda.is_crowded() {
@@ -348,6 +358,10 @@ impl Engine {
             Message::NeverConnected(missing) => self.never_connected(missing),
             Message::Release(proc) => self.release(proc),
             Message::Inventory(found) => self.inventory_came(from, *found),
+            Message::MeasureLinks if from == Node::HEAD => self.measure_links(),
+            Message::MeasureLinks => {}
+            Message::Links(found) => self.links_came(from, found),
+            Message::Echo { id, back } => self.echo_came(from, id, back),
         }
     }
 

@@ -120,6 +120,7 @@ mod tests {
                 address: "0000:01:00.0".into(),
                 ..Default::default()
             }],
+            networks: Vec::new(),
         }
     }
 

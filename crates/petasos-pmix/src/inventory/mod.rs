@@ -7,14 +7,20 @@
 mod changes;
 mod cpus;
 mod numbers;
+mod place;
 mod sample;
 mod watch;
 
 pub use cpus::binding;
+pub(crate) use place::{Place, memory, places};
 pub(crate) use watch::Watcher;
 
-use crate::value::{Info, Value};
+use crate::{
+    names::Node,
+    value::{Info, Value},
+};
 use petasos_macros::Wire;
+use std::time::Duration;
 
 /// What a node has.
 #[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +37,41 @@ pub struct Inventory {
     pub ports: Vec<Port>,
     /// Accelerators, by address.
     pub accelerators: Vec<Accelerator>,
+    /// Which of the interfaces and ports the networks of the job use; a sample says nothing of that.
+    pub networks: Vec<NetworkUse>,
+}
+
+/// What of a node a network of the job goes over.
+#[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
+pub struct NetworkUse {
+    /// The network, by the name of its plug-in.
+    pub network: String,
+    /// Names of interfaces and ports.
+    pub interfaces: Vec<String>,
+}
+
+/// How long a message between the daemons of two nodes takes, there and back.
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrip {
+    /// The other node.
+    pub to: Node,
+    /// The shortest of several times.
+    pub fastest: Duration,
+    /// The one in the middle.
+    pub median: Duration,
+}
+
+impl RoundTrip {
+    /// As part of the answer to a query: nodes by number, times in nanoseconds.
+    pub(crate) fn to_value(self, from: Node) -> Value {
+        let nanoseconds = |time: Duration| Value::from(time.as_nanos() as u64);
+        record([
+            ("from", from.0.into()),
+            ("to", self.to.0.into()),
+            ("fastest", nanoseconds(self.fastest)),
+            ("median", nanoseconds(self.median)),
+        ])
+    }
 }
 
 /// A logical processor: a hardware thread.
@@ -144,6 +185,10 @@ impl Inventory {
         for cpu in &self.cpus {
             cores.entry(cpu.core).or_default().push(cpu.number);
         }
+        let network = |one: &NetworkUse| {
+            let names = one.interfaces.iter().map(|name| name.as_str().into()).collect();
+            record([("name", one.network.as_str().into()), ("interfaces", Value::List(names))])
+        };
         let cores = cores.into_values().map(|threads| numbers::text(threads).into());
         let cpus = record([
             ("count", (self.cpus.len() as u64).into()),
@@ -161,6 +206,7 @@ impl Inventory {
                 "accelerators".to_owned(),
                 Value::List(self.accelerators.iter().map(accelerator).collect()),
             ),
+            ("networks".to_owned(), Value::List(self.networks.iter().map(network).collect())),
         ]
     }
 }

@@ -46,6 +46,7 @@ impl System {
             interfaces: self.interfaces(),
             ports: self.ports(),
             accelerators: self.accelerators(),
+            networks: Vec::new(),
         }
     }
 
@@ -72,7 +73,7 @@ impl System {
         names
     }
 
-    fn memory(&self) -> u64 {
+    pub(super) fn memory(&self) -> u64 {
         let text = read(self.proc.join("meminfo")).unwrap_or_default();
         total(&text).unwrap_or_default()
     }

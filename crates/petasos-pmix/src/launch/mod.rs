@@ -14,7 +14,7 @@ use crate::{
 pub use files::{FileToStage, Files, FilesError};
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
 pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
-pub use network::{ForRanks, Here, Network, Reserved, Row};
+pub use network::{ForRanks, Here, Known, Network, Reserved, Row, Wants};
 pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
 use std::{
@@ -109,6 +109,13 @@ pub struct Launch {
     pub stage_directory: Option<String>,
     /// What is put in.
     pub plugins: Plugins,
+    /// Before the ranks start it is measured how long messages between the nodes take: job data then has it, under
+    /// `petasos.inventory.links`, in jobs of up to 1,024 nodes.
+    pub measure_links: bool,
+    /// How long a host may be silent, without any end of its connections, before it is held for lost; at least 100 ms.
+    /// It is not while its system answers, whatever its processes do. Zero: only the kernel watches, for 5 s, as it does
+    /// where a host's system cannot be asked. Default: 1 s.
+    pub silence: Duration,
 }
 
 /// Why a job could not be run.
@@ -221,11 +228,13 @@ impl Launch {
             restart_failed: false,
             timeout: None,
             connect: Duration::from_secs(60),
+            silence: Duration::from_secs(1),
             input: true,
             files: Vec::new(),
             stage_program: false,
             stage_directory: None,
             plugins: Plugins::default(),
+            measure_links: false,
         }
     }
 
@@ -353,9 +362,11 @@ impl Launch {
             restart_failed: self.restart_failed,
             timeout: self.timeout,
             connect: self.connect,
+            silence: self.silence,
             input: self.input,
             staging: staging.map(|staging| self.stage(staging)).transpose()?,
             plugins: self.plugins.clone(),
+            links: self.measure_links,
         };
         let verdict = daemon::run_head(plan)?;
         let daemon::Verdict { code, why, ranks, restarts, staged } = verdict;

@@ -4,12 +4,18 @@
 //! ```text
 //! head                       daemon of each node with ranks
 //!                            reserve: keeps what its ranks will need, before the job is described
-//! blob, of all offers
+//!                            interfaces: what of the node's inventory it uses
+//! wants: what to find out of the nodes first
+//! blob, of all offers, and of what was found out
 //!                            set_up: makes of the blob what ranks get, before they start
 //! ```
 
 use super::Key;
-use crate::{Node, job::JobSpec};
+use crate::{
+    Node,
+    inventory::{Inventory, RoundTrip},
+    job::JobSpec,
+};
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
 /// A network that connects ranks.
@@ -24,12 +30,29 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// Why it cannot.
     fn reserve(&self, here: &Here) -> Result<Reserved, String>;
 
-    /// At the head: all that a job needs of this network, of its description and what nodes offer. It goes to
-    /// each daemon.
+    /// On any node: the names of the interfaces and ports of its inventory that this network goes over. They are
+    /// told with the inventory. It is asked whenever that changes, and may not block.
+    fn interfaces(&self, _here: &Here, _has: &Inventory) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// At the head: what has to be found out of the nodes before [`Network::blob`] is called. The start of the job
+    /// waits for that, so nothing is if nobody wants it.
+    fn wants(&self) -> Wants {
+        Wants::default()
+    }
+
+    /// At the head: all that a job needs of this network, of its description, what nodes offer, and what is known
+    /// of them. It goes to each daemon.
     ///
     /// # Errors
     /// Why these offers make no network.
-    fn blob(&self, job: &JobSpec, offers: &BTreeMap<Node, Vec<u8>>) -> Result<Vec<u8>, String>;
+    fn blob(
+        &self,
+        job: &JobSpec,
+        offers: &BTreeMap<Node, Vec<u8>>,
+        known: &Known,
+    ) -> Result<Vec<u8>, String>;
 
     /// On each node, before ranks start: what they get. The key is the job's for this network, the same on all
     /// nodes, and travels with no blob.
@@ -37,6 +60,26 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// # Errors
     /// If it cannot be set up, or the blob makes no sense.
     fn set_up(&self, job: &JobSpec, blob: &[u8], key: &Key) -> Result<ForRanks, String>;
+}
+
+/// What has to be found out of the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// What they have.
+    pub inventory: bool,
+    /// How long messages between them take, and what they have.
+    pub links: bool,
+}
+
+/// What was found out of the nodes: nothing that nobody wanted, and nothing of a node that has not said it within ten
+/// seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// What each node has.
+    pub inventories: BTreeMap<Node, Inventory>,
+    /// How long messages from each node to some others take: of few nodes all pairs, each told of by one of the two;
+    /// of many those that join them all, sixteen of each at most.
+    pub links: BTreeMap<Node, Vec<RoundTrip>>,
 }
 
 /// What is known of a node and its job when resources are kept there.

@@ -74,7 +74,10 @@ impl Session {
         from.begin()?;
         let from = &mut from;
         Ok(match from.byte()? {
-            0 => vec![self.say(tag, &job_data(job, &self.directory, self.rank))],
+            0 => {
+                let data = job_data(job, self.node, &self.around, &self.directory, self.rank);
+                vec![self.say(tag, &data)]
+            }
             1 => vec![self.abort(tag, from)?],
             2 => vec![self.commit(tag, from)?],
             3 => vec![self.fence(tag, from, job)?],

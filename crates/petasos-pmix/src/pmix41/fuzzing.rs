@@ -43,7 +43,8 @@ impl Front {
         let mut engine = engine(&job);
         let clients = [0, 1].map(|at| {
             engine.client_opened(ClientId(at));
-            let session = Some(Session::new(crate::Node(0), "/nowhere".as_ref()));
+            let session =
+                Some(Session::new(crate::Node(0), "/nowhere".as_ref(), Default::default()));
             Client { session, come: Vec::new(), open: BTreeMap::new(), next: 0, wild: false }
         });
         let mut front = Front { job, engine, now: Time::ZERO, clients };

@@ -2,6 +2,7 @@
 
 use super::{
     VERSION,
+    here::{Surroundings, cpu_set, locality},
     wire::{kind, put_bytes, put_signed, put_text, put_unsigned},
 };
 use crate::{Node, job::JobMap};
@@ -10,10 +11,13 @@ use crate::{Node, job::JobMap};
 #[derive(Clone, Debug)]
 enum Typed<'a> {
     Text(&'a str),
+    Bool(bool),
     U16(u16),
     U32(u32),
+    U64(u64),
     Rank(u32),
     Bytes(Vec<u8>),
+    Texts(Vec<String>),
     Array(Vec<(&'a str, Typed<'a>)>),
 }
 
@@ -28,10 +32,12 @@ impl Typed<'_> {
     fn kind(&self) -> u64 {
         u64::from(match self {
             Typed::Text(_) => kind::STRING,
+            Typed::Bool(_) => kind::BOOL,
             Typed::U16(_) => kind::UINT16,
             Typed::U32(_) => kind::UINT32,
+            Typed::U64(_) => kind::UINT64,
             Typed::Bytes(_) => kind::BYTES,
-            Typed::Array(_) => kind::ARRAY,
+            Typed::Texts(_) | Typed::Array(_) => kind::ARRAY,
             Typed::Rank(_) => kind::RANK,
         })
     }
@@ -39,9 +45,16 @@ impl Typed<'_> {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
             Typed::Text(text) => put_text(out, text),
+            Typed::Bool(value) => out.push(u8::from(*value)),
             Typed::U16(number) => put_unsigned(out, u64::from(*number)),
             Typed::U32(number) | Typed::Rank(number) => put_unsigned(out, u64::from(*number)),
+            Typed::U64(number) => put_unsigned(out, *number),
             Typed::Bytes(bytes) => put_bytes(out, bytes),
+            Typed::Texts(texts) => {
+                put_unsigned(out, kind::STRING.into());
+                put_unsigned(out, texts.len() as u64);
+                texts.iter().for_each(|text| put_text(out, text));
+            }
             Typed::Array(infos) => {
                 // An array of infos: key, flags, type, value.
                 put_unsigned(out, kind::INFO.into());
@@ -63,7 +76,13 @@ pub(crate) fn own_directory(directory: &str, rank: u32) -> String {
 }
 
 /// All job data, as a client takes it once: that of this rank.
-pub(super) fn job_data(job: &JobMap, directory: &str, own: Option<u32>) -> Vec<u8> {
+pub(super) fn job_data(
+    job: &JobMap,
+    here: Node,
+    around: &Surroundings,
+    directory: &str,
+    own: Option<u32>,
+) -> Vec<u8> {
     let mut out = Vec::new();
     let own = own_directory(directory, own.unwrap_or_default());
     put_signed(&mut out, 1);
@@ -96,6 +115,8 @@ pub(super) fn job_data(job: &JobMap, directory: &str, own: Option<u32>) -> Vec<u
     for (key, text) in texts {
         put_pair(&mut out, key, &Typed::Text(text));
     }
+    // Or Open MPI 4.1 removes the job's directory, with all that is in it, when a rank is done.
+    put_pair(&mut out, "pmix.tdir.rmclean", &Typed::Bool(true));
     let session =
         vec![("pmix.session.id", Typed::U32(u32::MAX)), ("pmix.univ.size", Typed::U32(size))];
     put_pair(&mut out, "pmix.ssn.arr", &Typed::Array(session));
@@ -103,7 +124,7 @@ pub(super) fn job_data(job: &JobMap, directory: &str, own: Option<u32>) -> Vec<u
         let ranks = job.ranks_on(*node);
         let peers: Vec<String> = ranks.iter().map(u32::to_string).collect();
         let peers = peers.join(",");
-        let array = vec![
+        let mut array = vec![
             ("pmix.hname", Typed::Text(name(node))),
             ("pmix.node.size", Typed::U32(ranks.len() as u32)),
             ("pmix.nodeid", Typed::U32(node.0)),
@@ -111,12 +132,19 @@ pub(super) fn job_data(job: &JobMap, directory: &str, own: Option<u32>) -> Vec<u
             ("pmix.lldr", Typed::Rank(ranks.first().copied().unwrap_or_default())),
             ("pmix.local.size", Typed::U32(ranks.len() as u32)),
         ];
+        if *node == here {
+            array.push(("pmix.pmem", Typed::U64(around.memory)));
+            let sets = around.cpu_sets().map(Typed::Texts);
+            array.extend(sets.map(|sets| ("pmix.lcpus", sets)));
+        }
         put_pair(&mut out, "pmix.node.arr", &Typed::Array(array));
     }
     let app = vec![
         ("pmix.appnum", Typed::U32(0)),
         ("pmix.app.size", Typed::U32(size)),
         ("pmix.aldr", Typed::Rank(0)),
+        ("pmix.wdir", Typed::Text(&around.directory)),
+        ("pmix.app.argv", Typed::Text(&around.command)),
     ];
     put_pair(&mut out, "pmix.app.arr", &Typed::Array(app));
     for rank in 0..size {
@@ -132,6 +160,13 @@ pub(super) fn job_data(job: &JobMap, directory: &str, own: Option<u32>) -> Vec<u
         put_pair(&mut blob, "pmix.apprank", &Typed::Rank(rank));
         put_pair(&mut blob, "pmix.nodeid", &Typed::U32(node.0));
         put_pair(&mut blob, "pmix.hname", &Typed::Text(name(&node)));
+        let place = around.place(local.into()).filter(|_| node == here);
+        if let Some(place) = place {
+            put_pair(&mut blob, "pmix.cpuset", &Typed::Text(&cpu_set(place)));
+            put_pair(&mut blob, "pmix.locstr", &Typed::Text(&locality(place)));
+            // No `pmix.numarank`: libpmix 4.2 does not know it, and then takes nothing of what follows.
+            put_pair(&mut blob, "pmix.pkgrank", &Typed::U16(around.package_rank(local.into())));
+        }
         put_pair(&mut out, "pmix.pblob", &Typed::Bytes(blob));
     }
     out

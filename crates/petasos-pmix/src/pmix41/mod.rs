@@ -14,6 +14,7 @@ mod commands;
 mod events;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod here;
 mod job;
 pub(crate) mod values;
 pub(crate) mod wire;
@@ -30,9 +31,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::Path,
+    sync::Arc,
 };
 use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_status};
 
+pub(crate) use here::Surroundings;
 pub(crate) use job::own_directory;
 pub(crate) use values::number;
 
@@ -82,6 +85,7 @@ pub(crate) struct Session {
     node: Node,
     /// The private directory of the job on this node.
     directory: String,
+    around: Arc<Surroundings>,
     rank: Option<u32>,
     next: u64,
     waits: BTreeMap<u64, Waits>,
@@ -104,10 +108,11 @@ fn short() -> io::Error {
 }
 
 impl Session {
-    pub(crate) fn new(node: Node, directory: &Path) -> Session {
+    pub(crate) fn new(node: Node, directory: &Path, around: Arc<Surroundings>) -> Session {
         Session {
             node,
             directory: directory.to_string_lossy().into_owned(),
+            around,
             rank: None,
             next: 0,
             waits: BTreeMap::new(),

@@ -1,0 +1,55 @@
+//! Where a processor is: which core, caches, NUMA node and package are its own or shared.
+
+use super::{numbers, sample::System};
+
+/// The levels of caches that are looked at.
+const LEVELS: usize = 3;
+
+/// Where a processor is. Cores and caches go by the number of the first processor that has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) cpu: u32,
+    pub(crate) core: u32,
+    /// From the first level on; instructions have their own, which are left out.
+    pub(crate) caches: [Option<u32>; LEVELS],
+    pub(crate) numa: u32,
+    pub(crate) package: u32,
+}
+
+/// Where these processors are, in this order; nothing of one that is not online.
+pub(crate) fn places(cpus: &[u32]) -> Vec<Option<Place>> {
+    System::default().places(cpus)
+}
+
+/// Bytes of memory of this node.
+pub(crate) fn memory() -> u64 {
+    System::default().memory()
+}
+
+impl System {
+    fn places(&self, cpus: &[u32]) -> Vec<Option<Place>> {
+        let online = self.cpus();
+        let place = |number: &u32| {
+            let cpu = online.iter().find(|cpu| cpu.number == *number)?;
+            let (caches, core) = (self.caches(*number), cpu.core);
+            Some(Place { cpu: *number, core, caches, numa: cpu.numa, package: cpu.package })
+        };
+        cpus.iter().map(place).collect()
+    }
+
+    fn caches(&self, cpu: u32) -> [Option<u32>; LEVELS] {
+        let mut found = [None; LEVELS];
+        // There are two of the first level, and one of each other.
+        for index in 0..=LEVELS {
+            let at = format!("devices/system/cpu/cpu{cpu}/cache/index{index}");
+            let Some(level) = self.number(&format!("{at}/level")) else { continue };
+            let kind = self.read(&format!("{at}/type")).unwrap_or_default();
+            let shared = self.read(&format!("{at}/shared_cpu_list")).unwrap_or_default();
+            let slot = (level as usize).checked_sub(1).and_then(|at| found.get_mut(at));
+            if let (Some(slot), false) = (slot, kind.trim() == "Instruction") {
+                *slot = numbers::parse(&shared).first().copied();
+            }
+        }
+        found
+    }
+}
