@@ -413,7 +413,7 @@ fn engines() -> Vec<Vec<u8>> {
 fn networks() -> Vec<Vec<u8>> {
     let of = |choice: u8, bytes: Vec<u8>| [vec![choice], bytes].concat();
     let target = [9; TARGET];
-    let leave = Leave { place: vec![5; 16], access: Access::WRITE };
+    let leave = Leave { place: vec![5; 16], access: Access::WRITE, notice: 77 };
     let head = Head { slot: 3, taken: 65_000, number: 7, ticket: u64::MAX / 7 };
     let heads = [head.to_bytes(), [0; HEAD]].map(|bytes| of(0, bytes.to_vec()));
     let controls = [
@@ -425,7 +425,7 @@ fn networks() -> Vec<Vec<u8>> {
         Control::Bye(u32::MAX),
         Control::Ask(target),
         Control::Grant(target, leave),
-        Control::Grant(target, Leave { place: vec![6; 90], access: Access::ALL }),
+        Control::Grant(target, Leave { place: vec![6; 90], access: Access::ALL, notice: 0 }),
         Control::Refuse(target),
         Control::Revoke(target),
         Control::Released(target),
