@@ -76,8 +76,9 @@ impl Place {
         let ours = |name: &&std::ffi::OsString| {
             let name = name.to_string_lossy();
             let owner = name.strip_prefix("petasos-").and_then(|rest| rest.split('-').next());
+            let owner = owner.and_then(|pid| pid.parse::<u32>().ok());
             name.contains("petasos")
-                && !owner.is_some_and(|pid| Path::new("/proc").join(pid).exists())
+                && !owner.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
         };
         assert!(shared.iter().find(ours).is_none(), "left in /dev/shm: {shared:?}");
     }
