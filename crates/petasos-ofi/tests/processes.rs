@@ -45,7 +45,7 @@ fn with(test: &str, network: Network) {
 
 /// What this process has in shared memory.
 fn left_by(process: u32) -> Vec<OsString> {
-    let of_process = format!("petasos-{process}-");
+    let of_process = format!("petasos-{process:010}-");
     let all = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name());
     all.filter(|name| name.to_string_lossy().starts_with(&of_process)).collect()
 }
