@@ -3,10 +3,16 @@
 use crate::{
     frame::{Control, HEAD, Head, WAITS},
     link::{Link, WINDOW},
-    network::{Mark, Network, Refusal, Taken},
+    network::{Mark, Network, Node, Refusal, Taken},
     state::Datagrams,
 };
-use petasos_fabric::{InjectError, LostReason, Peer, two_sided::header::message_header};
+use petasos_fabric::{
+    InjectError, LostReason, Peer,
+    two_sided::{
+        Engine, Outgoing, Packet,
+        header::{MAX, message_header},
+    },
+};
 use std::mem;
 
 /// Packets to one peer in one go.
@@ -15,6 +21,53 @@ const TURN: usize = 32;
 fn head(link: &Link) -> [u8; HEAD] {
     let (taken, number) = (link.taken as u16, link.sent as u16);
     Head { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
+}
+
+/// Posts the next packet to a peer; refused, it is as it was. One whose payload the library brings ends with that, which
+/// is under way by now.
+fn post<N: Network>(
+    net: &mut N,
+    engine: &mut Engine,
+    link: &mut Link,
+    node: Node,
+    packet: &mut Packet,
+) -> Result<(), Refusal> {
+    let total = HEAD + packet.len();
+    let mut whole = [0; HEAD + MAX];
+    let header = packet.header.len();
+    whole[..HEAD].copy_from_slice(&head(link));
+    whole[3] |= if link.brought { (WAITS >> 24) as u8 } else { 0 };
+    whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
+    let whole = &whole[..HEAD + header];
+    let peer = link.peer;
+    let mark = match link.brought {
+        true => Mark::Short { link: peer.index, serial: peer.generation },
+        false => Mark::Packet { link: peer.index, serial: link.next_serial() },
+    };
+    let taken = if total <= net.facts().inject {
+        let fill = |room: &mut [u8]| {
+            room[..whole.len()].copy_from_slice(whole);
+            copy_payload(&packet.payload, &mut room[whole.len()..]);
+        };
+        net.inject(node, total, fill, mark)?
+    } else {
+        let payload = mem::replace(&mut packet.payload, Outgoing::Nothing);
+        if let Err((refusal, payload)) = net.send(node, whole, payload, mark) {
+            packet.payload = payload;
+            return Err(refusal);
+        }
+        Taken::Waits
+    };
+    link.running += u32::from(taken == Taken::Waits);
+    if !link.brought {
+        let serial = link.depart();
+        if taken == Taken::Left {
+            for _ in 0..link.arrive(serial).unwrap_or_default() {
+                engine.sent(peer);
+            }
+        }
+    }
+    Ok(())
 }
 
 impl<N: Network> Datagrams<N> {
@@ -132,65 +185,9 @@ impl<N: Network> Datagrams<N> {
             };
             let Datagrams { links, net, engine, .. } = self;
             let Some(Some(link)) = links.get_mut(index as usize) else { break };
-            if let Some(refusal) = refused {
-                link.stuck = Some(packet);
-                match refusal {
-                    Refusal::Full => again = true,
-                    Refusal::Failed(code) => failed = Some(code),
-                }
-                self.counters.again += u64::from(again);
-                break;
-            }
-            let total = HEAD + packet.len();
-            let mut whole = [0; HEAD + petasos_fabric::two_sided::header::MAX];
-            let header = packet.header.len();
-            whole[..HEAD].copy_from_slice(&head(link));
-            whole[3] |= if link.brought { (WAITS >> 24) as u8 } else { 0 };
-            whole[HEAD..HEAD + header].copy_from_slice(&packet.header);
-            let whole = &whole[..HEAD + header];
-            let mark = match link.brought {
-                true => Mark::Short { link: index, serial: link.peer.generation },
-                false => Mark::Packet { link: index, serial: link.next_serial() },
-            };
-            let sent = if total <= net.facts().inject {
-                let fill = |room: &mut [u8]| {
-                    room[..whole.len()].copy_from_slice(whole);
-                    copy_payload(&packet.payload, &mut room[whole.len()..]);
-                };
-                match net.inject(node, total, fill, mark) {
-                    // Its end is that of its payload, which is under way.
-                    Ok(taken) if link.brought => {
-                        link.running += u32::from(taken == Taken::Waits);
-                        Ok(())
-                    }
-                    Ok(Taken::Waits) => {
-                        link.depart();
-                        link.running += 1;
-                        Ok(())
-                    }
-                    Ok(Taken::Left) => {
-                        let serial = link.depart();
-                        for _ in 0..link.arrive(serial).unwrap_or_default() {
-                            engine.sent(link.peer);
-                        }
-                        Ok(())
-                    }
-                    Err(refusal) => Err((refusal, packet)),
-                }
-            } else {
-                match net.send(node, whole, packet.payload, mark) {
-                    Ok(()) => {
-                        if !link.brought {
-                            link.depart();
-                        }
-                        link.running += 1;
-                        Ok(())
-                    }
-                    Err((refusal, payload)) => {
-                        let header = packet.header;
-                        Err((refusal, petasos_fabric::two_sided::Packet { header, payload }))
-                    }
-                }
+            let sent = match refused {
+                Some(refusal) => Err(refusal),
+                None => post(net, engine, link, node, &mut packet),
             };
             match sent {
                 Ok(()) => {
@@ -199,7 +196,7 @@ impl<N: Network> Datagrams<N> {
                     link.brought = false;
                     count += 1;
                 }
-                Err((refusal, packet)) => {
+                Err(refusal) => {
                     link.stuck = Some(packet);
                     match refusal {
                         Refusal::Full => again = true,
