@@ -156,19 +156,23 @@ fn staging() {
         let stage = |client: &Client| {
             client.wait(client.calls.stage(client.session, [7; 16], path.clone()))
         };
-        let (file, _) = stage(&one).unwrap();
+        // A session's files are closed some time after its farewell, also after that of the
+        // last address.
+        let stage_when_free = |client: &Client| {
+            let mut staged = None;
+            crate::common::until("the key is free", || {
+                staged = stage(client).ok();
+                staged.is_some()
+            });
+            staged.unwrap()
+        };
+        let (file, _) = stage_when_free(&one);
         assert_eq!(stage(&two).unwrap_err().errno(), Errno::BUSY);
         assert_eq!(stage(&one).unwrap_err().errno(), Errno::BUSY);
         one.write_from(file, 0, data[..2_000_000].to_vec()).unwrap();
         one.wait(calls.goodbye(one.session)).unwrap();
         assert!(memory.contents("whole").is_none());
-        // Its files are closed some time after the farewell.
-        let mut staged = None;
-        crate::common::until("the key is free", || {
-            staged = stage(&two).ok();
-            staged.is_some()
-        });
-        let (file, attr) = staged.unwrap();
+        let (file, attr) = stage_when_free(&two);
         assert_eq!(attr.size, 2_000_000);
         let (calls, id) = (&two.calls, two.session);
         two.write_from(file, 2_000_000, data[2_000_000..2_999_999].to_vec()).unwrap();
