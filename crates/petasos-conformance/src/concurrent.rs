@@ -4,7 +4,7 @@
 
 use crate::{
     Fixture, Random,
-    world::{PATIENCE, World, memory, room},
+    world::{World, memory, room},
 };
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Done, Endpoint, Event, InjectError, Key, Level, OpError,
@@ -67,7 +67,7 @@ pub fn closing_under_fire(w: &mut World) {
         return;
     }
     let (mut initiator, mut owner) = (w.take_out(a), w.take_out(b));
-    let fixture = w.fixture();
+    let (patience, fixture) = (w.patience(), w.fixture());
     let (send, keys) = channel::<Key>();
     let len = 4 << 20;
     let landed = &AtomicU64::new(0);
@@ -113,7 +113,7 @@ pub fn closing_under_fire(w: &mut World) {
             drive(&mut *owner, random.below(8000));
             // On a busy machine the first one takes its time.
             let begin = Instant::now();
-            while landed.load(Ordering::Relaxed) == 0 && begin.elapsed() < PATIENCE {
+            while landed.load(Ordering::Relaxed) == 0 && begin.elapsed() < patience {
                 drive(&mut *owner, 1000);
             }
             let close = Operation::Deregister { token: Token(2), region };
@@ -206,7 +206,7 @@ pub fn messages_from_threads(w: &mut World) {
     let senders: Vec<_> = (0..3).map(|_| w.open()).collect();
     let senders: Vec<_> = senders.into_iter().map(|n| w.take_out(n)).collect();
     let mut receiver = w.take_out(receiver);
-    let fixture = w.fixture();
+    let (patience, fixture) = (w.patience(), w.fixture());
     let each = 5000u32;
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -216,7 +216,7 @@ pub fn messages_from_threads(w: &mut World) {
             .map(|mut end| {
                 let address = address.clone();
                 scope.spawn(move || {
-                    let peer = end.resolve(&address, PATIENCE).expect("a handle");
+                    let peer = end.resolve(&address, patience).expect("a handle");
                     let mut events = Vec::new();
                     for i in 0..each {
                         let bytes = vec![i as u8; (i % 300) as usize];

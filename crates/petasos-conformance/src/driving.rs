@@ -5,7 +5,7 @@
 
 use crate::{
     Fixture, Random,
-    world::{PATIENCE, World},
+    world::World,
 };
 use bytes::Bytes;
 use petasos_fabric::{
@@ -244,7 +244,7 @@ pub fn sleeps_soundly(w: &mut World) {
         return;
     };
     let fixture = w.fixture();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + w.patience();
     loop {
         for _ in 0..50 {
             b.progress(fixture.now(), 64, &mut Vec::new());
@@ -311,9 +311,10 @@ pub fn late_peer_wakes(w: &mut World) {
         return;
     }
     let mut a = w.take_out(a);
+    let patience = w.patience();
     let fixture = w.fixture();
     let address = fixture.fresh();
-    let peer = a.resolve(&address, PATIENCE).expect("a handle");
+    let peer = a.resolve(&address, patience).expect("a handle");
     let opened = OnceLock::new();
     thread::scope(|scope| {
         let opener = scope.spawn(|| {
@@ -323,7 +324,7 @@ pub fn late_peer_wakes(w: &mut World) {
             let begin = Instant::now();
             let mut events = Vec::new();
             let up = |e: &Event| matches!(e, Event::PeerUp { .. });
-            while begin.elapsed() < PATIENCE && !events.iter().any(up) {
+            while begin.elapsed() < patience && !events.iter().any(up) {
                 b.progress(fixture.now(), 8, &mut events);
                 thread::sleep(Duration::from_micros(50));
             }
@@ -336,7 +337,7 @@ pub fn late_peer_wakes(w: &mut World) {
             // How long opening takes is not the question.
             let since = *opened.get().unwrap_or(&begin);
             let waited = fixture.now().since(since);
-            let soon = if opened.get().is_some() { Duration::from_secs(3) } else { PATIENCE };
+            let soon = if opened.get().is_some() { patience / 3 } else { patience };
             assert!(waited < soon, "not up after {waited:?}: {events:?}");
             sleep(&mut *a, fixture.now());
         }

@@ -1,6 +1,6 @@
 //! Peers that are late, never come, end, come back, and are forgotten.
 
-use crate::world::{Node, PATIENCE, World, memory, room};
+use crate::world::{Node, World, memory, room};
 use petasos_fabric::{
     Access, Address, InjectError, LostReason, OpErrorKind, Operation, Peer, PeerState, ResolveError,
 };
@@ -89,7 +89,8 @@ pub fn wrong_scheme(w: &mut World) {
         "an endpoint's own address has its scheme"
     );
     let other = Address::parse("no-such-transport://x").expect("an address");
-    let refused = w[a].endpoint().resolve(&other, PATIENCE);
+    let patience = w.patience();
+    let refused = w[a].endpoint().resolve(&other, patience);
     assert!(matches!(refused, Err(ResolveError::WrongScheme { .. })), "{refused:?}");
 }
 

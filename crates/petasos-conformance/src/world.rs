@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-/// How long others wait for a peer that a probe starts at once.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long others wait at least for a peer that a probe starts at once.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Events kept for the report of a failure.
 const LOG: usize = 80;
