@@ -20,12 +20,12 @@ use petasos::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
+    cmp::Ordering::{Equal, Greater, Less},
     io::{BufRead, BufReader, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
     path::PathBuf,
     process::{self, Child},
-    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -45,7 +45,6 @@ const CONNECTING: Duration = Duration::from_secs(20);
 /// How long they may take to end by themselves, all together.
 const GRACE: Duration = Duration::from_secs(5);
 
-const GO: &str = "go";
 const END: &str = "end";
 
 /// What each client does, again and again.
@@ -55,6 +54,13 @@ pub(crate) enum Doing {
     Calls,
     /// Calls in which its memory is pulled.
     Bulk,
+}
+
+impl Doing {
+    /// Calls between two looks at the clock, which takes a tenth of a short one.
+    fn between_looks(self) -> u64 {
+        if self == Doing::Calls { 16 } else { 1 }
+    }
 }
 
 /// What a client is to do.
@@ -75,28 +81,50 @@ enum Answer {
     Failed(String),
 }
 
-/// Calls made, and when, by the system's clock that only goes on. Each client reads it for itself: on
-/// a crowded core nobody else can say when it began.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Made {
-    calls: u64,
+/// From when to when calls count, by the system's clock that only goes on, which each client reads for
+/// itself. All call before, and until all have begun: starting is no part of what is measured, and
+/// takes longer than that where many share a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Window {
     begin_ns: u64,
     end_ns: u64,
 }
 
+/// What each client may take to begin.
+const BEGINNING: Duration = Duration::from_millis(2);
+
+impl Window {
+    /// So long, once so many clients have had the time to begin.
+    fn after_the_beginning(clients: usize, time: Duration) -> Window {
+        let begin_ns = now_ns() + BEGINNING.as_nanos() as u64 * (clients as u64 + 1);
+        Window { begin_ns, end_ns: begin_ns + time.as_nanos() as u64 }
+    }
+
+    fn left(&self) -> Duration {
+        Duration::from_nanos(self.end_ns.saturating_sub(now_ns()))
+    }
+}
+
+/// Calls made in a time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Made {
+    calls: u64,
+    time_ns: u64,
+}
+
 impl Made {
-    /// Those of both.
+    /// Those of both in the time of both; of who made none in that time, and took longer, nothing counts.
     fn and(self, other: Made) -> Made {
-        Made {
-            calls: self.calls + other.calls,
-            begin_ns: self.begin_ns.min(other.begin_ns),
-            end_ns: self.end_ns.max(other.end_ns),
+        match self.time_ns.cmp(&other.time_ns) {
+            Less => self,
+            Equal => Made { calls: self.calls + other.calls, ..self },
+            Greater => other,
         }
     }
 
     /// Calls a second.
     pub(crate) fn rate(&self) -> f64 {
-        self.calls as f64 / (self.end_ns.saturating_sub(self.begin_ns).max(1)) as f64 * 1e9
+        self.calls as f64 / self.time_ns.max(1) as f64 * 1e9
     }
 }
 
@@ -133,13 +161,13 @@ impl Clients {
         Ok(clients)
     }
 
-    /// Has all go on until [`Clients::end`].
-    pub(crate) fn go(&mut self) -> Outcome {
-        self.all.iter_mut().try_for_each(|one| one.say(GO))
-    }
-
-    /// Has all end: what they made together.
-    pub(crate) fn end(mut self) -> Outcome<Made> {
+    /// Has all call: what they made together in so much time.
+    pub(crate) fn call_for(mut self, time: Duration) -> Outcome<Made> {
+        let window = Window::after_the_beginning(self.all.len(), time);
+        let go =
+            serde_json::to_string(&window).map_err(Failure::system("writing when to begin"))?;
+        self.all.iter_mut().try_for_each(|one| one.say(&go))?;
+        thread::sleep(window.left());
         for one in &mut self.all {
             // Who does not listen has said why, which is heard below.
             let _ = one.say(END);
@@ -226,19 +254,20 @@ fn obey(parent: &mut UnixStream) -> Outcome {
     limits::pin(order.core);
     let client = Caller::begin(&order)?;
     say(parent, &Answer::Made(Made::default()))?;
-    if hear(&mut lines).trim_end() != GO {
+    let go = hear(&mut lines);
+    if go.is_empty() {
         return Ok(());
     }
+    let window: Window = serde_json::from_str(&go).map_err(Failure::system("when to begin"))?;
     let listening = thread::spawn(move || {
-        let told = hear(&mut lines).trim_end() == END;
-        OVER.store(true, Ordering::Relaxed);
-        if !told {
+        if hear(&mut lines).trim_end() != END {
             // Nobody wants the answer, and a call may take long.
             process::exit(0);
         }
         hear(&mut lines);
     });
-    let made = client.until_over()?;
+    let calling = client.call_in(window, order.doing.between_looks());
+    let made = client.engine.block_on(calling)?;
     say(parent, &Answer::Made(made))?;
     // Who is done says good-bye to the server when all are: it ends when the socket does.
     let _ = listening.join();
@@ -252,9 +281,6 @@ fn hear(lines: &mut BufReader<UnixStream>) -> String {
     let _ = lines.read_line(&mut line);
     line
 }
-
-/// Said by the thread that listens.
-static OVER: AtomicBool = AtomicBool::new(false);
 
 /// A client, connected.
 struct Caller {
@@ -290,15 +316,35 @@ impl Caller {
         }
     }
 
-    fn until_over(&self) -> Outcome<Made> {
-        let (mut calls, begin_ns) = (0, now_ns());
-        self.engine.block_on(async {
-            // Once at least, on however crowded a core.
-            while calls == 0 || !OVER.load(Ordering::Relaxed) {
+    /// Calls from now to the end of the window, looking at the clock after each so many, which count if
+    /// that was in it. On however crowded a core, some count: if none are in it, the first after it.
+    async fn call_in(&self, window: Window, looks: u64) -> Outcome<Made> {
+        let Window { begin_ns, end_ns } = window;
+        let mut calls = 0;
+        loop {
+            for _ in 0..looks {
                 self.once().await?;
-                calls += 1;
             }
-            Ok(Made { calls, begin_ns, end_ns: now_ns() })
-        })
+            match now_ns() {
+                now if now < begin_ns => {}
+                now if now < end_ns => calls += looks,
+                now if calls == 0 => return Ok(Made { calls: looks, time_ns: now - begin_ns }),
+                _ => return Ok(Made { calls, time_ns: end_ns - begin_ns }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_made_nothing_in_time_does_not_count() {
+        let in_time = Made { calls: 100, time_ns: 1_000 };
+        let late = Made { calls: 16, time_ns: 9_000 };
+        let rates = [in_time.and(late).and(in_time), late.and(in_time), late.and(late)];
+        let rates = rates.map(|made| made.rate().round());
+        assert_eq!(rates, [200e6, 100e6, 3_555_556.0], "but somebody does");
     }
 }

@@ -31,6 +31,8 @@ const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 const WORD: usize = 8;
 /// How often who lingers looks for a message, with a pause before each look.
 const LOOKS: u32 = 8;
+/// So many peers at most are all looked at within two passes.
+const FEW: usize = 3 * FRONT;
 /// How soon to look again at what nobody rings for: leases, regions that are being closed.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
@@ -162,16 +164,23 @@ impl Endpoint for Shm {
         self.poll_any_message(message, quiet)
     }
 
-    /// With one peer, most of a pass is not about whether something has come.
+    /// With few peers, most of a pass is not about whether the one has sent who sent last, and is likely
+    /// to send next. Of many, one who begins is found in some later pass, and would wait for that.
     #[inline]
     fn linger(&self) {
-        let looks = match self.watched[..] {
-            [only] if !self.has_chores() && !self.has_come(only) => LOOKS,
+        let (at, looks) = match self.watched.len() {
+            0..=1 => (0, LOOKS),
+            2..=FEW => (self.turn, LOOKS),
+            _ => (0, 1),
+        };
+        let peer = self.watched.get(at).copied();
+        let looks = match peer {
+            Some(peer) if !self.has_chores() && !self.has_come(peer) => looks,
             _ => 1,
         };
         for _ in 0..looks {
             std::hint::spin_loop();
-            if self.watched.first().is_none_or(|first| self.has_come(*first)) {
+            if peer.is_none_or(|peer| self.has_come(peer)) {
                 return;
             }
         }

@@ -10,6 +10,7 @@
 //! | [`cache_line_round_trip`], [`message_round_trip`] | a call over shared memory, both sides spinning |
 //! | [`short_round_trip`], [`copied_round_trip`] | a call with a payload over shared memory, both sides spinning |
 //! | [`eventfd_round_trip`], [`futex_round_trip`] | the same, both sides asleep in between |
+//! | [`calls_of_many`] | calls of many clients over shared memory |
 //! | [`tcp_round_trip`] | a call over TCP, spinning or asleep |
 //! | [`new_connections`] | the first call of a new peer |
 //! | [`memcpy`], [`vm_readv`], [`vm_writev`] | bulk over shared memory: mapped by both, or one copy between processes |
@@ -22,6 +23,7 @@ mod buffer;
 mod connect;
 mod copied;
 mod cores;
+mod crowd;
 mod error;
 mod helper;
 mod memory;
@@ -35,6 +37,7 @@ mod wake;
 pub(crate) use connect::{Family, new_connections, once};
 pub(crate) use copied::copied_round_trip;
 pub(crate) use cores::{Cores, pin};
+pub(crate) use crowd::{BARE_LINES, calls_of_many};
 pub(crate) use error::LimitError;
 pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
 pub(crate) use memory::{memcpy, vm_readv, vm_writev};

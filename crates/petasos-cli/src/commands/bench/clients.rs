@@ -5,12 +5,12 @@ use crate::{
     beside::Beside,
     client_process::{Clients, Doing, Order, TRANSFER},
     exit::Outcome,
-    figures::Row,
+    figures::{self, Row},
+    limits,
     plots::Plot,
     server::Waiting,
 };
 use petasos::{Transport, fabric::Address};
-use std::thread;
 
 const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const QUICK: [usize; 3] = [1, 4, 16];
@@ -33,7 +33,7 @@ fn of(bench: &Bench, transport: &'static Transport, doing: Doing) -> Outcome<Vec
     let counts = counts(bench);
     let setting = bench.setting(transport, Waiting::Adaptive, &bench.plan);
     let mut pair = setting.pair()?;
-    let mut rates = vec![Vec::new(); counts.len()];
+    let (mut rates, mut bare) = (vec![Vec::new(); counts.len()], vec![Vec::new(); counts.len()]);
     for round in 0..bench.rounds {
         let what = if doing == Doing::Calls { "clients that call" } else { "clients with data" };
         bench.round(transport, what, round);
@@ -41,11 +41,21 @@ fn of(bench: &Bench, transport: &'static Transport, doing: Doing) -> Outcome<Vec
             counts.iter().map(|count| total(&pair.address, bench, *count, doing)).collect();
         let of_round = of_round.map_err(|failure| pair.explain(failure))?;
         let limit = match doing {
-            Doing::Calls => of_round.iter().copied().fold(0.0, f64::max),
+            Doing::Calls => best(&of_round),
             Doing::Bulk => of_round[0],
         };
         for (rates, value) in rates.iter_mut().zip(of_round) {
             rates.push(Beside { value, limit, of: doing.limit() });
+        }
+        // What this machine lets anybody keep of its best, in the same round.
+        if doing == Doing::Calls && transport.scheme == "shm" {
+            let of_round: Outcome<Vec<f64>> =
+                counts.iter().map(|count| over_bare_lines(bench, *count)).collect();
+            let of_round = of_round?;
+            let limit = best(&of_round);
+            for (bare, value) in bare.iter_mut().zip(of_round) {
+                bare.push(Beside { value, limit, of: doing.limit() });
+            }
         }
     }
     let row = |(count, found): (&usize, Vec<Beside>)| {
@@ -56,7 +66,31 @@ fn of(bench: &Bench, transport: &'static Transport, doing: Doing) -> Outcome<Vec
         let row = Row::new(transport.scheme, what, value, limit, doing.how());
         row.at(doing.plot(), transport.scheme, "petasos", *count as f64)
     };
-    Ok(counts.iter().zip(rates).map(row).collect())
+    let bare_row = |(count, found): (&usize, Vec<Beside>)| {
+        let found = Beside::typical(found);
+        let limit = Some((found.of, found.limit));
+        let name = figures::spoken(limits::BARE_LINES);
+        let what = format!("clients over {name}, {count}");
+        let row = Row::new(transport.scheme, what, (found.value, doing.unit()), limit, BARE);
+        row.at(doing.plot(), transport.scheme, &name, *count as f64)
+    };
+    let bare = bare.into_iter().filter(|found| !found.is_empty());
+    let ours = counts.iter().zip(rates).map(row);
+    Ok(ours.chain(counts.iter().zip(bare).map(bare_row)).collect())
+}
+
+fn best(rates: &[f64]) -> f64 {
+    rates.iter().copied().fold(0.0, f64::max)
+}
+
+/// How the machine's own rate was measured.
+const BARE: &str = "no calls: a cache line each way for each client, which looks for 50 us and then \
+                    sleeps on a futex; one thread answers and never sleeps; clients are threads on \
+                    the cores that it does not have; against their own best number";
+
+/// Questions a second of so many clients together, over nothing but memory.
+fn over_bare_lines(bench: &Bench, count: usize) -> Outcome<f64> {
+    Ok(limits::calls_of_many(&bench.plan_of(2), &bench.plan.cores.of_clients(), count)?)
 }
 
 impl Doing {
@@ -101,9 +135,7 @@ fn total(address: &Address, bench: &Bench, count: usize, doing: Doing) -> Outcom
         core: cores.get(at % cores.len().max(1)).copied(),
         doing,
     };
-    let mut clients = Clients::start((0..count).map(order))?;
-    clients.go()?;
-    thread::sleep(bench.plan_of(2).time);
-    let rate = clients.end()?.rate();
+    let clients = Clients::start((0..count).map(order))?;
+    let rate = clients.call_for(bench.plan_of(2).time)?.rate();
     Ok(if doing == Doing::Calls { rate } else { rate * TRANSFER as f64 / 1e9 })
 }

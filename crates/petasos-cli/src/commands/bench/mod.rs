@@ -90,8 +90,11 @@ const BULK: Part<'_> = Part {
 };
 const PIPELINE: Part<'_> =
     Part { measure: &pipeline::measure, steps: |b, _| b.rounds, takes: [(4.5, 0.7); 2] };
-const CLIENTS: Part<'_> =
-    Part { measure: &clients::measure, steps: |b, _| 2 * b.rounds, takes: [(3.0, 0.7); 2] };
+const CLIENTS: Part<'_> = Part {
+    measure: &clients::measure,
+    steps: |b, _| 2 * b.rounds,
+    takes: [(4.1, 0.9), (3.0, 0.7)],
+};
 const CHANNELS: Part<'_> = Part {
     measure: &channels::measure,
     steps: |b, t| channels::steps(b, t),
