@@ -148,6 +148,18 @@ impl JobMap {
         Facts::value(self, rank, key)
     }
 
+    /// The same job with the ranks of one node on another, which has none; nothing if there are none to move, or no place for
+    /// them.
+    #[must_use]
+    pub fn moved(&self, from: Node, to: Node) -> Option<JobMap> {
+        if self.ranks_on(from).is_empty() || !self.ranks_on(to).is_empty() {
+            return None;
+        }
+        let mut spec = self.spec.clone();
+        spec.runs.iter_mut().filter(|run| run.node == from).for_each(|run| run.node = to);
+        JobMap::new(spec).ok()
+    }
+
     /// The process of a rank.
     #[must_use]
     pub fn proc(&self, rank: u32) -> Proc {

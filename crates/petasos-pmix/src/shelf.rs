@@ -1,4 +1,5 @@
-//! What all processes of a node map to be read: the job's data, which the daemon writes once, and the cards that it
+//! What all processes of a node map to be read: the job's data, which the daemon writes once (and again where a node took
+//! the place of another), and the cards that it
 //! knows. A process that begins copies and decodes none of it, and a get of such a card asks nobody.
 //!
 //! ```text
@@ -47,6 +48,8 @@ const MAX_JOB: u64 = 1 << 30;
 pub(crate) struct Shelf {
     memory: Shared,
     ranks: u32,
+    /// Bytes of the job's data.
+    table: usize,
     restarts: u64,
     /// Where the records begin.
     records: usize,
@@ -65,13 +68,24 @@ impl Shelf {
         let memory = Shared::create("petasos-job", next + ROOM)?;
         memory.write(TABLE, &table);
         memory.store(0, records as u64, Ordering::Release);
-        Ok(Shelf { memory, ranks, restarts: 0, records, next, places: HashMap::new() })
+        let (table, places) = (table.len(), HashMap::new());
+        Ok(Shelf { memory, ranks, table, restarts: 0, records, next, places })
     }
 
     /// Where processes of this user find the file, as long as this one lives.
     pub(crate) fn path(&self) -> PathBuf {
         let file = self.memory.as_fd().as_raw_fd();
         PathBuf::from(format!("/proc/{}/fd/{file}", std::process::id()))
+    }
+
+    /// The job's data as it is now: some ranks are on another node. All else lies where it lay, so that each word is
+    /// right, the old one or the new one, whoever reads it meanwhile.
+    pub(crate) fn describe(&mut self, job: &JobMap) {
+        let table = table::write(job);
+        debug_assert_eq!(table.len(), self.table);
+        if table.len() == self.table {
+            self.memory.write(TABLE, &table);
+        }
     }
 
     /// The card of a rank, as processes of this node see it, in place of an older one.

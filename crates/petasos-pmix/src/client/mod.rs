@@ -288,7 +288,8 @@ impl Job {
     }
 
     /// All that is known of the job. It is put together when this is first called, in time and memory that grow
-    /// with the job; what [`Job::get`] and [`Job::peer`] look up does not need it.
+    /// with the job; what [`Job::get`] and [`Job::peer`] look up does not need it. Where a node was replaced after that
+    /// call, this does not say so; these two do.
     #[must_use]
     pub fn map(&self) -> &JobMap {
         self.known.map()
@@ -578,6 +579,25 @@ impl Job {
             Answer::Value(value) => {
                 let restarts = value.as_u64().and_then(|number| u32::try_from(number).ok());
                 restarts.ok_or_else(unexpected)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Has the ranks of a node that is lost started again on a spare one (`petasos run --spares`); says on which. However
+    /// many ask, one node takes its place. All ranks of it that had not ended begin again there, together, each as
+    /// after [`Job::restart`]; all hear of it by the event [`NODE_REPLACED`](crate::status::NODE_REPLACED), after which
+    /// [`Job::peer`] and the keys of the job say where they are now.
+    ///
+    /// # Errors
+    /// If the node is not lost, is the one from which the job is run, or has no ranks that could go on; if no spare is
+    /// left; if one of its ranks was started again as often as it may be, the job does not go on after a failure, or
+    /// the head does not answer.
+    pub fn replace(&self, node: Node) -> Result<Node, JobError> {
+        match self.link.call(Request::Replace(node), PATIENCE)? {
+            Answer::Value(value) => {
+                let by = value.as_u64().and_then(|number| u32::try_from(number).ok());
+                by.map(Node).ok_or_else(unexpected)
             }
             _ => Err(unexpected()),
         }

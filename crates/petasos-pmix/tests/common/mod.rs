@@ -117,6 +117,10 @@ pub(crate) struct Net {
     pub(crate) orphaned: Vec<(Node, String)>,
     /// Restarts on the nodes of their ranks.
     pub(crate) restarted: Vec<(Proc, u32)>,
+    /// Nodes that took the place of others, as they heard of it.
+    pub(crate) moved: Vec<(Node, Node)>,
+    /// Who heard that which one took the place of which.
+    pub(crate) moves_seen: Vec<(Node, Node, Node)>,
     pub(crate) sent: u64,
     pub(crate) sent_by: Vec<u64>,
 }
@@ -163,6 +167,8 @@ impl Net {
             heard: Vec::new(),
             orphaned: Vec::new(),
             restarted: Vec::new(),
+            moved: Vec::new(),
+            moves_seen: Vec::new(),
             sent: 0,
             sent_by: vec![0; nodes as usize],
         }
@@ -267,7 +273,11 @@ impl Net {
                 self.cut.insert(node, cut);
                 let gone: Vec<Proc> =
                     self.procs().into_iter().filter(|p| self.node_of(*p) == node).collect();
-                self.dead.extend(gone);
+                for proc in gone {
+                    if self.dead.insert(proc) {
+                        self.ended.push(proc);
+                    }
+                }
                 let knows = |engine: &Engine| engine.neighbours().contains(&node);
                 let who: Vec<Node> =
                     self.engines.iter().flatten().filter(|e| knows(e)).map(Engine::node).collect();
@@ -306,6 +316,12 @@ impl Net {
         let Some(mut engine) = self.engines[at].take() else { return };
         act(&mut engine);
         while let Some(output) = engine.poll() {
+            if matches!(output, Output::Replaced { by, .. } if by == node) {
+                // Its processes are here from now on.
+                for job in &mut self.jobs {
+                    *job = engine.map(job.id()).unwrap().clone();
+                }
+            }
             self.output(node, output);
         }
         let deadline = engine.deadline();
@@ -358,6 +374,12 @@ impl Net {
                 self.restarted.push((proc, restarts));
                 let start = self.now.after(ms(1) + self.random.time(ms(3)));
                 self.plan(start, Plan::Begin(proc));
+            }
+            Output::Replaced { node: lost, by } => {
+                if by == node {
+                    self.moved.push((lost, by));
+                }
+                self.moves_seen.push((node, lost, by));
             }
             Output::Orphaned(why) => self.orphaned.push((node, why)),
             _ => {}
