@@ -8,6 +8,8 @@ use crate::{
 use petasos_macros::Wire;
 use std::{collections::BTreeMap, sync::Arc};
 
+/// The key of how many spare nodes a job began with, if it did with any.
+pub(crate) const SPARES: &str = "petasos.spares";
 /// The most ranks that a job may have.
 pub const MAX_RANKS: u32 = 1 << 24;
 

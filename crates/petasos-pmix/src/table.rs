@@ -177,6 +177,11 @@ impl<M: Memory> Table<M> {
         Some(table)
     }
 
+    /// Where it lies.
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
+    }
+
     /// A word of the table, by its number.
     fn word(&self, nth: usize) -> Option<u64> {
         self.memory.word(self.at.checked_add(nth.checked_mul(WORD)?)?)

@@ -178,7 +178,7 @@ fn nothing_that_is_said_brings_a_daemon_down() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut now = Time(1_000_000_000);
-        let me = Node(random.below(3) as u32);
+        let me = Node(random.below(6) as u32);
         let (restarts, restart_failed) = ([None, Some(2)][seed as usize % 2], seed % 3 == 0);
         let spares = 1 + random.below(2) as u32;
         let config = Config { fanout: 2, restarts, restart_failed, spares, ..Config::default() };
@@ -189,7 +189,7 @@ fn nothing_that_is_said_brings_a_daemon_down() {
         engine.request(now, ClientId(0), 0, Request::Connect(rank(2 * me.0.min(1))));
         for nth in 1..400 {
             now = now.after(random.time(Duration::from_secs(1)));
-            let from = Node((me.0 + 1 + random.below(3) as u32) % 4);
+            let from = Node((me.0 + 1 + random.below(5) as u32) % 6);
             let client = ClientId(random.below(4));
             match random.below(4) {
                 0 => {

@@ -347,6 +347,10 @@ fn a_job_lives_on_whatever_nodes_die() {
                 let asked = &net.asked[at];
                 let (_, result) = asked.answer.clone().unwrap();
                 let (proc, what) = (asked.proc, asked.what.clone());
+                if matches!(result, Err(Error::ProcGone { proc: of, .. }) if of == proc) {
+                    // Nobody is there any more who has asked this.
+                    continue;
+                }
                 let life = lives.get_mut(&proc).unwrap();
                 match what {
                     Request::Connect(_) => {

@@ -4,11 +4,15 @@ use crate::{
     common::{Place, Ran, until, wait},
     example,
     hosts::{START, daemon_on, kill_all_on, nothing_is_left_but_of_node, on_a, three},
+    ranks, text,
 };
-use petasos_testing::Hosts;
+use petasos_pmix::{GetOptions, Job, Node, Reply, Scope, chain::Registration, status};
+use petasos_testing::{Hosts, role};
 use std::{
     io::{BufRead, BufReader},
+    path::PathBuf,
     process::{Command, Stdio},
+    sync::mpsc::channel,
     time::Duration,
 };
 
@@ -79,7 +83,7 @@ fn spares_are_shown_and_die_one_after_the_other() {
     let daemon = daemon_on(&hosts, 'd').to_string();
     assert!(Command::new("kill").args(["-KILL", &daemon]).status().unwrap().success());
     assert_eq!(wait(&mut child, Duration::from_secs(30)).code(), Some(1));
-    let said = crate::text(&child.wait_with_output().unwrap());
+    let said = text(&child.wait_with_output().unwrap());
     let spare = format!("the spare host {} is lost", hosts.name('c'));
     let why = format!("{} is lost (", hosts.name('d'));
     let none = "node 3 is not replaced: no spare node is left";
@@ -110,4 +114,65 @@ fn which_hosts_can_be_spares() {
     let shown = place.run(&[&["run", "-n", "2"], &options[..], &["x"]].concat()).assert(0);
     assert_eq!(shown.out.matches("spare").count(), 2, "{shown:?}");
     place.assert_clean();
+}
+
+#[test]
+fn so_hears_a_rank_that_cannot_map_what_its_node_shares() {
+    let name = "spares::so_hears_a_rank_that_cannot_map_what_its_node_shares";
+    if role().is_some() {
+        return hears_of_it();
+    }
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let list = three(&hosts, [1, 1, 1]);
+    let options = ["-n", "2", "--restart-failed", "--spares", "1", "--hosts", &list];
+    let options = [&options[..], &START].concat();
+    let output = on_a(&hosts, &ranks(&place, &options, name)).output().unwrap();
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("rank 1 is elsewhere").count(), 1, "{said}");
+    let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", empty);
+    place.assert_clean();
+}
+
+fn hears_of_it() {
+    let own = std::env::var(petasos_pmix::RANK_VARIABLE).unwrap();
+    if own == "0" {
+        // As in a container with processes of its own.
+        let directory = PathBuf::from(std::env::var_os(petasos_pmix::JOB_DIR).unwrap());
+        std::fs::remove_file(directory.join("shared")).unwrap();
+    }
+    let job = Job::init().unwrap();
+    let wait = GetOptions { wait: true, ..GetOptions::default() };
+    if job.rank() == 1 {
+        let last = if job.restarts() == 0 { "ready" } else { "seen" };
+        job.get_with(0, last, wait).unwrap();
+        if job.restarts() == 0 {
+            let daemon = rustix::process::getppid().unwrap();
+            rustix::process::kill_process(daemon, rustix::process::Signal::KILL).unwrap();
+            std::thread::sleep(Duration::from_secs(100));
+        }
+        assert_eq!(job.node(), Node(2));
+        return job.finalize().unwrap();
+    }
+    let (sender, receiver) = channel();
+    let with = Registration { codes: vec![status::NODE_REPLACED], ..Registration::default() };
+    job.on_event(with, move |event, _| {
+        sender.send(event.node).unwrap();
+        Reply::seen()
+    })
+    .unwrap();
+    let of = |key: &str| job.get(1, key).unwrap();
+    let before = job.peer(1).unwrap();
+    assert_eq!(of("pmix.nodeid"), 1u32.into());
+    job.put(Scope::Global, "ready", true);
+    job.commit().unwrap();
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(Node(2)));
+    assert_eq!(of("pmix.nodeid"), 2u32.into());
+    assert_ne!(job.peer(1).unwrap(), before);
+    println!("\nrank 1 is elsewhere");
+    job.put(Scope::Global, "seen", true);
+    job.commit().unwrap();
+    job.finalize().unwrap();
 }

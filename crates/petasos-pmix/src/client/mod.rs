@@ -144,6 +144,14 @@ enum Known {
 }
 
 impl Known {
+    /// Whether ranks may be elsewhere than this says: it was read from a file, and nodes can be replaced.
+    fn may_be_old(&self) -> bool {
+        match self {
+            Known::Table(table, _) => table.is_own() && table.info(crate::job::SPARES).is_some(),
+            Known::Map(_) => false,
+        }
+    }
+
     fn facts(&self) -> &dyn Facts {
         match self {
             Known::Map(map) => map,
@@ -313,6 +321,13 @@ impl Job {
         let known = self.known.facts();
         let none = || JobError::Refused(Error::NoSuchProc(Proc::new(known.id(), rank)));
         known.node_of(rank).ok_or_else(none)?;
+        if self.known.may_be_old() {
+            return match self.get(rank, "pmix.petasos.address")? {
+                Value::Text(text) => Address::parse(&text)
+                    .map_err(|error| JobError::BadJobFile(text, error.to_string())),
+                _ => Err(unexpected()),
+            };
+        }
         let nowhere = || JobError::NotOffered {
             what: "an address of each rank".to_owned(),
             launcher: "one without a network".to_owned(),
@@ -360,7 +375,9 @@ impl Job {
     pub fn get_with(&self, rank: u32, key: &str, how: GetOptions) -> Result<Value, JobError> {
         let known = self.known.facts();
         let proc = Proc::new(known.id(), rank);
-        if let Some(value) = known.value(rank, key) {
+        // What is said of a rank the daemon knows better then.
+        let here = rank == Proc::JOB || !self.known.may_be_old();
+        if let Some(value) = known.value(rank, key).filter(|_| here) {
             return Ok(value);
         }
         if proc == self.proc

@@ -321,6 +321,8 @@ impl Daemon {
         let mut info = vec![("petasos.command".to_owned(), Value::from(command))];
         info.extend(head.plan.staging.iter().flat_map(staging::described));
         info.extend(measured);
+        let spares = head.plan.spares;
+        info.extend((spares > 0).then(|| (crate::job::SPARES.to_owned(), spares.into())));
         let job = JobSpec {
             id: crate::JobId(0),
             name: head.name.clone(),
@@ -338,7 +340,6 @@ impl Daemon {
         let daemons = daemons.map(|(node, (_, address))| (*node, address.clone())).collect();
         let program = head.plan.program.clone();
         let coming = head.plan.staging.as_ref().map(|staging| staging.coming.clone());
-        let spares = head.plan.spares;
         let setup = Setup { job, program, daemons, blobs, spares, coming };
         head.phase = Phase::Preparing;
         for node in head.all() {
