@@ -154,7 +154,7 @@ pub fn messages() -> Vec<Message> {
     let (gone, why) = (Proc::new(JobId(0), 3), crate::Gone::Signalled(9));
     all.push(Message::Gone { proc: gone, restarts: 0, why });
     all.push(Message::Restarted { proc: gone, restarts: 1 });
-    let ended = vec![(Proc::new(JobId(0), 2), crate::Gone::Finalized)];
+    let ended = vec![(Proc::new(JobId(0), 2), 0, crate::Gone::Finalized)];
     let (number, node, by) = (1, Node(1), Node(4));
     let replacement = Replacement { number, node, by, again: vec![(gone, 2)], ended };
     all.push(Message::Replaced(Box::new(replacement)));

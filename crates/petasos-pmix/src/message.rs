@@ -131,8 +131,8 @@ pub struct Replacement {
     pub by: Node,
     /// Those that are started again there, each with how often its rank has been by then.
     pub again: Vec<(Proc, u32)>,
-    /// Those that had ended before, and how.
-    pub ended: Vec<(Proc, Gone)>,
+    /// Those that had ended before, with how often their ranks had been started again by then, and how they ended.
+    pub ended: Vec<(Proc, u32, Gone)>,
 }
 
 /// A step of a fence. The nodes that take part form a tree.

@@ -127,7 +127,7 @@ fn message(random: &mut Random) -> Message {
             let (node, by) = (Node(random.below(5) as u32), Node(random.below(5) as u32));
             let number = if random.one_in(2) { 1 } else { number(random) as u32 };
             let again = vec![(proc(random), self::number(random) as u32)];
-            let ended = vec![(proc(random), Gone::Finalized)];
+            let ended = vec![(proc(random), self::number(random) as u32, Gone::Finalized)];
             Message::Replaced(Box::new(Replacement { number, node, by, again, ended }))
         }
         // The loss of the head, or of itself, ends everything; of one other now and then.

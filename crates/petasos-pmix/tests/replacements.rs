@@ -282,6 +282,45 @@ fn late_and_early_words_are_told_apart() {
     }
 }
 
+/// A rank had failed before its node was lost, and is started again on the other: the word of that comes first.
+#[test]
+fn a_restart_may_be_known_before_the_place_of_it() {
+    let now = petasos_fabric::Time(1_000_000_000);
+    for (said, restarts) in [(1, 1), (0, 0)] {
+        let mut engine = Engine::new(Node(2), 3, Config::default(), now);
+        engine.add_job(job(JOB, &[1, 2, 0]));
+        if said > 0 {
+            engine.message(now, Node(0), Message::Restarted { proc: rank(1), restarts: said });
+        }
+        while engine.poll().is_some() {}
+        let (again, ended) = (vec![(rank(2), 1)], vec![(rank(1), 0, Gone::Exited(3))]);
+        let (number, node, by) = (1, Node(1), Node(2));
+        let what = Replacement { number, node, by, again, ended };
+        engine.message(now, Node(0), Message::Replaced(Box::new(what)));
+        let begin = |output: &Output| match output {
+            Output::Restarted { proc, restarts } => Some((*proc, *restarts)),
+            _ => None,
+        };
+        let out: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
+        let begun: Vec<_> = out.iter().filter_map(begin).collect();
+        assert_eq!(begun.contains(&(rank(1), 1)), said > 0, "{begun:?}");
+        assert!(begun.contains(&(rank(2), 1)), "{begun:?}");
+        assert_eq!(engine.restarts_of(rank(1)), restarts);
+        let client = ClientId(0);
+        engine.client_opened(client);
+        engine.request(now, client, 0, Request::Connect(rank(1)));
+        let answer = std::iter::from_fn(|| engine.poll()).find_map(|output| match output {
+            Output::Answer { result, .. } => Some(result),
+            _ => None,
+        });
+        match answer.unwrap() {
+            Ok(Answer::Welcome { restarts, .. }) => assert_eq!((restarts, said), (1, 1)),
+            Err(Error::ProcGone { why, .. }) => assert_eq!((why, said), (Gone::Exited(3), 0)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// A process as a program: it goes from fence to fence, and asks for all that fails to be made good.
 #[derive(Debug, Default)]
 struct Life {

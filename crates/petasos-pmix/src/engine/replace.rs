@@ -63,7 +63,7 @@ impl Replacement {
     /// All ranks of the node.
     pub(super) fn procs(&self) -> impl Iterator<Item = Proc> + '_ {
         let again = self.again.iter().map(|(proc, _)| *proc);
-        again.chain(self.ended.iter().map(|(proc, _)| *proc))
+        again.chain(self.ended.iter().map(|(proc, ..)| *proc))
     }
 }
 
@@ -167,7 +167,7 @@ impl Engine {
             for rank in job.map.ranks_on(node) {
                 let (proc, restarts) = (job.map.proc(*rank), job.restarts_of(*rank));
                 match job.done.get(rank).or_else(|| job.gone.get(rank)) {
-                    Some(why) => ended.push((proc, why.clone())),
+                    Some(why) => ended.push((proc, restarts, why.clone())),
                     None if restarts < most => again.push((proc, restarts + 1)),
                     None => {
                         let was = format!("{proc} was started again {restarts} times");
@@ -282,8 +282,12 @@ impl Engine {
             }
         }
         self.replaced.all.push(what.clone());
-        for (proc, why) in &what.ended {
-            if let Some(local) = self.local_mut(*proc).filter(|_| here) {
+        let mut late = Vec::new();
+        for (proc, restarts, why) in &what.ended {
+            if self.restarts_of(*proc) > *restarts {
+                // That it was started again here, since then, is known already.
+                late.push(*proc);
+            } else if let Some(local) = self.local_mut(*proc).filter(|_| here) {
                 local.gone = Some(why.clone());
             }
         }
@@ -295,6 +299,9 @@ impl Engine {
             if self.node_of(*proc) == Some(by) && (here || known < *restarts) {
                 self.renew(*proc, known.max(*restarts));
             }
+        }
+        for proc in late.into_iter().filter(|_| here) {
+            self.renew(proc, self.restarts_of(proc));
         }
         self.restarts_by_the_way(&what);
         true

@@ -273,11 +273,9 @@ impl Net {
                 self.cut.insert(node, cut);
                 let gone: Vec<Proc> =
                     self.procs().into_iter().filter(|p| self.node_of(*p) == node).collect();
-                for proc in gone {
-                    if self.dead.insert(proc) {
-                        self.ended.push(proc);
-                    }
-                }
+                // Also who was only about to begin there.
+                self.dead.extend(gone.iter().copied());
+                self.ended.extend(gone);
                 let knows = |engine: &Engine| engine.neighbours().contains(&node);
                 let who: Vec<Node> =
                     self.engines.iter().flatten().filter(|e| knows(e)).map(Engine::node).collect();
@@ -321,6 +319,12 @@ impl Net {
                 for job in &mut self.jobs {
                     *job = engine.map(job.id()).unwrap().clone();
                 }
+            }
+            // What begins where its node has not heard that it is there begins later.
+            if let Output::Restarted { proc, .. } = output
+                && engine.map(proc.job).unwrap().node_of(proc.rank) != Some(node)
+            {
+                continue;
             }
             self.output(node, output);
         }
@@ -370,7 +374,7 @@ impl Net {
             Output::Abort { by, status, message } => self.aborts.push((by, status, message)),
             Output::NeverConnected(missing) => self.never.push(missing),
             Output::Heard(event) => self.heard.push(event),
-            Output::Restarted { proc, restarts } if self.node_of(proc) == node => {
+            Output::Restarted { proc, restarts } => {
                 self.restarted.push((proc, restarts));
                 let start = self.now.after(ms(1) + self.random.time(ms(3)));
                 self.plan(start, Plan::Begin(proc));
