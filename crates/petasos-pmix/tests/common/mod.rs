@@ -119,8 +119,9 @@ pub(crate) struct Net {
     pub(crate) restarted: Vec<(Proc, u32)>,
     /// Nodes that took the place of others, as they heard of it.
     pub(crate) moved: Vec<(Node, Node)>,
-    /// Who heard that which one took the place of which.
-    pub(crate) moves_seen: Vec<(Node, Node, Node)>,
+    /// How many of these each node knows, and how many the one that knows most does.
+    took: Vec<usize>,
+    most_took: usize,
     pub(crate) sent: u64,
     pub(crate) sent_by: Vec<u64>,
 }
@@ -168,7 +169,8 @@ impl Net {
             orphaned: Vec::new(),
             restarted: Vec::new(),
             moved: Vec::new(),
-            moves_seen: Vec::new(),
+            took: vec![0; nodes as usize],
+            most_took: 0,
             sent: 0,
             sent_by: vec![0; nodes as usize],
         }
@@ -314,10 +316,14 @@ impl Net {
         let Some(mut engine) = self.engines[at].take() else { return };
         act(&mut engine);
         while let Some(output) = engine.poll() {
-            if matches!(output, Output::Replaced { by, .. } if by == node) {
-                // Its processes are here from now on.
-                for job in &mut self.jobs {
-                    *job = engine.map(job.id()).unwrap().clone();
+            if matches!(output, Output::Replaced { .. }) {
+                self.took[at] += 1;
+                if self.took[at] > self.most_took {
+                    // Nobody knew so many before.
+                    self.most_took = self.took[at];
+                    for job in &mut self.jobs {
+                        *job = engine.map(job.id()).unwrap().clone();
+                    }
                 }
             }
             // What begins where its node has not heard that it is there begins later.
@@ -383,7 +389,6 @@ impl Net {
                 if by == node {
                     self.moved.push((lost, by));
                 }
-                self.moves_seen.push((node, lost, by));
             }
             Output::Orphaned(why) => self.orphaned.push((node, why)),
             _ => {}
