@@ -8,6 +8,10 @@ impl Daemon {
     /// The engine says that a process is replaced, of this node or another.
     pub(super) fn restarted(&mut self, proc: Proc, restarts: u32) {
         let Some(job) = self.job.as_ref().filter(|job| job.id() == proc.job) else { return };
+        if self.engine.restarts_of(proc) != restarts {
+            // It was so on a node that is lost by now, of which this one heard at the same time. The next one follows.
+            return;
+        }
         let here = job.node_of(proc.rank) == Some(self.me);
         if let Some(shelf) = &mut self.shelf {
             shelf.forget(proc.rank);

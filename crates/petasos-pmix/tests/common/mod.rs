@@ -326,9 +326,11 @@ impl Net {
                     }
                 }
             }
-            // What begins where its node has not heard that it is there begins later.
-            if let Output::Restarted { proc, .. } = output
-                && engine.map(proc.job).unwrap().node_of(proc.rank) != Some(node)
+            // What begins where its node has not heard that it is there begins later, and what has been replaced
+            // since then not at all: as the daemon does it.
+            if let Output::Restarted { proc, restarts } = output
+                && (engine.map(proc.job).unwrap().node_of(proc.rank) != Some(node)
+                    || engine.restarts_of(proc) != restarts)
             {
                 continue;
             }
