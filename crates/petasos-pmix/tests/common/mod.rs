@@ -117,7 +117,7 @@ pub(crate) struct Net {
     pub(crate) orphaned: Vec<(Node, String)>,
     /// Restarts on the nodes of their ranks.
     pub(crate) restarted: Vec<(Proc, u32)>,
-    /// Nodes that took the place of others, as they heard of it.
+    /// Nodes that took the place of others, when they heard of it.
     pub(crate) moved: Vec<(Node, Node)>,
     /// How many of these each node knows, and how many the one that knows most does.
     took: Vec<usize>,
@@ -387,11 +387,7 @@ impl Net {
                 let start = self.now.after(ms(1) + self.random.time(ms(3)));
                 self.plan(start, Plan::Begin(proc));
             }
-            Output::Replaced { node: lost, by } => {
-                if by == node {
-                    self.moved.push((lost, by));
-                }
-            }
+            Output::Replaced { node: lost, by } if by == node => self.moved.push((lost, by)),
             Output::Orphaned(why) => self.orphaned.push((node, why)),
             _ => {}
         }
