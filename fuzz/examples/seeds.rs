@@ -386,7 +386,7 @@ fn jobs() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// For each of two nodes: each request of both ranks, each message, and some of all.
+/// For each of two nodes, and a spare: each request of both ranks, each message, and some of all.
 fn engines() -> Vec<Vec<u8>> {
     let step = |kind: u8, bytes: Vec<u8>| {
         (bytes.len() < 256).then(|| [&[kind, bytes.len() as u8][..], &bytes].concat())
@@ -400,7 +400,7 @@ fn engines() -> Vec<Vec<u8>> {
     // A second, and the loss of a node.
     let later: &[u8] = &[0, 0xe8, 3, 0x21, 0, 0xff, 0xff];
     let mut seeds = Vec::new();
-    for me in [0, 1] {
+    for me in [0, 1, 4] {
         seeds.extend(steps.iter().map(|step| [&[me][..], step, later].concat()));
         for part in steps.chunks(7) {
             seeds.push([&[me][..], &part.concat(), later].concat());

@@ -14,6 +14,7 @@ use petasos_pmix::{
 use petasos_wire::{Encoding, from_bytes};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+/// Those with ranks; one more is a spare.
 const NODES: u32 = 4;
 const CLIENTS: u64 = 3;
 
@@ -22,7 +23,7 @@ fuzz_target!(|data: &[u8]| petasos_fuzz::bounded(16 << 20, || play(data)));
 fn job() -> Arc<JobMap> {
     let node =
         |at| NodeInfo { name: format!("n{at}"), base: "tcp://10.0.0.1:".into(), first: 9000 };
-    let (name, nodes) = ("job".to_owned(), (0..NODES).map(node).collect());
+    let (name, nodes) = ("job".to_owned(), (0..=NODES).map(node).collect());
     let runs = (0..NODES).map(|at| Run { node: Node(at), count: 2 }).collect();
     let spec = JobSpec { id: JobId(0), name, nodes, runs, info: Vec::new() };
     Arc::new(JobMap::new(spec).expect("a job"))
@@ -56,11 +57,11 @@ impl Play {
 
 fn play(data: &[u8]) {
     let mut cut = Cut(data);
-    let me = Node(u32::from(cut.u8()) % NODES);
+    let me = Node(u32::from(cut.u8()) % (NODES + 1));
     let now = Time(1_000_000_000);
     // The head's, where that is the node.
-    let config = Config { fanout: 2, restarts: Some(2), ..Config::default() };
-    let mut engine = Engine::new(me, NODES, config, now);
+    let config = Config { fanout: 2, restarts: Some(2), spares: 1, ..Config::default() };
+    let mut engine = Engine::new(me, NODES + 1, config, now);
     engine.add_job(job());
     let mut play = Play { engine, now, open: BTreeSet::new(), closed: BTreeSet::new() };
     for client in 0..CLIENTS {

@@ -103,9 +103,13 @@ pub(crate) struct Run {
     /// --restart-failed
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) restarts: u32,
-    /// Start ranks again that fail
+    /// Start ranks again that fail, with --spares also those of a host that is lost
     #[arg(long)]
     pub(crate) restart_failed: bool,
+    /// Keep the last N hosts of the list without ranks, to take the place of hosts that are lost: with
+    /// --restart-failed without anybody asking, with --keep-going when a rank asks
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) spares: u32,
     /// The command that starts a program on another host; {host} stands for its name [default: ssh -x
     /// -o BatchMode=yes, or srun within an allocation of Slurm]
     #[arg(long, value_name = "COMMAND", env = "PETASOS_REMOTE_START")]

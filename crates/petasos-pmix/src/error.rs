@@ -133,6 +133,14 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// No other node takes the place of one.
+    #[error("{node} is not replaced: {why}")]
+    NotReplaced {
+        /// Which.
+        node: Node,
+        /// Why not.
+        why: String,
+    },
 }
 
 impl Error {
@@ -151,7 +159,9 @@ impl Error {
             Error::NodeLost { .. } => crate::status::UNREACH,
             Error::NotPermitted { .. } | Error::NotInGroup(_) => crate::status::NO_PERMISSIONS,
             Error::Published(_) => crate::status::DUPLICATE_KEY,
-            Error::UnknownQuery(_) | Error::NotRestarted { .. } => crate::status::NOT_SUPPORTED,
+            Error::UnknownQuery(_) | Error::NotRestarted { .. } | Error::NotReplaced { .. } => {
+                crate::status::NOT_SUPPORTED
+            }
             Error::Registration(_) => crate::status::EVENT_REGISTRATION,
             Error::UnknownHandler(_) | Error::Limit { .. } | Error::Misuse(_) => {
                 crate::status::BAD_PARAM

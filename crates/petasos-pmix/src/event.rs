@@ -24,6 +24,9 @@ pub struct EventId {
 impl EventId {
     /// In place of a number: the event that a node is lost, which everybody makes for himself.
     pub const LOSS: u64 = u64::MAX;
+    /// The number of the event that a node was replaced, less the number of the job; that a node is lost is, for each
+    /// job, one of those above.
+    pub const REPLACED: u64 = u64::MAX - (1 << 33);
 }
 
 /// Who is told of an event (PMIx Standard 4.1, section 3.4.20).

@@ -7,7 +7,9 @@ use crate::{
     event::{Event, EventId, Range},
     inventory::{Interface, Inventory, NetworkUse, RoundTrip},
     job::{Facts, JobMap, JobSpec, NodeInfo, Run},
-    message::{Answer, FenceStep, HeadRequest, Message, Persistence, Published, Request},
+    message::{
+        Answer, FenceStep, HeadRequest, Message, Persistence, Published, Replacement, Request,
+    },
     net::{
         Frames, Stream,
         handshake::{self, DIALLER, LISTENER, MAGIC},
@@ -127,10 +129,11 @@ pub fn messages() -> Vec<Message> {
         FenceStep::Missing(Default::default()),
         FenceStep::Check,
     ];
-    let fence = |step| Message::Fence { group: group.clone(), nth, step };
+    let fence = |step| Message::Fence { group: group.clone(), replaced: 0, nth, step };
     let mut all: Vec<Message> = steps.map(fence).to_vec();
     let (key, patience) = ("key".to_owned(), Duration::from_secs(1));
-    all.push(Message::CardAsk { id, proc, restarts: 0, key, wait: true, patience });
+    let (restarts, replaced, wait) = (0, 0, true);
+    all.push(Message::CardAsk { id, proc, restarts, replaced, key, wait, patience });
     all.push(Message::CardAnswer { id, result: Ok(card) });
     let keys = vec!["key".to_owned()];
     for what in [
@@ -140,6 +143,7 @@ pub fn messages() -> Vec<Message> {
         HeadRequest::Processes,
         HeadRequest::Abort { status: 1, message: "why".to_owned() },
         HeadRequest::Restart { proc: Proc::new(JobId(0), 3), after: 0 },
+        HeadRequest::Replace(Node(1)),
     ] {
         all.push(Message::Ask { id, asker: proc, what });
     }
@@ -150,6 +154,10 @@ pub fn messages() -> Vec<Message> {
     let (gone, why) = (Proc::new(JobId(0), 3), crate::Gone::Signalled(9));
     all.push(Message::Gone { proc: gone, restarts: 0, why });
     all.push(Message::Restarted { proc: gone, restarts: 1 });
+    let ended = vec![(Proc::new(JobId(0), 2), 0, crate::Gone::Finalized)];
+    let (number, node, by) = (1, Node(1), Node(4));
+    let replacement = Replacement { number, node, by, again: vec![(gone, 2)], ended };
+    all.push(Message::Replaced(Box::new(replacement)));
     all.push(Message::Wired);
     all.push(Message::NeverConnected(Default::default()));
     all.push(Message::Release(proc));
@@ -190,6 +198,7 @@ pub fn requests() -> Vec<Request> {
         Request::Watch(timeout),
         Request::Progress,
         Request::Restart { proc, after: Some(0) },
+        Request::Replace(Node(1)),
     ]
 }
 

@@ -8,6 +8,8 @@ use crate::{
 use petasos_macros::Wire;
 use std::{collections::BTreeMap, sync::Arc};
 
+/// The key of how many spare nodes a job began with, if it did with any.
+pub(crate) const SPARES: &str = "petasos.spares";
 /// The most ranks that a job may have.
 pub const MAX_RANKS: u32 = 1 << 24;
 
@@ -146,6 +148,18 @@ impl JobMap {
     #[must_use]
     pub fn value(&self, rank: u32, key: &str) -> Option<Value> {
         Facts::value(self, rank, key)
+    }
+
+    /// The same job with the ranks of one node on another, which has none; nothing if there are none to move, or no place for
+    /// them.
+    #[must_use]
+    pub fn moved(&self, from: Node, to: Node) -> Option<JobMap> {
+        if self.ranks_on(from).is_empty() || !self.ranks_on(to).is_empty() {
+            return None;
+        }
+        let mut spec = self.spec.clone();
+        spec.runs.iter_mut().filter(|run| run.node == from).for_each(|run| run.node = to);
+        JobMap::new(spec).ok()
     }
 
     /// The process of a rank.

@@ -17,6 +17,8 @@ pub enum Message {
     Fence {
         /// Who takes part.
         group: Group,
+        /// After the how manieth replacement of a node, of those of the group: fences are counted anew with each.
+        replaced: u32,
         /// The how manieth of the group.
         nth: u64,
         /// What.
@@ -30,6 +32,8 @@ pub enum Message {
         proc: Proc,
         /// Of which of the processes of its rank, at least: how often that was started again.
         restarts: u32,
+        /// How many replacements of nodes are known to who asks.
+        replaced: u32,
         /// The key that is wanted of it.
         key: String,
         /// Whether to wait for the key beyond the first commit.
@@ -92,6 +96,8 @@ pub enum Message {
         /// How often its rank has been by now.
         restarts: u32,
     },
+    /// From the head: a node takes the place of another; handed on.
+    Replaced(Box<Replacement>),
     /// To the head: a process of this node has connected. From the head, handed on: somewhere one
     /// has, so that all must.
     Wired,
@@ -112,6 +118,21 @@ pub enum Message {
         /// Whether it is on its way back.
         back: bool,
     },
+}
+
+/// A node that is lost, and another that has its ranks from now on.
+#[derive(Wire, Clone, Debug, PartialEq)]
+pub struct Replacement {
+    /// The how manieth of all, from 1 on.
+    pub number: u32,
+    /// Which is lost.
+    pub node: Node,
+    /// Which has its ranks.
+    pub by: Node,
+    /// Those that are started again there, each with how often its rank has been by then.
+    pub again: Vec<(Proc, u32)>,
+    /// Those that had ended before, with how often their ranks had been started again by then, and how they ended.
+    pub ended: Vec<(Proc, u32, Gone)>,
 }
 
 /// A step of a fence. The nodes that take part form a tree.
@@ -167,6 +188,8 @@ pub enum HeadRequest {
         /// How often its rank had been started again by then.
         after: u32,
     },
+    /// See [`Request::Replace`].
+    Replace(Node),
 }
 
 /// How long something stays published (PMIx Standard 4.1, section 3.4.24).
@@ -281,6 +304,9 @@ pub enum Request {
         /// How often its rank had been started again when it failed; `None`: as the daemon knows.
         after: Option<u32>,
     },
+    /// The ranks of a node that is lost are to be started again on a spare one. The answer is that one's number, however
+    /// many ask.
+    Replace(Node),
 }
 
 /// From the daemon to its client.

@@ -1,4 +1,5 @@
-//! What all processes of a node map to be read: the job's data, which the daemon writes once, and the cards that it
+//! What all processes of a node map to be read: the job's data, which the daemon writes once (and again where a node took
+//! the place of another), and the cards that it
 //! knows. A process that begins copies and decodes none of it, and a get of such a card asks nobody.
 //!
 //! ```text
@@ -47,6 +48,8 @@ const MAX_JOB: u64 = 1 << 30;
 pub(crate) struct Shelf {
     memory: Shared,
     ranks: u32,
+    /// Bytes of the job's data.
+    table: usize,
     restarts: u64,
     /// Where the records begin.
     records: usize,
@@ -65,13 +68,24 @@ impl Shelf {
         let memory = Shared::create("petasos-job", next + ROOM)?;
         memory.write(TABLE, &table);
         memory.store(0, records as u64, Ordering::Release);
-        Ok(Shelf { memory, ranks, restarts: 0, records, next, places: HashMap::new() })
+        let (table, places) = (table.len(), HashMap::new());
+        Ok(Shelf { memory, ranks, table, restarts: 0, records, next, places })
     }
 
     /// Where processes of this user find the file, as long as this one lives.
     pub(crate) fn path(&self) -> PathBuf {
         let file = self.memory.as_fd().as_raw_fd();
         PathBuf::from(format!("/proc/{}/fd/{file}", std::process::id()))
+    }
+
+    /// The job's data as it is now: some ranks are on another node. All else lies where it lay, so that each word is
+    /// right, the old one or the new one, whoever reads it meanwhile.
+    pub(crate) fn describe(&mut self, job: &JobMap) {
+        let table = table::write(job);
+        debug_assert_eq!(table.len(), self.table);
+        if table.len() == self.table {
+            self.memory.write(TABLE, &table);
+        }
     }
 
     /// The card of a rank, as processes of this node see it, in place of an older one.
@@ -121,6 +135,13 @@ pub(crate) enum Source {
     Shared(Arc<SharedView>),
     /// Read by this process alone.
     Own(Vec<u8>),
+}
+
+impl Table<Source> {
+    /// Whether nobody changes it: it is this process's alone.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.memory(), Source::Own(_))
+    }
 }
 
 impl Memory for Source {
@@ -233,16 +254,47 @@ mod tests {
         assert!(open(directory.path()).is_err());
         fs::write(directory.path().join(JOB), table::write(&map)).unwrap();
         let (table, cards) = open(directory.path()).unwrap();
-        assert!(cards.is_none() && table.address(299) == map.address(299));
+        assert!(cards.is_none() && table.is_own() && table.address(299) == map.address(299));
         let link = directory.path().join(NAME);
         std::os::unix::fs::symlink(shelf.path(), &link).unwrap();
         let (table, cards) = open(directory.path()).unwrap();
-        assert!(cards.is_some() && table.address(299) == map.address(299));
+        assert!(cards.is_some() && !table.is_own() && table.address(299) == map.address(299));
         // Of another process, whose end took it along.
         drop(shelf);
         assert!(open(directory.path()).unwrap().1.is_none());
         fs::write(directory.path().join(JOB), "nonsense").unwrap();
         assert!(open(directory.path()).is_err());
+    }
+
+    #[test]
+    fn who_has_mapped_it_sees_ranks_move() {
+        let node =
+            |name: &str, first| NodeInfo { name: name.into(), base: "tcp://h:".into(), first };
+        let runs = [(0, 1), (1, 2), (0, 1), (1, 1)];
+        let map = JobMap::new(JobSpec {
+            id: JobId(0),
+            name: "a-job".to_owned(),
+            nodes: vec![node("a", 7), node("b", 50), node("c", 300)],
+            runs: runs.map(|(node, count)| Run { node: Node(node), count }).to_vec(),
+            info: Vec::new(),
+        });
+        let map = map.unwrap();
+        let mut shelf = Shelf::create(&map).unwrap();
+        shelf.put(4, &card(1, 100));
+        let (table, reader) = super::map(File::open(shelf.path()).unwrap()).unwrap();
+        assert_eq!(table.address(4).unwrap(), "tcp://h:52");
+        let moved = map.moved(Node(1), Node(2)).unwrap();
+        assert!(moved.moved(Node(0), Node(2)).is_none() && moved.moved(Node(1), Node(0)).is_none());
+        shelf.describe(&moved);
+        for rank in 0..5 {
+            assert_eq!(table.node_of(rank), moved.node_of(rank));
+            assert_eq!(table.address(rank), moved.address(rank));
+            let name = table.value(rank, "pmix.hname");
+            assert_eq!(name, moved.value(rank, "pmix.hname"));
+        }
+        assert_eq!(table.address(4).unwrap(), "tcp://h:302");
+        assert_eq!(table.spec(), *moved.spec());
+        assert_eq!(reader.unwrap().get(4), Some(card(1, 100)));
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub const NO_ACTION_TAKEN: i32 = -331;
 pub const FILES_STAGED: i32 = -3005;
 /// A process that was gone has been started again under its rank; an event of this project's own, as above.
 pub const PROC_RESTARTED: i32 = -3010;
+/// A node that was lost has been replaced by a spare one, which has its ranks now; an event of this project's own, as
+/// above.
+pub const NODE_REPLACED: i32 = -3011;
 /// All is well.
 pub const SUCCESS: i32 = 0;
 

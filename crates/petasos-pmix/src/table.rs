@@ -1,4 +1,5 @@
-//! A job as its processes read it: from memory that the daemon of their node wrote once, and that all of them map.
+//! A job as its processes read it: from memory that the daemon of their node wrote, and that all of them map. It is
+//! written once, and then only when ranks are on another node than before: a word at a time, each of which says enough.
 //!
 //! Nothing is decoded when a process begins, and nothing is copied: a question looks up the few words that it is
 //! about. So a process of a job of a million ranks begins as fast as one of two, and takes no more memory.
@@ -43,7 +44,7 @@ pub(crate) trait Memory: Debug + Send + Sync {
 
 impl Memory for SharedView {
     fn word(&self, at: usize) -> Option<u64> {
-        // It was written before this process began.
+        // It was written before this process began, or before it heard that something has changed.
         self.load(at, Ordering::Relaxed)
     }
 
@@ -174,6 +175,11 @@ impl<M: Memory> Table<M> {
         let mut table = Table { memory, at, id, size, hosts, runs, nodes, named, name };
         table.name = table.text(name_at)?;
         Some(table)
+    }
+
+    /// Where it lies.
+    pub(crate) fn memory(&self) -> &M {
+        &self.memory
     }
 
     /// A word of the table, by its number.

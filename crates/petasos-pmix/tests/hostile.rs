@@ -9,7 +9,9 @@ use petasos_pmix::{
     Card, Entry, Error, Gone, Group, JobId, Missing, Node, Proc, Scope, Span, Value,
     engine::{ClientId, Config, Engine},
     event::{Event, EventId, Range},
-    message::{Answer, FenceStep, HeadRequest, Message, Persistence, Published, Request},
+    message::{
+        Answer, FenceStep, HeadRequest, Message, Persistence, Published, Replacement, Request,
+    },
 };
 use petasos_sim::Random;
 use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
@@ -61,7 +63,7 @@ fn number(random: &mut Random) -> u64 {
 fn message(random: &mut Random) -> Message {
     let id = number(random);
     let error = Error::Ending("why not".to_owned());
-    match random.below(13) {
+    match random.below(14) {
         0..4 => {
             let missing = || Missing { more: u64::MAX, ..Missing::default() };
             let step = match random.below(8) {
@@ -76,18 +78,20 @@ fn message(random: &mut Random) -> Message {
             };
             let whole = Group::all(JobId(0), 6);
             let group = if random.one_in(2) { whole } else { group(random) };
-            Message::Fence { group, nth: id, step }
+            Message::Fence { group, replaced: number(random) as u32, nth: id, step }
         }
         4 => {
             let (wait, patience) = (random.one_in(2), Duration::MAX);
             let (proc, restarts, key) = (proc(random), number(random) as u32, "k".to_owned());
-            Message::CardAsk { id, proc, restarts, key, wait, patience }
+            let replaced = number(random) as u32;
+            Message::CardAsk { id, proc, restarts, replaced, key, wait, patience }
         }
         5 => Message::CardAnswer { id, result: Ok(card(random)) },
         6 => Message::Ask {
             id,
             asker: proc(random),
-            what: match random.below(5) {
+            what: match random.below(6) {
+                4 => HeadRequest::Replace(Node(number(random) as u32)),
                 0 => HeadRequest::Processes,
                 1 => HeadRequest::Lookup {
                     keys: vec!["k".to_owned()],
@@ -119,6 +123,13 @@ fn message(random: &mut Random) -> Message {
             Message::Gone { proc, restarts, why: Gone::Exited(1) }
         }
         11 => Message::Restarted { proc: proc(random), restarts: number(random) as u32 },
+        12 => {
+            let (node, by) = (Node(random.below(5) as u32), Node(random.below(5) as u32));
+            let number = if random.one_in(2) { 1 } else { number(random) as u32 };
+            let again = vec![(proc(random), self::number(random) as u32)];
+            let ended = vec![(proc(random), self::number(random) as u32, Gone::Finalized)];
+            Message::Replaced(Box::new(Replacement { number, node, by, again, ended }))
+        }
         // The loss of the head, or of itself, ends everything; of one other now and then.
         _ if random.one_in(50) => Message::Lost(vec![Node(3), Node(u32::MAX)]),
         _ => Message::Wired,
@@ -167,17 +178,18 @@ fn nothing_that_is_said_brings_a_daemon_down() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut now = Time(1_000_000_000);
-        let me = Node(random.below(3) as u32);
+        let me = Node(random.below(6) as u32);
         let (restarts, restart_failed) = ([None, Some(2)][seed as usize % 2], seed % 3 == 0);
-        let config = Config { fanout: 2, restarts, restart_failed, ..Config::default() };
-        let mut engine = Engine::new(me, 4, config, now);
-        engine.add_job(job(JobId(0), &[2, 2, 1, 1]));
-        engine.add_job(job(JobId(1), &[1, 1, 0, 0]));
+        let spares = 1 + random.below(2) as u32;
+        let config = Config { fanout: 2, restarts, restart_failed, spares, ..Config::default() };
+        let mut engine = Engine::new(me, 6, config, now);
+        engine.add_job(job(JobId(0), &[2, 2, 1, 1, 0, 0]));
+        engine.add_job(job(JobId(1), &[1, 1, 0, 0, 0, 0]));
         engine.client_opened(ClientId(0));
         engine.request(now, ClientId(0), 0, Request::Connect(rank(2 * me.0.min(1))));
         for nth in 1..400 {
             now = now.after(random.time(Duration::from_secs(1)));
-            let from = Node((me.0 + 1 + random.below(3) as u32) % 4);
+            let from = Node((me.0 + 1 + random.below(5) as u32) % 6);
             let client = ClientId(random.below(4));
             match random.below(4) {
                 0 => {

@@ -197,7 +197,7 @@ fn who_may_be_started_again() {
     assert_eq!(after(&mut net, rank(0), again(9)), Err(Error::NoSuchProc(rank(9))));
     // A job that ends starts nobody.
     let mut net = self::net(upto(1), &[1, 1]);
-    net.with(Node::HEAD, Engine::end_restarts);
+    net.with(Node::HEAD, |engine: &mut Engine| engine.allow_restarts(None));
     die(&mut net, rank(1));
     refused(after(&mut net, rank(0), again(1)), "is ending");
 }

@@ -4,13 +4,21 @@
 //! ```text
 //! cargo build --examples && petasos run -n 4 --keep-going target/debug/examples/ring_again
 //! ```
+//!
+//! With `host` behind it the daemon of that rank's host is killed, and so all that is there: rank 0 asks for a spare host
+//! in its place, unless that is done without asking (`--restart-failed`).
+//!
+//! ```text
+//! petasos run -n 4 --hosts localhost:1,b:3,c --spares 1 --keep-going target/debug/examples/ring_again host
+//! ```
 
 use petasos::{
     Context, EngineConfig, EngineThread, job, open_own,
-    pmix::{Error, Job, JobError, Reply, chain::Registration, status},
+    pmix::{Error, Job, JobError, Proc, Reply, chain::Registration, status},
     service,
 };
 use std::{
+    os::unix::process::parent_id,
     process::{Command, id},
     thread::sleep,
     time::{Duration, Instant},
@@ -42,12 +50,14 @@ impl Ring for Rank {
     }
 }
 
-/// Waits for all ranks. A fence fails as long as one of them is gone.
+/// Waits for all ranks. A fence fails as long as one of them is gone, or its host is.
 fn come_together(job: &Job) -> Result<(), JobError> {
     let until = Instant::now() + PATIENCE;
     loop {
         match job.fence() {
-            Err(JobError::Refused(Error::FenceBroken { .. })) if Instant::now() < until => {
+            Err(JobError::Refused(Error::FenceBroken { .. } | Error::NodeLost { .. }))
+                if Instant::now() < until =>
+            {
                 sleep(MOMENT);
             }
             done => return done,
@@ -63,8 +73,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if job.rank() == 0 {
         let with = Registration { codes: vec![status::PROC_ABORTED], ..Registration::default() };
         job.on_event(with, move |event, _| {
-            match job.restart(event.source.rank) {
-                Ok(times) => println!("rank {}: restart {times}", event.source.rank),
+            // A rank that died alone, or all of a host.
+            let said = match event.source.rank {
+                Proc::JOB => job.replace(event.node).map(|by| format!("{}: {by}", event.node)),
+                rank => job.restart(rank).map(|times| format!("rank {rank}: restart {times}")),
+            };
+            match said {
+                Ok(said) => println!("{said}"),
                 Err(error) => eprintln!("{error}"),
             }
             Reply::seen()
@@ -74,7 +89,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if job.restarts() == 0 {
         come_together(job)?;
         if job.rank() == 1 {
-            Command::new("kill").args(["-KILL", &id().to_string()]).status()?;
+            let whole_host = std::env::args().nth(1).as_deref() == Some("host");
+            let process = if whole_host { parent_id() } else { id() };
+            Command::new("kill").args(["-KILL", &process.to_string()]).status()?;
         }
     }
     if job.rank() == 0 {

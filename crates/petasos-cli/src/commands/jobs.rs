@@ -54,6 +54,8 @@ struct Shown {
     job: String,
     command: String,
     ranks: Vec<ShownRank>,
+    /// Hosts that are kept for when others are lost.
+    spares: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -68,10 +70,11 @@ struct ShownRank {
 
 fn look(path: PathBuf) -> Result<Shown, JobError> {
     let job = Job::attach(path)?;
-    let info = job.query(&["petasos.processes"])?;
+    let info = job.query(&["petasos.processes", "petasos.nodes"])?;
     let command = job.map().value(petasos_pmix::Proc::JOB, "petasos.command");
     let mut ranks = Vec::new();
-    if let Some((_, Value::List(lines))) = info.first() {
+    let of = |key: &str| info.iter().find(|(name, _)| name == key).map(|(_, value)| value);
+    if let Some(Value::List(lines)) = of("petasos.processes") {
         for line in lines {
             let Value::List(line) = line else { continue };
             if let [_, rank, node, pid, state, restarts] = &line[..] {
@@ -88,7 +91,18 @@ fn look(path: PathBuf) -> Result<Shown, JobError> {
     }
     ranks.sort_by_key(|rank| rank.rank);
     let command = command.map_or_else(String::new, |value| value.to_string());
-    Ok(Shown { job: job.map().spec().name.clone(), command, ranks })
+    let mut spares = Vec::new();
+    if let Some(Value::List(lines)) = of("petasos.nodes") {
+        for line in lines {
+            if let Value::List(line) = line
+                && let [_, Value::Text(host), _, Value::Text(state)] = &line[..]
+                && state == "spare"
+            {
+                spares.push(host.clone());
+            }
+        }
+    }
+    Ok(Shown { job: job.map().spec().name.clone(), command, ranks, spares })
 }
 
 pub(crate) fn ps(options: &Json) -> Outcome {
@@ -110,6 +124,11 @@ pub(crate) fn ps(options: &Json) -> Outcome {
                 rank.restarts.to_string(),
                 job.command.clone(),
             ]);
+        }
+        for host in &job.spares {
+            let [none, state] = ["", "spare"].map(str::to_owned);
+            let row = [job.job.clone(), none.clone(), host.clone(), none.clone(), state, none];
+            table.add_row(row.into_iter().chain([job.command.clone()]));
         }
     }
     output::print(&if jobs.is_empty() { "no job runs".to_owned() } else { table.to_string() })

@@ -29,6 +29,9 @@ struct Placed {
     hosts: Vec<String>,
     /// By rank.
     ranks: Vec<String>,
+    /// Those that would be kept for when others are lost.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    spares: Vec<String>,
     /// By rank, what it would keep to; nothing of ranks of other hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpus: Option<Vec<Option<u32>>>,
@@ -43,6 +46,9 @@ struct Ended {
     code: i32,
     why: Option<String>,
     ranks: BTreeMap<u32, EndedRank>,
+    /// Hosts that were lost, and whose ranks went on elsewhere.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    replaced: Vec<Replaced>,
     /// What was copied to the hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     staged: Option<files::Staged>,
@@ -54,6 +60,13 @@ struct EndedRank {
     end: String,
     /// How often it was started again.
     restarts: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Replaced {
+    host: String,
+    why: String,
+    by: String,
 }
 
 /// The job's exit code is this command's.
@@ -77,16 +90,21 @@ pub(crate) fn run(options: &Run) -> ExitCode {
                     let (end, restarts) = (how.to_string(), restarts(rank));
                     (rank, EndedRank { host, end, restarts })
                 });
+                let replaced = outcome.replaced.into_iter();
                 let ended = Ended {
                     code: outcome.code,
                     why: outcome.why,
                     ranks: ranks.collect(),
+                    replaced: replaced.map(|(host, why, by)| Replaced { host, why, by }).collect(),
                     staged: outcome.staged.map(files::Staged::from),
                 };
                 if let Ok(text) = serde_json::to_string(&ended) {
                     eprintln!("{text}");
                 }
             } else {
+                for (host, why, by) in &outcome.replaced {
+                    eprintln!("petasos: {host} was lost ({why}), and {by} took its place");
+                }
                 tell_restarts(&outcome.restarts);
                 if let Some(why) = outcome.why {
                     eprintln!("petasos: {why}");
@@ -171,6 +189,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.keep_going = options.keep_going;
     launch.restarts = options.restarts;
     launch.restart_failed = options.restart_failed;
+    launch.spares = options.spares;
     launch.timeout = options.timeout;
     launch.connect = options.connect_timeout;
     launch.silence = options.silence;
@@ -188,7 +207,8 @@ fn show(launch: &Launch, json: bool) -> Outcome {
     let cpus = launch.bind.then(|| cpus_of(&placed));
     let staging = launch.staging().map_err(refused)?;
     let files = staging.as_ref().map(files::Planned::of);
-    let placed = Placed { ranks: ranks.collect(), hosts: placed.hosts, cpus, files };
+    let spares = placed.hosts[placed.hosts.len() - placed.spares as usize..].to_vec();
+    let placed = Placed { ranks: ranks.collect(), hosts: placed.hosts, spares, cpus, files };
     if json {
         return output::print_json(&placed);
     }
@@ -200,6 +220,11 @@ fn show(launch: &Launch, json: bool) -> Outcome {
         let mut row = vec![rank.to_string(), host.clone()];
         let cpu = placed.cpus.as_ref().map(|cpus| cpus[rank]);
         row.extend(cpu.map(|cpu| cpu.map_or_else(|| "?".to_owned(), |cpu| cpu.to_string())));
+        table.add_row(row);
+    }
+    for host in &placed.spares {
+        let mut row = vec!["spare".to_owned(), host.clone()];
+        row.extend(placed.cpus.as_ref().map(|_| String::new()));
         table.add_row(row);
     }
     output::print(&table.to_string())?;

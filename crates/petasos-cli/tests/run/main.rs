@@ -14,6 +14,7 @@ mod private;
 mod ranks;
 mod restarts;
 mod slurm;
+mod spares;
 mod staging;
 mod tree;
 

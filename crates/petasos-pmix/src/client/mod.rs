@@ -144,6 +144,14 @@ enum Known {
 }
 
 impl Known {
+    /// Whether ranks may be elsewhere than this says: it was read from a file, and nodes can be replaced.
+    fn may_be_old(&self) -> bool {
+        match self {
+            Known::Table(table, _) => table.is_own() && table.info(crate::job::SPARES).is_some(),
+            Known::Map(_) => false,
+        }
+    }
+
     fn facts(&self) -> &dyn Facts {
         match self {
             Known::Map(map) => map,
@@ -288,7 +296,8 @@ impl Job {
     }
 
     /// All that is known of the job. It is put together when this is first called, in time and memory that grow
-    /// with the job; what [`Job::get`] and [`Job::peer`] look up does not need it.
+    /// with the job; what [`Job::get`] and [`Job::peer`] look up does not need it. Where a node was replaced after that
+    /// call, this does not say so; these two do.
     #[must_use]
     pub fn map(&self) -> &JobMap {
         self.known.map()
@@ -312,6 +321,13 @@ impl Job {
         let known = self.known.facts();
         let none = || JobError::Refused(Error::NoSuchProc(Proc::new(known.id(), rank)));
         known.node_of(rank).ok_or_else(none)?;
+        if self.known.may_be_old() {
+            return match self.get(rank, "pmix.petasos.address")? {
+                Value::Text(text) => Address::parse(&text)
+                    .map_err(|error| JobError::BadJobFile(text, error.to_string())),
+                _ => Err(unexpected()),
+            };
+        }
         let nowhere = || JobError::NotOffered {
             what: "an address of each rank".to_owned(),
             launcher: "one without a network".to_owned(),
@@ -359,7 +375,9 @@ impl Job {
     pub fn get_with(&self, rank: u32, key: &str, how: GetOptions) -> Result<Value, JobError> {
         let known = self.known.facts();
         let proc = Proc::new(known.id(), rank);
-        if let Some(value) = known.value(rank, key) {
+        // What is said of a rank the daemon knows better then.
+        let here = rank == Proc::JOB || !self.known.may_be_old();
+        if let Some(value) = known.value(rank, key).filter(|_| here) {
             return Ok(value);
         }
         if proc == self.proc
@@ -578,6 +596,25 @@ impl Job {
             Answer::Value(value) => {
                 let restarts = value.as_u64().and_then(|number| u32::try_from(number).ok());
                 restarts.ok_or_else(unexpected)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Has the ranks of a node that is lost started again on a spare one (`petasos run --spares`); says on which. However
+    /// many ask, one node takes its place. All ranks of it that had not ended begin again there, together, each as
+    /// after [`Job::restart`]; all hear of it by the event [`NODE_REPLACED`](crate::status::NODE_REPLACED), after which
+    /// [`Job::peer`] and the keys of the job say where they are now.
+    ///
+    /// # Errors
+    /// If the node is not lost, is the one from which the job is run, or has no ranks that could go on; if no spare is
+    /// left; if one of its ranks was started again as often as it may be, the job does not go on after a failure, or
+    /// the head does not answer.
+    pub fn replace(&self, node: Node) -> Result<Node, JobError> {
+        match self.link.call(Request::Replace(node), PATIENCE)? {
+            Answer::Value(value) => {
+                let by = value.as_u64().and_then(|number| u32::try_from(number).ok());
+                by.map(Node).ok_or_else(unexpected)
             }
             _ => Err(unexpected()),
         }

@@ -52,6 +52,8 @@ pub(crate) struct Setup {
     pub(crate) daemons: Vec<(Node, String)>,
     /// What each network needs to set up its part on a node.
     pub(crate) blobs: Said,
+    /// The last so many nodes have no ranks now, and may get those of one that is lost.
+    pub(crate) spares: u32,
     /// Files that will be brought to the nodes.
     pub(crate) coming: Option<Coming>,
 }

@@ -47,6 +47,7 @@ pub(crate) fn controls() -> Vec<Control> {
         },
         daemons: vec![(Node(1), "10.0.0.1:4040".to_owned())],
         blobs: said(),
+        spares: 1,
         coming: Some(Coming {
             mover: "copies".to_owned(),
             directory: Some("/scratch".to_owned()),

@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) restarts: Option<u32>,
     /// Whether it is without anybody asking.
     pub(crate) restart_failed: bool,
+    /// The last so many hosts have no ranks, and take the place of others that are lost.
+    pub(crate) spares: u32,
     pub(crate) timeout: Option<Duration>,
     pub(crate) connect: Duration,
     /// How long a machine may be silent.
@@ -74,6 +76,8 @@ pub(crate) struct Verdict {
     pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
     /// How often ranks were started again, if they were.
     pub(crate) restarts: BTreeMap<u32, u32>,
+    /// Hosts that were lost, why, and those that took their place.
+    pub(crate) replaced: Vec<(String, String, String)>,
     pub(crate) staged: Option<Staged>,
 }
 
@@ -105,6 +109,10 @@ pub(crate) struct Head {
     size: u32,
     ended: BTreeMap<u32, Gone>,
     pub(super) restarts: BTreeMap<u32, u32>,
+    /// Which nodes are lost, and why.
+    lost: BTreeMap<Node, String>,
+    /// Which took the place of which.
+    pub(super) replaced: BTreeMap<Node, Node>,
     failure: Option<(i32, String)>,
     /// What failed while the job goes on, in order; a rank that is started again has not.
     failures: Vec<Failed>,
@@ -133,6 +141,12 @@ impl Head {
         self.failures.retain(|failed| !failed.ranks.is_empty());
     }
 
+    /// What was read of standard input and not taken is lost with rank 0. Says whether the input has ended.
+    pub(super) fn lets_input_begin_again(&mut self) -> bool {
+        self.input_untaken = 0;
+        self.plan.input && !self.input_open
+    }
+
     /// The host of a node, by the name that the user knows it by.
     fn host(&self, node: Node) -> String {
         let named = node.0.checked_sub(1).and_then(|at| self.plan.hosts.get(at as usize));
@@ -141,6 +155,11 @@ impl Head {
 
     fn hosts_with_ranks(&self) -> BTreeSet<Node> {
         self.plan.runs.iter().filter(|run| run.count > 0).map(|run| run.node).collect()
+    }
+
+    /// Whether all ranks are on one host, and will be.
+    fn ranks_are_alone(&self) -> bool {
+        self.plan.spares == 0 && self.hosts_with_ranks().len() == 1
     }
 
     pub(super) fn is_staging(&self) -> bool {
@@ -155,8 +174,9 @@ impl Head {
 /// Runs a job from here, to its end.
 pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     let nodes = plan.hosts.len() as u32 + 1;
-    let (connect, restarts, restart_failed) = (plan.connect, plan.restarts, plan.restart_failed);
-    let config = Config { connect, restarts, restart_failed, ..Config::default() };
+    let (connect, restart_failed, spares) = (plan.connect, plan.restart_failed, plan.spares);
+    // Nobody is started again before all have been started.
+    let config = Config { connect, restart_failed, spares, ..Config::default() };
     let mut daemon = Daemon::new(Node::HEAD, nodes, random(), plan.silence, config)?;
     daemon.plugins = plan.plugins.clone();
     take_signals(daemon.waker.another()?)?;
@@ -177,6 +197,8 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         size,
         ended: BTreeMap::new(),
         restarts: BTreeMap::new(),
+        lost: BTreeMap::new(),
+        replaced: BTreeMap::new(),
         failure: None,
         failures: Vec::new(),
         printer,
@@ -218,7 +240,7 @@ impl Daemon {
     fn start_remotes(&mut self) -> io::Result<()> {
         let port = self.peers.listen()?;
         let Some(head) = &mut self.head else { return Ok(()) };
-        let alone = head.hosts_with_ranks().len() == 1;
+        let alone = head.ranks_are_alone();
         let mut addresses: Vec<String> = own_addresses();
         addresses.iter_mut().for_each(|address| {
             *address = match address.contains(':') {
@@ -230,9 +252,14 @@ impl Daemon {
         for run in &head.plan.runs {
             *counts.entry(run.node).or_default() += run.count;
         }
+        // A spare keeps what the node with the most ranks would need.
+        let most = counts.iter().filter(|(node, _)| **node != Node::HEAD);
+        let most = most.map(|(_, count)| *count).max().unwrap_or_default();
+        let spares = head.plan.hosts.len() - head.plan.spares as usize;
         let planned = |(at, host): (usize, &String)| {
             let node = Node(at as u32 + 1);
             let ranks = counts.get(&node).copied().unwrap_or_default();
+            let ranks = if at >= spares { most } else { ranks };
             Planned { node, host: host.clone(), ranks }
         };
         let below = head.plan.hosts.iter().enumerate().map(planned).collect();
@@ -257,7 +284,7 @@ impl Daemon {
     fn all_here(&mut self) {
         let Some(head) = &self.head else { return };
         let here = head.plan.runs.iter().filter(|run| run.node == Node::HEAD);
-        let (here, alone) = (here.map(|run| run.count).sum(), head.hosts_with_ranks().len() == 1);
+        let (here, alone) = (here.map(|run| run.count).sum(), head.ranks_are_alone());
         let own = node_info(super::host_name());
         let offers = match self.reserve(here, alone) {
             Ok(offers) => offers,
@@ -294,6 +321,8 @@ impl Daemon {
         let mut info = vec![("petasos.command".to_owned(), Value::from(command))];
         info.extend(head.plan.staging.iter().flat_map(staging::described));
         info.extend(measured);
+        let spares = head.plan.spares;
+        info.extend((spares > 0).then(|| (crate::job::SPARES.to_owned(), spares.into())));
         let job = JobSpec {
             id: crate::JobId(0),
             name: head.name.clone(),
@@ -311,7 +340,7 @@ impl Daemon {
         let daemons = daemons.map(|(node, (_, address))| (*node, address.clone())).collect();
         let program = head.plan.program.clone();
         let coming = head.plan.staging.as_ref().map(|staging| staging.coming.clone());
-        let setup = Setup { job, program, daemons, blobs, coming };
+        let setup = Setup { job, program, daemons, blobs, spares, coming };
         head.phase = Phase::Preparing;
         for node in head.all() {
             self.order(node, Control::Setup(Box::new(setup.clone())));
@@ -373,6 +402,7 @@ impl Daemon {
         let now = self.clock.now();
         let Some(head) = &mut self.head else { return };
         head.phase = Phase::Running;
+        self.engine.allow_restarts(head.plan.restarts);
         head.until = head.plan.timeout.map_or(Time::NEVER, |time| now.after(time));
         for node in head.all() {
             self.order(node, Control::Start);
@@ -434,7 +464,7 @@ impl Daemon {
         }
         head.phase = Phase::Ending;
         head.until = now.after(GRACE);
-        self.engine.end_restarts();
+        self.engine.allow_restarts(None);
         if !started {
             self.give_up_staging();
             return self.say_bye();
@@ -508,6 +538,16 @@ impl Daemon {
         }
     }
 
+    /// A daemon is lost. Says whether that is news to the head; elsewhere it always is.
+    pub(super) fn head_hears_loss(&mut self, node: Node, why: &str) -> bool {
+        let Some(head) = &mut self.head else { return true };
+        if head.lost.contains_key(&node) {
+            return false;
+        }
+        head.lost.insert(node, why.to_owned());
+        true
+    }
+
     /// A daemon is lost, and its ranks with it.
     pub(crate) fn head_lost_node(&mut self, node: Node, why: &str) {
         let on_the_way = self.lost_on_the_way(node);
@@ -520,6 +560,9 @@ impl Daemon {
             let what = on_the_way.map_or_else(String::new, |file| format!("{}: ", file.display()));
             return self.fail(1, format!("{name}: {what}the daemon there is lost: {why}"));
         }
+        if self.engine.is_spare(node) {
+            return self.spare_lost(&name, why);
+        }
         let ranks: Vec<u32> =
             self.job.as_ref().map_or_else(Vec::new, |job| job.ranks_on(node).to_vec());
         let lost: Vec<u32> =
@@ -529,7 +572,14 @@ impl Daemon {
         });
         if !lost.is_empty() {
             let names: Vec<String> = lost.iter().map(u32::to_string).collect();
-            let text = format!("{name} is lost ({why}), and with it rank {}", names.join(", "));
+            let mut text = format!("{name} is lost ({why}), and with it rank {}", names.join(", "));
+            // Who was to see to it without anybody asking could not.
+            if head.plan.spares > 0
+                && head.plan.restart_failed
+                && let Some(why) = self.engine.why_not_replaced(node)
+            {
+                text = format!("{text}; {why}");
+            }
             match head.plan.keep_going {
                 true => head.failures.push(Failed { ranks: lost, code: 1, why: text }),
                 false => self.fail(1, text),
@@ -659,9 +709,15 @@ impl Daemon {
         let ranks = std::mem::take(&mut head.ended);
         let ranks = ranks.into_iter().map(|(rank, why)| (rank, (self.host_of(rank), why)));
         let ranks = ranks.collect();
+        let replaced = head.replaced.iter().map(|(node, by)| {
+            let why = head.lost.get(node).cloned().unwrap_or_default();
+            (head.host(*node), why, head.host(*by))
+        });
+        let replaced = replaced.collect();
         let first = head.failures.into_iter().next().map(|failed| (failed.code, failed.why));
         let (code, why) = head.failure.or(first).map_or((0, None), |(code, why)| (code, Some(why)));
-        Ok(Verdict { code, why, ranks, restarts: head.restarts, staged: head.staged })
+        let (restarts, staged) = (head.restarts, head.staged);
+        Ok(Verdict { code, why, ranks, restarts, replaced, staged })
     }
 }
 

@@ -20,6 +20,7 @@ mod peers;
 mod place;
 mod print;
 mod ranks;
+mod replace;
 mod restart;
 mod silence;
 mod staging;
@@ -115,6 +116,8 @@ struct Daemon {
     again: BTreeMap<u32, u32>,
     /// Standard input for rank 0 has ended.
     input_ended: bool,
+    /// What of it came before the word that rank 0 is here now.
+    early_input: Vec<u8>,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
     /// What clients of the PMIx library are told of this node.
@@ -203,6 +206,7 @@ impl Daemon {
             ranks: BTreeMap::new(),
             again: BTreeMap::new(),
             input_ended: false,
+            early_input: Vec::new(),
             cores: Vec::new(),
             around: None,
             remotes: BTreeMap::new(),
@@ -347,8 +351,15 @@ impl Daemon {
             return;
         }
         self.peers.down(node);
-        self.head_lost_node(node, why);
+        if !self.head_hears_loss(node, why) {
+            return;
+        }
         self.engine.peer_lost(self.clock.now(), node);
+        if self.head.is_some() {
+            // Where another node takes its place, that is decided before its ranks count as failed.
+            self.pump();
+            self.head_lost_node(node, why);
+        }
     }
 
     /// What the head says.
@@ -405,6 +416,10 @@ impl Daemon {
                 }
                 Output::CardChanged(proc) => self.shelve(proc),
                 Output::Restarted { proc, restarts } => self.restarted(proc, restarts),
+                Output::Replaced { node, by } => self.replaced(node, by),
+                Output::NodeLost(node) if self.head.is_some() => {
+                    self.lost(node, "other nodes do not reach it");
+                }
                 Output::Orphaned(why) if self.over.is_none() => self.over = Some(Err(why)),
                 other => self.head_output(other),
             }

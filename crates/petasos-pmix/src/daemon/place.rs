@@ -89,6 +89,13 @@ impl Place {
         self.path.join("server")
     }
 
+    /// Puts a file in the place of one of that name, at once for all who read it.
+    pub(crate) fn renew(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let new = format!("{name}.new");
+        self.write(&new, bytes)?;
+        fs::rename(self.path.join(new), self.path.join(name))
+    }
+
     /// Writes a file that only this user reads.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut options = fs::OpenOptions::new();

@@ -199,6 +199,11 @@ impl Daemon {
     /// Standard input for rank 0; empty: it ends.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.input_ended |= bytes.is_empty();
+        if self.node_of_rank(0) != Some(self.me) {
+            // Its node is lost, and this is the one that takes its place.
+            self.early_input.extend(bytes);
+            return;
+        }
         match self.ranks.get_mut(&0) {
             Some(rank) if rank.input.is_some() => {
                 rank.feed_ends |= bytes.is_empty();

@@ -8,6 +8,10 @@ impl Daemon {
     /// The engine says that a process is replaced, of this node or another.
     pub(super) fn restarted(&mut self, proc: Proc, restarts: u32) {
         let Some(job) = self.job.as_ref().filter(|job| job.id() == proc.job) else { return };
+        if self.engine.restarts_of(proc) != restarts {
+            // It was so on a node that is lost by now, of which this one heard at the same time. The next one follows.
+            return;
+        }
         let here = job.node_of(proc.rank) == Some(self.me);
         if let Some(shelf) = &mut self.shelf {
             shelf.forget(proc.rank);
@@ -43,8 +47,14 @@ impl Daemon {
                 let pid = started.pid.as_raw_nonzero().get() as u32;
                 self.ranks.insert(number, started);
                 self.engine.proc_started(job.proc(number), pid);
-                if number == 0 && self.input_ended {
-                    self.feed(&[]);
+                if number == 0 {
+                    let early = std::mem::take(&mut self.early_input);
+                    if !early.is_empty() {
+                        self.feed(&early);
+                    }
+                    if self.input_ended {
+                        self.feed(&[]);
+                    }
                 }
             }
             Err(why) => {
@@ -70,6 +80,9 @@ impl Daemon {
             && !why.is_clean()
         {
             self.engine.heard_gone(self.clock.now(), proc, restarts, why.clone());
+        } else if let Some(job) = &self.job {
+            let how = if finalized { Gone::Finalized } else { why.clone() };
+            self.engine.heard_done(self.clock.now(), job.proc(rank), restarts, how);
         }
         self.pump();
         self.rank_is_over(rank, restarts, why);

@@ -88,10 +88,9 @@ pub(crate) fn described(staging: &ToStage) -> Vec<(String, Value)> {
 impl Daemon {
     /// Makes the directory for the files, and has ranks know of it.
     pub(super) fn make_stage(&self, setup: &mut Setup) -> Result<Option<Place>, String> {
-        let ranks = setup.job.runs.iter().filter(|run| run.node == self.me);
-        let Some(coming) =
-            setup.coming.as_ref().filter(|_| ranks.map(|run| run.count).sum::<u32>() > 0)
-        else {
+        let ranks = setup.job.runs.iter().any(|run| run.node == self.me && run.count > 0);
+        let spare = self.me.0 as usize + setup.spares as usize >= setup.job.nodes.len();
+        let Some(coming) = setup.coming.as_ref().filter(|_| ranks || spare) else {
             return Ok(None);
         };
         // As the user wrote it, where the user was.

@@ -121,7 +121,10 @@ impl Daemon {
             self.cores.clone_from(&common.cores);
         }
         let mut failed = Vec::new();
-        for rank in job.ranks_on(self.me) {
+        // Some of a lost node may have begun here before this.
+        let first = |rank: &&u32| self.engine.restarts_of(job.proc(**rank)) == 0;
+        let ranks: Vec<u32> = job.ranks_on(self.me).iter().filter(first).copied().collect();
+        for rank in &ranks {
             let started = match &mut common {
                 Ok(common) => self.start_rank(*rank, 0, &job, common),
                 Err(why) => Err(why.clone()),

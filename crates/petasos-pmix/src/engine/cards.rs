@@ -165,7 +165,9 @@ impl Engine {
         let id = self.number();
         let (proc, key, wait) = what.clone();
         let restarts = self.restarts_of(proc);
-        self.send(host, Message::CardAsk { id, proc, restarts, key, wait, patience });
+        let replaced = self.replaced.count();
+        let ask = Message::CardAsk { id, proc, restarts, replaced, key, wait, patience };
+        self.send(host, ask);
         self.asks.by_id.insert(id, what.clone());
         let ask = self.asks.by_key.entry(what).or_insert(Ask { id, until, waiters: vec![waiter] });
         let older = std::mem::replace(&mut ask.id, id);
@@ -189,7 +191,9 @@ impl Engine {
                 ask.id = id;
             }
             let ((proc, key, wait), restarts) = (what, self.restarts_of(proc));
-            self.send(host, Message::CardAsk { id, proc, restarts, key, wait, patience });
+            let replaced = self.replaced.count();
+            let ask = Message::CardAsk { id, proc, restarts, replaced, key, wait, patience };
+            self.send(host, ask);
         }
     }
 

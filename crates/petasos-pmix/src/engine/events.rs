@@ -4,7 +4,7 @@ use super::{ClientId, Engine, Output, RequestId};
 use crate::{
     error::Error,
     event::{Event, EventId, NO_CACHE, Range, takes},
-    message::{Answer, Message},
+    message::{Answer, Message, Replacement},
     names::{Group, JobId, Node, Proc},
     status,
     value::{Info, Value},
@@ -304,6 +304,35 @@ impl Engine {
         }
         if let Some((job, info)) = first {
             events.push(event(EventId::LOSS, status::NODE_DOWN, job, Range::Session, info));
+        }
+        for event in events {
+            if self.events.is_new(event.id) {
+                self.take_event(event, false);
+            }
+        }
+    }
+
+    /// A node took the place of another. Everybody hears of that by himself, too.
+    pub(super) fn announce_replaced(&mut self, what: &Replacement) {
+        let mut events = Vec::new();
+        for (job, state) in &self.jobs {
+            let again = what.again.iter().filter(|(proc, _)| proc.job == *job).take(NAMED);
+            let again: Vec<Value> = again.map(|(proc, _)| proc.rank.into()).collect();
+            if again.is_empty() {
+                continue;
+            }
+            let name = |node| state.map.node(node).map_or("", |node| node.name.as_str());
+            let info: Info = vec![
+                ("pmix.nodeid".to_owned(), what.by.0.into()),
+                ("pmix.hname".to_owned(), name(what.by).into()),
+                ("petasos.nodeid.before".to_owned(), what.node.0.into()),
+                ("petasos.hname.before".to_owned(), name(what.node).into()),
+                ("petasos.ranks".to_owned(), Value::List(again)),
+            ];
+            let id = EventId { node: what.node, number: EventId::REPLACED - u64::from(job.0) };
+            let (code, source) = (status::NODE_REPLACED, Proc::new(*job, Proc::JOB));
+            let (node, range, non_default) = (what.by, Range::Namespace, true);
+            events.push(Event { id, code, source, node, range, non_default, info });
         }
         for event in events {
             if self.events.is_new(event.id) {

@@ -6,14 +6,19 @@
 //! When somebody's time is over the root asks down the tree who is missing, and then ends the
 //! fence for all, with that answer. A participant that dies, or a node that is lost, ends it at
 //! once. Who comes later to a fence that has failed is told so.
+//!
+//! Where a node took the place of one that was lost, the tree is another one, and fences of the group are counted
+//! anew: each message says after which replacement it was sent. Who was in no fence when the node was lost has failed
+//! in the next one, so that all of the group have seen it before they come together again.
 
 use super::{ClientId, Engine, RequestId, Timer, Waiting};
 use crate::{
     error::{Error, Gone},
-    message::{Answer, FenceStep, Message},
+    message::{Answer, FenceStep, Message, Replacement},
     names::{Group, JobId, Missing, Node, Proc},
     value::Card,
 };
+use petasos_fabric::Time;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -31,7 +36,11 @@ pub(super) struct Signature {
     hosts: Arc<[Node]>,
     parent: Option<Node>,
     children: Vec<Node>,
-    /// How often each process of this node has come.
+    /// The number of the last replacement of a node of this group.
+    replaced: u32,
+    /// Processes of this node that have not been told yet that a node of the group was lost.
+    owed: BTreeMap<Proc, Error>,
+    /// How often each process of this node has come, since that replacement.
     calls: BTreeMap<Proc, u64>,
     open: BTreeMap<u64, Fence>,
     /// Those that failed before all processes of this node came, with those that have not yet.
@@ -57,6 +66,8 @@ struct Fence {
 /// Who is missing?
 #[derive(Debug)]
 struct Census {
+    /// Until then it may be said.
+    until: Time,
     silent: BTreeSet<Node>,
     missing: Missing,
 }
@@ -100,6 +111,9 @@ impl Engine {
             return Err(Error::NotInGroup(proc));
         }
         let signature = self.signature(&group)?;
+        if let Some(error) = signature.owed.remove(&proc) {
+            return Err(error);
+        }
         if signature.open.len() >= MAX_OPEN {
             return Err(super::requests::limit("open fences of a group", MAX_OPEN + 1, MAX_OPEN));
         }
@@ -169,8 +183,10 @@ impl Engine {
         let parent = at.checked_sub(1).map(|before| hosts[before / fanout]);
         let children = (at * fanout + 1).min(len)..(at * fanout + 1 + fanout).min(len);
         let children = hosts[children].to_vec();
+        let replaced = self.replaced.last_of(|proc| group.contains(proc));
         let (open, failed, over) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Ok(Signature { hosts, parent, children, calls, open, failed, floor: 0, over })
+        let (owed, floor) = (BTreeMap::new(), 0);
+        Ok(Signature { hosts, parent, children, replaced, owed, calls, open, failed, floor, over })
     }
 
     /// Opens a fence that is not over; if it cannot succeed, ends it at once.
@@ -224,7 +240,8 @@ impl Engine {
     }
 
     fn say(&mut self, to: Node, group: &Group, nth: u64, step: FenceStep) {
-        self.send(to, Message::Fence { group: group.clone(), nth, step });
+        let replaced = self.signatures.get(group).map_or(0, |signature| signature.replaced);
+        self.send(to, Message::Fence { group: group.clone(), replaced, nth, step });
     }
 
     /// Tells the parent, or at the root everybody, once all have come.
@@ -298,8 +315,16 @@ impl Engine {
         self.fail_fence(group, nth, error);
     }
 
-    pub(super) fn fence_message(&mut self, from: Node, group: &Group, nth: u64, step: FenceStep) {
-        if self.signature(group).is_err() {
+    pub(super) fn fence_message(
+        &mut self,
+        from: Node,
+        group: &Group,
+        replaced: u32,
+        nth: u64,
+        step: FenceStep,
+    ) {
+        // Of a fence that failed with a node which was replaced since then nothing matters any more.
+        if self.signature(group).ok().is_none_or(|signature| signature.replaced != replaced) {
             return;
         }
         match step {
@@ -403,16 +428,17 @@ impl Engine {
     /// Asks the children that have not come who is missing there.
     fn take_census(&mut self, group: &Group, nth: u64) {
         let missing = self.missing_here(group, nth);
+        let (now, census) = (self.now, self.config.census);
         let Some(fence) = self.fence_of(group, nth) else { return };
         if fence.census.is_some() {
             return;
         }
         let silent = fence.children.clone();
-        fence.census = Some(Census { silent: silent.clone(), missing });
+        let until = now.after(census);
+        fence.census = Some(Census { until, silent: silent.clone(), missing });
         for child in silent {
             self.say(child, group, nth, FenceStep::Count);
         }
-        let until = self.now.after(self.config.census);
         self.agenda.set(until, Timer::Census(group.clone(), nth));
         self.census_moves(group, nth);
     }
@@ -427,8 +453,11 @@ impl Engine {
 
     /// Those who have said nothing by now are named for that.
     pub(super) fn census_over(&mut self, group: &Group, nth: u64) {
+        let now = self.now;
         let Some(fence) = self.fence_of(group, nth) else { return };
-        let Some(census) = fence.census.take() else { return };
+        // The timer may be that of another fence, which had this number before a replacement.
+        let over = |census: &mut Census| census.silent.is_empty() || now >= census.until;
+        let Some(census) = fence.census.take_if(over) else { return };
         let mut missing = census.missing;
         census.silent.into_iter().for_each(|node| missing.add_silent(node));
         match self.signatures.get(group).and_then(|signature| signature.parent) {
@@ -474,6 +503,7 @@ impl Engine {
                 next += 1;
             }
             signature.calls.insert(proc, next);
+            signature.owed.remove(&proc);
             signature.failed.retain(|nth, (_, still)| {
                 if *nth < next {
                     still.remove(&proc);
@@ -498,6 +528,19 @@ impl Engine {
 
     /// A node is lost, and with it every fence in which it has a part.
     pub(super) fn fences_without(&mut self, node: Node) {
+        let with_it = |signature: &Signature| signature.hosts.binary_search(&node).is_ok();
+        let groups = self.signatures.iter().filter(|(_, signature)| with_it(signature));
+        let groups: Vec<Group> = groups.map(|(group, _)| group.clone()).collect();
+        for group in groups {
+            let error = Error::NodeLost { node, missing: self.procs_on(node, Some(&group)) };
+            let Some(signature) = self.signatures.get_mut(&group) else { continue };
+            // Who is in one is told by its end.
+            let waits =
+                |proc: &Proc| signature.open.values().any(|fence| !fence.missing.contains(proc));
+            let owed: Vec<Proc> =
+                signature.calls.keys().filter(|proc| !waits(proc)).copied().collect();
+            signature.owed.extend(owed.into_iter().map(|proc| (proc, error.clone())));
+        }
         let open: Vec<(Group, u64)> = self
             .signatures
             .iter()
@@ -508,6 +551,20 @@ impl Engine {
             let missing = self.procs_on(node, Some(&group));
             // Everybody hears of the loss.
             self.end_fence(&group, nth, Err(Error::NodeLost { node, missing }));
+        }
+    }
+
+    /// The ranks of a node are on another: fences of groups with some of them begin anew, over another tree. None is
+    /// open, since all of these have failed with the node.
+    pub(super) fn fences_moved(&mut self, what: &Replacement) {
+        let with_some = |group: &&Group| what.procs().any(|proc| group.contains(proc));
+        let groups: Vec<Group> = self.signatures.keys().filter(with_some).cloned().collect();
+        for group in groups {
+            let Some(before) = self.signatures.remove(&group) else { continue };
+            if let Ok(mut signature) = self.new_signature(&group) {
+                signature.owed = before.owed;
+                self.signatures.insert(group, signature);
+            }
         }
     }
 }

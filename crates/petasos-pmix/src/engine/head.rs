@@ -43,6 +43,8 @@ pub(super) struct Head {
     pub(super) inventories: Inventories,
     /// Restarts that were asked for before it was known here that there is somebody to replace.
     pub(super) restarts: Vec<super::restart::Waiting>,
+    /// Replacements of nodes that were not known here to be lost.
+    pub(super) replacements: Vec<super::replace::Waiting>,
     /// How long messages of each node to some others take, where it was measured.
     pub(super) links: BTreeMap<Node, Vec<RoundTrip>>,
 }
@@ -111,6 +113,7 @@ impl Engine {
             HeadRequest::Unpublish(_) => "to unpublish",
             HeadRequest::Abort { .. } => "to abort",
             HeadRequest::Restart { .. } => "to restart",
+            HeadRequest::Replace(_) => "to replace a node",
             HeadRequest::Query(_) | HeadRequest::Processes => "a query",
         };
         let patience = HEAD_PATIENCE.saturating_add(longer.unwrap_or_default());
@@ -160,6 +163,7 @@ impl Engine {
                 Ok(Some(Answer::Done))
             }
             HeadRequest::Restart { proc, after } => self.restart_asked(asked, proc, after),
+            HeadRequest::Replace(node) => self.replace_asked(asked, node),
         };
         match result {
             Ok(None) => {}
@@ -405,7 +409,11 @@ impl Engine {
         let Some(job) = self.jobs.values().next() else { return Value::List(Vec::new()) };
         let line = |(at, node): (usize, &crate::job::NodeInfo)| {
             let at = Node(at as u32);
-            let state = if self.members.is_lost(at) { "lost" } else { "up" };
+            let state = match self.members.is_lost(at) {
+                true => "lost",
+                false if self.is_spare(at) => "spare",
+                false => "up",
+            };
             let ranks = job.map.ranks_on(at).len() as u64;
             Value::List(vec![at.0.into(), node.name.as_str().into(), ranks.into(), state.into()])
         };

@@ -109,6 +109,7 @@ impl Engine {
         let mut all: Info = vec![("node".to_owned(), node.0.into())];
         let name = self.jobs.values().find_map(|job| Some(job.map.node(node)?.name.clone()));
         all.extend(name.map(|name| ("host".to_owned(), name.into())));
+        all.extend(self.is_spare(node).then(|| ("spare".to_owned(), true.into())));
         all.extend(found.to_info());
         let links = self.head.links.get(&node);
         let links = links.map(|all| all.iter().map(|link| link.to_value(node)).collect());

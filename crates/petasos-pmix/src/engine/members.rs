@@ -99,19 +99,22 @@ impl Engine {
                 self.tell_again(neighbour);
             }
         }
-        for node in new {
+        for node in new.iter().copied() {
             self.fences_without(node);
             self.cards_without(node);
             self.head_without(node);
             self.announce_lost(node);
             self.out.push_back(Output::NodeLost(node));
         }
+        new.into_iter().for_each(|node| self.lost_at_head(node));
     }
 
     /// Tells a new neighbour what may have been lost with the one between us.
     fn tell_again(&mut self, to: Node) {
         let lost = self.members.lost.iter().copied().collect();
         self.send(to, Message::Lost(lost));
+        let replaced: Vec<Message> = self.replaced.messages().collect();
+        replaced.into_iter().for_each(|message| self.send(to, message));
         if self.wired && to != Node::HEAD {
             self.send(to, Message::Wired);
         }

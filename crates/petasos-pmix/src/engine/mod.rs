@@ -25,6 +25,7 @@ mod links;
 mod members;
 mod procs;
 mod progress;
+mod replace;
 mod requests;
 mod restart;
 
@@ -76,6 +77,8 @@ pub struct Config {
     pub restarts: Option<u32>,
     /// At the head: whether it is without anybody asking. Default: no.
     pub restart_failed: bool,
+    /// At the head: the last so many nodes have no ranks, and take the place of others that are lost. Default: 0.
+    pub spares: u32,
 }
 
 impl Default for Config {
@@ -90,6 +93,7 @@ impl Default for Config {
             cached_for: Duration::from_secs(120),
             restarts: None,
             restart_failed: false,
+            spares: 0,
         }
     }
 }
@@ -147,6 +151,14 @@ pub enum Output {
     },
     /// A node is lost.
     NodeLost(Node),
+    /// The ranks of a node that is lost are now on another: [`Engine::map`]. Which of them are started again is said by
+    /// [`Output::Restarted`], after this.
+    Replaced {
+        /// Which is lost.
+        node: Node,
+        /// Which has its ranks.
+        by: Node,
+    },
     /// At the head: what [`Engine::survey`] asked for is known, as far as nodes have said it in time.
     Surveyed,
     /// The head is lost, or the others hold this node for lost: end everything here.
@@ -210,6 +222,8 @@ struct Job {
     gone: BTreeMap<u32, Gone>,
     /// How often each rank was started again, if it was.
     restarts: BTreeMap<u32, u32>,
+    /// At the head: processes of other nodes that ended as they should.
+    done: BTreeMap<u32, Gone>,
 }
 
 /// The engine. See the [module](self).
@@ -233,6 +247,7 @@ pub struct Engine {
     next_id: u64,
     events: events::Events,
     head: head::Head,
+    replaced: replace::Replaced,
     /// What this node has, as it was last told.
     inventory: Option<Inventory>,
     /// How long messages to others take, while that is being measured.
@@ -265,6 +280,7 @@ impl Engine {
             next_id: 0,
             events: events::Events::default(),
             head: head::Head::default(),
+            replaced: replace::Replaced::default(),
             inventory: None,
             links: links::Links::default(),
             wired: false,
@@ -278,8 +294,14 @@ impl Engine {
     pub fn add_job(&mut self, map: Arc<JobMap>) {
         let locals = map.ranks_on(self.me).iter().map(|rank| (*rank, Local::default())).collect();
         let (cards, gone, restarts) = (HashMap::new(), BTreeMap::new(), BTreeMap::new());
-        let job = Job { map, locals, cards, gone, restarts };
+        let job = Job { map, locals, cards, gone, restarts, done: BTreeMap::new() };
         self.jobs.insert(job.map.id(), job);
+    }
+
+    /// What is known of a job, with its ranks where they are now.
+    #[must_use]
+    pub fn map(&self, job: JobId) -> Option<&Arc<JobMap>> {
+        self.jobs.get(&job).map(|job| &job.map)
     }
 
     /// Which node it is.
@@ -311,7 +333,10 @@ impl Engine {
                 Timer::Lookups => self.expire_lookups(),
                 Timer::Gathering(id) => self.gathered(id),
                 Timer::Connect => self.check_connected(),
-                Timer::Restarts => self.expire_restarts(),
+                Timer::Restarts => {
+                    self.expire_restarts();
+                    self.expire_replacements();
+                }
                 Timer::Progress => self.check_progress(),
                 Timer::Echo(node) => self.echo_late(node),
             }
@@ -336,12 +361,23 @@ impl Engine {
     /// A message came from another daemon.
     pub fn message(&mut self, now: Time, from: Node, message: Message) {
         self.advance(now);
+        self.take(from, message);
+    }
+
+    fn take(&mut self, from: Node, message: Message) {
         if self.over.is_some() || self.members.is_lost(from) {
             return;
         }
+        if let Message::Fence { replaced, .. } | Message::CardAsk { replaced, .. } = &message
+            && self.held(from, *replaced, &message)
+        {
+            return;
+        }
         match message {
-            Message::Fence { group, nth, step } => self.fence_message(from, &group, nth, step),
-            Message::CardAsk { id, proc, restarts, key, wait, patience } => {
+            Message::Fence { group, replaced, nth, step } => {
+                self.fence_message(from, &group, replaced, nth, step);
+            }
+            Message::CardAsk { id, proc, restarts, key, wait, patience, .. } => {
                 self.card_asked(from, id, cards::Asked { of: proc, restarts, key, wait }, patience);
             }
             Message::CardAnswer { id, result } => self.card_answered(id, result),
@@ -354,6 +390,8 @@ impl Engine {
                 self.proc_known_gone(proc, restarts, why, Some(from));
             }
             Message::Restarted { proc, restarts } => self.restarted(proc, restarts, Some(from)),
+            Message::Replaced(what) if self.me != Node::HEAD => self.replaced(*what, Some(from)),
+            Message::Replaced(_) => {}
             Message::Wired => self.wired_somewhere(Some(from)),
             Message::NeverConnected(missing) => self.never_connected(missing),
             Message::Release(proc) => self.release(proc),

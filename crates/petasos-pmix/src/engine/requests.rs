@@ -134,6 +134,7 @@ impl Engine {
                 done
             }
             Request::Restart { proc: of, after } => self.restart(client, id, proc, of, after),
+            Request::Replace(node) => self.replace(client, id, proc, node),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Restarts: a process that failed is started again, under its rank and on its node.
+//! Restarts: a process that failed is started again, under its rank and on its node. (Where the node itself is lost:
+//! [`replace`](super::replace).)
 //!
 //! The head decides. Each process of a rank has a number, how often that rank had been started again before it, and
 //! all that is said of a process names it: that it is gone, what is on its card, that it is to be replaced. So what
@@ -7,16 +8,16 @@
 use super::{Client, ClientId, Engine, Job, Local, Output, RequestId, Timer, head::Asked};
 use crate::{
     error::{Error, Gone},
-    message::{Answer, HeadRequest, Message},
+    message::{Answer, HeadRequest, Message, Replacement},
     names::{Node, Proc},
 };
 use petasos_fabric::Time;
 use std::time::Duration;
 
 /// Somebody may have heard of a failure before the head has: so long it waits for that.
-const HEARSAY: Duration = Duration::from_secs(2);
+pub(super) const HEARSAY: Duration = Duration::from_secs(2);
 /// Requests that wait for that at a time.
-const MAX_WAITING: usize = 4096;
+pub(super) const MAX_WAITING: usize = 4096;
 
 /// A restart of somebody who is not known to have failed.
 #[derive(Debug)]
@@ -45,9 +46,10 @@ impl Engine {
         self.jobs.get(&proc.job).map_or(0, |job| job.restarts_of(proc.rank))
     }
 
-    /// At the head: from now on nobody is started again, since the job is ending.
-    pub fn end_restarts(&mut self) {
-        self.config.restarts = None;
+    /// At the head: from now on a rank may be started again so often; `None`: nobody is, since the job has not
+    /// begun, or is ending.
+    pub fn allow_restarts(&mut self, restarts: Option<u32>) {
+        self.config.restarts = restarts;
     }
 
     /// At the head: its daemon has heard that a process of another node failed, perhaps before this engine.
@@ -122,7 +124,8 @@ impl Engine {
             return Err(refused(proc, "that process has not been started yet"));
         }
         if self.members.is_lost(node) {
-            return Err(refused(proc, format!("{node} is lost, and it has no other")));
+            let why = format!("{node} is lost, and no other one has taken its place");
+            return Err(refused(proc, why));
         }
         match self.gone_of(proc) {
             None => return Ok(None),
@@ -160,6 +163,22 @@ impl Engine {
         }
     }
 
+    /// Ranks were started again with their node: who had asked for one of them alone has what it wanted.
+    pub(super) fn restarts_by_the_way(&mut self, what: &Replacement) {
+        let of = |one: &Waiting| what.again.iter().any(|(proc, _)| *proc == one.proc);
+        let (now, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.head.restarts).into_iter().partition(of);
+        self.head.restarts = later;
+        for Waiting { asked, proc, after, .. } in now {
+            let restarts = self.restarts_of(proc);
+            let result = match after < restarts {
+                true => Ok(Answer::Value(restarts.into())),
+                false => Err(refused(proc, "that process has not been started yet")),
+            };
+            self.head_says(asked, result);
+        }
+    }
+
     /// Nobody has told the head that these failed.
     pub(super) fn expire_restarts(&mut self) {
         let now = self.now;
@@ -191,6 +210,7 @@ impl Engine {
         let Some(job) = self.jobs.get_mut(&proc.job) else { return };
         job.restarts.insert(proc.rank, restarts);
         job.gone.remove(&proc.rank);
+        job.done.remove(&proc.rank);
         // Its card may have come before the word that there is one.
         let early = job.cards.get(&proc.rank).is_some_and(|card| card.restarts >= restarts);
         if !early {

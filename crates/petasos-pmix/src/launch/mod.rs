@@ -94,6 +94,9 @@ pub struct Launch {
     /// Whether ranks that fail are started again without anybody asking; only when one has been so as often as it
     /// may be, the job fails, or goes on without it if it is to.
     pub restart_failed: bool,
+    /// So many hosts, the last in the list, get a daemon and no ranks: each takes the place of one that is lost, with its
+    /// ranks, without anybody asking (`restart_failed`) or when a rank asks (`keep_going`). Default: 0.
+    pub spares: u32,
     /// How long the job may take.
     pub timeout: Option<Duration>,
     /// How long after the first rank all others must have connected. Default: 60 s.
@@ -125,6 +128,23 @@ pub enum LaunchError {
     /// No ranks.
     #[error("a job has at least one rank")]
     NoRanks,
+    /// Not more hosts than spares.
+    #[error("{spares} spare hosts, of a list of {hosts}: none is left for ranks")]
+    TooFewHosts {
+        /// How many were to be kept.
+        spares: u32,
+        /// How many there are.
+        hosts: usize,
+    },
+    /// A host cannot be a spare.
+    #[error("`{0}` cannot be a spare host: it is this one, or is in the list before")]
+    NoSpare(String),
+    /// Spares, and nothing that would use them.
+    #[error(
+        "spare hosts are of use where ranks are started again (--restart-failed), or the job goes on without them and a \
+         rank can ask (--keep-going)"
+    )]
+    IdleSpares,
     /// No program.
     #[error("there is no program to run")]
     NoProgram,
@@ -162,6 +182,8 @@ pub struct Outcome {
     pub ranks: BTreeMap<u32, (String, Gone)>,
     /// How often ranks were started again, if they were.
     pub restarts: BTreeMap<u32, u32>,
+    /// Hosts that were lost and replaced: the host, why it was lost, and the spare that took its place.
+    pub replaced: Vec<(String, String, String)>,
     /// What was brought to the nodes, once all of it was there.
     pub staged: Option<Staged>,
 }
@@ -205,6 +227,8 @@ impl Staging {
 pub struct Placement {
     /// The hosts, by node: the first is this one.
     pub hosts: Vec<String>,
+    /// The last so many of them are spares.
+    pub spares: u32,
     /// By rank.
     pub node_of: Vec<Node>,
 }
@@ -226,6 +250,7 @@ impl Launch {
             keep_going: false,
             restarts: 3,
             restart_failed: false,
+            spares: 0,
             timeout: None,
             connect: Duration::from_secs(60),
             silence: Duration::from_secs(1),
@@ -241,7 +266,7 @@ impl Launch {
     /// Which rank would go where.
     ///
     /// # Errors
-    /// If there are no ranks, or more than the hosts take.
+    /// If there are no ranks, or more than the hosts take, or spare hosts cannot be had.
     pub fn place(&self) -> Result<Placement, LaunchError> {
         if self.ranks == 0 {
             return Err(LaunchError::NoRanks);
@@ -252,7 +277,17 @@ impl Launch {
             // On one's own host one may ask for more processes than there are cores.
             slots.push((Node::HEAD, self.ranks));
         }
-        for host in &self.hosts {
+        let spares = self.spares as usize;
+        let few = LaunchError::TooFewHosts { spares: self.spares, hosts: self.hosts.len() };
+        let with_ranks = match self.hosts.len().checked_sub(spares) {
+            Some(0) if spares > 0 => return Err(few),
+            None => return Err(few),
+            Some(with_ranks) => with_ranks,
+        };
+        if spares > 0 && !self.keep_going && !self.restart_failed {
+            return Err(LaunchError::IdleSpares);
+        }
+        for host in &self.hosts[..with_ranks] {
             let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
             let count = host.slots.unwrap_or(cores);
             if host.name == "localhost" || host.name == hosts[0] {
@@ -282,7 +317,13 @@ impl Launch {
                 node_of.extend(std::iter::repeat_n(*node, here));
             }
         }
-        Ok(Placement { hosts, node_of })
+        for Host { name, .. } in &self.hosts[with_ranks..] {
+            if name == "localhost" || hosts.contains(name) {
+                return Err(LaunchError::NoSpare(name.clone()));
+            }
+            hosts.push(name.clone());
+        }
+        Ok(Placement { hosts, spares: self.spares, node_of })
     }
 
     /// Looks at the files that are to be brought to the nodes, and how long that will take; `None` if there
@@ -305,7 +346,10 @@ impl Launch {
             return Ok(None);
         }
         let mover = self.plugins.movers.first().cloned().ok_or(LaunchError::NoMover)?;
-        let mut nodes = self.place()?.node_of;
+        let placement = self.place()?;
+        let mut nodes = placement.node_of;
+        let spares = placement.hosts.len() as u32 - placement.spares..placement.hosts.len() as u32;
+        nodes.extend(spares.map(Node));
         nodes.sort_unstable();
         nodes.dedup();
         let here = nodes.first() == Some(&Node::HEAD);
@@ -360,6 +404,7 @@ impl Launch {
             keep_going: self.keep_going,
             restarts: (self.keep_going || self.restart_failed).then_some(self.restarts),
             restart_failed: self.restart_failed,
+            spares: placement.spares,
             timeout: self.timeout,
             connect: self.connect,
             silence: self.silence,
@@ -369,8 +414,8 @@ impl Launch {
             links: self.measure_links,
         };
         let verdict = daemon::run_head(plan)?;
-        let daemon::Verdict { code, why, ranks, restarts, staged } = verdict;
-        Ok(Outcome { code, why, ranks, restarts, staged })
+        let daemon::Verdict { code, why, ranks, restarts, replaced, staged } = verdict;
+        Ok(Outcome { code, why, ranks, restarts, replaced, staged })
     }
 
     fn stage(&self, staging: Staging) -> Result<ToStage, LaunchError> {

@@ -117,6 +117,11 @@ pub(crate) struct Net {
     pub(crate) orphaned: Vec<(Node, String)>,
     /// Restarts on the nodes of their ranks.
     pub(crate) restarted: Vec<(Proc, u32)>,
+    /// Nodes that took the place of others, when they heard of it.
+    pub(crate) moved: Vec<(Node, Node)>,
+    /// How many of these each node knows, and how many the one that knows most does.
+    took: Vec<usize>,
+    most_took: usize,
     pub(crate) sent: u64,
     pub(crate) sent_by: Vec<u64>,
 }
@@ -163,6 +168,9 @@ impl Net {
             heard: Vec::new(),
             orphaned: Vec::new(),
             restarted: Vec::new(),
+            moved: Vec::new(),
+            took: vec![0; nodes as usize],
+            most_took: 0,
             sent: 0,
             sent_by: vec![0; nodes as usize],
         }
@@ -267,7 +275,9 @@ impl Net {
                 self.cut.insert(node, cut);
                 let gone: Vec<Proc> =
                     self.procs().into_iter().filter(|p| self.node_of(*p) == node).collect();
-                self.dead.extend(gone);
+                // Also who was only about to begin there.
+                self.dead.extend(gone.iter().copied());
+                self.ended.extend(gone);
                 let knows = |engine: &Engine| engine.neighbours().contains(&node);
                 let who: Vec<Node> =
                     self.engines.iter().flatten().filter(|e| knows(e)).map(Engine::node).collect();
@@ -306,6 +316,24 @@ impl Net {
         let Some(mut engine) = self.engines[at].take() else { return };
         act(&mut engine);
         while let Some(output) = engine.poll() {
+            if matches!(output, Output::Replaced { .. }) {
+                self.took[at] += 1;
+                if self.took[at] > self.most_took {
+                    // Nobody knew so many before.
+                    self.most_took = self.took[at];
+                    for job in &mut self.jobs {
+                        *job = engine.map(job.id()).unwrap().clone();
+                    }
+                }
+            }
+            // What begins where its node has not heard that it is there begins later, and what has been replaced
+            // since then not at all: as the daemon does it.
+            if let Output::Restarted { proc, restarts } = output
+                && (engine.map(proc.job).unwrap().node_of(proc.rank) != Some(node)
+                    || engine.restarts_of(proc) != restarts)
+            {
+                continue;
+            }
             self.output(node, output);
         }
         let deadline = engine.deadline();
@@ -354,11 +382,12 @@ impl Net {
             Output::Abort { by, status, message } => self.aborts.push((by, status, message)),
             Output::NeverConnected(missing) => self.never.push(missing),
             Output::Heard(event) => self.heard.push(event),
-            Output::Restarted { proc, restarts } if self.node_of(proc) == node => {
+            Output::Restarted { proc, restarts } => {
                 self.restarted.push((proc, restarts));
                 let start = self.now.after(ms(1) + self.random.time(ms(3)));
                 self.plan(start, Plan::Begin(proc));
             }
+            Output::Replaced { node: lost, by } if by == node => self.moved.push((lost, by)),
             Output::Orphaned(why) => self.orphaned.push((node, why)),
             _ => {}
         }

@@ -373,6 +373,7 @@ impl Client {
             Request::Restart { .. } => {
                 return not_offered("starting a rank again").map_err(Failed::Said);
             }
+            Request::Replace(_) => return not_offered("replacing a node").map_err(Failed::Said),
             Request::Watch(_) | Request::Progress => {
                 return not_offered("watching progress").map_err(Failed::Said);
             }

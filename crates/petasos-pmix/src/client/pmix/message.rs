@@ -226,6 +226,7 @@ impl Asker {
             Request::Deregister(_) => return not_offered("taking back a handler by its number"),
             Request::Query(_) => return not_offered("queries"),
             Request::Restart { .. } => return not_offered("starting a rank again"),
+            Request::Replace(_) => return not_offered("replacing a node"),
             Request::Watch(_) | Request::Progress => return not_offered("watching progress"),
             Request::Connect(_) | Request::ConnectTool => return not_offered("connecting again"),
         };

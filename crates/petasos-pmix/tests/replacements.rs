@@ -1,0 +1,473 @@
+//! Nodes that are lost and replaced by spare ones: the rules one by one, and jobs of which nodes die again and again, in
+//! fences, while they are replaced, and on a network that reorders and loses.
+
+mod common;
+
+use common::{JOB, Net, fence, get, job, ms, rank};
+use petasos_pmix::{
+    Card, Entry, Error, Gone, Group, JobId, Node, Proc, Scope, Value,
+    engine::{ClientId, Config, Engine, Output},
+    message::{Answer, FenceStep, Message, Replacement, Request},
+    status,
+};
+use petasos_sim::Random;
+use std::collections::{BTreeMap, BTreeSet};
+
+const CODES: [i32; 3] = [status::PROC_ABORTED, status::PROC_RESTARTED, status::NODE_REPLACED];
+
+fn spares(spares: u32) -> Config {
+    Config { restarts: Some(3), spares, ..Config::default() }
+}
+
+fn by_itself(config: Config) -> Config {
+    Config { restart_failed: true, ..config }
+}
+
+fn net(config: Config, ranks: &[u32]) -> Net {
+    let mut net = Net::new(1, config, vec![job(JOB, ranks)]);
+    for proc in net.procs() {
+        net.ask(ms(0), proc, Request::Connect(proc));
+        net.ask(ms(5), proc, Request::Register { handler: 1, codes: CODES.to_vec() });
+    }
+    net.run(ms(20));
+    net
+}
+
+fn after(net: &mut Net, proc: Proc, what: Request) -> Result<Answer, Error> {
+    net.ask(ms(0), proc, what);
+    net.run(ms(20));
+    net.last(proc)
+}
+
+fn kill(net: &mut Net, node: u32) {
+    net.kill(ms(0), Node(node));
+    net.run(ms(500));
+}
+
+fn put(value: &str) -> Request {
+    Request::Commit(vec![("k".into(), Entry { scope: Scope::Global, value: value.into() })])
+}
+
+#[track_caller]
+fn has(result: &Result<Answer, Error>, value: &str) {
+    let Ok(Answer::Card(card)) = result else { panic!("{result:?}") };
+    assert_eq!(card.entries["k"].value.as_str(), Some(value));
+}
+
+#[track_caller]
+fn lost(result: Result<Answer, Error>, of: u32) {
+    match result {
+        Err(Error::NodeLost { node, .. }) => assert_eq!(node, Node(of)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn refused(result: Result<Answer, Error>, what: &str) {
+    match result {
+        Err(error @ Error::NotReplaced { .. }) => {
+            assert!(error.to_string().contains(what), "{error}");
+            assert_eq!(error.code(), status::NOT_SUPPORTED);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn its_ranks_are_new_processes_elsewhere() {
+    let mut net = net(by_itself(spares(1)), &[1, 2, 1, 0]);
+    after(&mut net, rank(2), put("old")).unwrap();
+    has(&after(&mut net, rank(0), get(rank(2), "k")), "old");
+    kill(&mut net, 1);
+    assert_eq!(
+        (&net.moved[..], &net.restarted[..]),
+        (&[(Node(1), Node(3))][..], &[(rank(1), 1), (rank(2), 1)][..])
+    );
+    // All know where they are, and that what they had put is gone.
+    for r in [0, 3] {
+        let node = get(rank(2), "pmix.nodeid");
+        assert_eq!(after(&mut net, rank(r), node), Ok(Answer::Value(3u32.into())));
+        let address = get(rank(2), "pmix.petasos.address");
+        let expected = Ok(Answer::Value("tcp://10.0.0.1:9001".into()));
+        assert_eq!(after(&mut net, rank(r), address), expected);
+        net.ask(ms(0), rank(r), get(rank(2), "k"));
+    }
+    for r in [1, 2] {
+        let welcome = after(&mut net, rank(r), Request::Connect(rank(r)));
+        assert_eq!(welcome, Ok(Answer::Welcome { proc: rank(r), node: Node(3), restarts: 1 }));
+    }
+    after(&mut net, rank(2), put("new")).unwrap();
+    for r in [0, 3] {
+        has(&net.last(rank(r)), "new");
+        let told: Vec<_> = net.told.iter().filter(|told| told.proc == rank(r)).collect();
+        let mut codes = net.codes(rank(r));
+        codes.sort_unstable();
+        let [aborted, restarted, replaced] = CODES;
+        assert_eq!(codes, [replaced, restarted, restarted, aborted]);
+        let moved = &told.iter().find(|told| told.event.code == replaced).unwrap().event.info;
+        let of = |key: &str| moved.iter().find(|(name, _)| name == key).map(|(_, v)| v.clone());
+        assert_eq!(of("petasos.hname.before"), Some("n1".into()));
+        assert_eq!(of("pmix.hname"), Some("n3".into()));
+        let ranks = Value::List(vec![1u32.into(), 2u32.into()]);
+        assert_eq!(of("petasos.ranks"), Some(ranks));
+    }
+    // They can fail as any other, and a second node has none to take its place.
+    net.end(ms(0), rank(1), Gone::Signalled(9));
+    net.run(ms(20));
+    assert_eq!(net.restarted.last(), Some(&(rank(1), 2)));
+    kill(&mut net, 2);
+    assert_eq!(net.moved.len(), 1);
+    lost(after(&mut net, rank(0), get(rank(3), "k")), 2);
+}
+
+#[test]
+fn fences_fail_once_for_each_and_then_go_over_the_new_tree() {
+    // Whether somebody is in a fence when the node is lost, or all come to the next one later.
+    for early in [true, false] {
+        let mut net = net(by_itself(spares(1)), &[1, 1, 1, 0]);
+        (0..3).for_each(|r| net.ask(ms(0), rank(r), fence()));
+        net.run(ms(20));
+        if early {
+            net.ask(ms(0), rank(0), fence());
+            net.run(ms(20));
+        }
+        kill(&mut net, 1);
+        if early {
+            lost(net.last(rank(0)), 1);
+        } else {
+            lost(after(&mut net, rank(0), fence()), 1);
+        }
+        lost(after(&mut net, rank(2), fence()), 1);
+        after(&mut net, rank(1), Request::Connect(rank(1))).unwrap();
+        for _ in 0..3 {
+            net.ask(ms(0), rank(0), fence());
+            net.run(ms(20));
+            net.ask(ms(0), rank(1), fence());
+            net.ask(ms(5), rank(2), fence());
+            net.run(ms(20));
+            (0..3).for_each(|r| assert_eq!(net.last(rank(r)), Ok(Answer::Done), "rank {r}"));
+        }
+        // Groups without a rank of that node have seen nothing of it.
+        let group = Some(Group::of([rank(0), rank(2)]));
+        let what = Request::Fence { group, collect: false, timeout: None };
+        net.ask(ms(0), rank(0), what.clone());
+        net.ask(ms(0), rank(2), what);
+        net.run(ms(20));
+        [0, 2].iter().for_each(|r| assert_eq!(net.last(rank(*r)), Ok(Answer::Done)));
+    }
+}
+
+#[test]
+fn a_rank_asks_and_however_many_do_it_is_done_once() {
+    let mut net = net(spares(2), &[1, 1, 1, 0, 0]);
+    kill(&mut net, 1);
+    assert_eq!(net.moved, []);
+    for r in [0, 2] {
+        net.ask(ms(0), rank(r), Request::Replace(Node(1)));
+    }
+    net.run(ms(20));
+    let by = Ok(Answer::Value(3u32.into()));
+    [0, 2].iter().for_each(|r| assert_eq!(net.last(rank(*r)), by));
+    assert_eq!(net.moved, [(Node(1), Node(3))]);
+    let again = after(&mut net, rank(2), Request::Replace(Node(1)));
+    assert_eq!((again, net.moved.len()), (Ok(Answer::Value(3u32.into())), 1));
+    // Who has asked first hears before the head does.
+    net.ask(ms(0), rank(0), Request::Replace(Node(2)));
+    net.run(ms(300));
+    kill(&mut net, 2);
+    assert_eq!(net.last(rank(0)), Ok(Answer::Value(4u32.into())));
+}
+
+#[test]
+fn what_cannot_be_replaced() {
+    let ask = |net: &mut Net, node| after(net, rank(0), Request::Replace(Node(node)));
+    let mut none = net(spares(0), &[1, 1]);
+    kill(&mut none, 1);
+    refused(ask(&mut none, 1), "no spare nodes");
+    let ends = Config { restarts: None, ..spares(1) };
+    let mut ends = net(ends, &[1, 1, 0]);
+    kill(&mut ends, 1);
+    refused(ask(&mut ends, 1), "does not go on");
+    // Node 4 has no ranks, and is none of the spares.
+    let mut net = net(Config { restarts: Some(1), ..spares(2) }, &[1, 1, 2, 1, 0, 0, 0]);
+    refused(ask(&mut net, 0), "the job is run from it");
+    refused(ask(&mut net, 7), "no such node");
+    net.ask(ms(0), rank(0), Request::Replace(Node(1)));
+    net.run(ms(2100));
+    refused(net.last(rank(0)), "node 1 is not replaced: it is not lost");
+    kill(&mut net, 4);
+    refused(ask(&mut net, 4), "no ranks");
+    // Who is done stays so, and its node is not replaced for it alone.
+    let done = |net: &mut Net, proc| {
+        net.ask(ms(0), proc, Request::Finalize);
+        net.run(ms(20));
+        let now = net.now;
+        net.with(Node::HEAD, |head| head.heard_done(now, proc, 0, Gone::Finalized));
+    };
+    done(&mut net, rank(1));
+    kill(&mut net, 1);
+    refused(ask(&mut net, 1), "no ranks");
+    done(&mut net, rank(2));
+    kill(&mut net, 2);
+    assert_eq!(ask(&mut net, 2), Ok(Answer::Value(5u32.into())));
+    assert_eq!(net.restarted, [(rank(3), 1)]);
+    match after(&mut net, rank(0), get(rank(2), "k")) {
+        Err(Error::ProcGone { node, why, .. }) => {
+            assert_eq!((node, why), (Node(5), Gone::Finalized));
+        }
+        other => panic!("{other:?}"),
+    }
+    // So often, and not once more.
+    kill(&mut net, 5);
+    refused(ask(&mut net, 5), "1 times");
+    // The other spare dies before it is needed.
+    kill(&mut net, 6);
+    kill(&mut net, 3);
+    refused(ask(&mut net, 3), "no spare node is left");
+}
+
+/// What is late of the lost node, and what is early of the one in its place, is known for what it is.
+#[test]
+fn late_and_early_words_are_told_apart() {
+    let now = petasos_fabric::Time(1_000_000_000);
+    let mut engine = Engine::new(Node(2), 5, Config::default(), now);
+    engine.add_job(job(JOB, &[1, 1, 1, 0, 0]));
+    let client = ClientId(0);
+    engine.client_opened(client);
+    engine.request(now, client, 0, Request::Connect(rank(2)));
+    let say = |engine: &mut Engine, from, message| {
+        engine.message(now, Node(from), message);
+        std::iter::from_fn(|| engine.poll()).collect::<Vec<Output>>()
+    };
+    let group = Group::all(JOB, 3);
+    let count = |replaced| Message::Fence {
+        group: group.clone(),
+        replaced,
+        nth: 0,
+        step: FenceStep::Count,
+    };
+    let replaced = |number, node, by, restarts| {
+        let (node, by, again, ended) =
+            (Node(node), Node(by), vec![(rank(1), restarts)], Vec::new());
+        Message::Replaced(Box::new(Replacement { number, node, by, again, ended }))
+    };
+    let is_reply = |output: &Output| {
+        matches!(output, Output::Send { to: Node(0), message: Message::Fence { .. } })
+    };
+    // Of a fence after two replacements; of the second one; of the first one, with which all is there.
+    assert_eq!(say(&mut engine, 0, count(2)).iter().filter(|o| is_reply(o)).count(), 0);
+    assert_eq!(say(&mut engine, 0, replaced(2, 3, 4, 2)), []);
+    let out = say(&mut engine, 0, replaced(1, 1, 3, 1));
+    assert!(out.contains(&Output::Replaced { node: Node(1), by: Node(3) }), "{out:?}");
+    assert!(out.contains(&Output::Replaced { node: Node(3), by: Node(4) }), "{out:?}");
+    assert!(out.contains(&Output::Restarted { proc: rank(1), restarts: 2 }), "{out:?}");
+    assert!(out.iter().any(is_reply), "{out:?}");
+    assert_eq!(engine.lost(), &BTreeSet::from([Node(1), Node(3)]));
+    assert_eq!(engine.map(JOB).unwrap().node_of(1), Some(Node(4)));
+    assert!(engine.map(JobId(9)).is_none());
+    // A fence before that is over, and so is the first process.
+    assert_eq!(say(&mut engine, 0, count(1)), []);
+    let why = Gone::Signalled(9);
+    assert_eq!(say(&mut engine, 0, Message::Gone { proc: rank(1), restarts: 1, why }), []);
+    assert_eq!(say(&mut engine, 0, replaced(1, 1, 3, 1)), []);
+    let mut card = Card { restarts: 1, ..Card::default() };
+    let entry = Entry { scope: Scope::Global, value: "old".into() };
+    card.commit([("k".to_owned(), entry)]);
+    let cards = FenceStep::Down(Ok(vec![(rank(1), card)]));
+    say(&mut engine, 0, Message::Fence { group: group.clone(), replaced: 2, nth: 0, step: cards });
+    assert_eq!(engine.card_here(rank(1)), None);
+    // What cannot be is not done: the place is taken, or is the head's.
+    for (node, by) in [(2, 4), (2, 0), (2, 2), (2, 9)] {
+        assert_eq!(say(&mut engine, 0, replaced(3, node, by, 1)), []);
+    }
+}
+
+/// A rank had failed before its node was lost, and is started again on the other: the word of that comes first.
+#[test]
+fn a_restart_may_be_known_before_the_place_of_it() {
+    let now = petasos_fabric::Time(1_000_000_000);
+    for (said, restarts) in [(1, 1), (0, 0)] {
+        let mut engine = Engine::new(Node(2), 3, Config::default(), now);
+        engine.add_job(job(JOB, &[1, 2, 0]));
+        if said > 0 {
+            engine.message(now, Node(0), Message::Restarted { proc: rank(1), restarts: said });
+        }
+        while engine.poll().is_some() {}
+        let (again, ended) = (vec![(rank(2), 1)], vec![(rank(1), 0, Gone::Exited(3))]);
+        let (number, node, by) = (1, Node(1), Node(2));
+        let what = Replacement { number, node, by, again, ended };
+        engine.message(now, Node(0), Message::Replaced(Box::new(what)));
+        let begin = |output: &Output| match output {
+            Output::Restarted { proc, restarts } => Some((*proc, *restarts)),
+            _ => None,
+        };
+        let out: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
+        let begun: Vec<_> = out.iter().filter_map(begin).collect();
+        assert_eq!(begun.contains(&(rank(1), 1)), said > 0, "{begun:?}");
+        assert!(begun.contains(&(rank(2), 1)), "{begun:?}");
+        assert_eq!(engine.restarts_of(rank(1)), restarts);
+        let client = ClientId(0);
+        engine.client_opened(client);
+        engine.request(now, client, 0, Request::Connect(rank(1)));
+        let answer = std::iter::from_fn(|| engine.poll()).find_map(|output| match output {
+            Output::Answer { result, .. } => Some(result),
+            _ => None,
+        });
+        match answer.unwrap() {
+            Ok(Answer::Welcome { restarts, .. }) => assert_eq!((restarts, said), (1, 1)),
+            Err(Error::ProcGone { why, .. }) => assert_eq!((why, said), (Gone::Exited(3), 0)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A process as a program: it goes from fence to fence, and asks for all that fails to be made good.
+#[derive(Debug, Default)]
+struct Life {
+    fences: Vec<bool>,
+}
+
+fn seeds() -> u64 {
+    std::env::var("PETASOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+/// Whatever nodes die, those that take the place of others among them, and whatever ranks: as long as there are spares all
+/// ranks come together again, and cards are those of the last processes.
+#[test]
+fn a_job_lives_on_whatever_nodes_die() {
+    for seed in 0..seeds() {
+        let mut random = Random::new(seed ^ 0x5ba2e5);
+        let mut shape = vec![1 + random.below(2) as u32];
+        shape.extend((0..2 + random.below(6)).map(|_| random.below(3) as u32));
+        shape.push(1);
+        let most = 1 + random.below(3);
+        let first = shape.len() as u64;
+        shape.extend((0..most).map(|_| 0));
+        let fanout = 1 + random.below(3) as u32;
+        let config = Config { fanout, restarts: Some(99), ..spares(most as u32) };
+        let asked_for = random.one_in(2);
+        let config = Config { restart_failed: !asked_for, ..config };
+        let mut net = Net::new(seed, config, vec![job(JOB, &shape)]);
+        net.reorder = random.one_in(2);
+        // Soon after each other: so some die while they take the place of others.
+        let near = ms(if random.one_in(2) { 250 } else { 30 });
+        let mut doomed = BTreeSet::new();
+        for nth in 0..most {
+            // The first is one with ranks; of the others some are spares.
+            let nodes = if nth == 0 { first } else { first + most };
+            doomed.insert(Node(1 + random.below(nodes - 1) as u32));
+        }
+        doomed.iter().for_each(|node| net.kill(ms(20) + random.time(near), *node));
+        let procs = net.procs();
+        if random.one_in(2) {
+            let proc = procs[1 + random.below(procs.len() as u64 - 1) as usize];
+            net.end(ms(20) + random.time(ms(300)), proc, Gone::Signalled(9));
+        }
+        let mut lives: BTreeMap<Proc, Life> = BTreeMap::new();
+        for proc in &procs {
+            net.ask(ms(0), *proc, Request::Connect(*proc));
+            lives.insert(*proc, Life::default());
+        }
+        let (mut asked, mut told, mut begun) = (0, 0, 0);
+        let mut open: Vec<usize> = Vec::new();
+        for _ in 0..2000 {
+            net.run(ms(1));
+            for at in begun..net.restarted.len() {
+                let (proc, _) = net.restarted[at];
+                lives.insert(proc, Life::default());
+                net.ask(ms(10), proc, Request::Connect(proc));
+            }
+            begun = net.restarted.len();
+            open.extend(asked..net.asked.len());
+            asked = net.asked.len();
+            let (done, still) = open.into_iter().partition(|at| net.asked[*at].answer.is_some());
+            open = still;
+            for at in Vec::into_iter(done) {
+                let asked = &net.asked[at];
+                let (_, result) = asked.answer.clone().unwrap();
+                let (proc, what) = (asked.proc, asked.what.clone());
+                if matches!(result, Err(Error::ProcGone { proc: of, .. }) if of == proc) {
+                    // Nobody is there any more who has asked this.
+                    continue;
+                }
+                let life = lives.get_mut(&proc).unwrap();
+                match what {
+                    Request::Connect(_) => {
+                        let Ok(Answer::Welcome { restarts, .. }) = result else {
+                            panic!("seed {seed}: {result:?}");
+                        };
+                        let codes = vec![status::PROC_ABORTED];
+                        net.ask(ms(0), proc, Request::Register { handler: 1, codes });
+                        net.ask(ms(0), proc, put(&restarts.to_string()));
+                        net.ask(ms(1), proc, fence());
+                    }
+                    Request::Fence { .. } => {
+                        if let Err(error) = &result {
+                            let expected =
+                                matches!(error, Error::FenceBroken { .. } | Error::NodeLost { .. });
+                            assert!(expected, "seed {seed}: {error}");
+                        }
+                        life.fences.push(result.is_ok());
+                        let collect = random.one_in(2);
+                        let next = Request::Fence { group: None, collect, timeout: None };
+                        net.ask(ms(1) + random.time(ms(4)), proc, next);
+                    }
+                    Request::Replace(_) => assert!(result.is_ok(), "seed {seed}: {result:?}"),
+                    Request::Restart { .. } => match result {
+                        // Its node was lost before the word that it was to begin again there came.
+                        Err(Error::NotRestarted { .. }) => net.ask(ms(50), proc, what),
+                        result => assert!(result.is_ok(), "seed {seed}: {result:?}"),
+                    },
+                    _ => {}
+                }
+            }
+            for at in told..net.told.len() {
+                let (teller, event) = (net.told[at].proc, net.told[at].event.clone());
+                let of = |key: &str| {
+                    let found = event.info.iter().find(|(name, _)| name == key);
+                    found.and_then(|(_, value)| value.as_u64()).map(|number| number as u32)
+                };
+                if event.code != status::PROC_ABORTED {
+                    continue;
+                }
+                let what = match (of("petasos.restarts"), of("pmix.nodeid")) {
+                    (Some(_), _) if !asked_for => continue,
+                    (Some(after), _) => Request::Restart { proc: event.source, after: Some(after) },
+                    (None, Some(node)) => Request::Replace(Node(node)),
+                    (None, None) => panic!("seed {seed}: {event:?}"),
+                };
+                net.ask(random.time(ms(3)), teller, what);
+            }
+            told = net.told.len();
+        }
+        assert!(net.dead.is_empty(), "seed {seed}: {:?} {:?}", net.dead, net.moved);
+        // All that live have seen the same, and where each of the lost had ranks another one has them.
+        let head = net.engines[0].as_ref().unwrap();
+        let map = head.map(JOB).unwrap();
+        assert!(doomed.iter().all(|node| map.ranks_on(*node).is_empty()), "seed {seed}");
+        for engine in net.engines.iter().flatten() {
+            assert_eq!(engine.map(JOB).unwrap().spec(), map.spec(), "seed {seed}");
+        }
+        let mut numbers: BTreeMap<Proc, u32> = BTreeMap::new();
+        for (proc, restarts) in &net.restarted {
+            let before = numbers.insert(*proc, *restarts).unwrap_or_default();
+            assert!(*restarts > before, "seed {seed}: {proc}");
+        }
+        for life in lives.values() {
+            let last = life.fences.iter().rev().take(20).filter(|done| **done).count();
+            assert_eq!(last, 20, "seed {seed}: {:?}", life.fences);
+        }
+        for proc in &procs {
+            for of in &procs {
+                net.ask(ms(0), *proc, get(*of, "k"));
+            }
+        }
+        let before = net.asked.len();
+        net.run(ms(50));
+        for asked in &net.asked[before..] {
+            let Request::Get { proc, .. } = asked.what else { continue };
+            let number = numbers.get(&proc).copied().unwrap_or_default();
+            has(&asked.answer.clone().unwrap().1, &number.to_string());
+        }
+    }
+}
