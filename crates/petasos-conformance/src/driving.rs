@@ -3,10 +3,7 @@
 //! These drive endpoints by hand, with real sleeps on their descriptors. Where there is none, as
 //! on virtual time, there is nothing to sleep on, and the probe ends.
 
-use crate::{
-    Fixture, Random,
-    world::World,
-};
+use crate::{Fixture, Random, world::World};
 use bytes::Bytes;
 use petasos_fabric::{
     Endpoint, Event, Handoff, Level, Operation, Payload, Peer, Sleep, Time, Token,

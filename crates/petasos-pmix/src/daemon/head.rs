@@ -166,6 +166,11 @@ impl Head {
         self.phase == Phase::Staging
     }
 
+    /// Whether the ranks were started, and the job is not ending.
+    pub(super) fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
     fn all(&self) -> Vec<Node> {
         (0..=self.plan.hosts.len() as u32).map(Node).collect()
     }

@@ -354,9 +354,14 @@ impl Daemon {
         if !self.head_hears_loss(node, why) {
             return;
         }
+        // Where another node can take its place, that is decided before its ranks count as failed. Otherwise it is
+        // named first, for those that it was to start cannot be reached, either.
+        let may_be_replaced = self.head.as_ref().is_some_and(|head| head.is_running());
+        if !may_be_replaced {
+            self.head_lost_node(node, why);
+        }
         self.engine.peer_lost(self.clock.now(), node);
-        if self.head.is_some() {
-            // Where another node takes its place, that is decided before its ranks count as failed.
+        if may_be_replaced {
             self.pump();
             self.head_lost_node(node, why);
         }
