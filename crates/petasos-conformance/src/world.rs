@@ -216,7 +216,7 @@ impl<'f> World<'f> {
         what(&self.capabilities(n)) != Support::None
     }
 
-    /// How long others wait for a peer: [`PATIENCE`], or half of what a probe has, where that is more.
+    /// How long others wait for a peer: ten seconds, or half of what a probe has, where that is more.
     #[must_use]
     pub fn patience(&self) -> Duration {
         PATIENCE.max(self.fixture.deadline() / 2)
