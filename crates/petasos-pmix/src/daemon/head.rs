@@ -556,9 +556,13 @@ impl Daemon {
     /// A daemon is lost, and its ranks with it.
     pub(crate) fn head_lost_node(&mut self, node: Node, why: &str) {
         let on_the_way = self.lost_on_the_way(node);
-        let Some(head) = &mut self.head else { return };
+        let Some(head) = &self.head else { return };
         let name = head.host(node);
         if matches!(head.phase, Phase::Gathering | Phase::Surveying | Phase::Preparing) {
+            let (name, why) = match self.ended_above(node, head.plan.starter.fan_out) {
+                Some(first) => (head.host(first), "it has ended"),
+                None => (name, why),
+            };
             return self.fail(1, format!("{name}: the daemon there is lost: {why}"));
         }
         if head.phase == Phase::Staging {
@@ -568,6 +572,7 @@ impl Daemon {
         if self.engine.is_spare(node) {
             return self.spare_lost(&name, why);
         }
+        let Some(head) = &mut self.head else { return };
         let ranks: Vec<u32> =
             self.job.as_ref().map_or_else(Vec::new, |job| job.ranks_on(node).to_vec());
         let lost: Vec<u32> =

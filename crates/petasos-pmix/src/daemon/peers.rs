@@ -12,12 +12,15 @@ use crate::{
         handshake::{self, Secret},
     },
 };
-use rustix::net::sockopt;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -181,6 +184,12 @@ impl Peers {
         self.via.contains_key(&node)
     }
 
+    /// Whether the other side has closed the connection to a node, which may not have been read to its end.
+    pub(crate) fn has_ended(&self, node: Node) -> bool {
+        let link = self.via.get(&node).and_then(|id| self.links.get(id));
+        link.is_some_and(|link| is_ready(link.frames.as_fd(), PollFlags::RDHUP))
+    }
+
     /// The address of this machine on the way to a node.
     pub(crate) fn own_address(&self, towards: Option<Node>) -> Option<String> {
         let mut links = self.links.values();
@@ -209,6 +218,13 @@ impl Peers {
     pub(crate) fn total_backlog(&self) -> usize {
         self.links.values().map(|link| link.frames.backlog()).sum()
     }
+}
+
+/// Whether this can be said of a descriptor now, or that it has hung up.
+pub(super) fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> bool {
+    let mut look = [PollFd::from_borrowed_fd(fd, what)];
+    let looked = poll(&mut look, Some(&Timespec::default()));
+    looked.is_ok() && look[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Whether the other side has gone, and not said anything wrong.

@@ -11,11 +11,15 @@ use super::{
     child::{First, Process, Spawner, Streams, beyond_streams, pipe},
     control::{Bootstrap, Control},
     image::Image,
+    peers::is_ready,
 };
 use crate::Node;
 use petasos_macros::Wire;
 use petasos_wire::{Encoding, to_vec};
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::{
+    event::PollFlags,
+    process::{Signal, getpid, kill_process},
+};
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -115,6 +119,18 @@ impl Daemon {
         let status = remote.process.wait();
         let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
         self.report(Control::NotStarted { node, why });
+    }
+
+    /// Of those that started the daemon of a node, one above the other, the highest that has just ended, as far as
+    /// can be seen from here: those below it end for that, and may be heard of first.
+    pub(super) fn ended_above(&self, node: Node, fan_out: u32) -> Option<Node> {
+        let above = |node: &Node| Some(parent(*node, fan_out)).filter(|node| *node != Node::HEAD);
+        let has_ended = |node: &Node| {
+            let remote = self.remotes.get(node).filter(|remote| !remote.ended);
+            self.peers.has_ended(*node)
+                || remote.is_some_and(|remote| is_ready(remote.pidfd.as_fd(), PollFlags::IN))
+        };
+        std::iter::successors(above(&node), above).filter(has_ended).last()
     }
 
     /// In the end: those that this daemon started go, or are made to.
