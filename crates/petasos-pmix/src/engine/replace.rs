@@ -16,7 +16,8 @@ use crate::{
 use petasos_fabric::Time;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Messages that wait for a replacement of which this node has not heard.
+/// Messages that wait for a replacement of which this node has not heard. Those beyond are dropped: what was asked in them,
+/// or the fence that they are of, then ends by its own time limit, if it has one.
 const MAX_HELD: usize = 1 << 14;
 
 /// What this node knows of replacements.
@@ -219,7 +220,8 @@ impl Engine {
         }
     }
 
-    /// Whether a message has to wait, since who sent it knew of more replacements than this node does.
+    /// Whether a message has to wait, since who sent it knew of more replacements than this node does. One that names
+    /// more than there can be is dropped.
     pub(super) fn held(&mut self, from: Node, known: u32, message: &Message) -> bool {
         let (nodes, _) = self.members.shape();
         let waits = known > self.replaced.count();
