@@ -144,6 +144,7 @@ pub fn messages() -> Vec<Message> {
         HeadRequest::Abort { status: 1, message: "why".to_owned() },
         HeadRequest::Restart { proc: Proc::new(JobId(0), 3), after: 0 },
         HeadRequest::Replace(Node(1)),
+        HeadRequest::Signal { group: Group::all(JobId(0), 2), signal: 15 },
     ] {
         all.push(Message::Ask { id, asker: proc, what });
     }
@@ -170,6 +171,7 @@ pub fn messages() -> Vec<Message> {
     let (fastest, median) = (Duration::from_micros(20), Duration::from_micros(30));
     all.push(Message::Links(vec![RoundTrip { to: Node(1), fastest, median }]));
     all.push(Message::Echo { id, back: true });
+    all.push(Message::Signal { group: Group::all(JobId(0), 2), signal: 15 });
     all
 }
 
@@ -199,6 +201,7 @@ pub fn requests() -> Vec<Request> {
         Request::Progress,
         Request::Restart { proc, after: Some(0) },
         Request::Replace(Node(1)),
+        Request::Signal { group: None, signal: 15 },
     ]
 }
 

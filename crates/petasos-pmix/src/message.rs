@@ -118,6 +118,13 @@ pub enum Message {
         /// Whether it is on its way back.
         back: bool,
     },
+    /// From the head: those of these processes that are there get this signal.
+    Signal {
+        /// Who.
+        group: Group,
+        /// By its number.
+        signal: i32,
+    },
 }
 
 /// A node that is lost, and another that has its ranks from now on.
@@ -190,6 +197,13 @@ pub enum HeadRequest {
     },
     /// See [`Request::Replace`].
     Replace(Node),
+    /// See [`Request::Signal`].
+    Signal {
+        /// Who.
+        group: Group,
+        /// By its number.
+        signal: i32,
+    },
 }
 
 /// How long something stays published (PMIx Standard 4.1, section 3.4.24).
@@ -307,6 +321,14 @@ pub enum Request {
     /// The ranks of a node that is lost are to be started again on a spare one. The answer is that one's number, however
     /// many ask.
     Replace(Node),
+    /// Processes of its job are to get a signal, those of them that have not ended, with what they have started. It is
+    /// done when the signal is on its way.
+    Signal {
+        /// Who; `None`: all of its job.
+        group: Option<Group>,
+        /// By its number, from 1 to 31.
+        signal: i32,
+    },
 }
 
 /// From the daemon to its client.

@@ -3,15 +3,19 @@
 
 mod common;
 
-use common::{JOB, Net, fence, get, job, ms, rank};
+use common::{
+    JOB, Net, fence, get, job,
+    lives::{Lives, after, has, put, said, seeds},
+    ms, rank,
+};
 use petasos_pmix::{
-    Card, Entry, Error, Gone, Group, JobId, Node, Proc, Scope, Value,
+    Card, Entry, Error, Gone, Group, JobId, Node, Scope, Value,
     engine::{ClientId, Config, Engine, Output},
     message::{Answer, FenceStep, Message, Replacement, Request},
     status,
 };
 use petasos_sim::Random;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const CODES: [i32; 3] = [status::PROC_ABORTED, status::PROC_RESTARTED, status::NODE_REPLACED];
 
@@ -33,25 +37,9 @@ fn net(config: Config, ranks: &[u32]) -> Net {
     net
 }
 
-fn after(net: &mut Net, proc: Proc, what: Request) -> Result<Answer, Error> {
-    net.ask(ms(0), proc, what);
-    net.run(ms(20));
-    net.last(proc)
-}
-
 fn kill(net: &mut Net, node: u32) {
     net.kill(ms(0), Node(node));
     net.run(ms(500));
-}
-
-fn put(value: &str) -> Request {
-    Request::Commit(vec![("k".into(), Entry { scope: Scope::Global, value: value.into() })])
-}
-
-#[track_caller]
-fn has(result: &Result<Answer, Error>, value: &str) {
-    let Ok(Answer::Card(card)) = result else { panic!("{result:?}") };
-    assert_eq!(card.entries["k"].value.as_str(), Some(value));
 }
 
 #[track_caller]
@@ -212,8 +200,9 @@ fn what_cannot_be_replaced() {
     assert_eq!(ask(&mut net, 2), Ok(Answer::Value(5u32.into())));
     assert_eq!(net.restarted, [(rank(3), 1)]);
     match after(&mut net, rank(0), get(rank(2), "k")) {
+        // Where it was, not where its rank is.
         Err(Error::ProcGone { node, why, .. }) => {
-            assert_eq!((node, why), (Node(5), Gone::Finalized));
+            assert_eq!((node, why), (Node(2), Gone::Finalized));
         }
         other => panic!("{other:?}"),
     }
@@ -282,6 +271,70 @@ fn late_and_early_words_are_told_apart() {
     }
 }
 
+/// What would wait for a replacement of which nobody tells this node is bounded, and who waits for it hears of that: a
+/// question is answered, and a fence fails, as the node that sends too much of one is lost.
+#[test]
+fn more_than_can_wait_for_a_replacement_is_refused() {
+    let now = petasos_fabric::Time(1_000_000_000);
+    let mut engine = Engine::new(Node(2), 5, Config::default(), now);
+    engine.add_job(job(JOB, &[1, 1, 1, 0, 0]));
+    let client = ClientId(0);
+    engine.client_opened(client);
+    engine.request(now, client, 0, Request::Connect(rank(2)));
+    engine.request(now, client, 1, put("here"));
+    engine.request(now, client, 2, fence());
+    while engine.poll().is_some() {}
+    let group = Group::all(JOB, 3);
+    let check = |replaced| Message::Fence {
+        group: group.clone(),
+        replaced,
+        nth: 0,
+        step: FenceStep::Check,
+    };
+    let ask = |id| {
+        let (proc, key, wait, patience) = (rank(2), "k".to_owned(), false, ms(1000));
+        Message::CardAsk { id, proc, restarts: 0, replaced: 1, key, wait, patience }
+    };
+    let mut say = |from, message| {
+        engine.message(now, Node(from), message);
+        std::iter::from_fn(|| engine.poll()).collect::<Vec<Output>>()
+    };
+    // As many as can wait do, of each node.
+    let most = (0..1 << 20).find(|id| !say(0, ask(*id)).is_empty()).unwrap();
+    assert_eq!((0..most).filter(|_| !say(1, check(1)).is_empty()).count(), 0);
+    // A question beyond that is answered.
+    let out = say(0, ask(most));
+    match &out[..] {
+        [Output::Send { to: Node(0), message: Message::CardAnswer { id, result } }] => {
+            let Err(Error::Limit { limit, .. }) = result else { panic!("{result:?}") };
+            assert_eq!((*id, *limit), (most, most));
+        }
+        other => panic!("{other:?}"),
+    }
+    // With a fence the node is lost, which ends the fence that waits here.
+    let out = say(1, check(1));
+    assert!(matches!(&out[0], Output::CutOff { node: Node(1), .. }), "{out:?}");
+    assert!(out.contains(&Output::NodeLost(Node(1))), "{out:?}");
+    let ended = |output: &Output| match output {
+        Output::Answer { id: 2, result, .. } => Some(result.clone()),
+        _ => None,
+    };
+    lost(out.iter().find_map(ended).unwrap(), 1);
+    // Nothing of it is taken any more, and it is said once.
+    assert_eq!(say(1, check(1)), []);
+    // What waits of others is answered in the end.
+    let (again, ended) = (vec![(rank(1), 1)], Vec::new());
+    let what = Replacement { number: 1, node: Node(1), by: Node(3), again, ended };
+    let out = say(0, Message::Replaced(Box::new(what)));
+    let answered = |output: &&Output| {
+        matches!(output, Output::Send { message: Message::CardAnswer { result: Ok(_), .. }, .. })
+    };
+    assert_eq!(out.iter().filter(answered).count() as u64, most);
+    // There are no more replacements than nodes.
+    let out = say(3, check(6));
+    assert!(matches!(&out[0], Output::CutOff { node: Node(3), .. }), "{out:?}");
+}
+
 /// A rank had failed before its node was lost, and is started again on the other: the word of that comes first.
 #[test]
 fn a_restart_may_be_known_before_the_place_of_it() {
@@ -321,16 +374,6 @@ fn a_restart_may_be_known_before_the_place_of_it() {
     }
 }
 
-/// A process as a program: it goes from fence to fence, and asks for all that fails to be made good.
-#[derive(Debug, Default)]
-struct Life {
-    fences: Vec<bool>,
-}
-
-fn seeds() -> u64 {
-    std::env::var("PETASOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
-}
-
 /// Whatever nodes die, those that take the place of others among them, and whatever ranks: as long as there are spares all
 /// ranks come together again, and cards are those of the last processes.
 #[test]
@@ -363,74 +406,30 @@ fn a_job_lives_on_whatever_nodes_die() {
             let proc = procs[1 + random.below(procs.len() as u64 - 1) as usize];
             net.end(ms(20) + random.time(ms(300)), proc, Gone::Signalled(9));
         }
-        let mut lives: BTreeMap<Proc, Life> = BTreeMap::new();
-        for proc in &procs {
-            net.ask(ms(0), *proc, Request::Connect(*proc));
-            lives.insert(*proc, Life::default());
-        }
-        let (mut asked, mut told, mut begun) = (0, 0, 0);
-        let mut open: Vec<usize> = Vec::new();
+        let mut lives = Lives::begin(&mut net);
         for _ in 0..2000 {
             net.run(ms(1));
-            for at in begun..net.restarted.len() {
-                let (proc, _) = net.restarted[at];
-                lives.insert(proc, Life::default());
-                net.ask(ms(10), proc, Request::Connect(proc));
-            }
-            begun = net.restarted.len();
-            open.extend(asked..net.asked.len());
-            asked = net.asked.len();
-            let (done, still) = open.into_iter().partition(|at| net.asked[*at].answer.is_some());
-            open = still;
-            for at in Vec::into_iter(done) {
-                let asked = &net.asked[at];
-                let (_, result) = asked.answer.clone().unwrap();
-                let (proc, what) = (asked.proc, asked.what.clone());
+            lives.begin_again(&mut net);
+            for (proc, what, result) in lives.answered(&mut net) {
                 if matches!(result, Err(Error::ProcGone { proc: of, .. }) if of == proc) {
                     // Nobody is there any more who has asked this.
                     continue;
                 }
-                let life = lives.get_mut(&proc).unwrap();
-                match what {
-                    Request::Connect(_) => {
-                        let Ok(Answer::Welcome { restarts, .. }) = result else {
-                            panic!("seed {seed}: {result:?}");
-                        };
-                        let codes = vec![status::PROC_ABORTED];
-                        net.ask(ms(0), proc, Request::Register { handler: 1, codes });
-                        net.ask(ms(0), proc, put(&restarts.to_string()));
-                        net.ask(ms(1), proc, fence());
+                match (&what, &result) {
+                    (Request::Fence { .. }, Ok(_)) => lives.fenced(&mut net, proc, true),
+                    (
+                        Request::Fence { .. },
+                        Err(Error::FenceBroken { .. } | Error::NodeLost { .. }),
+                    ) => lives.fenced(&mut net, proc, false),
+                    // Its node was lost before the word that it was to begin again there came.
+                    (Request::Restart { .. }, Err(Error::NotRestarted { .. })) => {
+                        net.ask(ms(50), proc, what);
                     }
-                    Request::Fence { .. } => {
-                        if let Err(error) = &result {
-                            let expected =
-                                matches!(error, Error::FenceBroken { .. } | Error::NodeLost { .. });
-                            assert!(expected, "seed {seed}: {error}");
-                        }
-                        life.fences.push(result.is_ok());
-                        let collect = random.one_in(2);
-                        let next = Request::Fence { group: None, collect, timeout: None };
-                        net.ask(ms(1) + random.time(ms(4)), proc, next);
-                    }
-                    Request::Replace(_) => assert!(result.is_ok(), "seed {seed}: {result:?}"),
-                    Request::Restart { .. } => match result {
-                        // Its node was lost before the word that it was to begin again there came.
-                        Err(Error::NotRestarted { .. }) => net.ask(ms(50), proc, what),
-                        result => assert!(result.is_ok(), "seed {seed}: {result:?}"),
-                    },
-                    _ => {}
+                    _ => assert!(result.is_ok(), "seed {seed}: {what:?} {result:?}"),
                 }
             }
-            for at in told..net.told.len() {
-                let (teller, event) = (net.told[at].proc, net.told[at].event.clone());
-                let of = |key: &str| {
-                    let found = event.info.iter().find(|(name, _)| name == key);
-                    found.and_then(|(_, value)| value.as_u64()).map(|number| number as u32)
-                };
-                if event.code != status::PROC_ABORTED {
-                    continue;
-                }
-                let what = match (of("petasos.restarts"), of("pmix.nodeid")) {
+            for (teller, event) in lives.told(&net) {
+                let what = match (said(&event, "petasos.restarts"), said(&event, "pmix.nodeid")) {
                     (Some(_), _) if !asked_for => continue,
                     (Some(after), _) => Request::Restart { proc: event.source, after: Some(after) },
                     (None, Some(node)) => Request::Replace(Node(node)),
@@ -438,9 +437,7 @@ fn a_job_lives_on_whatever_nodes_die() {
                 };
                 net.ask(random.time(ms(3)), teller, what);
             }
-            told = net.told.len();
         }
-        assert!(net.dead.is_empty(), "seed {seed}: {:?} {:?}", net.dead, net.moved);
         // All that live have seen the same, and where each of the lost had ranks another one has them.
         let head = net.engines[0].as_ref().unwrap();
         let map = head.map(JOB).unwrap();
@@ -448,26 +445,6 @@ fn a_job_lives_on_whatever_nodes_die() {
         for engine in net.engines.iter().flatten() {
             assert_eq!(engine.map(JOB).unwrap().spec(), map.spec(), "seed {seed}");
         }
-        let mut numbers: BTreeMap<Proc, u32> = BTreeMap::new();
-        for (proc, restarts) in &net.restarted {
-            let before = numbers.insert(*proc, *restarts).unwrap_or_default();
-            assert!(*restarts > before, "seed {seed}: {proc}");
-        }
-        for life in lives.values() {
-            let last = life.fences.iter().rev().take(20).filter(|done| **done).count();
-            assert_eq!(last, 20, "seed {seed}: {:?}", life.fences);
-        }
-        for proc in &procs {
-            for of in &procs {
-                net.ask(ms(0), *proc, get(*of, "k"));
-            }
-        }
-        let before = net.asked.len();
-        net.run(ms(50));
-        for asked in &net.asked[before..] {
-            let Request::Get { proc, .. } = asked.what else { continue };
-            let number = numbers.get(&proc).copied().unwrap_or_default();
-            has(&asked.answer.clone().unwrap().1, &number.to_string());
-        }
+        lives.end(seed, &mut net);
     }
 }

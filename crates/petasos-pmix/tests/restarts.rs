@@ -3,7 +3,11 @@
 
 mod common;
 
-use common::{JOB, Net, collect, fence, get, job, ms, rank};
+use common::{
+    JOB, Net, collect, fence, get, job,
+    lives::{Lives, after, has, put, said, seeds},
+    ms, rank,
+};
 use petasos_pmix::{
     Card, Entry, Error, Gone, Node, Proc, Scope, Value,
     engine::{ClientId, Config, Engine, Output},
@@ -12,7 +16,6 @@ use petasos_pmix::{
     status,
 };
 use petasos_sim::Random;
-use std::collections::BTreeMap;
 
 /// At most so often.
 fn upto(restarts: u32) -> Config {
@@ -30,12 +33,6 @@ fn net(config: Config, ranks: &[u32]) -> Net {
     net
 }
 
-fn after(net: &mut Net, proc: Proc, what: Request) -> Result<Answer, Error> {
-    net.ask(ms(0), proc, what);
-    net.run(ms(20));
-    net.last(proc)
-}
-
 fn die(net: &mut Net, proc: Proc) {
     net.end(ms(0), proc, Gone::Signalled(9));
     net.run(ms(20));
@@ -47,16 +44,6 @@ fn again(of: u32) -> Request {
 
 fn times(restarts: u32) -> Result<Answer, Error> {
     Ok(Answer::Value(restarts.into()))
-}
-
-fn put(value: &str) -> Request {
-    Request::Commit(vec![("k".into(), Entry { scope: Scope::Global, value: value.into() })])
-}
-
-#[track_caller]
-fn has(result: &Result<Answer, Error>, value: &str) {
-    let Ok(Answer::Card(card)) = result else { panic!("{result:?}") };
-    assert_eq!(card.entries["k"].value.as_str(), Some(value));
 }
 
 #[test]
@@ -282,19 +269,6 @@ fn what_comes_late_is_known_for_what_it_is() {
     assert_eq!(say(&mut engine, Message::Restarted { proc: rank(1), restarts: 2 }), []);
 }
 
-/// A process as a program: it goes from fence to fence, and asks for all who fail to be started again.
-#[derive(Debug, Default)]
-struct Life {
-    /// What became of its fences, in order.
-    fences: Vec<bool>,
-    /// It is the first process of its rank.
-    first: bool,
-}
-
-fn seeds() -> u64 {
-    std::env::var("PETASOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
-}
-
 /// Whoever dies, and whatever node that passes news on: the ranks come together again, each is restarted once for
 /// each death, all see the same fences fail, and cards are those of the last.
 #[test]
@@ -310,7 +284,6 @@ fn a_job_lives_on_whoever_dies() {
         net.reorder = random.one_in(2);
         let spare: Vec<u32> = (1..shape.len() as u32).filter(|n| shape[*n as usize] == 0).collect();
         let procs = net.procs();
-        let mut deaths = 0;
         for _ in 0..1 + random.below(4) {
             // Somebody is always there to ask.
             let proc = procs[1 + random.below(procs.len() as u64 - 1) as usize];
@@ -320,96 +293,39 @@ fn a_job_lives_on_whoever_dies() {
             let node = Node(spare[random.below(spare.len() as u64) as usize]);
             net.kill(ms(20) + random.time(ms(300)), node);
         }
-        let mut lives: BTreeMap<Proc, Life> = BTreeMap::new();
-        for proc in &procs {
-            net.ask(ms(0), *proc, Request::Connect(*proc));
-            lives.insert(*proc, Life { first: true, ..Life::default() });
-        }
-        let (mut asked, mut told, mut begun) = (0, 0, 0);
-        let mut open: Vec<usize> = Vec::new();
+        let mut lives = Lives::begin(&mut net);
         for _ in 0..1500 {
             net.run(ms(1));
-            for at in begun..net.restarted.len() {
-                let (proc, _) = net.restarted[at];
-                deaths += 1;
-                lives.insert(proc, Life::default());
-                net.ask(ms(10), proc, Request::Connect(proc));
-            }
-            begun = net.restarted.len();
-            // Those of a process that died meanwhile stay open.
-            open.extend(asked..net.asked.len());
-            asked = net.asked.len();
-            let (done, still) = open.into_iter().partition(|at| net.asked[*at].answer.is_some());
-            open = still;
-            for at in Vec::into_iter(done) {
-                let asked = &net.asked[at];
-                let (_, result) = asked.answer.clone().unwrap();
-                let (proc, what) = (asked.proc, asked.what.clone());
-                let life = lives.get_mut(&proc).unwrap();
+            lives.begin_again(&mut net);
+            for (proc, what, result) in lives.answered(&mut net) {
                 match what {
-                    Request::Connect(_) => {
-                        let Ok(Answer::Welcome { restarts, .. }) = result else {
-                            panic!("seed {seed}: {result:?}");
-                        };
-                        let codes = vec![status::PROC_ABORTED];
-                        net.ask(ms(0), proc, Request::Register { handler: 1, codes });
-                        net.ask(ms(0), proc, put(&restarts.to_string()));
-                        net.ask(ms(1), proc, fence());
-                    }
                     Request::Fence { .. } => {
-                        if let Err(error) = &result {
-                            let expected = matches!(error, Error::FenceBroken { .. });
-                            assert!(expected, "seed {seed}: {error}");
-                        }
-                        life.fences.push(result.is_ok());
-                        let next = if random.one_in(2) { fence() } else { collect() };
-                        net.ask(ms(1) + random.time(ms(4)), proc, next);
+                        let broken = matches!(result, Err(Error::FenceBroken { .. }));
+                        assert!(result.is_ok() || broken, "seed {seed}: {result:?}");
+                        lives.fenced(&mut net, proc, result.is_ok());
                     }
-                    Request::Restart { .. } => assert!(result.is_ok(), "seed {seed}: {result:?}"),
-                    _ => {}
+                    _ => assert!(result.is_ok(), "seed {seed}: {result:?}"),
                 }
             }
-            for at in told..net.told.len() {
-                let event = &net.told[at].event;
-                let restarts = event.info.iter().find(|(key, _)| key == "petasos.restarts");
-                let after = restarts.and_then(|(_, value)| value.as_u64()).map(|n| n as u32);
-                if event.code == status::PROC_ABORTED && after.is_some() {
-                    let what = Request::Restart { proc: event.source, after };
-                    net.ask(random.time(ms(3)), net.told[at].proc, what);
+            for (teller, event) in lives.told(&net) {
+                // Of a node without ranks there is nothing to be started again.
+                if let Some(after) = said(&event, "petasos.restarts") {
+                    let what = Request::Restart { proc: event.source, after: Some(after) };
+                    net.ask(random.time(ms(3)), teller, what);
                 }
             }
-            told = net.told.len();
         }
-        assert!(net.dead.is_empty(), "seed {seed}: {:?}", net.dead);
-        let mut numbers: BTreeMap<Proc, u32> = BTreeMap::new();
-        for (proc, restarts) in &net.restarted {
-            let before = numbers.insert(*proc, *restarts).unwrap_or_default();
-            assert_eq!(*restarts, before + 1, "seed {seed}: {proc}");
-        }
-        assert!(deaths >= 1, "seed {seed}");
-        // From now on all is well, and all of them are together.
-        for life in lives.values() {
-            let last = life.fences.iter().rev().take(20).filter(|done| **done).count();
-            assert_eq!(last, 20, "seed {seed}: {:?}", life.fences);
-        }
-        let mut firsts = lives.values().filter(|life| life.first).map(|life| &life.fences);
+        let numbers = lives.end(seed, &mut net);
+        // One after the other.
+        let restarts: u32 = numbers.values().sum();
+        assert!(restarts >= 1 && restarts as usize == net.restarted.len(), "seed {seed}");
+        let first = |proc: &&Proc| !numbers.contains_key(proc);
+        let mut firsts = lives.fences.iter().filter(|(proc, _)| first(proc)).map(|(_, all)| all);
         if let Some(one) = firsts.next() {
             for other in firsts {
                 let same = one.iter().zip(other).all(|(a, b)| a == b);
                 assert!(same, "seed {seed}: {one:?} {other:?}");
             }
-        }
-        for proc in &procs {
-            for of in &procs {
-                net.ask(ms(0), *proc, get(*of, "k"));
-            }
-        }
-        let before = net.asked.len();
-        net.run(ms(50));
-        for asked in &net.asked[before..] {
-            let Request::Get { proc, .. } = asked.what else { continue };
-            let number = numbers.get(&proc).copied().unwrap_or_default();
-            has(&asked.answer.clone().unwrap().1, &number.to_string());
         }
     }
 }

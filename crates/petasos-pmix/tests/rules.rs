@@ -308,6 +308,48 @@ fn another_jobs_keys_are_not_seen() {
     assert!(matches!(after(&mut net, other, Request::Connect(rank(1))), Err(Error::Misuse(_))));
 }
 
+#[test]
+fn signals_go_to_those_of_the_own_job_that_live() {
+    // Job 0 has ranks 0 on node 0, 1 and 2 on node 1, 3 on node 2.
+    let mut net = jobs(&[&[1, 2, 1], &[1, 1, 1]]);
+    let to = |ranks: &[u32], signal| {
+        let group = Some(Group::of(ranks.iter().map(|r| rank(*r))));
+        Request::Signal { group, signal }
+    };
+    let sent = |net: &mut Net| std::mem::take(&mut net.signals);
+    let done = Ok(Answer::Done);
+    assert_eq!(after(&mut net, rank(3), to(&[1, 3], 10)), done);
+    let group = Group::of([rank(1), rank(3)]);
+    assert_eq!(sent(&mut net), [(Node(1), group.clone(), 10), (Node(2), group, 10)]);
+    assert_eq!(after(&mut net, rank(1), Request::Signal { group: None, signal: 15 }), done);
+    let nodes: Vec<Node> = sent(&mut net).into_iter().map(|(node, ..)| node).collect();
+    assert_eq!(nodes, [Node(0), Node(1), Node(2)]);
+    // Nobody reaches another job, gives what is no signal, or names who is not there.
+    let other = Proc::new(JobId(1), 1);
+    for ranks in [&[0][..], &[0, 3]] {
+        let refused = after(&mut net, other, to(ranks, 9));
+        assert!(matches!(refused, Err(Error::NotPermitted { .. })), "{refused:?}");
+    }
+    let both = Some(Group::of([other, rank(0)]));
+    let refused = after(&mut net, other, Request::Signal { group: both, signal: 9 });
+    assert!(matches!(refused, Err(Error::NotPermitted { .. })), "{refused:?}");
+    assert_eq!(after(&mut net, rank(0), to(&[0, 4], 9)), Err(Error::NoSuchProc(rank(4))));
+    for signal in [0, -9, 32, 65] {
+        let refused = after(&mut net, rank(0), to(&[1], signal));
+        assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
+    }
+    assert!(matches!(after(&mut net, rank(0), to(&[], 9)), Err(Error::Misuse(_))));
+    assert_eq!(sent(&mut net), []);
+    // Those who have ended, or were lost, are left out, until nobody is left.
+    net.end(ms(0), rank(1), Gone::Signalled(9));
+    net.kill(ms(0), Node(2));
+    net.run(ms(500));
+    assert_eq!(after(&mut net, rank(0), to(&[1, 2, 3], 9)), done);
+    assert_eq!(sent(&mut net).len(), 1);
+    assert!(matches!(after(&mut net, rank(0), to(&[1], 9)), Err(Error::ProcGone { .. })));
+    assert!(matches!(after(&mut net, rank(0), to(&[3], 9)), Err(Error::NodeLost { .. })));
+}
+
 fn register(codes: &[i32]) -> Request {
     Request::Register { handler: 1, codes: codes.to_vec() }
 }

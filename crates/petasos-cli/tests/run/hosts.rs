@@ -115,13 +115,17 @@ fn dies_in_a_fence(die: impl FnOnce()) {
 
 /// The process of the daemon on a host.
 pub(crate) fn daemon_on(hosts: &Hosts, host: char) -> u32 {
+    find_daemon_on(hosts, host).expect("a daemon")
+}
+
+fn find_daemon_on(hosts: &Hosts, host: char) -> Option<u32> {
     let output = Command::new("ip").args(["netns", "pids", &hosts.name(host)]).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let is_daemon = |pid: &&str| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.ends_with(b"pmix-daemon\0")
     };
-    said.lines().find(is_daemon).expect("a daemon").parse().unwrap()
+    said.lines().find(is_daemon)?.parse().ok()
 }
 
 /// All processes of a host at once: its daemon, that one's guard, and the ranks.
@@ -224,6 +228,32 @@ fn a_host_whose_link_is_cut_is_named_to_all() {
     // The host itself holds all others for lost, and ends its part of the job.
     let empty = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
     until("an empty directory", empty);
+    place.assert_clean();
+}
+
+#[test]
+fn a_host_whose_link_is_cut_before_all_are_there_is_named() {
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    // One host takes its time, and the start command of the other one does not know what becomes of it.
+    let script = "host=$1; shift; case $host in *-c) ;; *) \"$@\";; esac; exec cat";
+    std::fs::write(place.path("begin"), script).unwrap();
+    let begin = place.path("begin");
+    let start = format!("ip netns exec {{host}} sh {} {{host}}", begin.display());
+    let list = three(&hosts, [1, 1, 1]);
+    let options = ["run", "-n", "3", "--hosts", &list, "--remote-start", &start, "true"];
+    let mut command = on_a(&hosts, &place.command(&options));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("a daemon", || find_daemon_on(&hosts, 'b'));
+    // It says that it is there, and that its system answers is found out.
+    std::thread::sleep(Duration::from_secs(1));
+    hosts.cut_off('b');
+    let cut = Instant::now();
+    assert_eq!(wait(&mut child, Duration::from_secs(30)).code(), Some(1));
+    let said = text(&child.wait_with_output().unwrap());
+    eprintln!("named after {:?}", cut.elapsed());
+    let expected = format!("{}: the daemon there is lost: it was silent for 1s", hosts.name('b'));
+    assert!(said.contains(&expected), "{said}");
     place.assert_clean();
 }
 

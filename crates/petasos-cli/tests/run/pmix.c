@@ -4,6 +4,7 @@
 #include <pmix.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -419,8 +420,10 @@ static void not_here(void) {
     EXPECT(status == PMIX_SUCCESS || status == PMIX_ERR_NOT_SUPPORTED);
     pmix_info_t *results = NULL;
     size_t count = 0;
-    PMIX_INFO_LOAD(&info, PMIX_JOB_CTRL_PAUSE, NULL, PMIX_BOOL);
+    PMIX_INFO_LOAD(&info, PMIX_JOB_CTRL_RESTART, "a checkpoint", PMIX_STRING);
     GIVES(PMIX_ERR_NOT_SUPPORTED, PMIx_Job_control(NULL, 0, &info, 1, &results, &count));
+    PMIX_INFO_LOAD(&info, PMIX_REGISTER_CLEANUP, "a file", PMIX_STRING);
+    GIVES(PMIX_ERR_NOT_SUPPORTED, PMIx_Job_control(&me, 1, &info, 1, &results, &count));
     PMIX_INFO_LOAD(&info, PMIX_ALLOC_ID, "more", PMIX_STRING);
     GIVES(PMIX_ERR_NOT_SUPPORTED,
           PMIx_Allocation_request(PMIX_ALLOC_NEW, &info, 1, &results, &count));
@@ -519,6 +522,94 @@ static void death(void) {
     GIVES(PMIX_ERR_LOST_CONNECTION, PMIx_Get(&lost, "anything", NULL, 0, &value));
 }
 
+/* Has something done to one of the job, or of another one. */
+static pmix_status_t control_of(const char *job, uint32_t rank, const char *what, void *value,
+                                pmix_data_type_t type) {
+    pmix_proc_t proc;
+    PMIX_PROC_LOAD(&proc, job, rank);
+    pmix_info_t info, *results = NULL;
+    size_t count = 0;
+    PMIX_INFO_LOAD(&info, what, value, type);
+    return PMIx_Job_control(&proc, 1, &info, 1, &results, &count);
+}
+
+static pmix_status_t control(uint32_t rank, const char *what) {
+    return control_of(me.nspace, rank, what, NULL, PMIX_BOOL);
+}
+
+static pmix_status_t send_signal(uint32_t rank, int number) {
+    return control_of(me.nspace, rank, PMIX_JOB_CTRL_SIGNAL, &number, PMIX_INT);
+}
+
+/* Waits for a process to stop, or to go on. */
+static void stops(uint32_t pid, int stopped) {
+    char path[64], state;
+    snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    for (int n = 0; n < 2000; n++) {
+        FILE *file = fopen(path, "r");
+        EXPECT(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(file);
+        if ((state == 'T') == stopped) return;
+        usleep(10000);
+    }
+    EXPECT(!"it stops, and goes on");
+}
+
+static void await(uint32_t rank, const char *key) {
+    pmix_proc_t proc = proc_of(rank);
+    pmix_value_t *value;
+    pmix_info_t how;
+    int seconds = 20;
+    PMIX_INFO_LOAD(&how, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    OK(PMIx_Get(&proc, key, &how, 1, &value));
+}
+
+static sigset_t waited_for(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGTERM);
+    return set;
+}
+
+/* Rank 0 has things done to the others. */
+static void control_others(void) {
+    on(PMIX_ERR_PROC_ABORTED, handler);
+    put_number(PMIX_GLOBAL, "pid", (uint32_t)getpid());
+    OK(PMIx_Commit());
+    fence();
+    if (me.rank == 1) {
+        sigset_t set = waited_for();
+        int number;
+        EXPECT(!sigwait(&set, &number) && number == SIGUSR1);
+        put_number(PMIX_GLOBAL, "signal", 1);
+        OK(PMIx_Commit());
+        EXPECT(!sigwait(&set, &number) && number == SIGTERM);
+        put_number(PMIX_GLOBAL, "end", 1);
+        OK(PMIx_Commit());
+        said("handler: -7 of rank 2");
+    } else if (me.rank == 2) {
+        sleep(60);
+    } else {
+        uint32_t pid = number(1, "pid");
+        OK(send_signal(1, SIGUSR1));
+        await(1, "signal");
+        OK(control(1, PMIX_JOB_CTRL_PAUSE));
+        stops(pid, 1);
+        OK(control(1, PMIX_JOB_CTRL_RESUME));
+        stops(pid, 0);
+        GIVES(PMIX_ERR_BAD_PARAM, send_signal(1, 0));
+        GIVES(PMIX_ERR_BAD_PARAM, send_signal(1, 4000));
+        GIVES(PMIX_ERR_NOT_FOUND,
+              control_of("another job", 1, PMIX_JOB_CTRL_KILL, NULL, PMIX_BOOL));
+        OK(control(1, PMIX_JOB_CTRL_TERMINATE));
+        await(1, "end");
+        OK(control(2, PMIX_JOB_CTRL_KILL));
+        said("handler: -7 of rank 2");
+        GIVES(PMIX_ERR_LOST_CONNECTION, control(2, PMIX_JOB_CTRL_KILL));
+    }
+}
+
 /* Beside a rank that speaks the native wire. */
 static void mixed(void) {
     on(-3500, handler);
@@ -575,6 +666,11 @@ static void bound(const char *program) {
 
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
+    if (!strcmp(what, "control")) {
+        /* Before the library has threads. */
+        sigset_t set = waited_for();
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+    }
     start();
     if (!strcmp(what, "all")) {
         job_data();
@@ -598,6 +694,8 @@ int main(int argc, char **argv) {
         if (me.rank == 1) tell(-3501, PMIX_RANGE_GLOBAL, "from within", NULL);
         said("handler: -3500 from outside `good bye`");
         fence();
+    } else if (!strcmp(what, "control")) {
+        control_others();
     } else if (!strcmp(what, "bound")) {
         bound(argv[0]);
     } else if (!strcmp(what, "mixed")) {

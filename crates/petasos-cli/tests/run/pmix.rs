@@ -92,6 +92,16 @@ fn a_rank_that_dies_is_an_event_for_the_others() {
 }
 
 #[test]
+fn a_rank_has_others_of_its_job_signalled_stopped_and_ended() {
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    let options = ["run", "-n", "3", "--keep-going", program.to_str().unwrap(), "control"];
+    let ran = place.run(&options).assert(137).says("rank 2 on ");
+    assert_eq!(ran.out.matches("is well").count(), 2, "{ran:?}");
+    place.assert_clean();
+}
+
+#[test]
 fn a_program_that_aborts_ends_the_job() {
     let place = Place::new();
     let Some(program) = program(&place) else { return };

@@ -1,7 +1,7 @@
 //! Spare hosts that take the place of others that are lost.
 
 use crate::{
-    common::{Place, Ran, until, wait},
+    common::{Place, Ran, signal, until, wait},
     example,
     hosts::{START, daemon_on, kill_all_on, nothing_is_left_but_of_node, on_a, three},
     ranks, text,
@@ -9,7 +9,7 @@ use crate::{
 use petasos_pmix::{GetOptions, Job, Node, Reply, Scope, chain::Registration, status};
 use petasos_testing::{Hosts, role};
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     path::PathBuf,
     process::{Command, Stdio},
     sync::mpsc::channel,
@@ -91,6 +91,51 @@ fn spares_are_shown_and_die_one_after_the_other() {
         assert!(said.contains(what), "{what}: {said}");
     }
     nothing_is_left_but_of_node(&place, 1);
+}
+
+#[test]
+fn input_follows_rank_0_and_who_had_ended_stays_where_it_was() {
+    let Some(hosts) = Hosts::several(4) else { return };
+    let place = Place::new();
+    let list = format!("{},{}", three(&hosts, [0, 2, 2]), hosts.name('d'));
+    let script = "[ $PETASOS_RANK = 1 ] && exit; echo life $PETASOS_RESTARTS; \
+                  while read line; do echo got $line; done; \
+                  echo end $PETASOS_RESTARTS; [ $PETASOS_RESTARTS = 2 ] || exec sleep 100";
+    let options = ["run", "-n", "2", "--restart-failed", "--spares", "2", "--hosts", &list];
+    let arguments = [&options[..], &START, &["--json", "sh", "-c", script]].concat();
+    let mut command: Command = on_a(&hosts, &place.command(&arguments));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let kill_daemon = |host| signal(daemon_on(&hosts, host), "KILL");
+    assert_eq!(lines.next().unwrap(), "life 0");
+    writeln!(input, "one").unwrap();
+    assert_eq!(lines.next().unwrap(), "got one");
+    let rank_of = |rank: usize| seen(&hosts, &place, &["ps", "--json"])[0]["ranks"][rank].clone();
+    let ended = || rank_of(1)["state"].as_str()?.starts_with("it exited").then_some(());
+    until("the end of rank 1", ended);
+    kill_daemon('b');
+    assert_eq!(lines.next().unwrap(), "life 1");
+    writeln!(input, "two").unwrap();
+    assert_eq!(lines.next().unwrap(), "got two");
+    let hosts_now = [0, 1].map(|rank| rank_of(rank)["host"].clone());
+    assert_eq!(hosts_now, [hosts.name('c'), hosts.name('b')]);
+    // The end of the input is told to the one after as well, and nothing of what was read before.
+    drop(input);
+    assert_eq!(lines.next().unwrap(), "end 1");
+    kill_daemon('c');
+    assert_eq!(lines.collect::<Vec<_>>(), ["life 2", "end 2"]);
+    assert_eq!(wait(&mut child, Duration::from_secs(30)).code(), Some(0));
+    let said = text(&child.wait_with_output().unwrap());
+    let ended = said.lines().find(|line| line.starts_with('{')).unwrap();
+    let ended: serde_json::Value = serde_json::from_str(ended).unwrap();
+    let hosts_then = ["0", "1"].map(|rank| ended["ranks"][rank]["host"].clone());
+    assert_eq!(hosts_then, [hosts.name('d'), hosts.name('b')], "{said}");
+    // The guards of the daemons that were killed clean up.
+    let tmp = || std::fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
+    until("an empty directory", tmp);
+    place.assert_clean();
 }
 
 #[test]

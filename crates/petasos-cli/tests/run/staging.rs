@@ -14,7 +14,7 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::mpsc::channel,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Long enough for a slow copy to be caught in the middle.
@@ -248,12 +248,17 @@ fn a_host_that_falls_silent_while_files_come_ends_the_job() {
     let Some(hosts) = Hosts::several(3) else { return };
     let place = Place::new();
     let child = on_the_way(&hosts, &place);
+    // That their systems answer is found out while there is no need.
+    std::thread::sleep(Duration::from_secs(1));
     hosts.cut();
+    let cut = Instant::now();
     let (code, said) = ended(child);
+    eprintln!("named after {:?}", cut.elapsed());
     assert_eq!(code, Some(1), "{said}");
-    // Both are silent.
+    // Both are silent, which is not left to the kernel.
     let named = |letter| said.contains(&format!("{}: ", hosts.name(letter)));
     assert!((named('b') || named('c')) && said.contains("/large: "), "{said}");
+    assert!(said.contains("it was silent for 1s"), "{said}");
     is_empty_soon(&place);
 }
 

@@ -78,6 +78,8 @@ pub(crate) enum Control {
     Setup(Box<Setup>),
     /// To the head: processes can be started, and files taken there (empty: none are); or not, and why.
     Prepared(Result<Vec<u8>, String>),
+    /// From the head: all are ready, and watch their neighbours from now on, while files come.
+    Watch,
     Start,
     /// To the head: a process wrote something.
     Output {

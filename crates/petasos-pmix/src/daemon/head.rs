@@ -33,6 +33,7 @@ const START: Duration = Duration::from_secs(60);
 const NOT_STARTED: i32 = 127;
 /// Standard input that has not been taken, in bytes.
 const WINDOW: u64 = 256 << 10;
+const UNKNOWN: &str = "an unknown host";
 const SIGTERM: i32 = Signal::SIGTERM as i32;
 const SIGKILL: i32 = Signal::SIGKILL as i32;
 
@@ -107,7 +108,8 @@ pub(crate) struct Head {
     pub(super) work: Option<Work>,
     pub(super) staged: Option<Staged>,
     size: u32,
-    ended: BTreeMap<u32, Gone>,
+    /// Where each rank that has ended did, and how.
+    ended: BTreeMap<u32, (Node, Gone)>,
     pub(super) restarts: BTreeMap<u32, u32>,
     /// Which nodes are lost, and why.
     lost: BTreeMap<Node, String>,
@@ -171,7 +173,7 @@ impl Head {
         self.phase == Phase::Running
     }
 
-    fn all(&self) -> Vec<Node> {
+    pub(super) fn all(&self) -> Vec<Node> {
         (0..=self.plan.hosts.len() as u32).map(Node).collect()
     }
 }
@@ -364,8 +366,11 @@ impl Daemon {
                     false => format!("{host}:{port}"),
                 };
                 head.offers.insert(from, offers);
-                head.hello.insert(from, (node_info(name), address));
-                if head.hello.len() == head.plan.hosts.len() {
+                head.hello.insert(from, (node_info(name), address.clone()));
+                let all = head.hello.len() == head.plan.hosts.len();
+                self.peers.found_at(from, vec![address]);
+                self.begin_watching();
+                if all {
                     self.all_here();
                 }
             }
@@ -396,7 +401,7 @@ impl Daemon {
                 head.input_untaken = head.input_untaken.saturating_sub(bytes);
             }
             Control::Ended { rank, restarts, finalized, why } => {
-                self.head_hears_end(rank, restarts, finalized, why);
+                self.head_hears_end(from, rank, restarts, finalized, why);
             }
             _ => {}
         }
@@ -417,13 +422,16 @@ impl Daemon {
 
     /// The host of a rank, by name.
     fn host_of(&self, rank: u32) -> String {
-        let node = self.node_of_rank(rank);
-        let info = node.and_then(|node| self.job.as_ref()?.node(node));
-        info.map_or_else(|| "an unknown host".to_owned(), |node| node.name.clone())
+        self.node_of_rank(rank).map_or_else(|| UNKNOWN.to_owned(), |node| self.name_of(node))
     }
 
-    pub(super) fn rank_is_over(&mut self, rank: u32, restarts: u32, why: Gone) {
-        let host = self.host_of(rank);
+    fn name_of(&self, node: Node) -> String {
+        let info = self.job.as_ref().and_then(|job| job.node(node));
+        info.map_or_else(|| UNKNOWN.to_owned(), |node| node.name.clone())
+    }
+
+    pub(super) fn rank_is_over(&mut self, on: Node, rank: u32, restarts: u32, why: Gone) {
+        let host = self.name_of(on);
         let Some(head) = &mut self.head else { return };
         head.printer.ended(rank);
         let before = head.restarts.get(&rank).copied().unwrap_or_default();
@@ -431,7 +439,7 @@ impl Daemon {
         if head.ended.contains_key(&rank) || restarts < before {
             return;
         }
-        head.ended.insert(rank, why.clone());
+        head.ended.insert(rank, (on, why.clone()));
         let code = match &why {
             Gone::Exited(code) => *code,
             Gone::Signalled(signal) => 128 + signal,
@@ -578,7 +586,7 @@ impl Daemon {
         let lost: Vec<u32> =
             ranks.into_iter().filter(|rank| !head.ended.contains_key(rank)).collect();
         lost.iter().for_each(|rank| {
-            head.ended.insert(*rank, Gone::NodeLost);
+            head.ended.insert(*rank, (node, Gone::NodeLost));
         });
         if !lost.is_empty() {
             let names: Vec<String> = lost.iter().map(u32::to_string).collect();
@@ -609,7 +617,11 @@ impl Daemon {
             Node::HEAD => String::new(),
             by => format!(" (by the one on {})", head.host(by)),
         };
-        self.fail(1, format!("{host}: no daemon was started there{by}: {why}"));
+        let what = match head.hello.contains_key(&node) {
+            true => "the daemon there has ended",
+            false => "no daemon was started there",
+        };
+        self.fail(1, format!("{host}: {what}{by}: {why}"));
     }
 
     pub(crate) fn head_signal(&mut self, signal: i32) {
@@ -717,7 +729,8 @@ impl Daemon {
         head.printer.finish();
         self.leave_remotes();
         let ranks = std::mem::take(&mut head.ended);
-        let ranks = ranks.into_iter().map(|(rank, why)| (rank, (self.host_of(rank), why)));
+        let ended = |(rank, (on, why))| (rank, (self.name_of(on), why));
+        let ranks = ranks.into_iter().map(ended);
         let ranks = ranks.collect();
         let replaced = head.replaced.iter().map(|(node, by)| {
             let why = head.lost.get(node).cloned().unwrap_or_default();

@@ -93,6 +93,8 @@ struct Daemon {
     token: [u8; 32],
     peers: Peers,
     silence: Silence,
+    /// All daemons are ready, and watch their neighbours.
+    watches_all: bool,
     job: Option<Arc<JobMap>>,
     setup: Option<Setup>,
     place: Option<Place>,
@@ -190,6 +192,7 @@ impl Daemon {
             token: random(),
             peers: Peers::new(me, secret, silence),
             silence: Silence::new(silence),
+            watches_all: false,
             job: None,
             setup: None,
             place: None,
@@ -254,6 +257,7 @@ impl Daemon {
         let host = self.peers.own_address(Some(Node::HEAD)).ok_or_else(none)?;
         let offers = self.reserve(bootstrap.ranks, bootstrap.alone).map_err(io::Error::other)?;
         self.report(Control::Hello { host, port, offers });
+        self.begin_watching();
         self.take_inventory();
         Ok(())
     }
@@ -375,13 +379,10 @@ impl Daemon {
                 self.report(Control::Prepared(prepared));
             }
             Control::Others(others) => self.learn_of(others),
+            Control::Watch => self.watch_all(),
             Control::Start => {
                 self.all_received();
-                // So that its loss is noticed even if nothing is said.
-                for node in self.engine.neighbours() {
-                    self.order_nothing(node);
-                }
-                self.begin_watching();
+                self.watch_all();
                 self.start_ranks();
             }
             Control::OutputTaken(bytes) => self.untaken = self.untaken.saturating_sub(bytes),
@@ -422,6 +423,11 @@ impl Daemon {
                 Output::CardChanged(proc) => self.shelve(proc),
                 Output::Restarted { proc, restarts } => self.restarted(proc, restarts),
                 Output::Replaced { node, by } => self.replaced(node, by),
+                Output::Signal { group, signal } => self.signal_some(&group, signal),
+                Output::CutOff { node, why } => {
+                    self.log(&format!("{node} is cut off: {why}"));
+                    self.lost(node, &why);
+                }
                 Output::NodeLost(node) if self.head.is_some() => {
                     self.lost(node, "other nodes do not reach it");
                 }
@@ -457,6 +463,9 @@ impl Daemon {
         self.listener = None;
         self.pmix41 = None;
         self.peers.listener = None;
+        // The others hear of it before anything here is waited for.
+        self.pump();
+        self.flush();
         self.kill_ranks();
         self.end_staging();
         self.pump();

@@ -1,7 +1,7 @@
 //! The processes of this node: fed, listened to, and ended with all that they started.
 
 use super::{Daemon, child::Process, control::Control};
-use crate::{Gone, Node};
+use crate::{Gone, Node, names::Group};
 use petasos_fabric::Time;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -251,6 +251,17 @@ impl Daemon {
         let Some(signal) = Signal::from_named_raw(number) else { return };
         for rank in self.ranks.values().filter(|rank| rank.ended.is_none()) {
             let _ = kill_process_group(rank.pid, signal);
+        }
+    }
+
+    /// Sends a signal to those of these processes that are on this node, and to what they have started.
+    pub(crate) fn signal_some(&self, group: &Group, number: i32) {
+        let Some((job, signal)) = self.job.as_ref().zip(Signal::from_named_raw(number)) else {
+            return;
+        };
+        let named = self.ranks.iter().filter(|(number, _)| group.contains(job.proc(**number)));
+        for pid in named.filter_map(|(_, rank)| rank.running()) {
+            let _ = kill_process_group(pid, signal);
         }
     }
 

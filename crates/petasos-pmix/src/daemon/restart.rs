@@ -1,7 +1,7 @@
 //! Ranks that are started again: what was there of the process before is gone by then.
 
 use super::{Daemon, control::Control};
-use crate::{Gone, Proc};
+use crate::{Gone, Node, Proc};
 use rustix::process::{Signal, kill_process_group};
 
 impl Daemon {
@@ -74,7 +74,14 @@ impl Daemon {
     }
 
     /// At the head: a process ended. Where it is started again at once, that is decided before it counts as failed.
-    pub(super) fn head_hears_end(&mut self, rank: u32, restarts: u32, finalized: bool, why: Gone) {
+    pub(super) fn head_hears_end(
+        &mut self,
+        on: Node,
+        rank: u32,
+        restarts: u32,
+        finalized: bool,
+        why: Gone,
+    ) {
         if let Some(proc) = self.job.as_ref().map(|job| job.proc(rank))
             && !finalized
             && !why.is_clean()
@@ -85,6 +92,6 @@ impl Daemon {
             self.engine.heard_done(self.clock.now(), job.proc(rank), restarts, how);
         }
         self.pump();
-        self.rank_is_over(rank, restarts, why);
+        self.rank_is_over(on, rank, restarts, why);
     }
 }

@@ -5,6 +5,10 @@
 //! others, and is not lost. So its *system* is asked: it answers, or refuses, a connection by itself, whatever its
 //! processes do. Only who does not answer that either is lost.
 //!
+//! That begins when all daemons are ready, with the files that are brought to them, or with the ranks. Before that, a
+//! daemon and the head watch each other, where they are neighbours, from the first word on: the ways between the others are
+//! not there yet.
+//!
 //! What cannot be told so is left to the kernel's own watch over connections, which takes longer: the loss of a machine
 //! at which no such connection has ever arrived (a firewall may be before it), and of one whose daemon has
 //! been silent for long, as each question waits there until the daemon takes it.
@@ -69,10 +73,10 @@ impl Silence {
         Silence { most, next: Time::NEVER, of: BTreeMap::new() }
     }
 
-    /// From now on.
+    /// There is somebody to be watched from now on.
     fn begin(&mut self, now: Time) {
         if !self.most.is_zero() {
-            self.next = now.after(self.most / 4);
+            self.next = self.next.min(now.after(self.most / 4));
         }
     }
 
@@ -145,9 +149,27 @@ impl Silence {
 }
 
 impl Daemon {
-    /// Neighbours are watched from now on.
+    /// Neighbours to which there is a way are watched from now on.
     pub(super) fn begin_watching(&mut self) {
         self.silence.begin(self.clock.now());
+    }
+
+    /// All are ready, and watch their neighbours from now on: ways to these are made, so that their loss is noticed even
+    /// if nothing is said.
+    pub(super) fn watch_all(&mut self) {
+        if !std::mem::replace(&mut self.watches_all, true) {
+            for node in self.engine.neighbours() {
+                self.order_nothing(node);
+            }
+            self.begin_watching();
+        }
+    }
+
+    fn watched(&self) -> Vec<Node> {
+        let mut all = self.engine.neighbours();
+        // Where a way was not made so far, nobody is waited for.
+        all.retain(|node| self.watches_all || self.peers.listens_at(*node).is_some());
+        all
     }
 
     pub(super) fn heard(&mut self, node: Node) {
@@ -160,7 +182,7 @@ impl Daemon {
         if now < self.silence.deadline() || self.over.is_some() {
             return;
         }
-        let neighbours = self.engine.neighbours();
+        let neighbours = self.watched();
         for act in self.silence.look(now, &neighbours) {
             match act {
                 // What is on its way to it is as good.

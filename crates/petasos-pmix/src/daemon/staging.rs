@@ -3,7 +3,7 @@
 
 use super::{
     Daemon,
-    control::Setup,
+    control::{Control, Setup},
     place::{self, Place},
     wake::Wake,
 };
@@ -150,7 +150,7 @@ impl Daemon {
             Some(Target { node: *node, host, address: address.clone() })
         });
         let placing = Placing::new(staging.files.clone(), targets.collect(), key);
-        let placing = Arc::new(placing);
+        let (placing, all) = (Arc::new(placing), head.all());
         let (work, mover) = (placing.clone(), staging.mover.clone());
         let started = waker.and_then(|waker| {
             let place = move || waker.tell(Wake::Placed(place_all(&*mover, &work)));
@@ -159,6 +159,9 @@ impl Daemon {
         match started {
             Ok(thread) => head.work = Some(Work { placing, thread: Some(thread), begun }),
             Err(error) => self.fail(1, format!("bringing files to the nodes: {error}")),
+        }
+        for node in all {
+            self.order(node, Control::Watch);
         }
         true
     }

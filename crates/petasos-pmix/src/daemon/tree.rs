@@ -30,6 +30,8 @@ use std::{
 
 /// How long daemons get to go.
 const LEAVE: Duration = Duration::from_secs(3);
+/// How long the start commands of those get that are lost: what such a command talks to may not be there any more.
+const LEAVE_LOST: Duration = Duration::from_millis(300);
 /// So much always fits a pipe.
 const SHORT: usize = 32 << 10;
 
@@ -135,11 +137,13 @@ impl Daemon {
 
     /// In the end: those that this daemon started go, or are made to.
     pub(super) fn leave_remotes(&mut self) {
-        let until = self.clock.now().after(LEAVE);
-        let mut left: Vec<Remote> = std::mem::take(&mut self.remotes).into_values().collect();
-        left.retain(|remote| !remote.ended);
-        left.iter_mut().for_each(|remote| drop(remote.input.take()));
-        for remote in left {
+        let begun = self.clock.now();
+        let mut left = std::mem::take(&mut self.remotes);
+        left.retain(|_, remote| !remote.ended);
+        left.values_mut().for_each(|remote| drop(remote.input.take()));
+        for (node, remote) in left {
+            let lost = self.engine.lost().contains(&node);
+            let until = begun.after(if lost { LEAVE_LOST } else { LEAVE });
             while remote.process.try_wait().is_ok_and(|status| status.is_none()) {
                 if self.clock.now() >= until {
                     let _ = kill_process(remote.process.pid, Signal::KILL);

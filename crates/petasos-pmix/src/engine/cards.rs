@@ -223,7 +223,8 @@ impl Engine {
             });
         }
         let why = local.gone.clone()?;
-        Some(Err(Error::ProcGone { proc, node: self.me, why }))
+        let node = self.ran_on(proc).unwrap_or(self.me);
+        Some(Err(Error::ProcGone { proc, node, why }))
     }
 
     /// Answers those who wait for a card of this node, as far as that is possible by now.

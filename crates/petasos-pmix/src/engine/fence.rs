@@ -311,7 +311,8 @@ impl Engine {
     }
 
     fn break_fence(&mut self, group: &Group, nth: u64, proc: Proc, why: Gone) {
-        let error = Error::FenceBroken { group: group.clone(), nth, proc, node: self.me, why };
+        let node = self.ran_on(proc).unwrap_or(self.me);
+        let error = Error::FenceBroken { group: group.clone(), nth, proc, node, why };
         self.fail_fence(group, nth, error);
     }
 

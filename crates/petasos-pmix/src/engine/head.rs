@@ -41,10 +41,8 @@ pub(super) struct Head {
     interest: BTreeMap<i32, BTreeSet<Node>>,
     gatherings: BTreeMap<u64, Gathering>,
     pub(super) inventories: Inventories,
-    /// Restarts that were asked for before it was known here that there is somebody to replace.
-    pub(super) restarts: Vec<super::restart::Waiting>,
-    /// Replacements of nodes that were not known here to be lost.
-    pub(super) replacements: Vec<super::replace::Waiting>,
+    /// Restarts and replacements that were asked for before it was known here that there is something to be done.
+    pub(super) hearsay: super::hearsay::Hearsay,
     /// How long messages of each node to some others take, where it was measured.
     pub(super) links: BTreeMap<Node, Vec<RoundTrip>>,
 }
@@ -59,9 +57,9 @@ struct Owned {
 /// A question, and where the answer goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    by: Proc,
-    node: Node,
-    id: u64,
+    pub(super) by: Proc,
+    pub(super) node: Node,
+    pub(super) id: u64,
 }
 
 #[derive(Debug)]
@@ -114,6 +112,7 @@ impl Engine {
             HeadRequest::Abort { .. } => "to abort",
             HeadRequest::Restart { .. } => "to restart",
             HeadRequest::Replace(_) => "to replace a node",
+            HeadRequest::Signal { .. } => "to signal",
             HeadRequest::Query(_) | HeadRequest::Processes => "a query",
         };
         let patience = HEAD_PATIENCE.saturating_add(longer.unwrap_or_default());
@@ -164,6 +163,7 @@ impl Engine {
             }
             HeadRequest::Restart { proc, after } => self.restart_asked(asked, proc, after),
             HeadRequest::Replace(node) => self.replace_asked(asked, node),
+            HeadRequest::Signal { group, signal } => self.signal_asked(group, signal).map(Some),
         };
         match result {
             Ok(None) => {}
@@ -462,10 +462,11 @@ impl Engine {
                     (None, false) if local.pid != 0 => "running".to_owned(),
                     (None, false) => "not started".to_owned(),
                 };
+                let node = self.ran_on(Proc::new(*id, *rank)).unwrap_or(self.me);
                 let line: Vec<Value> = vec![
                     id.0.into(),
                     (*rank).into(),
-                    self.me.0.into(),
+                    node.0.into(),
                     local.pid.into(),
                     state.into(),
                     job.restarts_of(*rank).into(),

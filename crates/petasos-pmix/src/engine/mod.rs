@@ -17,9 +17,12 @@
 
 mod agenda;
 mod cards;
+mod control;
 mod events;
 mod fence;
 mod head;
+mod hearsay;
+mod held;
 mod inventory;
 mod links;
 mod members;
@@ -149,6 +152,20 @@ pub enum Output {
         /// How often its rank has been by now.
         restarts: u32,
     },
+    /// Those of these processes that run here get this signal.
+    Signal {
+        /// Who, here and elsewhere.
+        group: crate::names::Group,
+        /// By its number.
+        signal: i32,
+    },
+    /// A node sends what it may not: it is lost, and nothing of it is taken any more.
+    CutOff {
+        /// Which.
+        node: Node,
+        /// What it does.
+        why: String,
+    },
     /// A node is lost.
     NodeLost(Node),
     /// The ranks of a node that is lost are now on another: [`Engine::map`]. Which of them are started again is said by
@@ -183,7 +200,7 @@ enum Timer {
     Lookups,
     Gathering(u64),
     Connect,
-    Restarts,
+    Hearsay,
     Progress,
     /// This node has not answered so far.
     Echo(Node),
@@ -248,6 +265,7 @@ pub struct Engine {
     events: events::Events,
     head: head::Head,
     replaced: replace::Replaced,
+    held: held::Held,
     /// What this node has, as it was last told.
     inventory: Option<Inventory>,
     /// How long messages to others take, while that is being measured.
@@ -281,6 +299,7 @@ impl Engine {
             events: events::Events::default(),
             head: head::Head::default(),
             replaced: replace::Replaced::default(),
+            held: held::Held::default(),
             inventory: None,
             links: links::Links::default(),
             wired: false,
@@ -333,10 +352,7 @@ impl Engine {
                 Timer::Lookups => self.expire_lookups(),
                 Timer::Gathering(id) => self.gathered(id),
                 Timer::Connect => self.check_connected(),
-                Timer::Restarts => {
-                    self.expire_restarts();
-                    self.expire_replacements();
-                }
+                Timer::Hearsay => self.expire_hearsay(),
                 Timer::Progress => self.check_progress(),
                 Timer::Echo(node) => self.echo_late(node),
             }
@@ -368,9 +384,7 @@ impl Engine {
         if self.over.is_some() || self.members.is_lost(from) {
             return;
         }
-        if let Message::Fence { replaced, .. } | Message::CardAsk { replaced, .. } = &message
-            && self.held(from, *replaced, &message)
-        {
+        if self.held(from, &message) {
             return;
         }
         match message {
@@ -400,6 +414,10 @@ impl Engine {
             Message::MeasureLinks => {}
             Message::Links(found) => self.links_came(from, found),
             Message::Echo { id, back } => self.echo_came(from, id, back),
+            Message::Signal { group, signal } if from == Node::HEAD => {
+                self.signalled(group, signal);
+            }
+            Message::Signal { .. } => {}
         }
     }
 

@@ -13,7 +13,8 @@ impl Engine {
     pub(super) fn connect(&mut self, client: ClientId, proc: Proc) -> Result<Answer, Error> {
         let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
         if let Some(why) = local.gone.clone() {
-            return Err(Error::ProcGone { proc, node: self.me, why });
+            let node = self.ran_on(proc).unwrap_or(self.me);
+            return Err(Error::ProcGone { proc, node, why });
         }
         if local.client.is_some() {
             return Err(Error::Misuse(format!("{proc} is connected already")));

@@ -7,7 +7,7 @@
 //! The ranks keep their order on the node, and the addresses of the spare were assigned with all others, before the
 //! start: nothing is exchanged. Each rank that is started again has one restart more, as if it had failed alone.
 
-use super::{Engine, Local, Output, Timer, head::Asked};
+use super::{Engine, Local, Output, head::Asked};
 use crate::{
     error::{Error, Gone},
     message::{Answer, HeadRequest, Message, Replacement},
@@ -16,10 +16,6 @@ use crate::{
 use petasos_fabric::Time;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Messages that wait for a replacement of which this node has not heard. Those beyond are dropped: what was asked in them,
-/// or the fence that they are of, then ends by its own time limit, if it has one.
-const MAX_HELD: usize = 1 << 14;
-
 /// What this node knows of replacements.
 #[derive(Debug, Default)]
 pub(super) struct Replaced {
@@ -27,16 +23,6 @@ pub(super) struct Replaced {
     all: Vec<Replacement>,
     /// Those that came before one that they follow, and from whom.
     early: BTreeMap<u32, (Replacement, Option<Node>)>,
-    /// What was sent by who knows of more.
-    held: Vec<(Node, Message)>,
-}
-
-/// Somebody wants a node replaced that is not known to be lost.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    asked: Asked,
-    node: Node,
-    until: Time,
 }
 
 impl Replaced {
@@ -53,6 +39,14 @@ impl Replaced {
     pub(super) fn last_of(&self, is_of: impl Fn(Proc) -> bool) -> u32 {
         let of = |one: &&Replacement| one.procs().any(&is_of);
         self.all.iter().rev().find(of).map_or(0, |one| one.number)
+    }
+
+    /// On which node a process had ended, if that was lost after that, and replaced.
+    fn ended_on(&self, proc: Proc, restarts: u32) -> Option<Node> {
+        let ended = |one: &&Replacement| {
+            one.ended.iter().any(|(of, times, _)| (*of, *times) == (proc, restarts))
+        };
+        self.all.iter().find(ended).map(|one| one.node)
     }
 
     pub(super) fn messages(&self) -> impl Iterator<Item = Message> + '_ {
@@ -77,6 +71,13 @@ impl Engine {
     #[must_use]
     pub fn replacement_of(&self, node: Node) -> Option<Node> {
         self.replaced.by(node)
+    }
+
+    /// Where a process runs, or ran: one that had ended before its node was lost has never been on the one that has
+    /// its rank now.
+    pub(super) fn ran_on(&self, proc: Proc) -> Option<Node> {
+        let before = self.replaced.ended_on(proc, self.restarts_of(proc));
+        before.or_else(|| self.node_of(proc))
     }
 
     /// At the head: whether a node was kept as a spare and has not been needed so far.
@@ -123,14 +124,7 @@ impl Engine {
         if let Some(by) = self.replace_once(node)? {
             return Ok(Some(Answer::Value(by.0.into())));
         }
-        if self.head.replacements.len() >= super::restart::MAX_WAITING {
-            let most = super::restart::MAX_WAITING;
-            return Err(super::requests::limit("replacements", most + 1, most));
-        }
-        let until = self.now.after(super::restart::HEARSAY);
-        self.agenda.set(until, Timer::Restarts);
-        self.head.replacements.push(Waiting { asked, node, until });
-        Ok(None)
+        self.awaits_word(asked, HeadRequest::Replace(node))
     }
 
     /// Has a node replaced, if that was not done, and says by which; `None`: it is not known here that it is lost.
@@ -197,39 +191,7 @@ impl Engine {
             // If it is refused, its ranks stay failed, which is told in the end.
             let _ = self.replace_once(node);
         }
-        let (now, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.head.replacements).into_iter().partition(|w| w.node == node);
-        self.head.replacements = later;
-        for Waiting { asked, node, .. } in now {
-            match self.replace_asked(asked, node) {
-                Ok(None) => {}
-                Ok(Some(answer)) => self.head_says(asked, Ok(answer)),
-                Err(error) => self.head_says(asked, Err(error)),
-            }
-        }
-    }
-
-    /// Nobody has told the head that these nodes are lost.
-    pub(super) fn expire_replacements(&mut self) {
-        let now = self.now;
-        let (over, on): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.head.replacements).into_iter().partition(|w| w.until <= now);
-        self.head.replacements = on;
-        for Waiting { asked, node, .. } in over {
-            self.head_says(asked, Err(refused(node, "it is not lost")));
-        }
-    }
-
-    /// Whether a message has to wait, since who sent it knew of more replacements than this node does. One that names
-    /// more than there can be is dropped.
-    pub(super) fn held(&mut self, from: Node, known: u32, message: &Message) -> bool {
-        let (nodes, _) = self.members.shape();
-        let waits = known > self.replaced.count();
-        // There are no more replacements than nodes.
-        if waits && known <= nodes && self.replaced.held.len() < MAX_HELD {
-            self.replaced.held.push((from, message.clone()));
-        }
-        waits
+        self.word_came(|what| *what == HeadRequest::Replace(node));
     }
 
     /// A node takes the place of another, so says the head.
@@ -250,9 +212,7 @@ impl Engine {
                 return;
             }
         }
-        for (from, message) in std::mem::take(&mut self.replaced.held) {
-            self.take(from, message);
-        }
+        self.release_held();
     }
 
     /// The next replacement. False: it cannot be.

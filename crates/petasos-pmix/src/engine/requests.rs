@@ -135,6 +135,7 @@ impl Engine {
             }
             Request::Restart { proc: of, after } => self.restart(client, id, proc, of, after),
             Request::Replace(node) => self.replace(client, id, proc, node),
+            Request::Signal { group, signal } => self.signal(client, id, proc, group, signal),
         }
     }
 

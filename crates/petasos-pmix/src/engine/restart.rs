@@ -12,21 +12,6 @@ use crate::{
     names::{Node, Proc},
 };
 use petasos_fabric::Time;
-use std::time::Duration;
-
-/// Somebody may have heard of a failure before the head has: so long it waits for that.
-pub(super) const HEARSAY: Duration = Duration::from_secs(2);
-/// Requests that wait for that at a time.
-pub(super) const MAX_WAITING: usize = 4096;
-
-/// A restart of somebody who is not known to have failed.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    asked: Asked,
-    proc: Proc,
-    after: u32,
-    until: Time,
-}
 
 impl Job {
     /// How often a rank was started again.
@@ -65,7 +50,7 @@ impl Engine {
     }
 
     /// What became of a process, as far as that is known here.
-    fn gone_of(&self, proc: Proc) -> Option<&Gone> {
+    pub(super) fn gone_of(&self, proc: Proc) -> Option<&Gone> {
         let job = self.jobs.get(&proc.job)?;
         let here = job.locals.get(&proc.rank).and_then(|local| local.gone.as_ref());
         here.or_else(|| job.gone.get(&proc.rank))
@@ -101,13 +86,7 @@ impl Engine {
         if let Some(restarts) = self.restart_once(proc, after)? {
             return Ok(Some(Answer::Value(restarts.into())));
         }
-        if self.head.restarts.len() >= MAX_WAITING {
-            return Err(super::requests::limit("restarts", MAX_WAITING + 1, MAX_WAITING));
-        }
-        let until = self.now.after(HEARSAY);
-        self.agenda.set(until, Timer::Restarts);
-        self.head.restarts.push(Waiting { asked, proc, after, until });
-        Ok(None)
+        self.awaits_word(asked, HeadRequest::Restart { proc, after })
     }
 
     /// Has a process replaced, if that was not done, and says how often its rank was started again by then; `None`: it
@@ -146,48 +125,18 @@ impl Engine {
         if self.me != Node::HEAD {
             return;
         }
-        let (now, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.head.restarts).into_iter().partition(|one| one.proc == proc);
-        self.head.restarts = later;
         // A program that is not there will not be there the next time.
         if self.config.restart_failed && !matches!(why, Gone::NotStarted(_)) {
             // If it is refused, it stays failed, which is told in the end.
             let _ = self.restart_once(proc, self.restarts_of(proc));
         }
-        for Waiting { asked, proc, after, .. } in now {
-            match self.restart_asked(asked, proc, after) {
-                Ok(None) => {}
-                Ok(Some(answer)) => self.head_says(asked, Ok(answer)),
-                Err(error) => self.head_says(asked, Err(error)),
-            }
-        }
+        self.word_came(|what| matches!(what, HeadRequest::Restart { proc: of, .. } if *of == proc));
     }
 
     /// Ranks were started again with their node: who had asked for one of them alone has what it wanted.
     pub(super) fn restarts_by_the_way(&mut self, what: &Replacement) {
-        let of = |one: &Waiting| what.again.iter().any(|(proc, _)| *proc == one.proc);
-        let (now, later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.head.restarts).into_iter().partition(of);
-        self.head.restarts = later;
-        for Waiting { asked, proc, after, .. } in now {
-            let restarts = self.restarts_of(proc);
-            let result = match after < restarts {
-                true => Ok(Answer::Value(restarts.into())),
-                false => Err(refused(proc, "that process has not been started yet")),
-            };
-            self.head_says(asked, result);
-        }
-    }
-
-    /// Nobody has told the head that these failed.
-    pub(super) fn expire_restarts(&mut self) {
-        let now = self.now;
-        let (over, on): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.head.restarts).into_iter().partition(|one| one.until <= now);
-        self.head.restarts = on;
-        for Waiting { asked, proc, .. } in over {
-            self.head_says(asked, Err(refused(proc, "it has not failed")));
-        }
+        let again = |of: &Proc| what.again.iter().any(|(proc, _)| proc == of);
+        self.word_came(|what| matches!(what, HeadRequest::Restart { proc, .. } if again(proc)));
     }
 
     /// A process is started again, so says the head.

@@ -16,6 +16,7 @@ use crate::{
     message::{Answer, Persistence, Published, Request},
     status,
 };
+use rustix::process::Signal;
 use std::{
     collections::{BTreeMap, btree_map},
     time::Duration,
@@ -42,6 +43,14 @@ const FENCE: [&str; 2] = [COLLECT, TIMEOUT];
 const GET: [&str; 3] = [IMMEDIATE, TIMEOUT, "pmix.optional"];
 const PUBLISH: [&str; 3] = [RANGE, PERSISTENCE, TIMEOUT];
 const LOOKUP: [&str; 3] = [RANGE, TIMEOUT, WAIT];
+/// What processes can be made to do, by the signal for it; the last one names its own.
+const CONTROL: [&str; 5] = [
+    "pmix.jctrl.kill",
+    "pmix.jctrl.term",
+    "pmix.jctrl.pause",
+    "pmix.jctrl.resume",
+    "pmix.jctrl.sig",
+];
 /// What can be queried beside the keys of the engine.
 const NAMESPACES: &str = "pmix.qry.ns";
 const PROCESSES: &str = "pmix.qry.ptable";
@@ -90,8 +99,8 @@ impl Session {
             13 => vec![self.register(tag, from)?],
             14 => self.deregister(from),
             15 => self.query(tag, from, job)?,
-            // Spawn, connect, log, allocation, job control, monitoring, credentials, output, groups,
-            // fabrics: not here.
+            18 => vec![self.control(tag, from, job)?],
+            // Spawn, connect, log, allocation, monitoring, credentials, output, groups, fabrics: not here.
             _ => return Err(UNSUPPORTED),
         })
     }
@@ -313,6 +322,32 @@ impl Session {
             }
         }
         steps
+    }
+
+    /// Of all that a client may have done to processes of its job, what signals do (PMIx Standard 4.1, section 12.2).
+    fn control(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
+        let count = from.size(MAX_KEYS)?;
+        let group = take_group(from, count as u64, job, self.node)?;
+        let with = Attributes::take(from)?;
+        with.are_met_by(&CONTROL)?;
+        let [kill, terminate, pause, resume, own] = CONTROL;
+        let named = [
+            (kill, Signal::KILL),
+            (terminate, Signal::TERM),
+            (pause, Signal::STOP),
+            (resume, Signal::CONT),
+        ];
+        let named = named.into_iter().filter(|(key, _)| with.is_set(key));
+        let mut signals: Vec<i32> = named.map(|(_, signal)| signal.as_raw()).collect();
+        if let Some(number) = with.get(own) {
+            signals.push(number.as_u64().and_then(|number| number.try_into().ok()).ok_or(BAD)?);
+        }
+        // What else there may be (checkpoints, clean-up after the process) is not here.
+        let [signal] = signals[..] else {
+            return Err(if signals.is_empty() { UNSUPPORTED } else { BAD });
+        };
+        let group = Some(group).filter(|group| !group.is_empty());
+        Ok(self.ask(Waits::Results(tag), Request::Signal { group, signal }))
     }
 
     fn query(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Vec<Step>> {

@@ -33,7 +33,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_status};
+use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_size, put_status};
 
 pub(crate) use here::Surroundings;
 pub(crate) use job::own_directory;
@@ -67,6 +67,8 @@ enum Waits {
     /// Nobody wants to know.
     Nothing,
     Status(u32),
+    /// A status, and results, of which there are none.
+    Results(u32),
     Card {
         tag: u32,
         proc: Proc,
@@ -212,6 +214,14 @@ impl Session {
                 vec![Step::Say(words.iter().flat_map(|word| word.to_be_bytes()).collect())]
             }
             Some(Waits::Status(tag)) => vec![self.say_status(tag, code)],
+            Some(Waits::Results(tag)) => {
+                let mut out = Vec::new();
+                put_status(&mut out, code);
+                if result.is_ok() {
+                    put_size(&mut out, 0);
+                }
+                vec![self.say(tag, &out)]
+            }
             Some(Waits::Register(tag, handler)) => {
                 if result.is_err() {
                     self.events.forget(handler);

@@ -3,9 +3,11 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod lives;
+
 use petasos_fabric::Time;
 use petasos_pmix::{
-    Error, Gone, JobId, Missing, Node, Proc,
+    Error, Gone, Group, JobId, Missing, Node, Proc,
     engine::{ClientId, Config, Engine, Output},
     event::Event,
     job::{JobMap, JobSpec, NodeInfo, Run},
@@ -115,6 +117,8 @@ pub(crate) struct Net {
     pub(crate) never: Vec<Missing>,
     pub(crate) heard: Vec<Event>,
     pub(crate) orphaned: Vec<(Node, String)>,
+    /// Signals that nodes give to processes of theirs.
+    pub(crate) signals: Vec<(Node, Group, i32)>,
     /// Restarts on the nodes of their ranks.
     pub(crate) restarted: Vec<(Proc, u32)>,
     /// Nodes that took the place of others, when they heard of it.
@@ -167,6 +171,7 @@ impl Net {
             never: Vec::new(),
             heard: Vec::new(),
             orphaned: Vec::new(),
+            signals: Vec::new(),
             restarted: Vec::new(),
             moved: Vec::new(),
             took: vec![0; nodes as usize],
@@ -388,6 +393,7 @@ impl Net {
                 self.plan(start, Plan::Begin(proc));
             }
             Output::Replaced { node: lost, by } if by == node => self.moved.push((lost, by)),
+            Output::Signal { group, signal } => self.signals.push((node, group, signal)),
             Output::Orphaned(why) => self.orphaned.push((node, why)),
             _ => {}
         }

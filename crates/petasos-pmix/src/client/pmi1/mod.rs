@@ -374,6 +374,7 @@ impl Client {
                 return not_offered("starting a rank again").map_err(Failed::Said);
             }
             Request::Replace(_) => return not_offered("replacing a node").map_err(Failed::Said),
+            Request::Signal { .. } => return not_offered("signals").map_err(Failed::Said),
             Request::Watch(_) | Request::Progress => {
                 return not_offered("watching progress").map_err(Failed::Said);
             }

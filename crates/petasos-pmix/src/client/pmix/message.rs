@@ -227,6 +227,7 @@ impl Asker {
             Request::Query(_) => return not_offered("queries"),
             Request::Restart { .. } => return not_offered("starting a rank again"),
             Request::Replace(_) => return not_offered("replacing a node"),
+            Request::Signal { .. } => return not_offered("signals"),
             Request::Watch(_) | Request::Progress => return not_offered("watching progress"),
             Request::Connect(_) | Request::ConnectTool => return not_offered("connecting again"),
         };
