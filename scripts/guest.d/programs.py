@@ -45,6 +45,7 @@ def built():
         "CONFORMANCE": tests["conformance"],
         "KEPT": tests["kept"],
         "PROCESSES": tests["processes"],
+        "FORKS": tests["forks"],
     }
 
 

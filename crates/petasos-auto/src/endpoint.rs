@@ -174,10 +174,8 @@ impl Endpoint for Auto {
 
     #[inline]
     fn linger(&self) {
-        match self.members[0].reach {
-            Reach::Node => self.members[0].endpoint.linger(),
-            Reach::Network => std::hint::spin_loop(),
-        }
+        // Peers of this node come first, if there is a way to them: a moment is worth most there.
+        self.members[0].endpoint.linger();
     }
 
     fn arm(&mut self, now: Time) -> Sleep {

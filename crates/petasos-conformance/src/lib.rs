@@ -58,6 +58,7 @@ mod actions;
 pub mod apart;
 pub mod faulty;
 pub mod fixture;
+pub mod forks;
 pub mod ledger;
 pub mod network;
 pub mod processes;

@@ -112,6 +112,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = now;
         self.passes = self.passes.saturating_add(1);
+        self.turn = self.turn.saturating_sub(1);
         let before = events.len();
         let limit = before.saturating_add(budget);
         events.append(&mut self.early);
@@ -124,12 +125,9 @@ impl<N: Network> Endpoint for Datagrams<N> {
             self.idle = false;
             return true;
         }
-        if self.armed
-            || self.quiet >= QUIET
-            || self.passes.is_multiple_of(TURN)
-            || !self.errands.is_empty()
-        {
+        if self.armed || self.quiet >= QUIET || self.turn == 0 || !self.errands.is_empty() {
             self.armed = false;
+            self.turn = TURN;
             busy |= self.attend();
             // Peers that came up are told before their messages.
             busy |= self.engine.take_events(limit.saturating_sub(events.len()), events);
@@ -165,6 +163,10 @@ impl<N: Network> Endpoint for Datagrams<N> {
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
         self.poll_short(message)
     }
+
+    /// Nothing: to ask the library, as each pass does, is moment enough.
+    #[inline]
+    fn linger(&self) {}
 
     fn arm(&mut self, now: Time) -> Sleep {
         self.prepare(now)
@@ -210,6 +212,10 @@ impl<N: Network> Endpoint for Datagrams<N> {
 impl<N: Network> Drop for Datagrams<N> {
     /// What was injected leaves, as far as the library takes it, and peers are told how much that was.
     fn drop(&mut self) {
+        // The parent is not gone.
+        if !self.home.is_here() {
+            return;
+        }
         self.flush();
         let begin = Instant::now();
         while self.net.running() > 0 && begin.elapsed() < FAREWELL {

@@ -333,6 +333,7 @@ impl<N: Network> Datagrams<N> {
         }
         self.counters.packets_in += 1;
         self.quiet = 0;
+        self.passes = self.passes.saturating_add(1);
         self.took(head.slot);
         Some(peer)
     }

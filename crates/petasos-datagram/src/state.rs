@@ -10,7 +10,7 @@ use crate::{
     network::{Medium, Meeting, Network, Node},
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Endpoint, Event, Peer, Pool, Support, Time,
+    Address, Capabilities, Credential, Endpoint, Event, Home, Peer, Pool, Support, Time,
     two_sided::{self, Engine, header},
 };
 use rustix::event::epoll;
@@ -21,6 +21,7 @@ use std::{
 
 /// An endpoint of the fabric over the datagrams of a library.
 pub struct Datagrams<N: Network> {
+    pub(crate) home: Home,
     /// Closed before what it works for: what was opened to others first, then the library's endpoint.
     pub(crate) exposures: Exposures<N::Opened>,
     pub(crate) kept: Kept<N::Opened>,
@@ -60,9 +61,11 @@ pub struct Datagrams<N: Network> {
     pub(crate) errands: Vec<u32>,
     pub(crate) epoll: OwnedFd,
     pub(crate) now: Time,
-    /// Passes since the last sleep, and since something last came.
+    /// Passes, and messages taken on the short way, since the last sleep; passes since something last came; and how many
+    /// until the control endpoint has its turn.
     pub(crate) passes: u32,
     pub(crate) quiet: u32,
+    pub(crate) turn: u32,
     /// Naps in a row.
     pub(crate) naps: u32,
     pub(crate) idle: bool,
@@ -115,6 +118,7 @@ impl<N: Network> Datagrams<N> {
         numbers.get_chunk = 256 << 10;
         let pool = Pool::new(limits.max_leases);
         Ok(Datagrams {
+            home: Home::here(),
             exposures: Exposures::default(),
             kept: Kept::new(if native { config.keep_registered } else { 0 }),
             accesses: Accesses::new(native, notices_from),
@@ -142,6 +146,7 @@ impl<N: Network> Datagrams<N> {
             now: Time::ZERO,
             passes: 0,
             quiet: 0,
+            turn: 0,
             naps: 0,
             idle: false,
             armed: true,

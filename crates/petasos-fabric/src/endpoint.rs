@@ -13,6 +13,9 @@ use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 /// threads uses [`Handoff`](crate::Handoff). Dropping an endpoint ends it: peers see it as lost,
 /// operations that are under way end without an event, their memory is let go only when nothing
 /// can reach it any more.
+///
+/// It belongs to the process that opened it. A child that is forked has a copy, which it must not use; dropped there, it
+/// does nothing that the parent or its peers would notice: see [`Home`](crate::Home).
 pub trait Endpoint: Send {
     /// Where others reach this endpoint: complete, also when it was opened with a wildcard.
     fn address(&self) -> &Address;

@@ -31,6 +31,7 @@ pub mod endpoint;
 pub mod error;
 pub mod event;
 pub mod handoff;
+pub mod home;
 pub mod key;
 pub mod lease;
 pub mod memory;
@@ -53,6 +54,7 @@ pub use error::{
 };
 pub use event::{Body, Done, Event};
 pub use handoff::{Handoff, Submitter};
+pub use home::Home;
 pub use key::Key;
 pub use lease::Lease;
 pub use memory::{Exclusive, Region, RegionId, Slice, WeakRegion};

@@ -35,12 +35,20 @@ pub enum OpenError {
     Load(#[from] LoadError),
     /// Not an address of this transport.
     #[error(
-        "{0} is not an address of libfabric: write it as ofi+PROVIDER://HOST:PORT, or ofi+shm://NAME"
+        "`{}://` means nothing to libfabric: write addresses as ofi+PROVIDER://HOST:PORT, where PROVIDER is one of \
+         {known}; as ofi+shm://NAME; or as ofi://HOST:PORT for the best network that is here",
+        .address.scheme()
     )]
-    NotOfi(Address),
+    NotOfi {
+        /// What was given.
+        address: Address,
+        /// What there is.
+        known: String,
+    },
     /// The provider exists, but not in this library, or not on this machine.
     #[error(
-        "{provider}: libfabric {version} offers no reliable datagrams by it here: {offered} can be used"
+        "libfabric {version} has no provider {provider} here, or no device for it (`FI_LOG_LEVEL=warn fi_info -p \
+         {provider}` says more): {offered} can be used"
     )]
     NoProvider {
         /// What was asked for, in libfabric's words.

@@ -27,8 +27,8 @@
 //!
 //! Some of libfabric's settings can be made by the environment alone: see [`prepare`].
 //!
-//! libfabric starts threads, and its shm provider catches deadly signals to remove what it has in `/dev/shm`. An
-//! endpoint does not survive `fork`.
+//! libfabric starts threads, and its shm provider catches deadly signals to remove what it has in `/dev/shm`. A
+//! child that is forked may drop an endpoint, and must not use it.
 
 mod error;
 mod leftovers;

@@ -25,6 +25,7 @@ pub fn probe() -> Vec<String> {
     for provider in providers() {
         lines.push(line(provider, &others));
     }
+    lines.push("what is not here: `FI_LOG_LEVEL=warn fi_info -p PROVIDER` says more".to_owned());
     lines.push(
         "exposure: strangers are turned away before libfabric is involved; whoever can reach a provider's own \
          port can still send it packets, which are thrown away for want of a ticket, but its parsers see them \
@@ -71,7 +72,8 @@ fn line(provider: &'static Provider, others: &[Offer]) -> String {
                     other.domain()
                 ),
                 None => format!(
-                    "{scheme} ({title}): no: no such provider in this library, or no device for it"
+                    "{scheme} ({title}): no: no such provider in this library, or no device for it; where it is, {}",
+                    granted(provider.may_make_keys(), provider.is_layered())
                 ),
             }
         }
@@ -87,7 +89,12 @@ fn exposure(provider: &Provider, offer: &Offer) -> &'static str {
     if provider.meeting == Meeting::Shm {
         return "memory granted to a peer: random keys; processes of one user could reach it anyway";
     }
-    match (offer.makes_keys(), offer.provider().ends_with("ofi_rxm")) {
+    granted(offer.makes_keys(), offer.provider().ends_with("ofi_rxm"))
+}
+
+/// The same of a network, by whose keys there are, and whether layers of the library open all memory for reading.
+fn granted(makes_keys: bool, layered: bool) -> &'static str {
+    match (makes_keys, layered) {
         (false, true) => {
             "memory granted to a peer: random 64-bit keys; may be read by whoever has one, written if the region \
              allows it"

@@ -84,6 +84,16 @@ impl Provider {
         self.memory == 0
     }
 
+    /// Whether it is always a layer over another one of the library's.
+    pub(crate) fn is_layered(&self) -> bool {
+        self.names.iter().all(|name| name.ends_with("ofi_rxm"))
+    }
+
+    /// Whether keys of memory may be the provider's own making, where it is not here to be asked.
+    pub(crate) fn may_make_keys(&self) -> bool {
+        self.memory & FI_MR_PROV_KEY != 0
+    }
+
     /// Bits of completion data that its writes carry and that can be relied on.
     pub(crate) fn notice_bits(&self, offer: &Offer) -> u32 {
         let bytes = if self.notices { offer.completion_data().min(8) } else { 0 };
@@ -99,10 +109,15 @@ impl Provider {
                     && provider.offer(None).is_ok_and(|offer| offer.is_some())
             };
             crate::sys::library::library()?;
-            return PROVIDERS.iter().find(usable).ok_or_else(|| none("any", usable_names()));
+            return PROVIDERS.iter().find(usable).ok_or_else(|| none("tcp", usable_names()));
         }
         let found = PROVIDERS.iter().find(|provider| provider.scheme == scheme);
-        found.ok_or_else(|| OpenError::NotOfi(address.clone()))
+        found.ok_or_else(|| {
+            let names = PROVIDERS.iter().filter(|provider| provider.meeting == Meeting::Tcp);
+            let names: Vec<_> =
+                names.filter_map(|provider| provider.scheme.strip_prefix("ofi+")).collect();
+            OpenError::NotOfi { address: address.clone(), known: names.join(", ") }
+        })
     }
 
     /// What the library offers by it, best first: with remote access and shared receive buffers, or without.
@@ -131,6 +146,8 @@ impl Provider {
 }
 
 fn none(provider: &str, offered: String) -> OpenError {
+    // As the library's own command takes it.
+    let provider = provider.split(';').next().unwrap_or(provider);
     let version =
         crate::sys::library::library().map_or_else(|_| String::new(), Library::version_text);
     OpenError::NoProvider { provider: provider.to_owned(), version, offered }

@@ -26,7 +26,7 @@
 //! None: there are no files with names but a socket where a path was asked for, which its
 //! successor removes. The kernel takes the rest back with the last process.
 //!
-//! An endpoint does not survive `fork`: use it in the process that opened it.
+//! An endpoint is used in the process that opened it: a child that is forked may drop its copy, and no more.
 
 mod access;
 mod assembly;

@@ -1,6 +1,7 @@
 //! The sockets over which pairs are made: sequenced packets, with descriptors and credentials.
 
 use crate::{hello, name::Name};
+use petasos_fabric::Home;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
@@ -32,6 +33,7 @@ fn new() -> Result<OwnedFd, Errno> {
 pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
     path: Option<String>,
+    home: Home,
 }
 
 impl Listener {
@@ -57,7 +59,7 @@ impl Listener {
             result => result?,
         }
         listen(&fd, BACKLOG)?;
-        Ok(Listener { fd, path })
+        Ok(Listener { fd, path, home: Home::here() })
     }
 }
 
@@ -72,7 +74,9 @@ fn remove_stale(path: &str, name: &Name, uid: u32) -> bool {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
+        if let Some(path) = &self.path
+            && self.home.is_here()
+        {
             let _ = unlink(path.as_str());
         }
     }

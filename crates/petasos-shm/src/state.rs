@@ -12,8 +12,8 @@ use crate::{
     table::{SLOTS, Table},
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Done, Enforcement, Event, Incarnation, LostReason, OpError,
-    OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time, Token,
+    Address, Capabilities, Credential, Done, Enforcement, Event, Home, Incarnation, LostReason,
+    OpError, OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use rustix::{
@@ -36,6 +36,7 @@ const LAST_ACCESS: Duration = Duration::from_secs(1);
 
 /// An endpoint over the shared memory of this machine.
 pub struct Shm {
+    pub(crate) home: Home,
     pub(crate) config: Config,
     pub(crate) uid: u32,
     pub(crate) engine: Engine,
@@ -191,6 +192,7 @@ impl Shm {
         let pool = Pool::with_bytes(config.max_leases, config.max_lease_bytes);
         let numbers = two_sided::Config::new(limits, config.max_message);
         Ok(Shm {
+            home: Home::here(),
             capabilities: capabilities(&config),
             engine: Engine::new(address, incarnation, numbers, pool.clone()),
             config,
@@ -349,6 +351,10 @@ impl Drop for Shm {
     /// Closes everything. Memory that a peer is copying from or to right now is waited for a
     /// moment, and then left to it for good rather than freed under it.
     fn drop(&mut self) {
+        // What peers look at is the parent's.
+        if !self.home.is_here() {
+            return;
+        }
         let tags: Vec<u64> = self.exposed.iter().flatten().map(|(_, tag)| *tag).collect();
         let closing = self.closing.iter().map(|closing| closing.tag);
         let tags: Vec<u64> = tags.into_iter().chain(closing).collect();

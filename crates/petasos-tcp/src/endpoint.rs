@@ -10,7 +10,7 @@ use crate::{
     strangers::{Heard, Stranger},
 };
 use petasos_fabric::{
-    Access, Address, Capabilities, Credential, Endpoint, Event, ExportError, ImportError,
+    Access, Address, Capabilities, Credential, Endpoint, Event, ExportError, Home, ImportError,
     Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer, PeerInfo, Pool, RegionId,
     RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
     two_sided::{self, Engine},
@@ -44,6 +44,7 @@ const ALL: u32 = 32;
 
 /// An endpoint of the fabric over TCP.
 pub struct TcpEndpoint {
+    home: Home,
     pub(crate) engine: Engine,
     capabilities: Capabilities,
     pub(crate) config: Config,
@@ -125,6 +126,7 @@ impl TcpEndpoint {
         let pool = Pool::new(limits.max_leases);
         let numbers = two_sided::Config::new(limits, FRAGMENT);
         Ok(TcpEndpoint {
+            home: Home::here(),
             engine: Engine::new(own.clone(), incarnation, numbers, pool),
             capabilities,
             config,
@@ -778,7 +780,10 @@ impl Endpoint for TcpEndpoint {
 impl Drop for TcpEndpoint {
     /// What was injected leaves as far as the sockets take it.
     fn drop(&mut self) {
-        self.flush();
+        // The parent sends it, and once.
+        if self.home.is_here() {
+            self.flush();
+        }
     }
 }
 

@@ -32,8 +32,9 @@ pub enum OpenError {
     Load(#[from] LoadError),
     /// Not an address of this transport.
     #[error(
-        "{address} is not an address of UCX: write it as ucx+TLS://HOST:PORT or ucx+posix://NAME, where TLS is one \
-         of {known}"
+        "`{}://` means nothing to UCX: write addresses as ucx+TLS://HOST:PORT or ucx+posix://NAME, where TLS is one \
+         of {known}; or as ucx://HOST:PORT for the best network that is here",
+        .address.scheme()
     )]
     NotUcx {
         /// What was given.
@@ -62,7 +63,7 @@ pub enum OpenError {
         version: String,
     },
     /// The library refused.
-    #[error("UCX {version} over {transports}: {call}: {reason}")]
+    #[error("UCX {version} over {transports}: {call}: {reason}{advice}")]
     Refused {
         /// The library's version.
         version: String,
@@ -72,6 +73,8 @@ pub enum OpenError {
         call: &'static str,
         /// What the library said.
         reason: String,
+        /// What may help: nothing, or a sentence in parentheses.
+        advice: &'static str,
     },
 }
 

@@ -34,8 +34,8 @@
 //!
 //! UCX starts a thread per context. Its handlers of deadly signals are taken away again after it was loaded, its cache of
 //! memory types is off, and it logs nothing but what kills it; each may be had by its variables in the environment
-//! (`UCX_HANDLE_ERRORS`, `UCX_MEMTYPE_CACHE`, `UCX_LOG_LEVEL`), as all that is not set here. An endpoint does not survive
-//! `fork`.
+//! (`UCX_HANDLE_ERRORS`, `UCX_MEMTYPE_CACHE`, `UCX_LOG_LEVEL`), as all that is not set here. A child that is forked
+//! may drop an endpoint, and must not use it.
 
 mod error;
 mod kinds;

@@ -46,7 +46,9 @@ fn line(kind: &'static Kind) -> String {
     };
     match kind.is_here() {
         Ok(()) => format!("{scheme} ({title}, `{transports}`): {loopback}{}", exposure(kind)),
-        Err(error) => format!("{scheme} ({title}): no: {error}"),
+        Err(error) => {
+            format!("{scheme} ({title}): no: {error}; where it is, {}", exposure(kind))
+        }
     }
 }
 

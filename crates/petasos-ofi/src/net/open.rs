@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use petasos_datagram::Facts;
-use petasos_fabric::{Enforcement, Region};
+use petasos_fabric::{Enforcement, Home, Region};
 use std::{
     collections::HashMap,
     ffi::{c_int, c_void},
@@ -28,8 +28,11 @@ use std::{
 const SMALL_DEVICE: &str = " (a device with few entries in its completion queues, as soft-RoCE: set FI_UNIVERSE_SIZE=128 \
                             in the environment, or less)";
 
-/// An object of the library's: closed when dropped.
-pub(super) struct Handle<T>(NonNull<T>);
+/// An object of the library's: closed when dropped, by the process that opened it.
+///
+/// A child that was forked leaves it alone: closing would wait for threads that it does not have, and take away files and
+/// end connections that are the parent's.
+pub(super) struct Handle<T>(NonNull<T>, Home);
 
 impl<T> Handle<T> {
     /// Takes what a call gave: its code, and what it wrote.
@@ -39,7 +42,7 @@ impl<T> Handle<T> {
     /// else's.
     pub(super) unsafe fn new(code: c_int, object: *mut T) -> Result<Handle<T>, isize> {
         match NonNull::new(object) {
-            Some(object) if code == 0 => Ok(Handle(object)),
+            Some(object) if code == 0 => Ok(Handle(object, Home::here())),
             _ => Err(if code == 0 { -(libc::EINVAL as isize) } else { code as isize }),
         }
     }
@@ -58,6 +61,9 @@ impl<T> Handle<T> {
     /// Closes it. False if the library did not: then it may still work on what it was given.
     pub(super) fn close(self) -> bool {
         let this = ManuallyDrop::new(self);
+        if !this.1.is_here() {
+            return true;
+        }
         // SAFETY: an object of the library's (by `new`), closed once: here, or where it is dropped. What
         // depends on it was closed before.
         unsafe { ((*(*this.fid()).ops).close)(this.fid()) == 0 }
@@ -66,6 +72,9 @@ impl<T> Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
+        if !self.1.is_here() {
+            return;
+        }
         // SAFETY: as in `close`: fields and locals are dropped in an order in which what depends on an
         // object comes first.
         let _ = unsafe { ((*(*self.fid()).ops).close)(self.fid()) };

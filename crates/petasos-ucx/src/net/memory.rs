@@ -73,7 +73,9 @@ impl Key {
 
 impl Drop for Unpacked {
     fn drop(&mut self) {
-        if let Some(worker) = self.worker.upgrade() {
+        if let Some(worker) = self.worker.upgrade()
+            && worker.context.is_here()
+        {
             // SAFETY: unpacked for this worker, destroyed once; operations hold the key until they are over.
             unsafe { (worker.library.ucp_rkey_destroy)(self.rkey.as_ptr()) };
         }
@@ -100,6 +102,9 @@ impl Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
+        if !self.context.is_here() {
+            return;
+        }
         // SAFETY: mapped in this context, unmapped once.
         let status = unsafe {
             (self.context.library.ucp_mem_unmap)(self.context.context.as_ptr(), self.memh.as_ptr())

@@ -95,6 +95,9 @@ impl Net {
 impl Drop for Net {
     /// What the library took leaves, as far as others let it.
     fn drop(&mut self) {
+        if !self.worker.context.is_here() {
+            return;
+        }
         self.let_go();
         let begin = Instant::now();
         self.worker.begin_flush();

@@ -19,7 +19,7 @@ use crate::{
 };
 use nix::net::if_::InterfaceFlags;
 use petasos_datagram::frame::MAX_NAME;
-use petasos_fabric::Region;
+use petasos_fabric::{Home, Region};
 use std::{
     ffi::{CString, c_void},
     mem::MaybeUninit,
@@ -32,11 +32,15 @@ use std::{
 /// The active message that carries packets.
 pub(super) const PACKET: u32 = 7;
 
+/// What a context is refused for is almost always the want of a device.
+const DEVICES: &str = " (`ucx_info -d` lists the devices that UCX sees)";
+
 /// A context: some of the library's transports, and memory that is registered with them.
 pub(crate) struct Context {
     pub(super) context: NonNull<ucp_context>,
     pub(super) library: &'static Library,
     transports: &'static str,
+    home: Home,
 }
 
 // SAFETY: the library was told that threads share it (`mt_workers_shared`), and locks it.
@@ -57,6 +61,9 @@ impl Context {
         let refused = |call| move |status| refused(library, transports, call, status);
         let config = Options::read(library).map_err(refused("ucp_config_read"))?;
         config.set("TLS", transports).map_err(refused("transports"))?;
+        for (name, value) in kind.queue() {
+            config.set(name, &value).map_err(refused("the queue's options"))?;
+        }
         if let Some(Device { name, loopback }) = device(kind, host) {
             if loopback && !library.connects_over_loopback() {
                 return Err(OpenError::Loopback { version: library.version_text() });
@@ -83,7 +90,13 @@ impl Context {
             )
         };
         let context = made(status, context).map_err(refused("ucp_init"))?;
-        Ok(Arc::new(Context { context, library, transports }))
+        Ok(Arc::new(Context { context, library, transports, home: Home::here() }))
+    }
+
+    /// Whether this is the process that opened it, and not a child with a copy: who is that leaves all objects of the
+    /// library alone, whose connections and memory are the parent's, and whose threads a child does not have.
+    pub(super) fn is_here(&self) -> bool {
+        self.home.is_here()
     }
 
     fn refused(&self, call: &'static str) -> impl Fn(ucs_status_t) -> OpenError {
@@ -94,6 +107,9 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if !self.is_here() {
+            return;
+        }
         // SAFETY: made by `open`, destroyed once; workers and registered memory hold a share, and are gone.
         unsafe { (self.library.ucp_cleanup)(self.context.as_ptr()) };
     }
@@ -106,7 +122,8 @@ fn refused(
     status: ucs_status_t,
 ) -> OpenError {
     let (version, reason) = (library.version_text(), library.error(status.into()));
-    OpenError::Refused { version, transports, call, reason }
+    let advice = if call == "ucp_init" { DEVICES } else { "" };
+    OpenError::Refused { version, transports, call, reason, advice }
 }
 
 /// What a call made that gives an object.
@@ -312,6 +329,9 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        if !self.context.is_here() {
+            return;
+        }
         for data in self.landing.abandon() {
             self.release(data);
         }

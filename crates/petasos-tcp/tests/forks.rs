@@ -1,0 +1,36 @@
+//! A process that forks.
+
+use petasos_conformance::{
+    forks::{Child, Overseer, obey},
+    processes::PATIENCE,
+};
+use petasos_fabric::Address;
+use petasos_tcp::{Config, TcpEndpoint};
+use petasos_testing::{again, role};
+
+fn open() -> TcpEndpoint {
+    TcpEndpoint::open(&Address::parse("tcp://127.0.0.1:0").unwrap(), Config::default()).unwrap()
+}
+
+/// The number of the child's process; 0 in the child.
+fn fork() -> i32 {
+    // SAFETY: the child goes on in a copy of this thread, which uses its own memory, the allocator (which survives it),
+    // and system calls.
+    unsafe { libc::fork() }
+}
+
+#[test]
+fn a_child_is_not_felt() {
+    if role().is_some() {
+        return obey(open(), fork);
+    }
+    let mut parent = again("a_child_is_not_felt", "parent").start();
+    let address = parent.line("at ");
+    let mut overseer = Overseer::meet(open(), &address);
+    for kind in Child::ALL {
+        // Others still find the parent.
+        overseer.forks(kind, || drop(Overseer::meet(open(), &address)));
+    }
+    overseer.end_it();
+    assert!(parent.wait(PATIENCE).success());
+}
