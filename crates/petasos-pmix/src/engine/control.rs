@@ -39,7 +39,8 @@ impl Engine {
         let Some(first) = group.iter().next() else {
             return Err(Error::Misuse("nobody is named".to_owned()));
         };
-        let nodes: BTreeSet<Node> = group.iter().filter_map(|proc| self.may_run(proc)).collect();
+        let nodes: BTreeSet<Node> =
+            self.procs_of(&group).filter_map(|proc| self.may_run(proc)).collect();
         if nodes.is_empty() {
             return Err(self.why_not_there(first));
         }
@@ -50,6 +51,15 @@ impl Engine {
             }
         }
         Ok(Answer::Done)
+    }
+
+    /// Those of a group that there are. Another daemon may name any number, and is not counted after.
+    fn procs_of(&self, group: &Group) -> impl Iterator<Item = Proc> {
+        group.spans().iter().flat_map(|span| {
+            let size = self.jobs.get(&span.job).map_or(0, |job| job.map.size());
+            let end = span.last.saturating_add(1).min(size);
+            (span.first..end).map(|rank| Proc::new(span.job, rank))
+        })
     }
 
     /// How a process ended. One that has finalized may go on.
