@@ -14,8 +14,9 @@ use std::{
 
 /// How long the owner of an imported key is tried.
 const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
-/// While messages come, the control endpoint has its turn every so many passes.
+/// While messages come, the control endpoint has its turn every so many passes, or packets: a pass may take in many.
 const TURN: u32 = 32;
+const CROWD: u64 = 128;
 /// Passes without a message after which it has one in each.
 const QUIET: u32 = 128;
 /// How long what was sent may take to leave when an endpoint ends.
@@ -125,9 +126,11 @@ impl<N: Network> Endpoint for Datagrams<N> {
             self.idle = false;
             return true;
         }
-        if self.armed || self.quiet >= QUIET || self.turn == 0 || !self.errands.is_empty() {
+        let crowd = self.counters.packets_in - self.attended >= CROWD;
+        let turn = self.turn == 0 || crowd || self.quiet >= QUIET;
+        if turn || self.armed || !self.errands.is_empty() {
             self.armed = false;
-            self.turn = TURN;
+            (self.turn, self.attended) = (TURN, self.counters.packets_in);
             busy |= self.attend();
             // Peers that came up are told before their messages.
             busy |= self.engine.take_events(limit.saturating_sub(events.len()), events);
@@ -135,7 +138,8 @@ impl<N: Network> Endpoint for Datagrams<N> {
         if !self.paused.is_empty() {
             busy |= self.resume(limit, events);
         }
-        let came = self.receive(limit, events);
+        // Whoever has just looked need not look again in the same pass.
+        let came = !std::mem::take(&mut self.looked) && self.receive(limit, events);
         self.quiet = if came { 0 } else { self.quiet.saturating_add(1) };
         busy |= came;
         if !self.owing.is_empty() {

@@ -288,7 +288,11 @@ impl<N: Network> Datagrams<N> {
         if self.engine.has_events() || !self.paused.is_empty() || !self.early.is_empty() {
             return None;
         }
-        let happened = self.net.next()?;
+        let Some(happened) = self.net.next() else {
+            self.looked = true;
+            return None;
+        };
+        self.quiet = 0;
         if let Happened::Packet(packet) = happened
             && let Some(peer) = self.short(packet, message)
         {
@@ -332,7 +336,6 @@ impl<N: Network> Datagrams<N> {
             message.put_lines(len, || [first, second]);
         }
         self.counters.packets_in += 1;
-        self.quiet = 0;
         self.passes = self.passes.saturating_add(1);
         self.took(head.slot);
         Some(peer)

@@ -33,7 +33,7 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn prepare(&mut self, now: Time) -> Sleep {
         let spun = self.passes > 0;
         self.passes = 0;
-        self.armed = true;
+        (self.armed, self.looked) = (true, false);
         let engine = self.engine.has_events() || self.engine.has_output();
         if engine || !self.early.is_empty() || self.errands_now() {
             return Sleep::Busy;

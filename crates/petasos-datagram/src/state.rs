@@ -62,14 +62,17 @@ pub struct Datagrams<N: Network> {
     pub(crate) epoll: OwnedFd,
     pub(crate) now: Time,
     /// Passes, and messages taken on the short way, since the last sleep; passes since something last came; and how many
-    /// until the control endpoint has its turn.
+    /// until the control endpoint has its turn, and packets that had come at its last one.
     pub(crate) passes: u32,
     pub(crate) quiet: u32,
     pub(crate) turn: u32,
+    pub(crate) attended: u64,
     /// Naps in a row.
     pub(crate) naps: u32,
     pub(crate) idle: bool,
     pub(crate) armed: bool,
+    /// The library was just asked, and had nothing.
+    pub(crate) looked: bool,
     pub(crate) counters: Counters,
 }
 
@@ -147,9 +150,11 @@ impl<N: Network> Datagrams<N> {
             passes: 0,
             quiet: 0,
             turn: 0,
+            attended: 0,
             naps: 0,
             idle: false,
             armed: true,
+            looked: false,
             counters: Counters::default(),
         })
     }
