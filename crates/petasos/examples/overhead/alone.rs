@@ -1,7 +1,7 @@
 //! By the library alone.
 
 use crate::{
-    BLOCK, BLOCKS, LEN, RUNS,
+    BLOCK, BLOCKS, HEADS, LEN, RUNS,
     ours::rounds,
     sides::{Anything, Side, hex, rate, unhex},
 };
@@ -34,10 +34,25 @@ pub(crate) fn message<N: Plain>(address: &Address, side: &mut Side) -> Anything<
 where
     N::OpenError: 'static,
 {
+    there_and_back::<N, LEN>(address, side)
+}
+
+/// The same with as many bytes as a message of the contract has on the way.
+pub(crate) fn whole_packet<N: Plain>(address: &Address, side: &mut Side) -> Anything<f64>
+where
+    N::OpenError: 'static,
+{
+    there_and_back::<N, { LEN + HEADS }>(address, side)
+}
+
+fn there_and_back<N: Plain, const BYTES: usize>(address: &Address, side: &mut Side) -> Anything<f64>
+where
+    N::OpenError: 'static,
+{
     let (end, other) = pair::<N>(address, side)?;
     let end = RefCell::new(end);
     let send = || {
-        while !end.borrow_mut().send(other, &[7; LEN]) {
+        while !end.borrow_mut().send(other, &[7; BYTES]) {
             end.borrow_mut().receive();
         }
     };

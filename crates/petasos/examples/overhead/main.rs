@@ -11,12 +11,14 @@ mod alone;
 mod ours;
 mod sides;
 
-use petasos_datagram::bare::Plain;
-use petasos_fabric::Address;
+use petasos_datagram::{bare::Plain, frame::HEAD};
+use petasos_fabric::{Address, two_sided::header::PREFIX};
 use sides::{Anything, Side, median, other, pin};
 
 /// Of a message, or of the arguments and of the result of a call, in bytes.
 const LEN: usize = 64;
+/// What a message of the contract has before it on the way.
+const HEADS: usize = HEAD + PREFIX;
 /// One transfer of data, in bytes.
 const BLOCK: usize = 1 << 20;
 /// How many are under way, how many there are, and how often.
@@ -28,12 +30,13 @@ const RUNS: usize = 9;
 type Way = fn(&Address, &mut Side) -> Anything<f64>;
 
 /// All of them, by the names under which the other side is told which one is meant.
-fn ways<N: Plain>() -> [(&'static str, Way); 6]
+fn ways<N: Plain>() -> [(&'static str, Way); 7]
 where
     N::OpenError: 'static,
 {
     [
         ("message alone", alone::message::<N>),
+        ("packet alone", alone::whole_packet::<N>),
         ("message", ours::message::<N>),
         ("call", ours::call),
         ("puts alone", alone::puts::<N>),
@@ -83,14 +86,14 @@ where
         Ok(values.into_iter().map(median).collect())
     };
 
-    let times = in_turns(&["message alone", "message", "call"])?;
-    let (alone, message, call) = (times[0], times[1], times[2]);
+    let times = in_turns(&["message alone", "packet alone", "message", "call"])?;
     println!("{scheme}, {LEN} bytes there and back, median of {turns} turns:");
-    println!("  {library} alone    {alone:7.0} ns");
-    let more =
-        |time: f64| format!("{:+.0} ns, {:+.1} %", time - alone, (time / alone - 1.0) * 100.0);
-    println!("  the contract {:>w$.0} ns   {}", message, more(message), w = library.len() + 4);
-    println!("  a call       {:>w$.0} ns   {}", call, more(call), w = library.len() + 4);
+    let whole = format!("{library} alone, {} bytes", LEN + HEADS);
+    let names = [&format!("{library} alone"), &*whole, "the contract", "a call"];
+    for (name, time) in names.iter().zip(&times) {
+        let (more, percent) = (time - times[0], (time / times[0] - 1.0) * 100.0);
+        println!("  {name:25} {time:7.0} ns {more:+7.0} ns, {percent:+.1} %");
+    }
 
     // Where the library reaches memory by itself, puts of its own are the measure, else messages whose receiver copies
     // them to where they belong, as the owner does who serves our puts.
