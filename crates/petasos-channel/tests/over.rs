@@ -3,10 +3,10 @@
 
 use petasos_channel::{
     Channels, Config, Device, DeviceEvent, Force, Over,
-    device::{Fault, Node, RemoteKey, Target},
+    device::{Class, Fault, Node, RemoteKey, Target},
 };
 use petasos_conformance::{Fixture, RealTime, conformance};
-use petasos_fabric::{Access, Address, Endpoint, Region, Time};
+use petasos_fabric::{Access, Address, Endpoint, LostReason, Region, Time};
 use petasos_self::Local;
 use petasos_shm::Shm;
 use std::time::{Duration, Instant};
@@ -156,4 +156,44 @@ fn immediate_puts() {
     devices[1].deregister(registration, None);
     assert_eq!(refused(&mut devices, &at(&key, 0)), Fault::Stale);
     assert!(memory.to_vec() == written, "written by who must not");
+}
+
+/// Who sends packets for which nobody asks, and does not stop, is cut off before they fill the memory.
+#[test]
+fn a_flood_of_packets() {
+    let time = RealTime::default();
+    let [mut floods, mut receives] = [(); 2].map(|()| {
+        let address = Address::parse(&format!("self://{}", time.name())).unwrap();
+        Over::new(Local::open(&address).unwrap())
+    });
+    floods.resolve(&receives.address().clone(), Duration::from_secs(10));
+    let begin = Instant::now();
+    let now = || Time(1 + begin.elapsed().as_nanos() as u64);
+    let packet = vec![7; floods.limits().packet];
+    let (mut to, mut sent) = (None, 0);
+    let lost = 'lost: loop {
+        assert!(begin.elapsed() < Duration::from_secs(60), "after {sent} bytes");
+        let mut events = Vec::new();
+        floods.poll(now(), true, 64, &mut events);
+        to = to.or(events.iter().find_map(|event| match event {
+            DeviceEvent::Up { node, .. } => Some(*node),
+            _ => None,
+        }));
+        while let Some(node) = to
+            && floods.send(node, Class::Data, &[&packet]).is_ok()
+        {
+            sent += packet.len();
+        }
+        let mut events = Vec::new();
+        receives.poll(now(), false, 64, &mut events);
+        for event in events {
+            match event {
+                DeviceEvent::Lost { reason, .. } => break 'lost reason,
+                // What came before is handed out when it is wanted, not now.
+                other => assert!(matches!(other, DeviceEvent::Up { .. }), "{other:?}"),
+            }
+        }
+    };
+    assert!(matches!(lost, LostReason::Protocol(_)), "{lost}");
+    assert!(sent < 1 << 30, "{sent} bytes");
 }

@@ -22,14 +22,18 @@ enum Taken {
 
 /// Bytes before a message: the head, and the header of the engine's packet.
 const BEFORE: usize = HEAD + header::PREFIX;
+/// What a pass takes in, at most: much of it makes no event, and a peer that never pauses must not hold up the rest.
+const MOST: usize = 256;
 
 impl<N: Network> Datagrams<N> {
-    /// Takes in what came, until there are so many events. True if there was anything.
+    /// Takes in what came, until there are so many events, or it was enough for a pass. True if there was anything.
     pub(crate) fn receive(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
         let mut worked = false;
-        while events.len() < limit
-            && let Some(happened) = self.net.next()
-        {
+        for _ in 0..MOST {
+            if events.len() >= limit {
+                break;
+            }
+            let Some(happened) = self.net.next() else { break };
             worked = true;
             self.happened(happened, events);
         }

@@ -9,20 +9,13 @@ use petasos_conformance::{
     processes::PATIENCE,
 };
 use petasos_ofi::Ofi;
-use petasos_testing::{again, role};
+use petasos_testing::{again, fork, role};
 
 /// With registrations that are kept: they are older than the child.
 fn open(network: Network) -> Ofi {
     let mut config = config(network);
     config.keep_registered = 64 << 20;
     Ofi::open(&network.anywhere(), config).unwrap()
-}
-
-/// The number of the child's process; 0 in the child.
-fn fork() -> i32 {
-    // SAFETY: the child goes on in a copy of this thread, which uses its own memory, the allocator (which survives it),
-    // and system calls.
-    unsafe { libc::fork() }
 }
 
 fn with(test: &str, network: Network) {

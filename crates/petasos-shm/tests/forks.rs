@@ -6,20 +6,13 @@ use petasos_conformance::{
 };
 use petasos_fabric::Address;
 use petasos_shm::{Config, Shm};
-use petasos_testing::{again, role};
+use petasos_testing::{again, fork, role};
 use std::path::Path;
 
 fn open(at: &str, cross_memory: bool) -> Shm {
     let mut config = Config::default();
     config.cross_memory = cross_memory;
     Shm::open_with(&Address::parse(at).unwrap(), config).unwrap()
-}
-
-/// The number of the child's process; 0 in the child.
-fn fork() -> i32 {
-    // SAFETY: the child goes on in a copy of this thread, which uses its own memory, the allocator (which survives it),
-    // and system calls.
-    unsafe { libc::fork() }
 }
 
 fn with(test: &str, cross_memory: bool) {

@@ -6,7 +6,10 @@ use petasos_fabric::{
 };
 use petasos_shm::{Config, Shm};
 use petasos_testing::{Process, again, again_as_nobody, role};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{DumpableBehavior, set_dumpable_behavior},
+};
 use smallvec::smallvec;
 use std::{
     collections::VecDeque,
@@ -349,8 +352,7 @@ fn other_users() {
 fn memory_that_the_system_keeps_closed() {
     if let Some(role) = role() {
         if role == "closed" {
-            // SAFETY: a flag of this process.
-            assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, 0);
+            set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
         }
         if role != "client" {
             End::open(&at(), Config::default()).serve(4 << 20);

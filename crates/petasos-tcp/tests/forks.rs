@@ -6,17 +6,10 @@ use petasos_conformance::{
 };
 use petasos_fabric::Address;
 use petasos_tcp::{Config, TcpEndpoint};
-use petasos_testing::{again, role};
+use petasos_testing::{again, fork, role};
 
 fn open() -> TcpEndpoint {
     TcpEndpoint::open(&Address::parse("tcp://127.0.0.1:0").unwrap(), Config::default()).unwrap()
-}
-
-/// The number of the child's process; 0 in the child.
-fn fork() -> i32 {
-    // SAFETY: the child goes on in a copy of this thread, which uses its own memory, the allocator (which survives it),
-    // and system calls.
-    unsafe { libc::fork() }
 }
 
 #[test]

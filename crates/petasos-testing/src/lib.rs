@@ -1,15 +1,17 @@
 //! What the tests of several crates share: tests that are skipped aloud, processes that end with
-//! the test, tests run again as another user, emulated hosts whose link can be cut, facts of C's
-//! headers, and which version of a library is tested.
+//! the test, tests run again as another user, processes that fork, emulated hosts whose link can be cut,
+//! facts of C's headers, and which version of a library is tested.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod fork;
 mod headers;
 mod hosts;
 mod process;
 mod skip;
 mod version;
 
+pub use fork::fork;
 pub use headers::ask_the_headers;
 pub use hosts::{Hosts, in_host};
 pub use process::{Process, again, again_as_nobody, is_root, role};

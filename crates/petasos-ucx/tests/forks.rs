@@ -8,7 +8,7 @@ use petasos_conformance::{
     forks::{Child, Overseer, obey},
     processes::PATIENCE,
 };
-use petasos_testing::{again, role};
+use petasos_testing::{again, fork, role};
 use petasos_ucx::Ucx;
 
 /// With registrations that are kept, where there are any: they are older than the child.
@@ -16,13 +16,6 @@ fn open(network: Network) -> Ucx {
     let mut config = config(network);
     config.keep_registered = 64 << 20;
     Ucx::open(&network.anywhere(), config).unwrap()
-}
-
-/// The number of the child's process; 0 in the child.
-fn fork() -> i32 {
-    // SAFETY: the child goes on in a copy of this thread, which uses its own memory, the allocator (which survives it),
-    // and system calls.
-    unsafe { libc::fork() }
 }
 
 fn with(test: &str, network: Network) {

@@ -15,7 +15,7 @@
 //!
 //! The endpoint has no slots of two kinds. All packets are taken in whenever the device is polled, so
 //! none holds up another; data packets that nobody wants yet are kept here. Those are bounded by the
-//! windows of the peers, not by a queue that they share.
+//! windows of the peers, not by a queue that they share; who sends more than any window holds is cut off.
 
 mod immediate;
 
@@ -40,6 +40,8 @@ use std::{
 
 /// Accesses that wait to be accepted by the endpoint, at most.
 const QUEUE: usize = 1024;
+/// Bytes of data packets of one node that wait to be wanted: more than windows hold of who keeps to the protocol.
+const STASHED: usize = 256 << 20;
 /// Imported keys that are kept for their next use.
 const KEPT: usize = 256;
 /// The token of operations whose end nobody waits for. Tickets have tokens beyond it.
@@ -95,6 +97,8 @@ struct Reached {
     /// Accesses under way, and why it was lost, if it was: told when they are over.
     running: usize,
     lost: Option<LostReason>,
+    /// Bytes of its packets in the stash.
+    stashed: usize,
 }
 
 impl<E: Endpoint> Over<E> {
@@ -223,15 +227,39 @@ impl<E: Endpoint> Over<E> {
         if self.immediate(node, message) {
             return;
         }
-        match message.split_first() {
-            None => {}
-            Some((class, bytes)) => {
-                let (data, bytes) = (*class == Class::Data as u8, gather(&[bytes]));
-                let class = if data { Class::Data } else { Class::Control };
-                let packet = DeviceEvent::Packet { node, class, bytes };
-                let queue = if data { &mut self.stash } else { &mut self.mail };
-                queue.push_back(packet);
+        let Some((class, bytes)) = message.split_first() else { return };
+        let bytes = gather(&[bytes]);
+        if *class == Class::Data as u8 {
+            return self.put_by(node, bytes);
+        }
+        self.mail.push_back(DeviceEvent::Packet { node, class: Class::Control, bytes });
+    }
+
+    /// Keeps a data packet until it is wanted.
+    fn put_by(&mut self, node: Node, bytes: Lease) {
+        let Some(reached) = self.reached(node).filter(|reached| reached.lost.is_none()) else {
+            return;
+        };
+        reached.stashed += bytes.len();
+        if reached.stashed > STASHED {
+            let why = format!("{STASHED} bytes of packets wait, which is more than it may send");
+            (reached.lost, reached.stashed) = (Some(LostReason::Protocol(why)), 0);
+            let of_node = |packet: &DeviceEvent| matches!(packet, DeviceEvent::Packet { node: of, .. } if *of == node);
+            self.stash.retain(|packet| !of_node(packet));
+            return self.leave(node);
+        }
+        self.stash.push_back(DeviceEvent::Packet { node, class: Class::Data, bytes });
+    }
+
+    /// Hands out packets that were put by.
+    fn fetch_stashed(&mut self, most: usize, events: &mut Vec<DeviceEvent>) {
+        for packet in self.stash.drain(..most.min(self.stash.len())) {
+            if let DeviceEvent::Packet { node, bytes, .. } = &packet
+                && let Some(Some(reached)) = self.peers.get_mut(node.0 as usize)
+            {
+                reached.stashed -= bytes.len();
             }
+            events.push(packet);
         }
     }
 
@@ -242,7 +270,7 @@ impl<E: Endpoint> Over<E> {
                 if self.peers.len() <= index {
                     self.peers.resize_with(index + 1, || None);
                 }
-                self.peers[index] = Some(Reached { peer, running: 0, lost: None });
+                self.peers[index] = Some(Reached { peer, running: 0, lost: None, stashed: 0 });
                 if let Some(info) = self.inner.peer(peer) {
                     let (node, address) = (Node(peer.index), info.address);
                     self.mail.push_back(DeviceEvent::Up { node, address, incarnation });
@@ -505,9 +533,10 @@ impl<E: Endpoint> Device for Over<E> {
             let full = std::mem::take(&mut self.full);
             self.mail.extend(full.into_iter().map(|node| DeviceEvent::Room { node }));
         }
-        // One at a time, so that one lease is enough.
+        // One at a time, so that one lease is enough. No more is taken in than is handed out: what is left is the endpoint's,
+        // whose peers then have to wait.
         let (mut message, mut worked) = (Lease::default(), false);
-        for _ in 0..most {
+        for _ in 0..most.saturating_sub(self.mail.len()) {
             let Some(peer) = self.inner.poll_message(&mut message) else { break };
             if let Some(node) = self.node(peer) {
                 self.message(node, &message);
@@ -516,7 +545,10 @@ impl<E: Endpoint> Device for Over<E> {
         }
         drop(message);
         let mut happened = std::mem::take(&mut self.events);
-        worked |= self.inner.progress(now, most, &mut happened);
+        let room = most.saturating_sub(self.mail.len());
+        if room > 0 {
+            worked |= self.inner.progress(now, room, &mut happened);
+        }
         happened.drain(..).for_each(|event| self.happened(event));
         self.events = happened;
         if !self.refused.is_empty() {
@@ -525,8 +557,7 @@ impl<E: Endpoint> Device for Over<E> {
         let count = self.mail.len().min(most);
         events.extend(self.mail.drain(..count));
         if data && self.mail.is_empty() {
-            let count = self.stash.len().min(most.saturating_sub(events.len() - before));
-            events.extend(self.stash.drain(..count));
+            self.fetch_stashed(most.saturating_sub(events.len() - before), events);
         }
         worked || events.len() > before
     }
