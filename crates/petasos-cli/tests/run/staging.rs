@@ -248,8 +248,8 @@ fn a_host_that_falls_silent_while_files_come_ends_the_job() {
     let Some(hosts) = Hosts::several(3) else { return };
     let place = Place::new();
     let child = on_the_way(&hosts, &place);
-    // That their systems answer is found out while there is no need.
-    std::thread::sleep(Duration::from_secs(1));
+    // That their systems answer is found out while there is no need: asked four times in a second.
+    std::thread::sleep(Duration::from_secs(2));
     hosts.cut();
     let cut = Instant::now();
     let (code, said) = ended(child);
