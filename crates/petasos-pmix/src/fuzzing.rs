@@ -85,7 +85,7 @@ pub fn wire_seeds() -> Vec<Vec<u8>> {
         seeds.push(seed(0, to_vec(Encoding::Native, &Control::Engine(message))));
     }
     for (id, what) in (0..).zip(requests()) {
-        seeds.push(seed(1, to_vec(Encoding::Native, &Asked { id, what })));
+        seeds.push(seed(1, to_vec(Encoding::Native, &Asked::Request { id, what })));
     }
     for (id, result) in (0..).zip(answers()) {
         seeds.push(seed(2, to_vec(Encoding::Native, &ToClient::Answer { id, result })));
