@@ -8,10 +8,7 @@
 //! [`Record`](super::Record), or its users' business. Readers may sleep until a word changes.
 
 use super::memfd::{self, Mapping, Unfit};
-use rustix::{
-    event::Timespec,
-    thread::futex,
-};
+use rustix::{event::Timespec, thread::futex};
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
