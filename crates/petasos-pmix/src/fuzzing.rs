@@ -85,8 +85,10 @@ pub fn wire_seeds() -> Vec<Vec<u8>> {
         seeds.push(seed(0, to_vec(Encoding::Native, &Control::Engine(message))));
     }
     for (id, what) in (0..).zip(requests()) {
-        seeds.push(seed(1, to_vec(Encoding::Native, &Asked { id, what })));
+        seeds.push(seed(1, to_vec(Encoding::Native, &Asked::Request { id, what })));
     }
+    let by_word = [Asked::ByWord { id: 7, what: Request::Progress }, Asked::OverSocket { id: 7 }];
+    seeds.extend(by_word.iter().map(|asked| seed(1, to_vec(Encoding::Native, asked))));
     for (id, result) in (0..).zip(answers()) {
         seeds.push(seed(2, to_vec(Encoding::Native, &ToClient::Answer { id, result })));
     }

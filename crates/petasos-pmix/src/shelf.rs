@@ -3,8 +3,12 @@
 //! knows. A process that begins copies and decodes none of it, and a get of such a card asks nobody.
 //!
 //! ```text
-//! where the records begin, how often ranks were restarted | table of the job | a record for each rank | cards, encoded
+//! where the records begin, how often ranks were restarted, the bell | table of the job | a record for each rank | cards,
+//! encoded
 //! ```
+//!
+//! A record's spare word names the last request of its rank that was answered there and not over the socket, as a
+//! fence's is: many are so told at once, by one *bell*, a word that counts, on which they sleep.
 //!
 //! A card that grows gets twice the room elsewhere; what has no room is not here, and is asked for, as is what
 //! changes at each look ([`Record`]). The file comes by a link in the private directory of the job. Who cannot follow
@@ -15,7 +19,7 @@ use crate::{
     table::{self, Memory, Table},
     value::Card,
 };
-use petasos_fabric::memory::{RECORD, Record, Shared, SharedView};
+use petasos_fabric::memory::{RECORD, RECORD_SPARE, Record, Shared, SharedView};
 use petasos_wire::{Encoding, from_bytes, to_vec};
 use std::{
     collections::HashMap,
@@ -24,6 +28,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 /// The name of the link in the private directory.
@@ -35,6 +40,8 @@ const TABLE: usize = 64;
 /// Where a word counts the ranks that were started again: what a process kept of a card before that may be of one that
 /// is gone.
 const RESTARTS: usize = 8;
+/// Where a word counts how often it was rung for those who sleep.
+const BELL: usize = 16;
 /// Room for cards. Pages take memory when they are used.
 const ROOM: usize = 64 << 20;
 const PAGE: usize = 4096;
@@ -51,6 +58,7 @@ pub(crate) struct Shelf {
     /// Bytes of the job's data.
     table: usize,
     restarts: u64,
+    rings: u64,
     /// Where the records begin.
     records: usize,
     /// Where there is room for the next card.
@@ -69,7 +77,7 @@ impl Shelf {
         memory.write(TABLE, &table);
         memory.store(0, records as u64, Ordering::Release);
         let (table, places) = (table.len(), HashMap::new());
-        Ok(Shelf { memory, ranks, table, restarts: 0, records, next, places })
+        Ok(Shelf { memory, ranks, table, restarts: 0, rings: 0, records, next, places })
     }
 
     /// Where processes of this user find the file, as long as this one lives.
@@ -108,6 +116,21 @@ impl Shelf {
         }
         self.restarts += 1;
         self.memory.store(RESTARTS, self.restarts, Ordering::Release);
+    }
+
+    /// The request of this number, of this rank, is done. [`Shelf::ring`] tells it.
+    pub(crate) fn done(&mut self, rank: u32, request: u64) {
+        if rank < self.ranks {
+            let word = self.records + rank as usize * RECORD + RECORD_SPARE;
+            self.memory.store(word, request, Ordering::Release);
+        }
+    }
+
+    /// Wakes all who sleep, so that they look.
+    pub(crate) fn ring(&mut self) {
+        self.rings += 1;
+        self.memory.store(BELL, self.rings, Ordering::Release);
+        self.memory.wake(BELL);
     }
 
     /// Where so many bytes of a rank fit, if there is room left.
@@ -199,6 +222,22 @@ impl Reader {
     /// How often ranks were started again, as far as this node knows.
     pub(crate) fn restarts(&self) -> u64 {
         self.memory.load(RESTARTS, Ordering::Acquire).unwrap_or_default()
+    }
+
+    /// The last request of a rank that was said here to be done.
+    pub(crate) fn done(&self, rank: u32) -> Option<u64> {
+        let record = (rank < self.ranks).then(|| self.records.checked_add(rank as usize * RECORD));
+        self.memory.load(record??.checked_add(RECORD_SPARE)?, Ordering::Acquire)
+    }
+
+    /// How often it was rung. To be looked at before what it is rung for.
+    pub(crate) fn rings(&self) -> u64 {
+        self.memory.load(BELL, Ordering::Acquire).unwrap_or_default()
+    }
+
+    /// Sleeps until it was rung more often than that; so long at most.
+    pub(crate) fn sleep(&self, rings: u64, most: Duration) {
+        self.memory.sleep(BELL, rings, most);
     }
 
     /// The card of a rank, if it is here.
@@ -313,6 +352,25 @@ mod tests {
         assert_eq!(reader.get(299), Some(card(1, 100_000)));
         shelf.put(300, &card(1, 1));
         assert_eq!((reader.get(300), reader.get(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn what_is_done_is_said_beside_the_card() {
+        let (mut shelf, reader) = both(3);
+        shelf.put(1, &card(1, 100));
+        shelf.done(1, u64::MAX);
+        shelf.done(2, 7);
+        shelf.put(1, &card(2, 1_000));
+        shelf.forget(2);
+        shelf.done(3, 1);
+        let said = [0, 1, 2, 3, u32::MAX].map(|rank| reader.done(rank));
+        assert_eq!(said, [Some(0), Some(u64::MAX), Some(7), None, None]);
+        assert_eq!(reader.get(1), Some(card(2, 1_000)));
+        let rings = reader.rings();
+        shelf.ring();
+        assert_eq!(reader.rings(), rings + 1);
+        // It was rung since then.
+        reader.sleep(rings, Duration::from_secs(3600));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
+mod fences;
 mod hosts;
 mod inventory;
 mod jobs;

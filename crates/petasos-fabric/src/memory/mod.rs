@@ -17,7 +17,7 @@ mod shared;
 mod slice;
 
 pub use copy::{copy_opaque, copy_streaming};
-pub use record::{RECORD, Record};
+pub use record::{RECORD, RECORD_SPARE, Record};
 pub use region::{Exclusive, Region, RegionBuilder, WeakRegion};
 pub use shared::{Shared, SharedView};
 pub use slice::Slice;

@@ -4,7 +4,7 @@
 //! A record is four words, and somewhere else in the same memory its bytes:
 //!
 //! ```text
-//! counter | where | how long | 0
+//! counter | where | how long | its users'
 //! ```
 //!
 //! The writer makes the counter odd, changes what it has to, and makes it even. Who reads looks at the
@@ -22,6 +22,8 @@ use loom::sync::atomic::fence;
 
 /// Bytes of a record's own words.
 pub const RECORD: usize = 32;
+/// Where among them the word is that no record uses: who keeps records has it for something else.
+pub const RECORD_SPARE: usize = 24;
 
 /// What a reader finds.
 #[derive(Clone, Debug, PartialEq, Eq)]

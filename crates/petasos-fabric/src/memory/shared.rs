@@ -5,13 +5,15 @@
 //! file, by whatever way, can map it to be read and no more.
 //!
 //! Both sides go through whole words, atomically. What belongs together over several words is a
-//! [`Record`](super::Record), or its users' business.
+//! [`Record`](super::Record), or its users' business. Readers may sleep until a word changes.
 
 use super::memfd::{self, Mapping, Unfit};
+use rustix::{event::Timespec, thread::futex};
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    time::Duration,
 };
 
 const WORD: usize = 8;
@@ -26,6 +28,16 @@ fn word(mapping: &Mapping, at: usize) -> Option<&AtomicU64> {
     // page. All processes access it by words. Where it may only be read, it is: words are stored
     // through `Shared` alone.
     Some(unsafe { mapping.base().add(at).cast::<AtomicU64>().as_ref() })
+}
+
+/// The lower half of a word, which is what the kernel looks at for who sleeps. For the kernel alone: the processes
+/// load and store whole words.
+fn lower_half(mapping: &Mapping, at: usize) -> Option<&AtomicU32> {
+    let word: *const AtomicU64 = word(mapping, at)?;
+    let half = word.cast::<AtomicU32>().wrapping_add(usize::from(cfg!(target_endian = "big")));
+    // SAFETY: a half of a word that lies within the mapping, which lives as long as the reference, and aligned. No
+    // half is ever loaded or stored here, so that accesses of two sizes do not meet.
+    Some(unsafe { &*half })
 }
 
 /// The writer's side.
@@ -71,6 +83,16 @@ impl Shared {
     #[must_use]
     pub fn load(&self, at: usize, order: Ordering) -> u64 {
         word(&self.mapping, at).expect("a word of this memory").load(order)
+    }
+
+    /// Wakes all readers that sleep until this word changes: after it was stored.
+    ///
+    /// # Panics
+    /// If it does not lie within, on a multiple of 8.
+    pub fn wake(&self, at: usize) {
+        let half = lower_half(&self.mapping, at).expect("a word of this memory");
+        // It cannot fail: there is such a word. Where it did, sleepers would look up when their time is over.
+        let _ = futex::wake(half, futex::Flags::empty(), i32::MAX as u32);
     }
 
     /// Stores bytes from a multiple of 8 on; the last word is filled up with zeroes.
@@ -126,6 +148,15 @@ impl SharedView {
         Some(word(&self.0, at)?.load(order))
     }
 
+    /// Sleeps until the writer [wakes](Shared::wake) its readers, unless the word's lower half is another by now than
+    /// that of `seen`; so long at most, and shorter where a signal comes. Who wakes has to look for himself.
+    pub fn sleep(&self, at: usize, seen: u64, most: Duration) {
+        let Some(half) = lower_half(&self.0, at) else { return };
+        let seconds = i64::try_from(most.as_secs()).unwrap_or(i64::MAX);
+        let most = Timespec { tv_sec: seconds, tv_nsec: i64::from(most.subsec_nanos()) };
+        let _ = futex::wait(half, futex::Flags::empty(), seen as u32, Some(&most));
+    }
+
     /// Bytes from a multiple of 8 on, if they lie within.
     #[must_use]
     pub fn read(&self, at: usize, len: usize) -> Option<Vec<u8>> {
@@ -178,6 +209,32 @@ mod tests {
         assert!(theirs.read(4088, 8).is_some() && theirs.read(4088, 9).is_none());
         assert!(theirs.read(8, usize::MAX).is_none());
         assert_eq!(theirs.read(4096, 0).unwrap(), []);
+    }
+
+    #[test]
+    fn readers_sleep_until_a_word_changes() {
+        let ours = Shared::create("test", 4096).unwrap();
+        let theirs = SharedView::open(&ours).unwrap();
+        // Longer than any test may take: who is not woken does not end.
+        let long = Duration::from_secs(3600);
+        let reader = std::thread::spawn(move || {
+            for value in 0..100 {
+                while theirs.load(16, Ordering::Acquire) == Some(value) {
+                    theirs.sleep(16, value, long);
+                }
+            }
+            // Of another value it does not sleep, nor of no word.
+            theirs.sleep(16, 7, long);
+            theirs.sleep(4096, 0, long);
+            theirs.sleep(17, 0, long);
+            theirs.sleep(16, 100, Duration::from_millis(1));
+        });
+        for value in 1..=100 {
+            std::thread::sleep(Duration::from_micros(100));
+            ours.store(16, value, Ordering::Release);
+            ours.wake(16);
+        }
+        reader.join().unwrap();
     }
 
     #[test]

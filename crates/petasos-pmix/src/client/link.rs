@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{JobError, pmix};
+use super::{JobError, pmix, word::ByWord};
 
 /// Closing does not wake who reads: he looks up so often.
 const TURN: Duration = Duration::from_millis(200);
@@ -64,6 +64,8 @@ pub(super) struct Link {
     reader: Mutex<Frames>,
     looking: Mutex<Looking>,
     writer: Mutex<Frames>,
+    /// What waits for no message.
+    pub(super) by_word: ByWord,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -88,26 +90,27 @@ impl Link {
         reader.set_patience(TURN)?;
         let reader = Mutex::new(reader);
         let writer = Mutex::new(Frames::new(stream, MAX_CLIENT_FRAME));
-        let state = Mutex::new(State::default());
+        let by_word = ByWord::default();
+        // No number is that of another process's request: see `word.rs`.
+        let next = match &speaks {
+            Speaks::Native => by_word.first(),
+            Speaks::Pmix(_) => 0,
+        };
+        let state = Mutex::new(State { next, ..State::default() });
         let (changed, looking) = (Condvar::new(), Mutex::default());
-        Ok(Link { speaks, state, changed, reader, looking, writer })
+        Ok(Link { speaks, state, changed, reader, looking, writer, by_word })
     }
 
     /// Asks, and waits for the answer; the daemon gives one, or is held for lost after `patience`.
     pub(super) fn call(&self, what: Request, patience: Duration) -> Result<Answer, JobError> {
-        let id = {
-            let mut state = lock(&self.state);
-            state.next += 1;
-            let id = state.next;
-            if let Request::Register { handler, .. } = &what {
-                state.registering.insert(id, *handler);
-            }
-            id
-        };
+        let id = self.number();
+        if let Request::Register { handler, .. } = &what {
+            lock(&self.state).registering.insert(id, *handler);
+        }
         let sent = {
             let mut writer = lock(&self.writer);
             match &self.speaks {
-                Speaks::Native => writer.push(&Asked { id, what }),
+                Speaks::Native => writer.push(&Asked::Request { id, what }),
                 Speaks::Pmix(dialect) => {
                     if let Some(answer) = dialect.push(&mut writer, id, what)? {
                         lock(&self.state).take(answer);
@@ -119,9 +122,43 @@ impl Link {
         if let Err(error) = sent {
             return Err(self.lost(&error));
         }
+        self.answer(id, patience)
+    }
+
+    /// The number of the next request.
+    pub(super) fn number(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.next += 1;
+        state.next
+    }
+
+    /// Says something to a daemon.
+    pub(super) fn say(&self, what: &Asked) -> io::Result<()> {
+        let mut writer = lock(&self.writer);
+        writer.push(what);
+        writer.flush().map(drop)
+    }
+
+    /// Waits for the answer to a request.
+    pub(super) fn answer(&self, id: u64, patience: Duration) -> Result<Answer, JobError> {
         let until = Instant::now() + patience;
         let answer = self.wait(Some(until), |state| state.answers.remove(&id));
         answer?.ok_or(JobError::Silent(patience))?.map_err(JobError::Refused)
+    }
+
+    /// Offers the processor, for who looks for something since then; false: it is not worth while any more.
+    pub(super) fn looks_on(&self, since: Instant) -> bool {
+        lock(&self.looking).goes_on(since)
+    }
+
+    /// Whether an answer has come, or none will: without waiting for it.
+    pub(super) fn is_answered(&self, id: u64) -> bool {
+        let answered = |state: &State| state.closed.is_some() || state.answers.contains_key(&id);
+        let mut state = lock(&self.state);
+        if !answered(&state) && !state.reading {
+            state = self.turn(state, || self.glance());
+        }
+        answered(&state)
     }
 
     /// The next thing for the thread that runs handlers; `None`: there is no connection any more.
@@ -141,7 +178,7 @@ impl Link {
         self.changed.notify_all();
     }
 
-    fn lost(&self, error: &io::Error) -> JobError {
+    pub(super) fn lost(&self, error: &io::Error) -> JobError {
         let why = match error.kind() {
             io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
             _ => error.to_string(),
@@ -177,23 +214,39 @@ impl Link {
                 state.waiting -= 1;
                 continue;
             }
-            state.reading = true;
-            drop(state);
-            let read = self.read(left);
-            state = lock(&self.state);
-            state.reading = false;
-            match read {
-                Ok(messages) => messages.into_iter().for_each(|message| state.take(message)),
-                Err(error) => {
-                    drop(state);
-                    let _ = self.lost(&error);
-                    state = lock(&self.state);
-                }
-            }
-            if state.waiting > 0 {
-                self.changed.notify_all();
+            state = self.turn(state, || self.read(left));
+        }
+    }
+
+    /// One reads for all.
+    fn turn<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        read: impl FnOnce() -> io::Result<Vec<FromDaemon>>,
+    ) -> MutexGuard<'a, State> {
+        state.reading = true;
+        drop(state);
+        let read = read();
+        state = lock(&self.state);
+        state.reading = false;
+        match read {
+            Ok(messages) => messages.into_iter().for_each(|message| state.take(message)),
+            Err(error) => {
+                drop(state);
+                let _ = self.lost(&error);
+                state = lock(&self.state);
             }
         }
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
+        state
+    }
+
+    /// What is there now.
+    fn glance(&self) -> io::Result<Vec<FromDaemon>> {
+        let mut reader = lock(&self.reader);
+        if reader.fill()? { self.take(&mut reader) } else { Ok(Vec::new()) }
     }
 
     fn read(&self, patience: Duration) -> io::Result<Vec<FromDaemon>> {

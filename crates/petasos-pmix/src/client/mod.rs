@@ -7,6 +7,7 @@ mod places;
 mod pmi1;
 mod pmix;
 mod server;
+mod word;
 
 use crate::{
     Card, Entry, Error, Group, Info, Node, Proc, Scope, Value,
@@ -452,8 +453,16 @@ impl Job {
     /// As there.
     pub fn fence_with(&self, how: FenceOptions) -> Result<(), JobError> {
         let FenceOptions { group, without_cards, timeout } = how;
+        let whole = group.is_none();
         let request = Request::Fence { group, collect: !without_cards, timeout };
-        self.done(request, timeout.unwrap_or(PATIENCE) + SLACK)
+        let patience = timeout.unwrap_or(PATIENCE) + SLACK;
+        match (&*self.link, &self.shelf) {
+            // All of the job end it together.
+            (Server::Native(link), Some(shelf)) if whole => {
+                done(link.call_by_word(request, patience, shelf, self.proc.rank)?)
+            }
+            _ => self.done(request, patience),
+        }
     }
 
     /// Publishes a value for all whom `range` covers to look up.
@@ -643,10 +652,14 @@ impl Job {
     }
 
     fn done(&self, what: Request, patience: Duration) -> Result<(), JobError> {
-        match self.link.call(what, patience)? {
-            Answer::Done => Ok(()),
-            _ => Err(unexpected()),
-        }
+        done(self.link.call(what, patience)?)
+    }
+}
+
+fn done(answer: Answer) -> Result<(), JobError> {
+    match answer {
+        Answer::Done => Ok(()),
+        _ => Err(unexpected()),
     }
 }
 

@@ -36,9 +36,23 @@ const MOMENT: Duration = Duration::from_millis(100);
 
 /// From a client, after the token.
 #[derive(Wire, Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
-    pub(crate) id: u64,
-    pub(crate) what: Request,
+pub(crate) enum Asked {
+    /// A request, which is answered over the socket.
+    Request { id: u64, what: Request },
+    /// That it is done is said in shared memory, to many at once: see [`crate::shelf`]. All else comes over the socket.
+    ByWord { id: u64, what: Request },
+    /// That request's answer comes over the socket after all: who asked sleeps there now.
+    OverSocket { id: u64 },
+}
+
+/// What of a client's requests is answered in shared memory: one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    None,
+    /// This one will be.
+    Waiting(u64),
+    /// This one was, and may not have been seen.
+    Said(u64),
 }
 
 /// To a client.
@@ -72,6 +86,7 @@ pub(crate) struct Client {
     pub(crate) frames: Frames,
     speaks: Speaks,
     rank: Option<u32>,
+    word: Word,
     /// It closed its connection; the engine hears of it at this time.
     pub(crate) closing: Option<Time>,
     /// It is among those that are waited for.
@@ -79,6 +94,20 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    fn new(frames: Frames, speaks: Speaks) -> Client {
+        Client { frames, speaks, rank: None, word: Word::None, closing: None, watched: false }
+    }
+
+    /// It looks no longer at the word: what was said there is said again.
+    fn over_socket(&mut self, id: u64) {
+        if self.word == Word::Said(id) {
+            self.frames.push(&ToClient::Answer { id, result: Ok(Answer::Done) });
+        }
+        if [Word::Said(id), Word::Waiting(id)].contains(&self.word) {
+            self.word = Word::None;
+        }
+    }
+
     /// Whether more is read of it.
     pub(crate) fn is_read(&self) -> bool {
         self.closing.is_none() && self.frames.backlog() < ENOUGH
@@ -106,9 +135,7 @@ impl Daemon {
         stream.set_nonblocking(true)?;
         self.next_client += 1;
         let frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
-        let client =
-            Client { frames, speaks: Speaks::Unknown, rank: None, closing: None, watched: false };
-        self.clients.insert(self.next_client, client);
+        self.clients.insert(self.next_client, Client::new(frames, Speaks::Unknown));
         Ok(())
     }
 
@@ -135,8 +162,7 @@ impl Daemon {
             let around = self.surroundings();
             let directory = self.place.as_ref().map_or(Path::new(""), Place::path);
             let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory, around));
-            let client = Client { frames, speaks, rank: None, closing: None, watched: false };
-            self.clients.insert(self.next_client, client);
+            self.clients.insert(self.next_client, Client::new(frames, speaks));
             self.engine.client_opened(ClientId(self.next_client));
         }
     }
@@ -201,7 +227,20 @@ impl Daemon {
                     continue;
                 }
             }
-            let Some(Asked { id, what }) = client.frames.take()? else { break };
+            let Some(asked) = client.frames.take()? else { break };
+            let (id, what) = match asked {
+                Asked::Request { id, what } => (id, what),
+                Asked::ByWord { id, what } => {
+                    if self.shelf.is_some() && client.rank.is_some() {
+                        client.word = Word::Waiting(id);
+                    }
+                    (id, what)
+                }
+                Asked::OverSocket { id } => {
+                    client.over_socket(id);
+                    continue;
+                }
+            };
             if let Request::Connect(proc) = &what
                 && proc.job != JobId::TOOLS
             {
@@ -299,6 +338,22 @@ impl Daemon {
                 self.pmix41(id.0, step.into_iter().collect());
             }
             (Speaks::Pmi1(..), ToClient::Event { .. }) => {}
+            (_, ToClient::Answer { id: request, result })
+                if client.word == Word::Waiting(*request) =>
+            {
+                // Who sleeps there looks at his word, and at his socket.
+                self.rings = true;
+                match (result, self.shelf.as_mut(), client.rank) {
+                    (Ok(Answer::Done), Some(shelf), Some(rank)) => {
+                        shelf.done(rank, *request);
+                        client.word = Word::Said(*request);
+                    }
+                    _ => {
+                        client.word = Word::None;
+                        client.frames.push(what);
+                    }
+                }
+            }
             _ => client.frames.push(what),
         }
     }
@@ -361,6 +416,11 @@ impl Daemon {
             }
         }
         gone.into_iter().for_each(|number| self.client_gone(number));
+        if std::mem::take(&mut self.rings)
+            && let Some(shelf) = self.shelf.as_mut()
+        {
+            shelf.ring();
+        }
     }
 }
 

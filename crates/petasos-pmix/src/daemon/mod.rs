@@ -108,6 +108,8 @@ struct Daemon {
     guards: u32,
     /// The job's data, and the cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
+    /// Something was said there to processes that may sleep.
+    rings: bool,
     listener: Option<UnixListener>,
     /// Where clients of the PMIx library connect.
     pmix41: Option<TcpListener>,
@@ -202,6 +204,7 @@ impl Daemon {
             guard: None,
             guards: 0,
             shelf: None,
+            rings: false,
             listener: None,
             pmix41: None,
             clients: BTreeMap::new(),
