@@ -6,9 +6,12 @@ mod common;
 use common::{JOB, job, ms, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
-    Card, Entry, Error, Group, Node, Proc, Scope,
+    Card, Entry, Error, Group, Node, Proc, Scope, Value,
     engine::{ClientId, Config, Engine, Output},
-    message::{FenceStep, Message, Replacement, Request},
+    event::Range,
+    message::{
+        Answer, FenceStep, HeadRequest, Message, Persistence, Published, Replacement, Request,
+    },
 };
 
 /// The daemon of a node among nodes with so many ranks each.
@@ -100,7 +103,10 @@ fn what_waits_for_a_replacement_goes_on_though_a_later_one_makes_no_sense() {
     assert_eq!(daemon.hears(3, question(7, 1, 1)), []);
     let came = daemon.hears(0, replacement(1, 2, 3, 2));
     let answers = |out: &Output| {
-        matches!(out, Output::Send { to: Node(3), message: Message::CardAnswer { id: 7, result: Ok(_) } })
+        matches!(
+            out,
+            Output::Send { to: Node(3), message: Message::CardAnswer { id: 7, result: Ok(_) } }
+        )
     };
     assert!(came.iter().any(answers), "{came:?}");
 }
@@ -130,4 +136,125 @@ fn what_waits_for_a_replacement_is_bounded_in_bytes_and_goes_with_its_node() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn publish(key: &str, bytes: usize) -> Request {
+    let (range, persistence) = (Range::Session, Persistence::FirstRead);
+    let (key, value) = (key.to_owned(), vec![0; bytes].into());
+    Request::Publish(Published { key, value, range, persistence })
+}
+
+fn head(from: u64, what: HeadRequest) -> Message {
+    Message::Ask { id: from, asker: rank(1), what }
+}
+
+fn lookup(keys: Vec<String>, wait: Option<u64>) -> HeadRequest {
+    HeadRequest::Lookup { keys, wait: wait.map(ms), least: 0 }
+}
+
+/// The answer to a question of another daemon.
+#[track_caller]
+fn answer(outputs: &[Output]) -> Result<Answer, Error> {
+    let answer = outputs.iter().find_map(|out| match out {
+        Output::Send { message: Message::Answer { result, .. }, .. } => Some(result.clone()),
+        _ => None,
+    });
+    answer.expect("an answer")
+}
+
+#[track_caller]
+fn limited<T: std::fmt::Debug>(result: Result<T, Error>, what: &str) {
+    match result {
+        Err(Error::Limit { what: of, .. }) => assert_eq!(of, what),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn keys(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("k{n}")).collect()
+}
+
+#[test]
+fn a_key_is_found_once_and_an_answer_is_bounded() {
+    let mut daemon = Daemon::new(0, &[1, 1], Config::default());
+    let client = daemon.client(rank(0));
+    daemon.asks(client, publish("k0", 4 << 20));
+    let came = daemon.hears(1, head(1, lookup(vec!["k0".to_owned(); 4096], None)));
+    match answer(&came) {
+        Ok(Answer::Found(found)) => assert_eq!(found.len(), 1),
+        other => panic!("{other:?}"),
+    }
+    let many = daemon.hears(1, head(1, lookup(vec!["k0".to_owned(); 4097], None)));
+    limited(answer(&many), "keys in one request");
+    let long = daemon.hears(1, head(1, lookup(vec!["k".repeat(1 << 20)], None)));
+    limited(answer(&long), "bytes of a key");
+    // It was to be read once; what did not fit an answer is there still.
+    keys(12).iter().for_each(|key| drop(daemon.asks(client, publish(key, 4 << 20))));
+    let came = daemon.hears(1, head(1, lookup(keys(12), None)));
+    limited(answer(&came), "bytes in one answer");
+    let came = daemon.hears(1, head(1, lookup(keys(6), None)));
+    assert!(matches!(answer(&came), Ok(Answer::Found(found)) if found.len() == 6));
+    // So it is for one that waits.
+    let all = (6..18).map(|n| format!("k{n}")).collect();
+    assert_eq!(daemon.hears(1, head(1, lookup(all, Some(1000)))), []);
+    (12..17).for_each(|n| drop(daemon.asks(client, publish(&format!("k{n}"), 4 << 20))));
+    let came = daemon.asks(client, publish("k17", 4 << 20));
+    limited(answer(&came), "bytes in one answer");
+}
+
+#[test]
+fn lookups_that_wait_are_bounded_and_end_with_who_asked() {
+    let mut daemon = Daemon::new(0, &[1, 1, 1], Config::default());
+    for round in 0..4 {
+        assert_eq!(daemon.hears(1, head(round, lookup(keys(4096), Some(10_000)))), [], "{round}");
+    }
+    let one = || lookup(keys(1), Some(u64::MAX));
+    limited(answer(&daemon.hears(1, head(9, one()))), "keys that a node's lookups wait for");
+    // Another node's are its own, and once these are over there is room again.
+    assert_eq!(daemon.hears(2, head(1, one())), []);
+    daemon.now = daemon.now.after(ms(10_000));
+    assert_eq!(daemon.hears(1, head(5, one())).len(), 4);
+    // Nobody waits longer than a year, and one look at a time is ahead.
+    daemon.now = daemon.now.after(ms(400 * 24 * 3600 * 1000));
+    daemon.engine.advance(daemon.now);
+    assert_eq!(daemon.outputs().len(), 2);
+    assert_eq!(daemon.hears(1, head(9, one())), []);
+    assert_eq!(daemon.hears(1, Message::Release(rank(1))), []);
+    let client = daemon.client(rank(0));
+    assert_eq!(daemon.asks(client, publish("k0", 1)).len(), 1, "nobody waits any more");
+}
+
+#[test]
+fn a_client_that_goes_takes_its_lookups_along() {
+    let mut daemon = Daemon::new(1, &[1, 1], Config::default());
+    let client = daemon.client(rank(1));
+    let (keys, wait) = (keys(1), Some(ms(10_000)));
+    daemon.asks(client, Request::Lookup { keys, wait, least: 0 });
+    daemon.engine.client_closed(daemon.now, client);
+    let released = Output::Send { to: Node(0), message: Message::Release(rank(1)) };
+    assert!(daemon.outputs().contains(&released));
+}
+
+#[test]
+fn a_query_answers_each_key_once() {
+    let mut daemon = Daemon::new(0, &[1, 1], Config::default());
+    let query = |key: &str| HeadRequest::Query(vec![key.to_owned(); 4096]);
+    match answer(&daemon.hears(1, head(1, query("petasos.nodes")))) {
+        Ok(Answer::Info(info)) => assert_eq!(info.len(), 1),
+        other => panic!("{other:?}"),
+    }
+    // What the nodes have to say of their processes is bounded, too.
+    let came = daemon.hears(1, head(1, query("petasos.processes")));
+    let [Output::Send { to: Node(1), message: Message::Ask { id, .. } }] = came[..] else {
+        panic!("{came:?}");
+    };
+    let info = vec![(String::new(), Value::Bytes(vec![0; 41 << 20]))];
+    let came = daemon.hears(1, Message::Answer { id, result: Ok(Answer::Info(info)) });
+    limited(answer(&came), "bytes in one answer");
+    // So are queries under way.
+    for id in 0..1024 {
+        daemon.hears(1, head(id, query("petasos.processes")));
+    }
+    let came = daemon.hears(1, head(9, query("petasos.processes")));
+    limited(answer(&came), "queries of a node about others");
 }

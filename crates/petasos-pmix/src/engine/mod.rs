@@ -28,6 +28,7 @@ mod links;
 mod members;
 mod procs;
 mod progress;
+mod published;
 mod replace;
 mod requests;
 mod restart;
@@ -225,7 +226,8 @@ struct Local {
     /// When its process took the place of another; 0: it is the first.
     since: Time,
     card: Card,
-    published: bool,
+    /// It has published, or waited for what others publish.
+    known_at_head: bool,
     progress: Option<progress::Progress>,
 }
 
