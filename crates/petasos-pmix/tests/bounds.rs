@@ -13,6 +13,7 @@ use petasos_pmix::{
         Answer, FenceStep, HeadRequest, Message, Persistence, Published, Replacement, Request,
     },
 };
+use std::time::Duration;
 
 /// The daemon of a node among nodes with so many ranks each.
 struct Daemon {
@@ -257,4 +258,58 @@ fn a_query_answers_each_key_once() {
     }
     let came = daemon.hears(1, head(9, query("petasos.processes")));
     limited(answer(&came), "queries of a node about others");
+}
+
+/// What is said of a card that was asked for.
+fn cards(outputs: &[Output]) -> Vec<Result<Card, Error>> {
+    let answer = |out: &Output| match out {
+        Output::Send { message: Message::CardAnswer { result, .. }, .. } => Some(result.clone()),
+        _ => None,
+    };
+    outputs.iter().filter_map(answer).collect()
+}
+
+#[test]
+fn questions_for_cards_that_are_not_there_are_bounded() {
+    let mut daemon = Daemon::new(0, &[1, 1, 1], Config::default());
+    let most = 1 << 14;
+    for id in 0..most {
+        assert_eq!(daemon.hears(1, question(id, 0, 0)), []);
+    }
+    let came = daemon.hears(1, question(most, 0, 0));
+    limited(cards(&came).remove(0), "questions of a node for cards that are not there");
+    let long = |patience| {
+        let (proc, key) = (rank(0), "k".to_owned());
+        Message::CardAsk { id: 5, proc, restarts: 0, replaced: 0, key, wait: false, patience }
+    };
+    assert_eq!(daemon.hears(2, long(Duration::MAX)), []);
+    // Once they are over there is room, and it takes one look to drop them all.
+    let looks = |daemon: &mut Daemon, time: Duration| {
+        let end = daemon.now.after(time);
+        let mut looks = 0;
+        while daemon.engine.deadline() <= end {
+            looks += 1;
+            daemon.engine.advance(daemon.engine.deadline());
+        }
+        daemon.now = end;
+        looks
+    };
+    assert_eq!(looks(&mut daemon, ms(1_000)), 1);
+    assert_eq!(daemon.hears(1, question(0, 0, 0)), []);
+    // Nobody waits longer than a year, and a moment.
+    assert_eq!(looks(&mut daemon, ms(400 * 24 * 3600 * 1000)), 2);
+    let client = daemon.client(rank(0));
+    assert_eq!(cards(&daemon.asks(client, Request::Commit(vec![]))), []);
+}
+
+#[test]
+fn a_lost_node_asks_nothing_any_more() {
+    let mut daemon = Daemon::new(0, &[1, 1, 1], Config::default());
+    let client = daemon.client(rank(0));
+    daemon.hears(1, question(1, 0, 0));
+    daemon.hears(2, question(2, 0, 0));
+    daemon.engine.peer_lost(daemon.now, Node(1));
+    daemon.outputs();
+    let came = daemon.asks(client, Request::Commit(vec![]));
+    assert_eq!(cards(&came).len(), 1, "{came:?}");
 }

@@ -181,6 +181,7 @@ impl Engine {
 
     /// Ends all that a client waits for.
     pub(super) fn refuse_all(&mut self, client: ClientId, error: &Error) {
+        self.parked_without_client(client);
         let Some(known) = self.clients.get_mut(&client) else { return };
         for id in std::mem::take(&mut known.pending).into_keys() {
             self.answer_now(client, id, Err(error.clone()));
@@ -194,6 +195,8 @@ impl Engine {
         match waiting {
             Waiting::Fence { group, nth, late } => self.fence_late(client, id, group, nth, late),
             Waiting::Card { proc, key } => {
+                // Others may wait on.
+                self.unpark(client, id, proc);
                 let error = self.card_late(proc, key);
                 self.answer(client, id, Err(error));
             }
