@@ -107,7 +107,12 @@ impl Link {
         let sent = {
             let mut writer = lock(&self.writer);
             match &self.speaks {
-                Speaks::Native => writer.push(&Asked { id, what }),
+                Speaks::Native => {
+                    if let Err(error) = writer.push(&Asked { id, what }) {
+                        lock(&self.state).registering.remove(&id);
+                        return Err(JobError::Refused(error));
+                    }
+                }
                 Speaks::Pmix(dialect) => {
                     if let Some(answer) = dialect.push(&mut writer, id, what)? {
                         lock(&self.state).take(answer);

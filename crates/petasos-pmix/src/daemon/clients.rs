@@ -299,7 +299,14 @@ impl Daemon {
                 self.pmix41(id.0, step.into_iter().collect());
             }
             (Speaks::Pmi1(..), ToClient::Event { .. }) => {}
-            _ => client.frames.push(what),
+            _ => {
+                let Err(error) = client.frames.push(what) else { return };
+                // Events are never so long.
+                if let ToClient::Answer { id, .. } = what {
+                    let refused = ToClient::Answer { id: *id, result: Err(error) };
+                    let _ = client.frames.push(&refused);
+                }
+            }
         }
     }
 

@@ -6,7 +6,8 @@ use super::{
     wake::{Wake, Waker},
 };
 use crate::{
-    Node,
+    Error, Node,
+    message::Message,
     net::{
         Frames, Stream,
         handshake::{self, Secret},
@@ -131,8 +132,7 @@ impl Peers {
     /// Sends, once there is a connection. False: the node is lost.
     pub(crate) fn send(&mut self, to: Node, what: Control, waker: &Waker) -> bool {
         if let Some(link) = self.via.get(&to).and_then(|id| self.links.get_mut(id)) {
-            link.frames.push(&what);
-            return true;
+            return put(&mut link.frames, &what).is_ok();
         }
         if self.lost.contains(&to) {
             return false;
@@ -164,7 +164,7 @@ impl Peers {
         if !self.via.contains_key(&node) {
             self.via.insert(node, self.next);
             for what in self.waiting.remove(&node).unwrap_or_default() {
-                frames.push(&what);
+                put(&mut frames, &what).map_err(io::Error::other)?;
             }
         }
         self.links.insert(self.next, Link { node, frames });
@@ -218,6 +218,21 @@ impl Peers {
     pub(crate) fn total_backlog(&self) -> usize {
         self.links.values().map(|link| link.frames.backlog()).sum()
     }
+}
+
+/// An answer that is longer than the other side takes is an error instead; what else is ends the link, as it would there.
+fn put(frames: &mut Frames, what: &Control) -> Result<(), Error> {
+    let Err(error) = frames.push(what) else { return Ok(()) };
+    let refused = match what {
+        Control::Engine(Message::Answer { id, .. }) => {
+            Message::Answer { id: *id, result: Err(error) }
+        }
+        Control::Engine(Message::CardAnswer { id, .. }) => {
+            Message::CardAnswer { id: *id, result: Err(error) }
+        }
+        _ => return Err(error),
+    };
+    frames.push(&Control::Engine(refused))
 }
 
 /// Whether this can be said of a descriptor now, or that it has hung up.
