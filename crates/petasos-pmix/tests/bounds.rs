@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{JOB, job, ms, rank};
+use common::{JOB, Net, collect, fence, job, ms, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
     Card, Entry, Error, Group, Node, Proc, Scope, Value,
@@ -312,4 +312,92 @@ fn a_lost_node_asks_nothing_any_more() {
     daemon.outputs();
     let came = daemon.asks(client, Request::Commit(vec![]));
     assert_eq!(cards(&came).len(), 1, "{came:?}");
+}
+
+fn step(nth: u64, step: FenceStep) -> Message {
+    Message::Fence { group: Group::all(JOB, 3), replaced: 0, nth, step }
+}
+
+/// Node 1 of three in a row.
+fn between() -> Daemon {
+    Daemon::new(1, &[1, 1, 1], Config { fanout: 1, ..Config::default() })
+}
+
+#[test]
+fn fences_that_others_begin_are_bounded() {
+    for begin in [FenceStep::Up(vec![]), FenceStep::Check] {
+        let mut daemon = between();
+        let client = daemon.client(rank(1));
+        for nth in 0..8192 {
+            // Any numbers, in any order.
+            let came = daemon.hears(2, step(nth * (1 << 40), begin.clone()));
+            assert!(!cut_off(&came, 2), "{begin:?} {nth}");
+        }
+        // Who comes as often as one may is not refused for that, nor cut off.
+        let came = daemon.asks(client, fence());
+        assert!(!came.iter().any(|out| matches!(out, Output::Answer { .. })), "{came:?}");
+        assert!(!cut_off(&daemon.hears(2, step(8191, begin.clone())), 2));
+        assert!(cut_off(&daemon.hears(2, step(u64::MAX, begin)), 2));
+    }
+}
+
+#[test]
+fn a_process_is_only_so_many_fences_ahead() {
+    let mut daemon = between();
+    let client = daemon.client(rank(1));
+    // Fences that fail while the first is open count as well.
+    let failed = || FenceStep::Down(Err(Error::Ending("enough".to_owned())));
+    for nth in 0..4096 {
+        assert_eq!(daemon.asks(client, fence()), [], "{nth}");
+        if nth > 0 {
+            assert_eq!(daemon.hears(0, step(nth, failed())).len(), 2, "{nth}");
+        }
+    }
+    let refused = daemon.asks(client, fence());
+    let [Output::Answer { result: Err(Error::Limit { .. }), .. }] = refused[..] else {
+        panic!("{refused:?}");
+    };
+    daemon.hears(0, step(0, failed()));
+    assert_eq!(daemon.asks(client, fence()), []);
+}
+
+#[test]
+fn who_is_told_how_a_fence_ends_is_told_by_its_parent() {
+    let mut daemon = between();
+    let client = daemon.client(rank(1));
+    daemon.asks(client, fence());
+    let late = || Error::Ending("lies".to_owned());
+    for wrong in [FenceStep::Down(Ok(vec![])), FenceStep::Fail(late()), FenceStep::Count] {
+        assert_eq!(daemon.hears(2, step(0, wrong)), []);
+    }
+    for wrong in [FenceStep::Up(vec![]), FenceStep::Fail(late()), FenceStep::Late] {
+        assert_eq!(daemon.hears(0, step(0, wrong)), []);
+    }
+    assert_eq!(daemon.hears(2, step(0, FenceStep::Up(vec![]))).len(), 1);
+    assert_eq!(daemon.hears(0, step(0, FenceStep::Down(Ok(vec![])))).len(), 2);
+}
+
+#[test]
+fn the_cards_of_a_fence_are_bounded_and_all_hear_of_it() {
+    let mut net = Net::new(1, Config { fanout: 1, ..Config::default() }, vec![job(JOB, &[1; 4])]);
+    for proc in net.procs() {
+        net.ask(ms(0), proc, Request::Connect(proc));
+    }
+    net.run(ms(20));
+    // The sum is too much on the way up: 15 values of 4 MiB each.
+    for proc in net.procs().into_iter().skip(1) {
+        let entry = || Entry { scope: Scope::Global, value: vec![0; 4 << 20].into() };
+        let entries = keys(15).into_iter().map(|key| (key, entry())).collect();
+        net.ask(ms(0), proc, Request::Commit(entries));
+    }
+    net.run(ms(20));
+    net.procs().into_iter().for_each(|proc| net.ask(ms(0), proc, collect()));
+    net.run(ms(50));
+    for proc in net.procs() {
+        limited(net.last(proc), "bytes of cards in a fence");
+    }
+    // The next one is as any other.
+    net.procs().into_iter().for_each(|proc| net.ask(ms(0), proc, fence()));
+    net.run(ms(50));
+    net.procs().into_iter().for_each(|proc| assert_eq!(net.last(proc), Ok(Answer::Done)));
 }

@@ -64,13 +64,12 @@ impl Engine {
         entries: Vec<(String, Entry)>,
     ) -> Result<(), Error> {
         let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
-        let size = |key: &String, entry: &Entry| key.len() + entry.value.size() + 64;
         let kept = &local.card.entries;
         let new = |(key, entry): &(String, Entry)| {
-            let before = kept.get(key).map_or(0, |before| size(key, before));
-            size(key, entry) as isize - before as isize
+            let before = kept.get(key).map_or(0, |before| before.size(key));
+            entry.size(key) as isize - before as isize
         };
-        let all: usize = kept.iter().map(|(key, entry)| size(key, entry)).sum();
+        let all: usize = kept.iter().map(|(key, entry)| entry.size(key)).sum();
         let all = all.saturating_add_signed(entries.iter().map(new).sum());
         if all > MAX_CARD {
             return Err(super::requests::limit("bytes of a card", all, MAX_CARD));
