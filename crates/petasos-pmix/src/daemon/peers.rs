@@ -284,3 +284,28 @@ fn dial(
     }
     Err(why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Value, message::Answer};
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error() {
+        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        let [mut a, mut b] = [a, b].map(|stream| Frames::new(Stream::Unix(stream), 300));
+        let result = Ok(Answer::Value(Value::from(vec![1; 1000])));
+        put(&mut a, &Control::Engine(Message::Answer { id: 3, result })).unwrap();
+        assert!(a.flush().unwrap());
+        b.fill().unwrap();
+        match b.take().unwrap() {
+            Some(Control::Engine(Message::Answer { id: 3, result: Err(error) })) => {
+                assert!(error.to_string().contains("the 300 that are allowed"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // Of what is no answer nobody is told.
+        assert!(put(&mut a, &Control::Input(vec![1; 1000])).is_err());
+    }
+}
