@@ -162,6 +162,13 @@ pub struct Entry {
     pub value: Value,
 }
 
+impl Entry {
+    /// About how many bytes it takes, with its key.
+    pub(crate) fn size(&self, key: &str) -> usize {
+        key.len() + self.value.size() + 64
+    }
+}
+
 /// All that a process has committed.
 #[derive(Wire, Clone, Debug, Default, PartialEq)]
 pub struct Card {
@@ -178,6 +185,12 @@ impl Card {
     pub fn commit(&mut self, entries: impl IntoIterator<Item = (String, Entry)>) {
         self.version += 1;
         self.entries.extend(entries);
+    }
+
+    /// About how many bytes it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        64 + self.entries.iter().map(|(key, entry)| entry.size(key)).sum::<usize>()
     }
 
     /// What a process on `viewer` sees of the card of one on `host`.

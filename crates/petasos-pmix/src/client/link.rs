@@ -110,7 +110,12 @@ impl Link {
         let sent = {
             let mut writer = lock(&self.writer);
             match &self.speaks {
-                Speaks::Native => writer.push(&Asked::Request { id, what }),
+                Speaks::Native => {
+                    if let Err(error) = writer.push(&Asked::Request { id, what }) {
+                        lock(&self.state).registering.remove(&id);
+                        return Err(JobError::Refused(error));
+                    }
+                }
                 Speaks::Pmix(dialect) => {
                     if let Some(answer) = dialect.push(&mut writer, id, what)? {
                         lock(&self.state).take(answer);
@@ -133,10 +138,13 @@ impl Link {
     }
 
     /// Says something to a daemon.
-    pub(super) fn say(&self, what: &Asked) -> io::Result<()> {
-        let mut writer = lock(&self.writer);
-        writer.push(what);
-        writer.flush().map(drop)
+    pub(super) fn say(&self, what: &Asked) -> Result<(), JobError> {
+        let sent = {
+            let mut writer = lock(&self.writer);
+            writer.push(what).map_err(JobError::Refused)?;
+            writer.flush()
+        };
+        sent.map(drop).map_err(|error| self.lost(&error))
     }
 
     /// Waits for the answer to a request.
@@ -178,7 +186,7 @@ impl Link {
         self.changed.notify_all();
     }
 
-    pub(super) fn lost(&self, error: &io::Error) -> JobError {
+    fn lost(&self, error: &io::Error) -> JobError {
         let why = match error.kind() {
             io::ErrorKind::UnexpectedEof => "it has ended".to_owned(),
             _ => error.to_string(),

@@ -58,9 +58,7 @@ impl Link {
     ) -> Result<Answer, JobError> {
         let Some(_waits) = self.by_word.begin() else { return self.call(what, patience) };
         let id = self.number();
-        if let Err(error) = self.say(&Asked::ByWord { id, what }) {
-            return Err(self.lost(&error));
-        }
+        self.say(&Asked::ByWord { id, what })?;
         if self.is_done(id, || shelf.done(rank) == Some(id), shelf) {
             return Ok(Answer::Done);
         }
@@ -143,7 +141,7 @@ mod tests {
         }
 
         fn says(&mut self, id: u64, result: Result<Answer, Error>) {
-            self.frames.push(&FromDaemon::Answer { id, result });
+            self.frames.push(&FromDaemon::Answer { id, result }).unwrap();
             self.frames.flush().unwrap();
         }
     }

@@ -98,10 +98,18 @@ impl Client {
         Client { frames, speaks, rank: None, word: Word::None, closing: None, watched: false }
     }
 
+    fn say(&mut self, what: &ToClient) {
+        let Err(error) = self.frames.push(what) else { return };
+        // Events are never so long.
+        if let ToClient::Answer { id, .. } = what {
+            let _ = self.frames.push(&ToClient::Answer { id: *id, result: Err(error) });
+        }
+    }
+
     /// It looks no longer at the word: what was said there is said again.
     fn over_socket(&mut self, id: u64) {
         if self.word == Word::Said(id) {
-            self.frames.push(&ToClient::Answer { id, result: Ok(Answer::Done) });
+            self.say(&ToClient::Answer { id, result: Ok(Answer::Done) });
         }
         if [Word::Said(id), Word::Waiting(id)].contains(&self.word) {
             self.word = Word::None;
@@ -350,11 +358,11 @@ impl Daemon {
                     }
                     _ => {
                         client.word = Word::None;
-                        client.frames.push(what);
+                        client.say(what);
                     }
                 }
             }
-            _ => client.frames.push(what),
+            _ => client.say(what),
         }
     }
 

@@ -6,7 +6,8 @@ use super::{
     wake::{Wake, Waker},
 };
 use crate::{
-    Node,
+    Error, Node,
+    message::Message,
     net::{
         Frames, Stream,
         handshake::{self, Secret},
@@ -131,8 +132,7 @@ impl Peers {
     /// Sends, once there is a connection. False: the node is lost.
     pub(crate) fn send(&mut self, to: Node, what: Control, waker: &Waker) -> bool {
         if let Some(link) = self.via.get(&to).and_then(|id| self.links.get_mut(id)) {
-            link.frames.push(&what);
-            return true;
+            return put(&mut link.frames, &what).is_ok();
         }
         if self.lost.contains(&to) {
             return false;
@@ -164,7 +164,7 @@ impl Peers {
         if !self.via.contains_key(&node) {
             self.via.insert(node, self.next);
             for what in self.waiting.remove(&node).unwrap_or_default() {
-                frames.push(&what);
+                put(&mut frames, &what).map_err(io::Error::other)?;
             }
         }
         self.links.insert(self.next, Link { node, frames });
@@ -220,6 +220,21 @@ impl Peers {
     }
 }
 
+/// An answer that is longer than the other side takes is an error instead; what else is ends the link, as it would there.
+fn put(frames: &mut Frames, what: &Control) -> Result<(), Error> {
+    let Err(error) = frames.push(what) else { return Ok(()) };
+    let refused = match what {
+        Control::Engine(Message::Answer { id, .. }) => {
+            Message::Answer { id: *id, result: Err(error) }
+        }
+        Control::Engine(Message::CardAnswer { id, .. }) => {
+            Message::CardAnswer { id: *id, result: Err(error) }
+        }
+        _ => return Err(error),
+    };
+    frames.push(&Control::Engine(refused))
+}
+
 /// Whether this can be said of a descriptor now, or that it has hung up.
 pub(super) fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> bool {
     let mut look = [PollFd::from_borrowed_fd(fd, what)];
@@ -268,4 +283,29 @@ fn dial(
         }
     }
     Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Value, message::Answer};
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error() {
+        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+        a.set_nonblocking(true).unwrap();
+        let [mut a, mut b] = [a, b].map(|stream| Frames::new(Stream::Unix(stream), 300));
+        let result = Ok(Answer::Value(Value::from(vec![1; 1000])));
+        put(&mut a, &Control::Engine(Message::Answer { id: 3, result })).unwrap();
+        assert!(a.flush().unwrap());
+        b.fill().unwrap();
+        match b.take().unwrap() {
+            Some(Control::Engine(Message::Answer { id: 3, result: Err(error) })) => {
+                assert!(error.to_string().contains("the 300 that are allowed"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        // Of what is no answer nobody is told.
+        assert!(put(&mut a, &Control::Input(vec![1; 1000])).is_err());
+    }
 }

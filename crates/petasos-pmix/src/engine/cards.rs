@@ -1,7 +1,7 @@
 //! Direct exchange: a card is asked for when it is first needed, from the daemon that hosts the
 //! process, and is then kept here.
 
-use super::{ClientId, Engine, Output, RequestId, Timer, Waiting};
+use super::{ClientId, Engine, Output, RequestId, Waiting, requests::LONGEST};
 use crate::{
     error::Error,
     message::{Answer, Message},
@@ -12,7 +12,7 @@ use petasos_fabric::Time;
 use std::{collections::BTreeMap, time::Duration};
 
 /// How much longer than the asking client a question is kept by the other daemon.
-const SLACK: Duration = Duration::from_secs(1);
+pub(super) const SLACK: Duration = Duration::from_secs(1);
 
 /// Bytes of all that a process may have committed.
 const MAX_CARD: usize = 64 << 20;
@@ -51,23 +51,6 @@ pub(super) struct Asks {
     by_id: BTreeMap<u64, (Proc, String, bool)>,
 }
 
-/// Who waits for a card of this node.
-#[derive(Clone, Copy, Debug)]
-enum Asker {
-    Client(ClientId, RequestId),
-    Daemon(Node, u64),
-}
-
-/// A question about a process of this node that has not committed what is wanted.
-#[derive(Debug)]
-pub(super) struct Parked {
-    asker: Asker,
-    restarts: u32,
-    key: String,
-    wait: bool,
-    until: Time,
-}
-
 /// Whether a card that is here answers a question; the empty key stands for all there is.
 fn has(card: &Card, key: &str) -> bool {
     if key.is_empty() { card.version > 0 } else { card.entries.contains_key(key) }
@@ -81,13 +64,12 @@ impl Engine {
         entries: Vec<(String, Entry)>,
     ) -> Result<(), Error> {
         let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
-        let size = |key: &String, entry: &Entry| key.len() + entry.value.size() + 64;
         let kept = &local.card.entries;
         let new = |(key, entry): &(String, Entry)| {
-            let before = kept.get(key).map_or(0, |before| size(key, before));
-            size(key, entry) as isize - before as isize
+            let before = kept.get(key).map_or(0, |before| before.size(key));
+            entry.size(key) as isize - before as isize
         };
-        let all: usize = kept.iter().map(|(key, entry)| size(key, entry)).sum();
+        let all: usize = kept.iter().map(|(key, entry)| entry.size(key)).sum();
         let all = all.saturating_add_signed(entries.iter().map(new).sum());
         if all > MAX_CARD {
             return Err(super::requests::limit("bytes of a card", all, MAX_CARD));
@@ -128,10 +110,7 @@ impl Engine {
                 None => {}
             }
             self.wait(client, id, timeout, Waiting::Card { proc: of, key: key.clone() });
-            let asker = Asker::Client(client, id);
-            // Its end is that of the request.
-            let parked = Parked { asker, restarts: 0, key, wait, until: Time::NEVER };
-            self.parked.entry(of).or_default().push(parked);
+            self.park(client, id, of, key, wait);
             return Ok(None);
         }
         if immediate {
@@ -142,7 +121,7 @@ impl Engine {
             return Err(Error::NodeLost { node: host, missing });
         }
         self.wait(client, id, timeout, Waiting::Card { proc: of, key: key.clone() });
-        let patience = timeout.unwrap_or(self.config.patience).saturating_add(SLACK);
+        let patience = timeout.unwrap_or(self.config.patience).min(LONGEST) + SLACK;
         self.ask_card(host, (of, key, wait), patience, (client, id));
         Ok(None)
     }
@@ -198,7 +177,7 @@ impl Engine {
     }
 
     /// What a process on `viewer` gets of one of this node; `None`: not yet.
-    fn look(
+    pub(super) fn look(
         &self,
         proc: Proc,
         restarts: u32,
@@ -225,59 +204,6 @@ impl Engine {
         let why = local.gone.clone()?;
         let node = self.ran_on(proc).unwrap_or(self.me);
         Some(Err(Error::ProcGone { proc, node, why }))
-    }
-
-    /// Answers those who wait for a card of this node, as far as that is possible by now.
-    pub(super) fn settle_parked(&mut self, proc: Proc) {
-        let Some(parked) = self.parked.remove(&proc) else { return };
-        let mut still = Vec::new();
-        for one in parked {
-            let viewer = match one.asker {
-                Asker::Client(..) => self.me,
-                Asker::Daemon(node, _) => node,
-            };
-            match self.look(proc, one.restarts, &one.key, one.wait, viewer) {
-                None => still.push(one),
-                Some(result) => self.tell_card(one.asker, result),
-            }
-        }
-        if !still.is_empty() {
-            self.parked.insert(proc, still);
-        }
-    }
-
-    fn tell_card(&mut self, asker: Asker, result: Result<Card, Error>) {
-        match asker {
-            Asker::Client(client, id) => self.answer(client, id, result.map(Answer::Card)),
-            Asker::Daemon(node, id) => self.send(node, Message::CardAnswer { id, result }),
-        }
-    }
-
-    pub(super) fn card_asked(&mut self, from: Node, id: u64, asked: Asked, patience: Duration) {
-        let (asker, Asked { of: proc, restarts, key, wait }) = (Asker::Daemon(from, id), asked);
-        match self.look(proc, restarts, &key, wait, from) {
-            Some(result) => self.tell_card(asker, result),
-            None => {
-                let until = self.now.after(patience);
-                self.agenda.set(until, Timer::Parked);
-                let parked = Parked { asker, restarts, key, wait, until };
-                self.parked.entry(proc).or_default().push(parked);
-            }
-        }
-    }
-
-    /// Drops questions of daemons whose clients have given up, and of clients that are gone.
-    pub(super) fn expire_parked(&mut self) {
-        let (now, clients) = (self.now, &self.clients);
-        self.parked.retain(|_, parked| {
-            parked.retain(|one| match one.asker {
-                Asker::Client(client, id) => {
-                    clients.get(&client).is_some_and(|known| known.pending.contains_key(&id))
-                }
-                Asker::Daemon(..) => one.until > now,
-            });
-            !parked.is_empty()
-        });
     }
 
     pub(super) fn card_answered(&mut self, id: u64, result: Result<Card, Error>) {
@@ -320,8 +246,9 @@ impl Engine {
         }
     }
 
-    /// A node is lost: what was asked of it is not answered.
+    /// A node is lost: what was asked of it is not answered, nor what it has asked.
     pub(super) fn cards_without(&mut self, node: Node) {
+        self.parked_without(node);
         let asked: Vec<_> = self
             .asks
             .by_key
@@ -352,8 +279,6 @@ impl Engine {
             Some(local) if local.connected => "it has not committed anything".to_owned(),
             Some(_) => "it has not connected".to_owned(),
         };
-        // Others may wait on; this one is dropped with its answer.
-        self.agenda.set(self.now, Timer::Parked);
         Error::GetTimeout { proc, node, key, state }
     }
 
@@ -377,6 +302,6 @@ impl Engine {
         for ask in self.asks.by_key.values_mut() {
             ask.waiters.retain(|(waiter, _)| *waiter != client);
         }
-        self.expire_parked();
+        self.parked_without_client(client);
     }
 }

@@ -11,7 +11,7 @@
 //! anew: each message says after which replacement it was sent. Who was in no fence when the node was lost has failed
 //! in the next one, so that all of the group have seen it before they come together again.
 
-use super::{ClientId, Engine, RequestId, Timer, Waiting};
+use super::{ClientId, Engine, RequestId, Timer, Waiting, requests::limit};
 use crate::{
     error::{Error, Gone},
     message::{Answer, FenceStep, Message, Replacement},
@@ -27,8 +27,12 @@ use std::{
 
 /// Groups that have had fences, in all.
 const MAX_GROUPS: usize = 1 << 16;
-/// Fences of one group that may be open at a time.
+/// How many fences of a group a process may be ahead of the first that is not over.
 const MAX_OPEN: usize = 1 << 12;
+/// Fences of a group that others may have begun or ended, or that have failed before all of this node came.
+const MAX_KNOWN: usize = 2 * MAX_OPEN;
+/// Bytes of all cards that a fence spreads: they travel in one message.
+const MAX_COLLECTED: usize = 128 << 20;
 
 /// A group that has fences.
 #[derive(Debug)]
@@ -58,9 +62,24 @@ struct Fence {
     children: BTreeSet<Node>,
     waiting: Vec<(ClientId, RequestId)>,
     cards: Vec<(Proc, Card)>,
+    /// How many bytes these take.
+    bytes: usize,
     /// The parent was told.
     up: bool,
     census: Option<Census>,
+}
+
+impl Fence {
+    /// Takes cards; of too many none are kept, and it fails.
+    fn collect(&mut self, cards: impl IntoIterator<Item = (Proc, Card)>) {
+        for (proc, card) in cards {
+            self.bytes += card.size();
+            self.cards.push((proc, card));
+        }
+        if self.bytes > MAX_COLLECTED {
+            self.cards = Vec::new();
+        }
+    }
 }
 
 /// Who is missing?
@@ -92,6 +111,25 @@ impl Signature {
     fn root(&self) -> Node {
         self.hosts[0]
     }
+
+    /// Whether a node may say this, from where it is in the tree.
+    fn may_say(&self, from: Node, step: &FenceStep) -> bool {
+        let host = || self.hosts.binary_search(&from).is_ok();
+        match step {
+            FenceStep::Up(_) | FenceStep::Missing(_) => self.children.contains(&from),
+            FenceStep::Down(_) | FenceStep::Count => self.parent == Some(from),
+            FenceStep::Fail(_) | FenceStep::Late => self.parent.is_none() && host(),
+            FenceStep::Check => host(),
+        }
+    }
+
+    /// Whether this is one more than anybody needs. Word that others are over may be on its way, so that a number alone
+    /// says nothing; but what is far ahead when there are many has no sense.
+    fn is_too_many(&self, nth: u64) -> bool {
+        let known = self.open.len() + self.over.len();
+        let new = !self.is_over(nth) && !self.is_open(nth);
+        new && known >= MAX_KNOWN && nth - self.floor >= MAX_KNOWN as u64
+    }
 }
 
 impl Engine {
@@ -114,11 +152,11 @@ impl Engine {
         if let Some(error) = signature.owed.remove(&proc) {
             return Err(error);
         }
-        if signature.open.len() >= MAX_OPEN {
-            return Err(super::requests::limit("open fences of a group", MAX_OPEN + 1, MAX_OPEN));
-        }
         let calls = signature.calls.get_mut(&proc).ok_or(Error::NotInGroup(proc))?;
         let nth = *calls;
+        if nth.saturating_sub(signature.floor) >= MAX_OPEN as u64 {
+            return Err(limit("open fences of a group", MAX_OPEN + 1, MAX_OPEN));
+        }
         *calls += 1;
         self.open_fence(&group, nth);
         let card = if collect { self.card_for_others(proc) } else { None };
@@ -136,7 +174,7 @@ impl Engine {
         };
         fence.missing.remove(&proc);
         fence.waiting.push((client, id));
-        fence.cards.extend(card.map(|card| (proc, card)));
+        fence.collect(card.map(|card| (proc, card)));
         self.wait(client, id, timeout, Waiting::Fence { group: group.clone(), nth, late: false });
         self.fence_moves(&group, nth);
         Ok(None)
@@ -146,7 +184,7 @@ impl Engine {
     fn signature(&mut self, group: &Group) -> Result<&mut Signature, Error> {
         if !self.signatures.contains_key(group) {
             if self.signatures.len() >= MAX_GROUPS {
-                return Err(super::requests::limit("groups", MAX_GROUPS + 1, MAX_GROUPS));
+                return Err(limit("groups", MAX_GROUPS + 1, MAX_GROUPS));
             }
             let signature = self.new_signature(group)?;
             self.signatures.insert(group.clone(), signature);
@@ -202,6 +240,7 @@ impl Engine {
             children: signature.children.iter().copied().collect(),
             waiting: Vec::new(),
             cards: Vec::new(),
+            bytes: 0,
             up: false,
             census: None,
         };
@@ -249,6 +288,10 @@ impl Engine {
         let Some(signature) = self.signatures.get_mut(group) else { return };
         let parent = signature.parent;
         let Some(fence) = signature.open.get_mut(&nth) else { return };
+        if fence.bytes > MAX_COLLECTED {
+            let error = limit("bytes of cards in a fence", fence.bytes, MAX_COLLECTED);
+            return self.fail_fence(group, nth, error);
+        }
         if !fence.missing.is_empty() || !fence.children.is_empty() || fence.up {
             return;
         }
@@ -291,6 +334,8 @@ impl Engine {
         };
         if let Err(error) = &result
             && !missing.is_empty()
+            // Who comes to one that is not kept is told that it is over.
+            && signature.failed.len() < MAX_KNOWN
         {
             signature.failed.insert(nth, (error.clone(), missing));
         }
@@ -325,15 +370,19 @@ impl Engine {
         step: FenceStep,
     ) {
         // Of a fence that failed with a node which was replaced since then nothing matters any more.
-        if self.signature(group).ok().is_none_or(|signature| signature.replaced != replaced) {
+        let Ok(signature) = self.signature(group) else { return };
+        if signature.replaced != replaced || !signature.may_say(from, &step) {
             return;
+        }
+        if signature.is_too_many(nth) {
+            return self.cut_off(from, &limit("fences of a group", MAX_KNOWN + 1, MAX_KNOWN));
         }
         match step {
             FenceStep::Up(cards) => {
                 self.open_fence(group, nth);
                 let Some(fence) = self.fence_of(group, nth) else { return };
                 if fence.children.remove(&from) {
-                    fence.cards.extend(cards);
+                    fence.collect(cards);
                 }
                 if let Some(census) = &mut fence.census {
                     census.silent.remove(&from);

@@ -1,14 +1,15 @@
-//! What the head does for all: what is published, queries, and who wants which environment events.
+//! What the head does for all: queries, and who wants which environment events. What is published: [`super::published`].
 
 use super::{
     ClientId, Engine, Output, RequestId, Timer, Waiting,
     inventory::Inventories,
     links::{LINKS, MEASURE},
+    requests::{check_keys, limit},
 };
 use crate::{
     error::Error,
     inventory::RoundTrip,
-    message::{Answer, HeadRequest, Message, Persistence, Published},
+    message::{Answer, HeadRequest, Message},
     names::{Missing, Node, Proc},
     value::{Info, Value},
 };
@@ -23,8 +24,10 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the nodes may take to say what they know of their processes.
 const GATHER: Duration = Duration::from_secs(3);
 
-/// Keys that are published at a time.
-const MAX_PUBLISHED: usize = 1 << 16;
+/// Bytes of one answer, about: in a frame for a client they take up to half as much again.
+pub(super) const MAX_ANSWER: usize = 40 << 20;
+/// Queries of one node at a time for what others have to say.
+const MAX_GATHERINGS: usize = 1024;
 /// Nodes whose inventories fit one answer.
 const MAX_INVENTORIES: usize = 8192;
 /// The key of what all nodes have; with a point and a number, of one node.
@@ -36,8 +39,7 @@ const PROCESSES: &str = "petasos.processes";
 /// The state of the head; empty elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    published: BTreeMap<String, Owned>,
-    lookups: Vec<Lookup>,
+    pub(super) board: super::published::Board,
     interest: BTreeMap<i32, BTreeSet<Node>>,
     gatherings: BTreeMap<u64, Gathering>,
     pub(super) inventories: Inventories,
@@ -47,28 +49,12 @@ pub(super) struct Head {
     pub(super) links: BTreeMap<Node, Vec<RoundTrip>>,
 }
 
-#[derive(Debug)]
-struct Owned {
-    what: Published,
-    owner: Proc,
-    node: Node,
-}
-
 /// A question, and where the answer goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) by: Proc,
     pub(super) node: Node,
     pub(super) id: u64,
-}
-
-#[derive(Debug)]
-struct Lookup {
-    asked: Asked,
-    keys: Vec<String>,
-    /// So many are enough.
-    least: usize,
-    until: Time,
 }
 
 /// A query about what only the nodes themselves can say.
@@ -80,6 +66,8 @@ struct Gathering {
     /// The keys that are answered in the end.
     keys: Vec<String>,
     procs: Vec<Value>,
+    /// How many bytes these take; of too many none are kept.
+    bytes: usize,
     /// Who has not said what it knows of its processes.
     silent: BTreeSet<Node>,
     /// Who has not said yet what it has.
@@ -89,6 +77,15 @@ struct Gathering {
 }
 
 impl Gathering {
+    /// What a node knows of its processes.
+    fn take(&mut self, info: Info) {
+        self.bytes += size(&info);
+        match self.bytes > MAX_ANSWER {
+            true => self.procs = Vec::new(),
+            false => self.procs.extend(info.into_iter().map(|(_, value)| value)),
+        }
+    }
+
     fn is_complete(&self) -> bool {
         self.silent.is_empty() && self.uncounted.is_empty() && self.unmeasured.is_empty()
     }
@@ -132,31 +129,14 @@ impl Engine {
             HeadRequest::Processes => Ok(Some(Answer::Info(self.own_processes()))),
             _ if self.me != Node::HEAD => return,
             HeadRequest::Publish(what) => self.publish(asked, what).map(Some),
-            HeadRequest::Unpublish(keys) => {
-                let owned = |_: &String, entry: &mut Owned| {
-                    !(keys.contains(&entry.what.key) && entry.owner == asker)
-                };
-                self.head.published.retain(owned);
-                Ok(Some(Answer::Done))
-            }
+            HeadRequest::Unpublish(keys) => check_keys(&keys).map(|()| {
+                self.unpublish(asker, &keys);
+                Some(Answer::Done)
+            }),
             HeadRequest::Lookup { keys, wait, least } => {
-                let least = match (wait, least as usize) {
-                    (None, _) => 1,
-                    (Some(_), 0) => keys.len(),
-                    (Some(_), least) => keys.len().min(least),
-                };
-                match (self.found(asked, &keys, least), wait) {
-                    (Some(found), _) => Ok(Some(Answer::Found(found))),
-                    (None, None) => Err(Error::NotPublished(keys.join("`, `"))),
-                    (None, Some(wait)) => {
-                        let until = self.now.after(wait);
-                        self.agenda.set(until, Timer::Lookups);
-                        self.head.lookups.push(Lookup { asked, keys, least, until });
-                        Ok(None)
-                    }
-                }
+                once(keys).and_then(|keys| self.look_up(asked, keys, wait, least as usize))
             }
-            HeadRequest::Query(keys) => self.query(asked, &keys),
+            HeadRequest::Query(keys) => once(keys).and_then(|keys| self.query(asked, &keys)),
             HeadRequest::Abort { status, message } => {
                 self.out.push_back(Output::Abort { by: asker, status, message });
                 Ok(Some(Answer::Done))
@@ -185,7 +165,7 @@ impl Engine {
             if gathering.silent.remove(&from)
                 && let Ok(Answer::Info(info)) = result
             {
-                gathering.procs.extend(info.into_iter().map(|(_, value)| value));
+                gathering.take(info);
             }
             if gathering.is_complete() {
                 self.gathered(id);
@@ -193,78 +173,6 @@ impl Engine {
         } else if let Some((client, request)) = self.head_asks.remove(&id) {
             self.answer(client, request, result);
         }
-    }
-
-    fn publish(&mut self, asked: Asked, what: Published) -> Result<Answer, Error> {
-        if self.head.published.contains_key(&what.key) {
-            return Err(Error::Published(what.key));
-        }
-        if self.head.published.len() >= MAX_PUBLISHED {
-            let asked = MAX_PUBLISHED + 1;
-            return Err(super::requests::limit("published keys", asked, MAX_PUBLISHED));
-        }
-        let owned = Owned { owner: asked.by, node: asked.node, what };
-        self.head.published.insert(owned.what.key.clone(), owned);
-        let waiting = std::mem::take(&mut self.head.lookups);
-        for lookup in waiting {
-            match self.found(lookup.asked, &lookup.keys, lookup.least) {
-                Some(found) => self.head_says(lookup.asked, Ok(Answer::Found(found))),
-                None => self.head.lookups.push(lookup),
-            }
-        }
-        Ok(Answer::Done)
-    }
-
-    /// What of these keys is published for somebody.
-    fn seen<'a>(&'a self, asked: Asked, keys: &'a [String]) -> impl Iterator<Item = &'a Owned> {
-        let seen = move |entry: &&Owned| {
-            entry.owner == asked.by
-                || entry.what.range.covers(entry.owner, entry.node, asked.by, asked.node)
-        };
-        keys.iter().filter_map(move |key| self.head.published.get(key).filter(seen))
-    }
-
-    /// What of these keys is there for somebody, if it is so much. What may be read once goes with it.
-    fn found(
-        &mut self,
-        asked: Asked,
-        keys: &[String],
-        least: usize,
-    ) -> Option<Vec<(String, Value, Proc)>> {
-        let of = |entry: &Owned| (entry.what.key.clone(), entry.what.value.clone(), entry.owner);
-        let found: Vec<_> = self.seen(asked, keys).map(of).collect();
-        if found.len() < least {
-            return None;
-        }
-        for (key, ..) in &found {
-            let once = |entry: &Owned| entry.what.persistence == Persistence::FirstRead;
-            if self.head.published.get(key).is_some_and(once) {
-                self.head.published.remove(key);
-            }
-        }
-        Some(found)
-    }
-
-    pub(super) fn expire_lookups(&mut self) {
-        let now = self.now;
-        let (over, on): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.head.lookups).into_iter().partition(|l| l.until <= now);
-        self.head.lookups = on;
-        for lookup in over {
-            let seen: BTreeSet<&str> =
-                self.seen(lookup.asked, &lookup.keys).map(|entry| &*entry.what.key).collect();
-            let missing = lookup.keys.iter().map(String::as_str).filter(|key| !seen.contains(key));
-            let missing = missing.collect::<Vec<_>>().join("`, `");
-            self.head_says(lookup.asked, Err(Error::LookupTimeout(missing)));
-        }
-    }
-
-    /// A process is gone, and what it published for its own life.
-    pub(super) fn release(&mut self, proc: Proc) {
-        self.head.published.retain(|_, entry| {
-            entry.owner != proc || entry.what.persistence == Persistence::Session
-        });
-        self.head.lookups.retain(|lookup| lookup.asked.by != proc);
     }
 
     fn query(&mut self, asked: Asked, keys: &[String]) -> Result<Option<Answer>, Error> {
@@ -292,7 +200,7 @@ impl Engine {
                 }
                 "petasos.nodes" => self.node_list(),
                 "petasos.published" => {
-                    let keys = self.head.published.keys().map(|key| key.as_str().into());
+                    let keys = self.head.board.keys().map(|key| key.as_str().into());
                     Value::List(keys.collect())
                 }
                 "petasos.events.cached" => (self.events.count() as u64).into(),
@@ -304,8 +212,16 @@ impl Engine {
             };
             found.push((key.clone(), value));
         }
+        if size(&found) > MAX_ANSWER {
+            return Err(answer_limit(size(&found)));
+        }
         if late.is_empty() {
             return Ok(Some(Answer::Info(found)));
+        }
+        let of_node = |other: &&Gathering| other.asked.is_some_and(|by| by.node == asked.node);
+        if self.head.gatherings.values().filter(of_node).count() >= MAX_GATHERINGS {
+            let most = MAX_GATHERINGS;
+            return Err(limit("queries of a node about others", most + 1, most));
         }
         let id = self.number();
         let mut hosts: BTreeSet<Node> = BTreeSet::new();
@@ -313,10 +229,7 @@ impl Engine {
             hosts.extend(self.members.alive());
         }
         hosts.retain(|node| self.jobs.values().any(|job| !job.map.ranks_on(*node).is_empty()));
-        let mut procs = Vec::new();
-        if hosts.remove(&self.me) {
-            procs.extend(self.own_processes().into_iter().map(|(_, value)| value));
-        }
+        let own = if hosts.remove(&self.me) { self.own_processes() } else { Info::new() };
         for node in &hosts {
             let what = HeadRequest::Processes;
             self.out.push_back(Output::Send {
@@ -324,11 +237,18 @@ impl Engine {
                 message: Message::Ask { id, asker: asked.by, what },
             });
         }
-        let (asked, silent) = (Some(asked), hosts);
-        self.gather(
-            id,
-            Gathering { asked, found, keys: late, procs, silent, uncounted, unmeasured },
-        );
+        let mut gathering = Gathering {
+            asked: Some(asked),
+            found,
+            keys: late,
+            procs: Vec::new(),
+            bytes: 0,
+            silent: hosts,
+            uncounted,
+            unmeasured,
+        };
+        gathering.take(own);
+        self.gather(id, gathering);
         Ok(None)
     }
 
@@ -365,6 +285,7 @@ impl Engine {
                 found: Info::new(),
                 keys: Vec::new(),
                 procs: Vec::new(),
+                bytes: 0,
                 silent: BTreeSet::new(),
                 uncounted: alive,
                 unmeasured,
@@ -383,7 +304,7 @@ impl Engine {
                 true => Ok(alive),
                 false => {
                     let what = "nodes in one answer (ask for `petasos.inventory.NUMBER`)";
-                    Err(super::requests::limit(what, alive.len(), MAX_INVENTORIES))
+                    Err(limit(what, alive.len(), MAX_INVENTORIES))
                 }
             };
         }
@@ -423,7 +344,8 @@ impl Engine {
     /// All nodes have answered, or have had their time.
     pub(super) fn gathered(&mut self, id: u64) {
         let Some(mut gathering) = self.head.gatherings.remove(&id) else { return };
-        for key in gathering.keys {
+        let mut bytes = gathering.bytes + size(&gathering.found);
+        for key in std::mem::take(&mut gathering.keys) {
             let value = match key.as_str() {
                 PROCESSES => Some(Value::List(std::mem::take(&mut gathering.procs))),
                 MEMORY => {
@@ -432,12 +354,31 @@ impl Engine {
                 }
                 LINKS => Some(self.links_value()),
                 INVENTORY => {
-                    let all = self.members.alive().filter_map(|node| self.inventory_value(node));
-                    Some(Value::List(all.collect()))
+                    let (mut all, mut listed) = (Vec::new(), 0);
+                    for value in self.members.alive().filter_map(|n| self.inventory_value(n)) {
+                        listed += value.size();
+                        if listed > MAX_ANSWER {
+                            break;
+                        }
+                        all.push(value);
+                    }
+                    // What is not listed counts as well, so that it is known below that it is too much.
+                    bytes += listed.saturating_sub(all.iter().map(Value::size).sum());
+                    Some(Value::List(all))
                 }
                 key => inventory_of(key).and_then(|node| self.inventory_value(node)),
             };
-            gathering.found.extend(value.map(|value| (key, value)));
+            let Some(value) = value else { continue };
+            if key != PROCESSES {
+                bytes += key.len() + value.size();
+            }
+            if bytes > MAX_ANSWER {
+                break;
+            }
+            gathering.found.push((key, value));
+        }
+        if let Some(asked) = gathering.asked.filter(|_| bytes > MAX_ANSWER) {
+            return self.head_says(asked, Err(answer_limit(bytes)));
         }
         gathering.silent.append(&mut gathering.uncounted);
         gathering.silent.append(&mut gathering.unmeasured);
@@ -507,19 +448,33 @@ impl Engine {
         self.head.interest.values_mut().for_each(|nodes| {
             nodes.remove(&node);
         });
-        self.head.lookups.retain(|lookup| lookup.asked.node != node);
+        self.board_without(node);
         self.head.inventories.remove(node);
         self.head.links.remove(&node);
         self.missing_no_more(node, false);
         self.missing_no_more(node, true);
-        self.head.published.retain(|_, entry| {
-            entry.node != node || entry.what.persistence == Persistence::Session
-        });
         let waiting: Vec<u64> = self.head.gatherings.keys().copied().collect();
         for id in waiting {
             self.head_answered(node, id, Ok(Answer::Done));
         }
     }
+}
+
+/// These keys, each named once.
+fn once(mut keys: Vec<String>) -> Result<Vec<String>, Error> {
+    check_keys(&keys)?;
+    let mut named = BTreeSet::new();
+    keys.retain(|key| named.insert(key.clone()));
+    Ok(keys)
+}
+
+/// About how many bytes these take.
+fn size(info: &Info) -> usize {
+    info.iter().map(|(key, value)| key.len() + 8 + value.size()).sum()
+}
+
+pub(super) fn answer_limit(bytes: usize) -> Error {
+    limit("bytes in one answer", bytes, MAX_ANSWER)
 }
 
 /// The node that is meant by `petasos.inventory.NUMBER`.

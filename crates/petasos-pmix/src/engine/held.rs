@@ -7,15 +7,26 @@
 
 use super::{Engine, Output, requests::limit};
 use crate::{error::Error, message::Message, names::Node};
+use petasos_wire::{Encoding, to_vec};
 use std::collections::BTreeMap;
 
 /// Messages of one node that wait at a time.
 const MAX_HELD: usize = 1 << 14;
+/// Bytes of them: the cards of one fence, whatever it may spread, and as much again as one process may have.
+const MAX_BYTES: usize = 192 << 20;
 const WHAT: &str = "messages that follow a replacement of which this node has not heard";
+const BYTES: &str = "bytes of messages that follow a replacement of which this node has not heard";
 
 /// What waits, by the node that sent it.
 #[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<Node, Vec<Message>>);
+pub(super) struct Held(BTreeMap<Node, Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    messages: Vec<Message>,
+    /// As they came.
+    bytes: usize,
+}
 
 impl Engine {
     /// Whether a message has to wait, since who sent it knew of more replacements than this node does.
@@ -30,12 +41,16 @@ impl Engine {
             return false;
         }
         let waiting = self.held.0.entry(from).or_default();
+        let bytes = waiting.bytes + to_vec(Encoding::Native, message).len();
         let error = if *known > nodes {
             Error::Misuse(format!("{known} replacements are more than the {nodes} nodes"))
-        } else if waiting.len() >= MAX_HELD {
+        } else if waiting.messages.len() >= MAX_HELD {
             limit(WHAT, MAX_HELD + 1, MAX_HELD)
+        } else if bytes > MAX_BYTES {
+            limit(BYTES, bytes, MAX_BYTES)
         } else {
-            waiting.push(message.clone());
+            waiting.messages.push(message.clone());
+            waiting.bytes = bytes;
             return true;
         };
         match message {
@@ -48,16 +63,20 @@ impl Engine {
     }
 
     /// A node does what it may not: nothing of it is taken any more.
-    fn cut_off(&mut self, node: Node, error: &Error) {
-        self.held.0.remove(&node);
+    pub(super) fn cut_off(&mut self, node: Node, error: &Error) {
         self.out.push_back(Output::CutOff { node, why: error.to_string() });
         self.nodes_lost(&[node], None);
     }
 
+    /// A node is lost, and nothing of it is taken any more.
+    pub(super) fn held_without(&mut self, node: Node) {
+        self.held.0.remove(&node);
+    }
+
     /// There was a replacement: those that wait for a later one wait again.
     pub(super) fn release_held(&mut self) {
-        for (from, messages) in std::mem::take(&mut self.held.0) {
-            messages.into_iter().for_each(|message| self.take(from, message));
+        for (from, waiting) in std::mem::take(&mut self.held.0) {
+            waiting.messages.into_iter().for_each(|message| self.take(from, message));
         }
     }
 }

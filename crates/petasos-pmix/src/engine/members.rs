@@ -78,7 +78,8 @@ impl Engine {
             return;
         }
         let before = self.members.neighbours();
-        let new: Vec<Node> = nodes
+        // However often each is named.
+        let new: BTreeSet<Node> = nodes
             .iter()
             .copied()
             .filter(|n| n.0 < self.members.nodes && !self.members.is_lost(*n))
@@ -93,13 +94,14 @@ impl Engine {
             return;
         }
         self.members.lost.extend(&new);
-        self.spread(&Message::Lost(new.clone()), from);
+        self.spread(&Message::Lost(new.iter().copied().collect()), from);
         for neighbour in self.members.neighbours() {
             if !before.contains(&neighbour) {
                 self.tell_again(neighbour);
             }
         }
         for node in new.iter().copied() {
+            self.held_without(node);
             self.fences_without(node);
             self.cards_without(node);
             self.head_without(node);

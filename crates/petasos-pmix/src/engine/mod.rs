@@ -26,8 +26,10 @@ mod held;
 mod inventory;
 mod links;
 mod members;
+mod parked;
 mod procs;
 mod progress;
+mod published;
 mod replace;
 mod requests;
 mod restart;
@@ -225,7 +227,8 @@ struct Local {
     /// When its process took the place of another; 0: it is the first.
     since: Time,
     card: Card,
-    published: bool,
+    /// It has published, or waited for what others publish.
+    known_at_head: bool,
     progress: Option<progress::Progress>,
 }
 
@@ -258,7 +261,7 @@ pub struct Engine {
     /// Questions for cards under way, and who waits for them.
     asks: cards::Asks,
     /// Requests that wait for a card of a process of this node.
-    parked: BTreeMap<Proc, Vec<cards::Parked>>,
+    parked: parked::Parked,
     /// Questions to the head under way.
     head_asks: BTreeMap<u64, (ClientId, RequestId)>,
     next_id: u64,
@@ -293,7 +296,7 @@ impl Engine {
             clients: BTreeMap::new(),
             signatures: HashMap::new(),
             asks: cards::Asks::default(),
-            parked: BTreeMap::new(),
+            parked: parked::Parked::default(),
             head_asks: BTreeMap::new(),
             next_id: 0,
             events: events::Events::default(),

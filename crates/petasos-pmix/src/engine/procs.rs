@@ -99,11 +99,11 @@ impl Engine {
         let wired = self.wired;
         let Some(local) = self.local_mut(proc) else { return };
         local.gone = Some(why.clone());
-        let (connected, published) = (local.connected, local.published);
+        let (connected, known_at_head) = (local.connected, local.known_at_head);
         let failed = !why.is_clean();
         self.fences_lacking(proc, &why);
         self.settle_parked(proc);
-        if published {
+        if known_at_head {
             self.let_go(proc);
         }
         if failed {
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// What it published for its own life goes.
+    /// What it published for its own life goes, and what it waits for is not looked up any more.
     fn let_go(&mut self, proc: Proc) {
         match self.me == Node::HEAD {
             true => self.release(proc),

@@ -209,7 +209,7 @@ impl Engine {
         }
         while let Some((what, from)) = self.replaced.early.remove(&(self.replaced.count() + 1)) {
             if !self.take_place(what, from) {
-                return;
+                break;
             }
         }
         self.release_held();

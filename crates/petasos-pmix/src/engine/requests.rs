@@ -16,7 +16,7 @@ const MAX_KEYS: usize = 4096;
 /// Bytes of what is said about an event: many are kept.
 const MAX_EVENT: usize = 64 << 10;
 /// Nobody waits longer than a year.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Engine {
     /// A client opened a connection; who it is, it says with its first request.
@@ -87,13 +87,14 @@ impl Engine {
             }
             Request::Publish(published) => {
                 check_entry(&published.key, &published.value)?;
-                if let Some(local) = self.local_mut(proc) {
-                    local.published = true;
-                }
+                self.known_at_head(proc);
                 self.ask_head(client, id, proc, HeadRequest::Publish(published), None)
             }
             Request::Lookup { keys, wait, least } => {
                 check_keys(&keys)?;
+                if wait.is_some() {
+                    self.known_at_head(proc);
+                }
                 self.ask_head(client, id, proc, HeadRequest::Lookup { keys, wait, least }, wait)
             }
             Request::Unpublish(keys) => {
@@ -139,6 +140,13 @@ impl Engine {
         }
     }
 
+    /// The head keeps something of this process from now on.
+    fn known_at_head(&mut self, proc: Proc) {
+        if let Some(local) = self.local_mut(proc) {
+            local.known_at_head = true;
+        }
+    }
+
     /// Notes what a request waits for, and until when.
     pub(super) fn wait(
         &mut self,
@@ -173,6 +181,7 @@ impl Engine {
 
     /// Ends all that a client waits for.
     pub(super) fn refuse_all(&mut self, client: ClientId, error: &Error) {
+        self.parked_without_client(client);
         let Some(known) = self.clients.get_mut(&client) else { return };
         for id in std::mem::take(&mut known.pending).into_keys() {
             self.answer_now(client, id, Err(error.clone()));
@@ -186,6 +195,8 @@ impl Engine {
         match waiting {
             Waiting::Fence { group, nth, late } => self.fence_late(client, id, group, nth, late),
             Waiting::Card { proc, key } => {
+                // Others may wait on.
+                self.unpark(client, id, proc);
                 let error = self.card_late(proc, key);
                 self.answer(client, id, Err(error));
             }
@@ -211,17 +222,20 @@ pub(super) fn limit(what: &str, asked: usize, limit: usize) -> Error {
     Error::Limit { what: what.to_owned(), asked: asked as u64, limit: limit as u64 }
 }
 
-fn check_keys(keys: &[String]) -> Result<(), Error> {
+pub(super) fn check_keys(keys: &[String]) -> Result<(), Error> {
     if keys.is_empty() {
         return Err(Error::Misuse("no key is named".to_owned()));
     }
     if keys.len() > MAX_KEYS {
         return Err(limit("keys in one request", keys.len(), MAX_KEYS));
     }
+    if let Some(key) = keys.iter().find(|key| key.len() > MAX_KEY) {
+        return Err(limit("bytes of a key", key.len(), MAX_KEY));
+    }
     Ok(())
 }
 
-fn check_entry(key: &str, value: &Value) -> Result<(), Error> {
+pub(super) fn check_entry(key: &str, value: &Value) -> Result<(), Error> {
     if key.is_empty() || key.starts_with(RESERVED) {
         let why = format!("`{key}` cannot be put: it is empty, or begins with `{RESERVED}`");
         return Err(Error::Misuse(why));

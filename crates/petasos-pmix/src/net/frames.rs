@@ -1,5 +1,6 @@
 //! Values over a stream: each in a frame, its length (32 bits, little-endian) before it.
 
+use crate::Error;
 use petasos_wire::{Encoding, Wire, encode_into, from_bytes};
 use rustix::{
     buffer::spare_capacity,
@@ -64,7 +65,7 @@ const BLOCK: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Frames {
     stream: Stream,
-    /// The longest frame that is taken.
+    /// The longest frame that is taken, on both sides.
     limit: usize,
     come: Vec<u8>,
     /// What of that was taken already.
@@ -82,13 +83,22 @@ impl Frames {
     }
 
     /// Puts a value in line. [`Frames::flush`] sends.
-    pub(crate) fn push<T: Wire>(&mut self, value: &T) {
+    ///
+    /// # Errors
+    /// If it is longer than the other side takes: then nothing is sent of it.
+    pub(crate) fn push<T: Wire>(&mut self, value: &T) -> Result<(), Error> {
         let mut frame = vec![0; 4];
         encode_into(Encoding::Native, value, &mut frame);
-        let len = u32::try_from(frame.len() - 4).expect("a value is shorter than 4 GiB");
-        frame[..4].copy_from_slice(&len.to_le_bytes());
+        let len = frame.len() - 4;
+        let short = u32::try_from(len).ok().filter(|_| len <= self.limit);
+        let Some(short) = short else {
+            let (asked, limit) = (len as u64, self.limit as u64);
+            return Err(Error::Limit { what: "bytes of a message".to_owned(), asked, limit });
+        };
+        frame[..4].copy_from_slice(&short.to_le_bytes());
         self.backlog += frame.len();
         self.going.push_back(frame);
+        Ok(())
     }
 
     /// Sends what it can; says whether all is gone.
@@ -237,7 +247,7 @@ mod tests {
         let (mut a, mut b, _) = pair(10 << 20);
         let values: Vec<Vec<u8>> =
             (0..40u32).map(|n| vec![n as u8; (n * n * n * 40) as usize]).collect();
-        values.iter().for_each(|value| a.push(value));
+        values.iter().for_each(|value| a.push(value).unwrap());
         let mut come = Vec::new();
         while come.len() < values.len() {
             a.flush().unwrap();
@@ -247,6 +257,17 @@ mod tests {
             }
         }
         assert!(come == values && a.backlog() == 0);
+    }
+
+    #[test]
+    fn what_would_be_refused_is_not_sent() {
+        let (mut a, mut b, _) = pair(100);
+        let error = a.push(&vec![1u8; 1000]).unwrap_err();
+        assert!(error.to_string().contains("more than the 100"), "{error}");
+        a.push(&vec![2u8; 10]).unwrap();
+        assert!(a.flush().unwrap());
+        b.fill().unwrap();
+        assert_eq!(b.take::<Vec<u8>>().unwrap(), Some(vec![2; 10]));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::{
     Decoded, ELSEWHERE, Reader, Session, Step, Waits,
     job::job_data,
-    values::{Attributes, group_of, name_of, put_info, put_value, take_group, take_value},
+    values::{
+        Attributes, MAX_PROCS, group_of, name_of, put_info, put_value, take_group, take_value,
+    },
     wire::{
         ANYBODY, BAD, Refusal, UNSUPPORTED, WILDCARD, kind, put_proc, put_size, put_status,
         put_text, put_unsigned,
@@ -18,7 +20,7 @@ use crate::{
 };
 use rustix::process::Signal;
 use std::{
-    collections::{BTreeMap, btree_map},
+    collections::{BTreeMap, BTreeSet, btree_map},
     time::Duration,
 };
 
@@ -28,6 +30,8 @@ pub(super) const EVENT: u8 = 12;
 pub(super) const IN_RANGE: &str = "pmix.evrange";
 /// Keys in one message.
 const MAX_KEYS: usize = 4096;
+/// Bytes that a query may bring.
+const MAX_ANSWER: usize = 64 << 20;
 /// Keys that a process may have put.
 const MAX_PUT: usize = 1 << 16;
 /// A lookup that waits and says no time waits so long.
@@ -326,7 +330,7 @@ impl Session {
 
     /// Of all that a client may have done to processes of its job, what signals do (PMIx Standard 4.1, section 12.2).
     fn control(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
-        let count = from.size(MAX_KEYS)?;
+        let count = from.size(MAX_PROCS)?;
         let group = take_group(from, count as u64, job, self.node)?;
         let with = Attributes::take(from)?;
         with.are_met_by(&CONTROL)?;
@@ -346,17 +350,23 @@ impl Session {
         let [signal] = signals[..] else {
             return Err(if signals.is_empty() { UNSUPPORTED } else { BAD });
         };
-        let group = Some(group).filter(|group| !group.is_empty());
+        // Whoever names processes of which there are none (peers on a node without) does not mean all of the job.
+        let group = (count > 0).then_some(group);
         Ok(self.ask(Waits::Results(tag), Request::Signal { group, signal }))
     }
 
     fn query(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Vec<Step>> {
-        let mut wanted = Vec::new();
+        // Each once, however often it is named.
+        let (mut wanted, mut seen, mut named) = (Vec::new(), BTreeSet::new(), 0);
         for _ in 0..from.size(MAX_KEYS)? {
             let count = usize::try_from(from.signed()?).map_err(|_| BAD)?;
             for _ in 0..count {
-                wanted.push(from.text()?);
-                if wanted.len() > MAX_KEYS {
+                let key = from.text()?;
+                if seen.insert(key.clone()) {
+                    wanted.push(key);
+                }
+                named += 1;
+                if named > MAX_KEYS {
                     return Err(BAD);
                 }
             }
@@ -471,9 +481,14 @@ impl Batch {
     }
 
     fn found(&mut self, key: &str, value: &Value) {
+        let before = self.answer.len();
+        put_info(&mut self.answer, key, value);
+        if self.answer.len() > MAX_ANSWER {
+            self.answer.truncate(before);
+            return self.failed(status::BAD_PARAM);
+        }
         self.left -= 1;
         self.found += 1;
-        put_info(&mut self.answer, key, value);
     }
 
     fn published(&mut self, key: String) {
@@ -579,5 +594,71 @@ fn process_state(word: &str) -> u8 {
         "connected" => 6,
         word if word == Gone::Finalized.to_string() || word == Gone::Exited(0).to_string() => 20,
         _ => 50,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{
+        values::put_info,
+        wire::{LOCAL_PEERS, put_signed},
+    };
+    use super::*;
+    use crate::{
+        JobId,
+        job::{JobSpec, NodeInfo, Run},
+    };
+
+    /// Two ranks on the first of two nodes.
+    fn job() -> JobMap {
+        let node =
+            |at| NodeInfo { name: format!("n{at}"), base: "tcp://10.0.0.1:".into(), first: 9000 };
+        let (name, nodes) = ("job".to_owned(), vec![node(0), node(1)]);
+        let runs = vec![Run { node: Node(0), count: 2 }];
+        JobMap::new(JobSpec { id: JobId(0), name, nodes, runs, info: Vec::new() }).unwrap()
+    }
+
+    fn asked(node: u32, message: &[u8]) -> Vec<Request> {
+        let mut session = Session::new(Node(node), "/nowhere".as_ref(), Default::default());
+        let steps = session.command(1, Reader(message), &job()).unwrap();
+        let asked = |step| if let Step::Ask(_, what) = step { Some(what) } else { None };
+        steps.into_iter().filter_map(asked).collect()
+    }
+
+    fn kill(ranks: &[u32]) -> Vec<u8> {
+        let mut message = vec![2, 18];
+        put_size(&mut message, ranks.len());
+        ranks.iter().for_each(|rank| put_proc(&mut message, "job", *rank));
+        put_size(&mut message, 1);
+        put_info(&mut message, "pmix.jctrl.kill", &true.into());
+        message
+    }
+
+    #[test]
+    fn only_who_names_nobody_means_all() {
+        let group = |node, ranks: &[u32]| match &asked(node, &kill(ranks))[..] {
+            [Request::Signal { group, signal: 9 }] => group.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(group(0, &[]), None);
+        assert_eq!(group(0, &[LOCAL_PEERS]).unwrap().len(), 2);
+        // There are none on that node: the engine refuses it.
+        assert!(group(1, &[LOCAL_PEERS]).unwrap().is_empty());
+        // As many as in a fence.
+        assert_eq!(group(0, &vec![1; MAX_KEYS + 1]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_queried_twice_is_asked_once() {
+        let mut message = vec![2, 15];
+        put_size(&mut message, 1);
+        put_signed(&mut message, MAX_KEYS as i64);
+        (0..MAX_KEYS / 2).for_each(|_| {
+            put_text(&mut message, PROCESSES);
+            put_text(&mut message, "petasos.jobs");
+        });
+        put_unsigned(&mut message, 0);
+        let keys = ["petasos.processes", "petasos.jobs"];
+        assert_eq!(asked(0, &message), keys.map(|key| Request::Query(vec![key.to_owned()])));
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Attributes of one message.
 pub(super) const MAX_INFOS: usize = 4096;
 /// Processes named in one message.
-const MAX_PROCS: usize = 1 << 20;
+pub(super) const MAX_PROCS: usize = 1 << 20;
 /// The flag of an attribute without which the request makes no sense to the client.
 const REQUIRED: u64 = 1;
 
