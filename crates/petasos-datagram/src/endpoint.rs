@@ -129,7 +129,8 @@ impl<N: Network> Endpoint for Datagrams<N> {
         let crowd = self.counters.packets_in - self.attended >= CROWD;
         let turn = self.turn == 0 || crowd || self.quiet >= QUIET;
         if turn || self.armed || !self.errands.is_empty() {
-            self.armed = false;
+            // Rings are heard there: what they are for is looked for after that.
+            (self.armed, self.looked) = (false, false);
             (self.turn, self.attended) = (TURN, self.counters.packets_in);
             busy |= self.attend();
             // Peers that came up are told before their messages.

@@ -183,6 +183,9 @@ pub(super) unsafe extern "C" fn over(
     unsafe { &*waiting.landing.get() }.ended(waiting.slot, status);
 }
 
+/// How often the library is moved on in one go.
+const STEPS: usize = 64;
+
 impl Net {
     /// The next thing that happened, if anything did.
     #[inline]
@@ -195,11 +198,13 @@ impl Net {
         self.take()
     }
 
-    /// Moves the library on, when everything of before was taken.
+    /// Moves the library on, when everything of before was taken, until something has landed or nothing moves any more:
+    /// a long message comes in parts that nobody tells of, and who sleeps after one of them is not woken for the next.
+    /// False if it was not enough.
     #[inline]
-    fn drive(&self) {
+    fn drive(&self) -> bool {
         self.worker.landing.copies.borrow_mut().clear();
-        self.worker.progress();
+        (0..STEPS).any(|_| !self.worker.progress() || self.has_landed())
     }
 
     #[inline]
@@ -228,13 +233,13 @@ impl Net {
         self.worker.landing.has_any()
     }
 
-    /// Whether there is something to take, after the library was moved on.
+    /// Whether there is something to take, or on its way, after the library was moved on.
     pub(super) fn look_again(&mut self) -> bool {
-        if !self.has_landed() {
-            self.let_go();
-            self.drive();
+        if self.has_landed() {
+            return true;
         }
-        self.has_landed()
+        self.let_go();
+        !self.drive() || self.has_landed()
     }
 
     /// Gives the packet back that was given last.

@@ -294,11 +294,11 @@ impl Worker {
         }
     }
 
-    /// Moves everything on.
+    /// Moves everything on. False if there was nothing to be moved.
     #[inline]
-    pub(super) fn progress(&self) {
+    pub(super) fn progress(&self) -> bool {
         // SAFETY: an open worker, by the thread that drives it; callbacks find the landing, of which nothing is borrowed.
-        unsafe { (self.library.ucp_worker_progress)(self.as_ptr()) };
+        unsafe { (self.library.ucp_worker_progress)(self.as_ptr()) > 0 }
     }
 
     /// Whether nothing waits that its descriptor would not tell of.
