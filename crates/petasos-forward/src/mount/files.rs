@@ -334,12 +334,13 @@ impl Fs {
     }
 
     /// `close(2)`, of one of the descriptors that there may be: what was written is at the server
-    /// then, or the error is told.
+    /// then, or the error is told. It stays for the next one, and for who asks for the disk: this close may be that of a
+    /// child that starts another program, and is told to nobody.
     pub(super) async fn flush(self: &Rc<Fs>, handle: u64, owner: u64) -> Result<(), Errno> {
         let open = self.open_file(handle)?;
         self.drain(&open.inode).await;
         self.give_up_locks(&open, owner).await;
-        open.failed.take().map_or(Ok(()), Err)
+        open.failed.get().map_or(Ok(()), Err)
     }
 
     pub(super) async fn fsync(self: &Rc<Fs>, handle: u64, data_only: bool) -> Result<(), Errno> {
