@@ -244,8 +244,7 @@ impl<E: Endpoint> Over<E> {
         if reached.stashed > STASHED {
             let why = format!("{STASHED} bytes of packets wait, which is more than it may send");
             (reached.lost, reached.stashed) = (Some(LostReason::Protocol(why)), 0);
-            let of_node = |packet: &DeviceEvent| matches!(packet, DeviceEvent::Packet { node: of, .. } if *of == node);
-            self.stash.retain(|packet| !of_node(packet));
+            self.stash.retain(|packet| !is_packet_of(packet, node));
             return self.leave(node);
         }
         self.stash.push_back(DeviceEvent::Packet { node, class: Class::Data, bytes });
@@ -348,13 +347,17 @@ impl<E: Endpoint> Over<E> {
         self.release(node);
         self.inner.forget(peer);
         // What it sent comes first.
-        let of_node = |event: &DeviceEvent| matches!(event, DeviceEvent::Packet { node: of, .. } if *of == node);
         let stash = std::mem::take(&mut self.stash);
-        let (last, rest): (VecDeque<_>, _) = stash.into_iter().partition(of_node);
+        let (last, rest): (VecDeque<_>, _) =
+            stash.into_iter().partition(|packet| is_packet_of(packet, node));
         self.stash = rest;
         self.mail.extend(last);
         self.mail.push_back(DeviceEvent::Lost { node, reason });
     }
+}
+
+fn is_packet_of(event: &DeviceEvent, node: Node) -> bool {
+    matches!(event, DeviceEvent::Packet { node: of, .. } if *of == node)
 }
 
 /// What a failure of the endpoint's means here.
