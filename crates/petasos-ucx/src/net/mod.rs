@@ -11,6 +11,7 @@
 //!   (`UCS_THREAD_MODE_SERIALIZED`).
 
 mod arrivals;
+mod fixed;
 mod memory;
 mod network;
 mod objects;
