@@ -14,6 +14,7 @@
 use super::{
     guard::{Word, tell},
     image::{Image, Pointers},
+    stack::Stack,
 };
 use nix::{
     libc,
@@ -45,9 +46,6 @@ use std::{
         atomic::{AtomicI32, Ordering},
     },
 };
-
-/// The stack of a process until it becomes its program, in bytes: it calls a few functions deep.
-const STACK: usize = 64 << 10;
 
 /// What a process does before it becomes its program.
 #[derive(Debug)]
@@ -140,12 +138,12 @@ pub(crate) fn beyond_streams(fd: OwnedFd) -> io::Result<OwnedFd> {
 /// Starts processes. Each ends with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct Spawner {
-    stack: Box<[u8]>,
+    stack: Option<Stack>,
 }
 
 impl Spawner {
     pub(crate) fn new() -> Spawner {
-        Spawner { stack: vec![0; STACK].into() }
+        Spawner { stack: None }
     }
 
     /// A process that has done what it is to do first, and is this program, with these variables besides the
@@ -160,6 +158,10 @@ impl Spawner {
         streams: Streams<'_>,
         first: &First,
     ) -> io::Result<Process> {
+        let stack = match &mut self.stack {
+            Some(stack) => stack,
+            none => none.insert(Stack::new()?),
+        };
         let next = Next { image, pointers: image.pointers(variables), streams, first };
         let failed = AtomicI32::new(0);
         // Runs in the memory of this process, whose other threads go on, and touches nothing that they may: it reads
@@ -179,10 +181,11 @@ impl Spawner {
         // stands still (`CLONE_VFORK`) until it is another program or gone; so `begin`, what it borrows, and the
         // stack live longer than that. What `begin` does is right there, as said above, and the stack is large enough:
         // the calls are few and not recursive, and their largest values are a set of processors and a signal action,
-        // of less than a KiB. No signal handler runs in it: all signals are blocked until none has a handler.
+        // of less than a KiB (and if it were not, the process would end at the page below, and harm nothing). No signal
+        // handler runs in it: all signals are blocked until none has a handler.
         let cloned = unsafe {
             let shared = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
-            clone(begin, &mut self.stack, shared, Some(libc::SIGCHLD))
+            clone(begin, stack.bytes(), shared, Some(libc::SIGCHLD))
         };
         // A set of signals is never refused.
         let _ = before.thread_set_mask();

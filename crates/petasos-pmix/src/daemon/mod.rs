@@ -23,6 +23,7 @@ mod ranks;
 mod replace;
 mod restart;
 mod silence;
+mod stack;
 mod staging;
 mod start;
 mod surroundings;
