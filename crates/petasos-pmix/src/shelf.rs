@@ -15,7 +15,7 @@
 //! it, as in a container with processes of its own, reads the job's data from a plain file beside it, and asks for cards.
 
 use crate::{
-    job::JobMap,
+    job::{JobMap, MAX_RANKS},
     table::{self, Memory, Table},
     value::Card,
 };
@@ -49,6 +49,10 @@ const PAGE: usize = 4096;
 const LOOKS: u32 = 100;
 /// The longest file with a job's data that is taken.
 const MAX_JOB: u64 = 1 << 30;
+/// The longest file that is mapped, with a job's data, its records and its cards.
+const MAX_SHARED: usize = MAX_JOB as usize + MAX_RANKS as usize * RECORD + ROOM + 4 * PAGE;
+/// The longest card that is taken: what there is room for, whatever its record says.
+const MAX_CARD: usize = ROOM;
 
 /// The daemon's side.
 #[derive(Debug)]
@@ -181,6 +185,13 @@ impl Memory for Source {
             Source::Own(memory) => memory.bytes(at, len),
         }
     }
+
+    fn size(&self) -> usize {
+        match self {
+            Source::Shared(memory) => memory.size(),
+            Source::Own(memory) => memory.size(),
+        }
+    }
 }
 
 /// A process's side of the cards.
@@ -207,7 +218,7 @@ pub(crate) fn open(directory: &Path) -> io::Result<(Table<Source>, Option<Reader
 }
 
 fn map(file: impl AsFd) -> io::Result<(Table<Source>, Option<Reader>)> {
-    let memory = Arc::new(SharedView::open(file)?);
+    let memory = Arc::new(SharedView::open(file, MAX_SHARED)?);
     let none = || io::Error::new(io::ErrorKind::InvalidData, "this is no job's data");
     let table = Table::open(Source::Shared(memory.clone()), TABLE).ok_or_else(none)?;
     let records = memory.load(0, Ordering::Acquire).and_then(|at| usize::try_from(at).ok());
@@ -246,7 +257,7 @@ impl Reader {
             return None;
         }
         let record = self.records.checked_add(rank as usize * RECORD)?;
-        match self.memory.record(record, LOOKS) {
+        match self.memory.record(record, LOOKS, MAX_CARD) {
             Record::Here(bytes) => from_bytes(Encoding::Native, &bytes).ok(),
             Record::Absent | Record::Changing => None,
         }

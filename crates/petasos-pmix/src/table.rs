@@ -18,7 +18,7 @@ use crate::{
 };
 use petasos_fabric::memory::SharedView;
 use petasos_wire::{Encoding, from_bytes, to_vec};
-use std::{fmt::Debug, sync::atomic::Ordering};
+use std::{cell::Cell, fmt::Debug, sync::atomic::Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PETJOB\x01\0");
 const WORD: usize = 8;
@@ -40,6 +40,8 @@ pub(crate) trait Memory: Debug + Send + Sync {
     fn word(&self, at: usize) -> Option<u64>;
     /// Bytes from a multiple of 8 on, if they lie within.
     fn bytes(&self, at: usize, len: usize) -> Option<Vec<u8>>;
+    /// How many bytes there are.
+    fn size(&self) -> usize;
 }
 
 impl Memory for SharedView {
@@ -50,6 +52,10 @@ impl Memory for SharedView {
 
     fn bytes(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         self.read(at, len)
+    }
+
+    fn size(&self) -> usize {
+        SharedView::size(self)
     }
 }
 
@@ -62,6 +68,10 @@ impl Memory for Vec<u8> {
 
     fn bytes(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         Some(self.get(at..at.checked_add(len)?)?.to_vec())
+    }
+
+    fn size(&self) -> usize {
+        self.len()
     }
 }
 
@@ -168,7 +178,7 @@ impl<M: Memory> Table<M> {
         let (runs, nodes) = halves(word(2)?);
         let (hosts, named) = halves(word(3)?);
         let name_at = word(4)?;
-        if word(0)? != MAGIC || size > MAX_RANKS || runs > size || named > MAX_NAMED {
+        if word(0)? != MAGIC || size.max(nodes) > MAX_RANKS || runs > size || named > MAX_NAMED {
             return None;
         }
         let (id, name) = (JobId(id), String::new());
@@ -248,10 +258,18 @@ impl<M: Memory> Table<M> {
         runs.flat_map(|run| run.first..run.first.saturating_add(run.count)).collect()
     }
 
-    /// All of it, for who wants to go through it. What makes no sense is left out.
+    /// All of it, for who wants to go through it. What makes no sense is left out, and so is what follows when there
+    /// were as many bytes of texts as there can be: each is written once, so that all of them are no longer than what
+    /// they lie in. Many that are said to lie in one place are not copied again and again.
     pub(crate) fn spec(&self) -> JobSpec {
+        let left = Cell::new(self.memory.size());
+        let counted = |place: u64| {
+            left.set(left.get().checked_sub(halves(place).1 as usize)?);
+            Some(place)
+        };
         let node = |at: u32| {
-            let text = |nth| self.node_word(Node(at), nth).and_then(|place| self.text(place));
+            let place = |nth| self.node_word(Node(at), nth).and_then(counted);
+            let text = |nth| place(nth).and_then(|place| self.text(place));
             let number = self.node_word(Node(at), 2).map_or(0, |word| halves(word).0);
             NodeInfo {
                 name: text(0).unwrap_or_default(),
@@ -261,7 +279,12 @@ impl<M: Memory> Table<M> {
         };
         let runs = (0..self.runs as usize).filter_map(|nth| self.run(nth));
         let runs = runs.map(|run| Run { node: Node(run.node), count: run.count });
-        let info = (0..self.named as usize).filter_map(|nth| self.named(nth));
+        let named = |nth| {
+            let at = self.named_at() + NAMED * nth;
+            counted(self.word(at)?).and(counted(self.word(at + 1)?))?;
+            self.named(nth)
+        };
+        let info = (0..self.named as usize).filter_map(named);
         let nodes = (0..self.nodes).map_while(|at| self.node_word(Node(at), 0).map(|_| node(at)));
         JobSpec {
             id: self.id,
@@ -404,7 +427,7 @@ mod tests {
             same(&map, &Table::open(bytes.clone(), 0).unwrap());
             let shared = Shared::create("test", 64 + bytes.len()).unwrap();
             shared.write(64, &bytes);
-            same(&map, &Table::open(SharedView::open(&shared).unwrap(), 64).unwrap());
+            same(&map, &Table::open(SharedView::open(&shared, 1 << 20).unwrap(), 64).unwrap());
         }
     }
 
@@ -421,6 +444,10 @@ mod tests {
         fn bytes(&self, at: usize, len: usize) -> Option<Vec<u8>> {
             self.1.fetch_add(len, Ordering::Relaxed);
             self.0.bytes(at, len)
+        }
+
+        fn size(&self) -> usize {
+            self.0.len()
         }
     }
 
@@ -455,6 +482,27 @@ mod tests {
                 ask_all(bytes);
             }
         }
+    }
+
+    /// What is said to lie in one place many times is no more than what is there.
+    #[test]
+    fn a_table_is_no_shorter_than_what_it_says() {
+        let value = Value::Bytes(vec![7; 1 << 20]);
+        let mut spec = job(1, &[(0, 5)]).spec().clone();
+        spec.info = (0..64u32).map(|nth| (format!("key{nth:03}"), nth.into())).collect();
+        spec.info.push(("long".into(), value.clone()));
+        let bytes = write(&JobMap::new(spec.clone()).unwrap());
+        let table = Table::open(bytes.clone(), 0).unwrap();
+        assert_eq!(table.spec(), spec);
+        // All of them are the last one.
+        let word = |nth: usize| WORD * (table.named_at() + nth);
+        let mut lies = bytes.clone();
+        let long = bytes[word(2 * 64)..][..2 * WORD].to_vec();
+        for nth in 0..64 {
+            lies[word(2 * nth)..][..2 * WORD].copy_from_slice(&long);
+        }
+        let info = Table::open(lies, 0).unwrap().spec().info;
+        assert_eq!(info, [("long".to_owned(), value)]);
     }
 
     fn ask_all(bytes: Vec<u8>) {

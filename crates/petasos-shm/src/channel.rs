@@ -6,7 +6,7 @@ use crate::{
     bell::Bell,
     pair::Pair,
     ring::{MAX_SHORT, Piece, RingError},
-    table::Table,
+    table::PeerTable,
 };
 use petasos_fabric::{
     Incarnation, Lease, LostReason, Peer, Region, Slice, Time,
@@ -91,7 +91,7 @@ pub(crate) struct Channel {
 
     pub(crate) incarnation: Incarnation,
     /// The peer's.
-    pub(crate) table: Table,
+    pub(crate) table: PeerTable,
     pub(crate) socket: OwnedFd,
     /// Rung by the peer.
     pub(crate) bell_in: OwnedFd,

@@ -19,7 +19,7 @@ use crate::{
     pair::{Pair, Sizes},
     socket::{self, Credentials, Fds},
     state::{SCHEME, Source, watch, watch_as},
-    table::Table,
+    table::PeerTable,
 };
 use petasos_fabric::{Address, LostReason, Patience, Peer, PeerState, Time};
 use rustix::{
@@ -27,7 +27,7 @@ use rustix::{
     io::Errno,
     net::{SocketFlags, accept_with},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(100);
@@ -123,7 +123,7 @@ impl Shm {
             address: self.engine.address().clone(),
             incarnation: self.engine.incarnation(),
             sizes: self.config.sizes(),
-            probe: &raw const *self.probe as usize as u64,
+            probe: Arc::as_ptr(&self.probe).expose_provenance() as u64,
         }
     }
 
@@ -241,7 +241,7 @@ impl Shm {
         };
         let fds: [OwnedFd; 2] = fds.into_vec().try_into().map_err(|_| "descriptors missing")?;
         let [table, bell_out] = fds;
-        let table = Table::adopt(&table).map_err(|unfit| unfit.to_string())?;
+        let table = PeerTable::adopt(&table).map_err(|unfit| unfit.to_string())?;
         let joined = Joined { pair, table, bell, bell_out, who, uninvited: false };
         self.join(attempt.peer, greeting, socket, joined);
         Ok(())
@@ -360,7 +360,7 @@ impl Shm {
         }
         let fds: Result<[OwnedFd; 3], _> = fds.into_vec().try_into();
         let [table, pair, bell_out] = fds.map_err(|_| no("descriptors missing".to_owned()))?;
-        let table = Table::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
+        let table = PeerTable::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
         let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
         let (peer, uninvited) = self.seat(&greeting)?;
         let bell = bell::event().map_err(|error| (true, error.to_string()))?;
@@ -463,7 +463,7 @@ impl Shm {
 /// All that a pair is made of, beside its socket.
 struct Joined {
     pair: Pair,
-    table: Table,
+    table: PeerTable,
     bell: OwnedFd,
     bell_out: OwnedFd,
     who: Credentials,

@@ -24,7 +24,10 @@ pub fn probe() -> Probe {
         .map_err(|error| format!("no sealed memory files here (Linux 5.1 has them): {error}"));
     let segments = segment::alloc(1, false).map_err(|error| error.to_string()).and_then(|region| {
         let segment = region.backing::<segment::Segment>().ok_or("no segment")?;
-        segment.descriptor(false).map(|_| ()).map_err(|error| format!("/proc/self/fd: {error}"))
+        segment
+            .descriptor(false, false)
+            .map(|_| ())
+            .map_err(|error| format!("/proc/self/fd: {error}"))
     });
     Probe { available: made, cross_memory: cross::allowed(), read_only_segments: segments }
 }

@@ -22,11 +22,15 @@ impl Opened<'_> {
         self.0.store(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
+}
 
-    /// Whether it is open: good for as long as it is announced.
-    pub(crate) fn is(self, tag: u64) -> bool {
-        tag != 0 && self.0.load(Ordering::Acquire) == tag
-    }
+/// Whether a region is open, as a peer finds it, by a relaxed load of that word: good for as long as it is announced.
+///
+/// Peers have the table in pages that they cannot write, of which no other loads are promised to work.
+pub(crate) fn is_open(load: impl FnOnce() -> u64, tag: u64) -> bool {
+    let open = tag != 0 && load() == tag;
+    fence(Ordering::Acquire);
+    open
 }
 
 /// In the memory of a pair: the tag of the region into which one side reaches, or zero.
@@ -70,7 +74,7 @@ mod interleavings {
     fn reach(shared: &Shared, side: usize) -> bool {
         let announced = Announced(&shared.announced[side]);
         announced.announce(TAG);
-        let open = Opened(&shared.opened).is(TAG);
+        let open = is_open(|| shared.opened.load(Ordering::Relaxed), TAG);
         if open {
             // SAFETY: open, and announced: its owner leaves it alone, or loom says so.
             shared.memory.with(|memory| assert_eq!(unsafe { *memory }, 5));
@@ -120,7 +124,7 @@ mod interleavings {
                 theirs[1].store(3, Ordering::Relaxed);
                 Opened(&theirs[0]).open(TAG);
             });
-            if Opened(&words[0]).is(TAG) {
+            if is_open(|| words[0].load(Ordering::Relaxed), TAG) {
                 assert_eq!(words[1].load(Ordering::Relaxed), 3);
             }
             owner.join().unwrap();

@@ -488,7 +488,7 @@ impl Shm {
         let segment = memory.and_then(|(memory, access)| {
             let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
             let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
-            (changes || !writable).then(|| (segment.descriptor(writable), segment.alive()))
+            (changes || !writable).then(|| (segment.descriptor(changes, writable), segment.alive()))
         });
         let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
         else {

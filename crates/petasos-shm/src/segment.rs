@@ -32,7 +32,7 @@ pub(crate) fn alloc(len: usize, huge: bool) -> Result<Region, AllocError> {
     let padded = padded.filter(|_| len > 0).ok_or(AllocError::BadLength(len))?;
     let refused = |error: Errno| AllocError::System { len, reason: error.to_string() };
     let (fd, mapping) = memfd::create("petasos-segment", padded).map_err(refused)?;
-    memfd::seal(&fd).map_err(refused)?;
+    memfd::seal_length(&fd).map_err(refused)?;
     if huge {
         mapping.wish_huge_pages();
     }
@@ -55,11 +55,23 @@ impl Segment {
         Arc::downgrade(&self.alive)
     }
 
-    /// A descriptor for a peer.
-    pub(crate) fn descriptor(&self, writable: bool) -> Result<OwnedFd, Errno> {
-        match writable {
-            true => rustix::io::fcntl_dupfd_cloexec(&self.fd, 0),
-            false => memfd::read_only(&self.fd),
+    /// A descriptor for a peer that asks for it to read or to `write`, by the key of a region in it that peers may
+    /// change, or not (`changes`).
+    ///
+    /// Whoever has a descriptor has all of the segment, and can open it again with other rights; so the first region
+    /// of which one is given decides, for good, whether peers can write there. Where that was one that they may not
+    /// change nobody gets it to write, and where it was one that they may, nobody by the key of one that they may
+    /// not: then data goes other ways.
+    pub(crate) fn descriptor(&self, changes: bool, write: bool) -> Result<OwnedFd, Errno> {
+        if !changes {
+            memfd::seal_for_readers(&self.fd)?;
+            return memfd::read_only(&self.fd);
+        }
+        match memfd::seal(&self.fd) {
+            Ok(()) if write => rustix::io::fcntl_dupfd_cloexec(&self.fd, 0),
+            Ok(()) => memfd::reopen_to_read(&self.fd),
+            Err(_) if !write => memfd::read_only(&self.fd),
+            Err(error) => Err(error),
         }
     }
 }
@@ -72,4 +84,41 @@ pub(crate) fn adopt(fd: &OwnedFd, len: usize, writable: bool) -> Result<Region, 
     // SAFETY: the mapping is `len` bytes long, writable if the region is, and lives as long as the
     // region, which owns it. Its length is fixed by seals; nobody has references into it.
     Ok(unsafe { builder.build(Box::new(mapping)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags, open};
+    use std::os::fd::AsRawFd;
+
+    /// Whether who has this descriptor can write, by it or by one that he opens by way of it.
+    fn can_write(fd: &OwnedFd) -> bool {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let again = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        [fd, &again].iter().any(|fd| {
+            memfd::adopt(fd, 4096, true).is_ok() || rustix::io::pwrite(fd, b"x", 0).is_ok()
+        })
+    }
+
+    #[test]
+    fn what_peers_may_only_read_they_cannot_open_again_to_be_written() {
+        let region = alloc(4096, false).unwrap();
+        let segment = region.backing::<Segment>().unwrap();
+        assert!(!can_write(&segment.descriptor(false, false).unwrap()));
+        region.write(0, b"the owner can");
+        // Nor by the key of another region in the same memory, which they could change.
+        assert!(!can_write(&segment.descriptor(true, false).unwrap()));
+        assert!(segment.descriptor(true, true).is_err());
+    }
+
+    #[test]
+    fn what_peers_may_change_is_given_to_nobody_who_may_only_read() {
+        let region = alloc(4096, false).unwrap();
+        let segment = region.backing::<Segment>().unwrap();
+        let reader = segment.descriptor(true, false).unwrap();
+        assert!(adopt(&reader, 4096, true).is_err() && adopt(&reader, 4096, false).is_ok());
+        assert!(can_write(&segment.descriptor(true, true).unwrap()));
+        assert!(segment.descriptor(false, false).is_err());
+    }
 }

@@ -52,7 +52,7 @@ pub struct Shm {
     pub(crate) table_fd: OwnedFd,
     /// Our incarnation, at an address that peers are told: whether they can reach it shows
     /// whether they can reach our memory.
-    pub(crate) probe: Box<u64>,
+    pub(crate) probe: Arc<u64>,
 
     /// By the index of the peer's handle.
     pub(crate) channels: Vec<Option<Box<Channel>>>,
@@ -204,7 +204,7 @@ impl Shm {
             bell,
             table,
             table_fd,
-            probe: Box::new(incarnation.get()),
+            probe: Arc::new(incarnation.get()),
             channels: Vec::new(),
             accesses: Vec::new(),
             attempts: Vec::new(),

@@ -12,7 +12,7 @@
 //! A tag is never used twice in the life of an endpoint.
 
 use crate::{
-    reach::Opened,
+    reach::{Opened, is_open},
     sync::{AtomicU64, Ordering, fence},
 };
 use petasos_fabric::{
@@ -42,7 +42,13 @@ pub(crate) struct Entry {
     pub(crate) segment_len: u64,
 }
 
-/// A table; the owner's can be written.
+/// Where the words of an entry lie: its tag first.
+fn place(slot: u32, nth: usize) -> Option<usize> {
+    let slot = slot as usize;
+    (slot < SLOTS).then_some(ENTRY + slot * ENTRY + nth * 8)
+}
+
+/// The owner's table.
 pub(crate) struct Table(Mapping);
 
 impl Table {
@@ -52,28 +58,18 @@ impl Table {
         Ok((fd, Table(mapping)))
     }
 
-    /// A peer's.
-    pub(crate) fn adopt(fd: &OwnedFd) -> Result<Table, Unfit> {
-        Ok(Table(memfd::adopt(fd, LEN, false)?))
-    }
-
     fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at + 8 <= LEN && at.is_multiple_of(8));
-        // SAFETY: within the mapping, whose length is `LEN`, and aligned. Where it can only be
-        // read, it is: `store` is called by the owner alone.
+        // SAFETY: within the mapping, whose length is `LEN`, and aligned. It can be written, for `create` made it, and
+        // is reached by atomics alone.
         unsafe { self.0.base().add(at).cast::<AtomicU64>().as_ref() }
     }
 
     fn field(&self, slot: u32, nth: usize) -> Option<&AtomicU64> {
-        let slot = slot as usize;
-        (slot < SLOTS).then(|| self.word(ENTRY + slot * ENTRY + nth * 8))
+        place(slot, nth).map(|at| self.word(at))
     }
 
-    fn read(&self, slot: u32, nth: usize) -> u64 {
-        self.field(slot, nth).map_or(0, |word| word.load(Ordering::Relaxed))
-    }
-
-    /// The owner opens a region.
+    /// Opens a region.
     pub(crate) fn open(&self, slot: u32, tag: u64, entry: &Entry) {
         let access = u64::from(entry.access.bits());
         let Entry { base, len, segment, offset, segment_len, .. } = *entry;
@@ -96,28 +92,12 @@ impl Table {
         }
     }
 
-    /// The owner closes a region: from now on nobody begins to reach into it whom a look at the
-    /// announcements, after this, does not show.
+    /// Closes a region: from now on nobody begins to reach into it whom a look at the announcements, after this,
+    /// does not show.
     pub(crate) fn close(&self, slot: u32) {
         if let Some(word) = self.field(slot, 0) {
             Opened(word).close();
         }
-    }
-
-    /// The entry of a slot, if it has this tag. Good for as long as the tag is announced.
-    pub(crate) fn entry(&self, slot: u32, tag: u64) -> Option<Entry> {
-        let word = self.field(slot, 0)?;
-        if !Opened(word).is(tag) {
-            return None;
-        }
-        Some(Entry {
-            base: self.read(slot, 1),
-            len: self.read(slot, 2),
-            access: Access::from_bits(self.read(slot, 3) as u8)?,
-            segment: self.read(slot, 4),
-            offset: self.read(slot, 5),
-            segment_len: self.read(slot, 6),
-        })
     }
 
     /// The owner says that it is going.
@@ -125,10 +105,43 @@ impl Table {
         self.word(0).store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
+}
 
-    /// Whether the owner said so.
+/// A peer's table, of which nothing is ever written: there is no way to.
+pub(crate) struct PeerTable(Mapping);
+
+impl PeerTable {
+    pub(crate) fn adopt(fd: &OwnedFd) -> Result<PeerTable, Unfit> {
+        Ok(PeerTable(memfd::adopt(fd, LEN, false)?))
+    }
+
+    /// What a word says, relaxed.
+    fn read(&self, at: usize) -> u64 {
+        self.0.load(at, std::sync::atomic::Ordering::Relaxed).unwrap_or_default()
+    }
+
+    /// The entry of a slot, if it has this tag. Good for as long as the tag is announced.
+    pub(crate) fn entry(&self, slot: u32, tag: u64) -> Option<Entry> {
+        let at = place(slot, 0)?;
+        if !is_open(|| self.read(at), tag) {
+            return None;
+        }
+        let read = |nth: usize| self.read(at + nth * 8);
+        Some(Entry {
+            base: read(1),
+            len: read(2),
+            access: Access::from_bits(read(3) as u8)?,
+            segment: read(4),
+            offset: read(5),
+            segment_len: read(6),
+        })
+    }
+
+    /// Whether the owner said that it is going.
     pub(crate) fn is_closed(&self) -> bool {
-        self.word(0).load(Ordering::SeqCst) != 0
+        let closed = self.read(0) != 0;
+        fence(Ordering::Acquire);
+        closed
     }
 }
 
@@ -139,7 +152,7 @@ mod tests {
     #[test]
     fn what_the_owner_says_is_what_peers_see() {
         let (fd, mine) = Table::create().unwrap();
-        let theirs = Table::adopt(&fd).unwrap();
+        let theirs = PeerTable::adopt(&fd).unwrap();
         let entry =
             Entry { base: 1, len: 2, access: Access::READ, segment: 3, offset: 4, segment_len: 5 };
         mine.open(65_535, 77, &entry);

@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn streams_copy_all_and_no_more() {
         let lengths = [0, 1, 15, 63, 64, 65, 4096, 16_383, 16_384, 16_385, 16_448, 32_768, 100_003];
-        for len in lengths {
+        // There are no streams under Miri.
+        for len in lengths.into_iter().take(if cfg!(miri) { 6 } else { lengths.len() }) {
             for (at, to) in [(0, 0), (1, 0), (0, 1), (7, 33), (64, 63), (13, 16)] {
                 streamed(at, to, len);
             }

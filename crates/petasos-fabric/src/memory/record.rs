@@ -10,7 +10,7 @@
 //! The writer makes the counter odd, changes what it has to, and makes it even. Who reads looks at the
 //! counter before and after: if it is not the same even number, what lies between may be of two states,
 //! and is not used. Nobody waits for anybody: a writer that dies in the middle leaves the counter odd,
-//! and its readers a record that changes for ever.
+//! and its readers a record that changes for ever. (One that panics and goes on leaves an empty record.)
 
 use super::{Shared, SharedView};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -41,8 +41,13 @@ impl Shared {
     /// bytes take it away. All before it was written are in place when a reader sees it.
     ///
     /// # Panics
-    /// If it does not lie within, on multiples of 8.
+    /// If it does not lie within, on multiples of 8. Then the record is what it was.
     pub fn put_record(&mut self, record: usize, at: usize, bytes: &[u8]) {
+        let fits = |at: usize, len: usize| {
+            at.is_multiple_of(8) && at.checked_add(len).is_some_and(|end| end <= self.size())
+        };
+        let words = bytes.len().next_multiple_of(8);
+        assert!(fits(record, RECORD) && fits(at, words), "a record that lies within its memory");
         put(&*self, record, at, bytes);
     }
 }
@@ -50,11 +55,13 @@ impl Shared {
 impl SharedView {
     /// Reads the record whose words begin at `record`, looking so many times at most if it changes meanwhile.
     ///
-    /// Whatever the words say, nothing but this memory is read. [`Record::Absent`] if they do not lie within.
+    /// Whatever the words say, nothing but this memory is read, and no more of it than `most` bytes: it is their
+    /// writer who says how long a record is, as he says how long his file is. [`Record::Absent`] if they do not lie
+    /// within, or if it is longer than that.
     #[must_use]
-    pub fn record(&self, record: usize, looks: u32) -> Record {
+    pub fn record(&self, record: usize, looks: u32, most: usize) -> Record {
         for _ in 0..looks {
-            match look(self, record) {
+            match look(self, record, most) {
                 Some(Record::Changing) => std::hint::spin_loop(),
                 found => return found.unwrap_or(Record::Absent),
             }
@@ -101,18 +108,42 @@ impl Seen for SharedView {
 }
 
 fn put(memory: &impl Written, record: usize, at: usize, bytes: &[u8]) {
-    let counter = memory.load(record);
-    memory.store(record, counter + 1, Relaxed);
-    // Whoever sees one of the stores below sees the odd counter after its own fence.
-    fence(Release);
+    let mut change = Change::begin(memory, record);
     memory.write(at, bytes);
-    memory.store(record + 8, at as u64, Relaxed);
-    memory.store(record + 16, bytes.len() as u64, Relaxed);
-    memory.store(record, counter + 2, Release);
+    change.says = [at as u64, bytes.len() as u64];
+}
+
+/// A record that is being changed: its counter is odd until this is dropped. Where that is before all was written, by
+/// a panic that somebody catches, there is nothing in the record.
+struct Change<'a, M: Written> {
+    memory: &'a M,
+    record: usize,
+    odd: u64,
+    /// Where the bytes are then, and how many.
+    says: [u64; 2],
+}
+
+impl<M: Written> Change<'_, M> {
+    fn begin(memory: &M, record: usize) -> Change<'_, M> {
+        let odd = memory.load(record) | 1;
+        memory.store(record, odd, Relaxed);
+        // Whoever sees one of the stores that follow sees the odd counter after its own fence.
+        fence(Release);
+        Change { memory, record, odd, says: [0, 0] }
+    }
+}
+
+impl<M: Written> Drop for Change<'_, M> {
+    fn drop(&mut self) {
+        let [at, len] = self.says;
+        self.memory.store(self.record + 8, at, Relaxed);
+        self.memory.store(self.record + 16, len, Relaxed);
+        self.memory.store(self.record, self.odd.wrapping_add(1), Release);
+    }
 }
 
 /// One look. None if the words do not lie within.
-fn look(memory: &impl Seen, record: usize) -> Option<Record> {
+fn look(memory: &impl Seen, record: usize, most: usize) -> Option<Record> {
     let counter = memory.load(record, Acquire)?;
     let at = memory.load(record + 8, Relaxed)?;
     let len = memory.load(record + 16, Relaxed)?;
@@ -121,7 +152,7 @@ fn look(memory: &impl Seen, record: usize) -> Option<Record> {
     }
     // What does not lie within is of a record that changes, or of a writer that lies.
     let place = usize::try_from(at).ok().zip(usize::try_from(len).ok());
-    let bytes = place.map(|(at, len)| memory.read(at, len));
+    let bytes = place.filter(|(_, len)| *len <= most).map(|(at, len)| memory.read(at, len));
     fence(Acquire);
     if memory.load(record, Relaxed)? != counter {
         return Some(Record::Changing);
@@ -132,65 +163,22 @@ fn look(memory: &impl Seen, record: usize) -> Option<Record> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests {
+/// Memory of a record on the heap, with room for two words of its bytes: for models, and where nothing can be mapped.
+#[cfg(test)]
+mod heap {
     use super::*;
-
-    const AT: usize = 1024;
-
-    fn both() -> (Shared, SharedView) {
-        let ours = Shared::create("test", 4096).unwrap();
-        let theirs = SharedView::open(&ours).unwrap();
-        (ours, theirs)
-    }
-
-    #[test]
-    fn what_was_put_is_there_until_it_is_taken_away() {
-        let (mut ours, theirs) = both();
-        assert_eq!(theirs.record(RECORD, 1), Record::Absent);
-        ours.put_record(RECORD, AT, b"eleven byte");
-        assert_eq!(theirs.record(RECORD, 1), Record::Here(b"eleven byte".to_vec()));
-        ours.put_record(RECORD, AT, b"less");
-        assert_eq!(theirs.record(RECORD, 1), Record::Here(b"less".to_vec()));
-        ours.put_record(RECORD, AT, b"");
-        assert_eq!(theirs.record(RECORD, 1), Record::Absent);
-        assert_eq!((theirs.record(0, 1), theirs.record(4096, 1)), (Record::Absent, Record::Absent));
-    }
-
-    #[test]
-    fn a_writer_that_dies_or_lies_does_no_harm() {
-        let (ours, theirs) = both();
-        for (counter, at, len, found) in [
-            (1, AT as u64, 8, Record::Changing),
-            (2, u64::MAX, 8, Record::Absent),
-            (2, AT as u64, u64::MAX, Record::Absent),
-            (2, AT as u64 + 1, 8, Record::Absent),
-            (u64::MAX, 0, 0, Record::Changing),
-        ] {
-            for (word, value) in [counter, at, len].into_iter().enumerate() {
-                ours.store(8 * word, value, Relaxed);
-            }
-            assert_eq!(theirs.record(0, 3), found, "{counter} {at} {len}");
-        }
-    }
-}
-
-#[cfg(all(test, loom))]
-mod interleavings {
-    use super::*;
-    use loom::{
-        sync::{Arc, atomic::AtomicU64},
-        thread,
-    };
+    #[cfg(loom)]
+    use loom::sync::atomic::AtomicU64;
+    #[cfg(not(loom))]
+    use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering;
 
-    const AT: usize = RECORD;
+    pub(super) const AT: usize = RECORD;
 
-    /// A record, and room for two words of its bytes.
-    struct Words([AtomicU64; 6]);
+    pub(super) struct Words([AtomicU64; 6]);
 
     impl Words {
-        fn new() -> Words {
+        pub(super) fn new() -> Words {
             Words(std::array::from_fn(|_| AtomicU64::new(0)))
         }
     }
@@ -221,6 +209,136 @@ mod interleavings {
             Some(words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect())
         }
     }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const AT: usize = 1024;
+
+    fn both() -> (Shared, SharedView) {
+        let ours = Shared::create("test", 4096).unwrap();
+        let theirs = SharedView::open(&ours, 4096).unwrap();
+        (ours, theirs)
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
+    fn what_was_put_is_there_until_it_is_taken_away() {
+        let (mut ours, theirs) = both();
+        assert_eq!(theirs.record(RECORD, 1, 64), Record::Absent);
+        ours.put_record(RECORD, AT, b"eleven byte");
+        assert_eq!(theirs.record(RECORD, 1, 64), Record::Here(b"eleven byte".to_vec()));
+        ours.put_record(RECORD, AT, b"less");
+        assert_eq!(theirs.record(RECORD, 1, 64), Record::Here(b"less".to_vec()));
+        ours.put_record(RECORD, AT, b"");
+        assert_eq!(theirs.record(RECORD, 1, 64), Record::Absent);
+        assert_eq!(
+            (theirs.record(0, 1, 64), theirs.record(4096, 1, 64)),
+            (Record::Absent, Record::Absent)
+        );
+    }
+
+    /// Who catches the panic goes on, and so does the record.
+    #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
+    fn what_has_no_room_leaves_a_record_that_can_be_read_and_written() {
+        let (mut ours, theirs) = both();
+        ours.put_record(RECORD, AT, b"before");
+        for (record, at) in [(RECORD, 4090), (RECORD, 4096 - 8), (RECORD, AT + 1), (4096, AT)] {
+            let put = std::panic::AssertUnwindSafe(|| ours.put_record(record, at, &[7; 16]));
+            assert!(std::panic::catch_unwind(put).is_err(), "{record} {at}");
+            assert_eq!(theirs.record(RECORD, 1, 64), Record::Here(b"before".to_vec()));
+        }
+        ours.put_record(RECORD, AT, b"after");
+        assert_eq!(theirs.record(RECORD, 1, 64), Record::Here(b"after".to_vec()));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
+    fn a_writer_that_dies_or_lies_does_no_harm() {
+        let (ours, theirs) = both();
+        for (counter, at, len, found) in [
+            (1, AT as u64, 8, Record::Changing),
+            (2, u64::MAX, 8, Record::Absent),
+            (2, AT as u64, u64::MAX, Record::Absent),
+            (2, AT as u64 + 1, 8, Record::Absent),
+            (u64::MAX, 0, 0, Record::Changing),
+        ] {
+            for (word, value) in [counter, at, len].into_iter().enumerate() {
+                ours.store(8 * word, value, Relaxed);
+            }
+            assert_eq!(theirs.record(0, 3, 64), found, "{counter} {at} {len}");
+        }
+    }
+
+    /// So many words that all say the same.
+    fn state(words: usize, says: u8) -> Vec<u8> {
+        vec![says; 8 * words]
+    }
+
+    #[test]
+    fn what_is_found_on_the_heap_was_written_together() {
+        let rounds = if cfg!(miri) { 60 } else { 20_000 };
+        let words = std::sync::Arc::new(heap::Words::new());
+        let theirs = words.clone();
+        let reader = std::thread::spawn(move || {
+            let mut found = 0;
+            while found < rounds {
+                if let Some(Record::Here(bytes)) = look(&*theirs, 0, 64) {
+                    assert_eq!(bytes, state(bytes.len() / 8, bytes[0]));
+                    found += 1;
+                }
+            }
+        });
+        let mut says = 0u8;
+        while !reader.is_finished() {
+            says = says % 250 + 1;
+            put(&*words, 0, heap::AT, &state(1 + usize::from(says % 2), says));
+        }
+        reader.join().unwrap();
+    }
+
+    /// Memory whose writes fail in the middle.
+    struct Failing(heap::Words);
+
+    impl Written for Failing {
+        fn load(&self, at: usize) -> u64 {
+            Written::load(&self.0, at)
+        }
+
+        fn store(&self, at: usize, word: u64, order: std::sync::atomic::Ordering) {
+            self.0.store(at, word, order);
+        }
+
+        fn write(&self, at: usize, bytes: &[u8]) {
+            self.0.write(at, &bytes[..8]);
+            panic!("no more than the first word");
+        }
+    }
+
+    #[test]
+    fn a_change_that_does_not_end_leaves_nothing() {
+        let words = heap::Words::new();
+        put(&words, 0, heap::AT, &state(2, 1));
+        let failing = Failing(words);
+        let put_half = std::panic::AssertUnwindSafe(|| put(&failing, 0, heap::AT, &state(2, 2)));
+        assert!(std::panic::catch_unwind(put_half).is_err());
+        assert_eq!(look(&failing.0, 0, 64), Some(Record::Absent));
+        put(&failing.0, 0, heap::AT, &state(2, 3));
+        assert_eq!(look(&failing.0, 0, 64), Some(Record::Here(state(2, 3))));
+        assert_eq!(look(&failing.0, 0, 15), Some(Record::Absent), "longer than is taken");
+    }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::{
+        heap::{AT, Words},
+        *,
+    };
+    use loom::{sync::Arc, thread};
 
     /// So many words that all say the same.
     fn state(words: usize, says: u8) -> Vec<u8> {
@@ -238,7 +356,7 @@ mod interleavings {
             let theirs = (words.clone(), states.clone());
             let reader = thread::spawn(move || {
                 let (words, states) = theirs;
-                match look(&*words, 0).expect("it lies within") {
+                match look(&*words, 0, 64).expect("it lies within") {
                     Record::Changing => {}
                     Record::Absent => assert!(states.contains(&Vec::new())),
                     Record::Here(bytes) => assert!(states.contains(&bytes), "{bytes:?}"),
@@ -249,7 +367,7 @@ mod interleavings {
             }
             reader.join().unwrap();
             let last = states.last().expect("a state");
-            assert_eq!(look(&*words, 0), Some(Record::Here(last.clone())));
+            assert_eq!(look(&*words, 0, 64), Some(Record::Here(last.clone())));
         });
     }
 

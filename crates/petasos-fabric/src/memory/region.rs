@@ -61,7 +61,8 @@ impl Region {
     #[must_use]
     pub fn zeroed(len: usize) -> Region {
         let layout = Layout::from_size_align(len.max(1), PAGE).expect("a length that can exist");
-        if len >= LARGE {
+        // Under Miri all of it is on the heap: it knows no advice to the system, nor parts of mappings.
+        if len >= LARGE && !cfg!(miri) {
             let Some(pages) = Pages::map(len) else { handle_alloc_error(layout) };
             let (base, backing) = (pages.base(), Backing::Pages(pages));
             return Region(Arc::new(Inner { base, len, writable: true, shared: false, backing }));
@@ -370,12 +371,21 @@ impl RegionBuilder {
     /// Makes the region; `owner` is dropped when the last holder lets go, and frees the memory.
     ///
     /// # Safety
-    /// From `base` on, `len` bytes must be mapped, readable, and writable unless `read_only` was
-    /// said, from now until `owner` is dropped. No references to the memory may be used while the
-    /// region lives. If `private` was said, no other process can reach the memory.
+    /// From `base` on, `len` bytes must be mapped and initialised, as memory that the system mapped
+    /// is, and readable, and writable unless `read_only` was said, from now until `owner` is
+    /// dropped, by any thread. They are one allocation, no longer than `isize::MAX` bytes and not
+    /// beyond the last address, for which `base` is good wherever `owner` is moved: it does not come
+    /// from a `Box` or a `&mut` that is moved with it. No references to the memory may be used while
+    /// the region lives. If `private` was said, no other process can reach the memory.
+    ///
+    /// # Panics
+    /// If there can be no such memory: it is longer than `isize::MAX` bytes, or goes beyond the last
+    /// address.
     #[must_use]
     pub unsafe fn build(self, owner: Box<dyn Any + Send + Sync>) -> Region {
         let RegionBuilder { base, len, writable, shared } = self;
+        let exists = len <= isize::MAX as usize && base.addr().checked_add(len).is_some();
+        assert!(exists, "no memory has {len} bytes from {base:p} on");
         Region(Arc::new(Inner { base, len, writable, shared, backing: Backing::Foreign(owner) }))
     }
 }
@@ -400,12 +410,27 @@ mod tests {
 
     #[test]
     fn shared_memory_is_never_exclusive() {
-        let mut memory = vec![0u8; 8].into_boxed_slice();
+        let mut memory = vec![0u8; 8];
         let base = NonNull::new(memory.as_mut_ptr()).unwrap();
-        // SAFETY: the box is kept alive as the owner and not touched otherwise.
+        // SAFETY: the vector, which may be moved, is kept alive as the owner and not touched otherwise.
         let region = unsafe { RegionBuilder::new(base, 8).build(Box::new(memory)) };
-        assert!(region.backing::<Box<[u8]>>().is_some());
+        assert!(region.backing::<Vec<u8>>().is_some());
+        region.write(3, &[9]);
+        assert_eq!(region.to_vec(), [0, 0, 0, 9, 0, 0, 0, 0]);
         assert!(region.into_exclusive().is_err());
+    }
+
+    #[test]
+    fn memory_that_cannot_exist_is_no_region() {
+        let built = |at: usize, len: usize| {
+            let base = NonNull::new(std::ptr::without_provenance_mut(at)).unwrap();
+            // SAFETY: nothing of it is ever read or written: if there is a region it is let go at once.
+            let build = || unsafe { RegionBuilder::new(base, len).build(Box::new(())) };
+            std::panic::catch_unwind(build).is_ok()
+        };
+        assert!(built(4096, 0) && built(4096, 4096) && built(usize::MAX - 4095, 4095));
+        assert!(!built(1, isize::MAX as usize + 1), "longer than anything can be");
+        assert!(!built(usize::MAX - 4095, 8192), "beyond the end of all addresses");
     }
 
     #[test]

@@ -12,29 +12,17 @@ use rustix::{event::Timespec, thread::futex};
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 const WORD: usize = 8;
 
-/// The word at a place, if it lies within and on a multiple of 8.
-fn word(mapping: &Mapping, at: usize) -> Option<&AtomicU64> {
-    let end = at.checked_add(WORD)?;
-    if end > mapping.len() || !at.is_multiple_of(WORD) {
-        return None;
-    }
-    // SAFETY: within the mapping, which lives as long as the reference, and aligned, as it begins at a
-    // page. All processes access it by words. Where it may only be read, it is: words are stored
-    // through `Shared` alone.
-    Some(unsafe { mapping.base().add(at).cast::<AtomicU64>().as_ref() })
-}
-
 /// The lower half of a word, which is what the kernel looks at for who sleeps. For the kernel alone: the processes
 /// load and store whole words.
 fn lower_half(mapping: &Mapping, at: usize) -> Option<&AtomicU32> {
-    let word: *const AtomicU64 = word(mapping, at)?;
-    let half = word.cast::<AtomicU32>().wrapping_add(usize::from(cfg!(target_endian = "big")));
+    let word = mapping.place_of_word(at)?.cast::<AtomicU32>();
+    let half = word.as_ptr().wrapping_add(usize::from(cfg!(target_endian = "big")));
     // SAFETY: a half of a word that lies within the mapping, which lives as long as the reference, and aligned. No
     // half is ever loaded or stored here, so that accesses of two sizes do not meet.
     Some(unsafe { &*half })
@@ -73,7 +61,7 @@ impl Shared {
     /// # Panics
     /// If it does not lie within, on a multiple of 8.
     pub fn store(&self, at: usize, value: u64, order: Ordering) {
-        word(&self.mapping, at).expect("a word of this memory").store(value, order);
+        self.mapping.word(at).expect("a word of this memory").store(value, order);
     }
 
     /// A word, as it was stored last.
@@ -82,7 +70,7 @@ impl Shared {
     /// If it does not lie within, on a multiple of 8.
     #[must_use]
     pub fn load(&self, at: usize, order: Ordering) -> u64 {
-        word(&self.mapping, at).expect("a word of this memory").load(order)
+        self.mapping.word(at).expect("a word of this memory").load(order)
     }
 
     /// Wakes all readers that sleep until this word changes: after it was stored.
@@ -124,12 +112,13 @@ impl fmt::Debug for Shared {
 pub struct SharedView(Mapping);
 
 impl SharedView {
-    /// Maps all of a file that another process made by [`Shared::create`].
+    /// Maps all of a file that another process made by [`Shared::create`], of `most` bytes at most: its length is
+    /// that process's word, and costs it nothing.
     ///
     /// # Errors
-    /// If its length could change, or it cannot be mapped.
-    pub fn open(file: impl AsFd) -> io::Result<SharedView> {
-        let mapping = memfd::adopt_whole(file);
+    /// If its length could change, or is more than that, or it cannot be mapped.
+    pub fn open(file: impl AsFd, most: usize) -> io::Result<SharedView> {
+        let mapping = memfd::adopt_whole(file, most);
         mapping.map(SharedView).map_err(|unfit| match unfit {
             Unfit::System(errno) => errno.into(),
             unfit => io::Error::new(io::ErrorKind::InvalidData, unfit),
@@ -143,9 +132,12 @@ impl SharedView {
     }
 
     /// A word, if it lies within, on a multiple of 8.
+    ///
+    /// # Panics
+    /// If that is no order of a load.
     #[must_use]
     pub fn load(&self, at: usize, order: Ordering) -> Option<u64> {
-        Some(word(&self.0, at)?.load(order))
+        self.0.load(at, order)
     }
 
     /// Sleeps until the writer [wakes](Shared::wake) its readers, unless the word's lower half is another by now than
@@ -157,14 +149,16 @@ impl SharedView {
         let _ = futex::wait(half, futex::Flags::empty(), seen as u32, Some(&most));
     }
 
-    /// Bytes from a multiple of 8 on, if they lie within.
+    /// Bytes from a multiple of 8 on, if they lie within, and there is memory for so many: a length that the writer
+    /// said is to be bounded first.
     #[must_use]
     pub fn read(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         let end = at.checked_add(len)?;
         if end > self.0.len() {
             return None;
         }
-        let mut bytes = Vec::with_capacity(len.next_multiple_of(WORD));
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len.next_multiple_of(WORD)).ok()?;
         while bytes.len() < len {
             let word = self.load(at + bytes.len(), Ordering::Relaxed)?;
             bytes.extend_from_slice(&word.to_le_bytes());
@@ -185,9 +179,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn one_writes_and_others_read() {
         let ours = Shared::create("test", 4096).unwrap();
-        let theirs = SharedView::open(&ours).unwrap();
+        let theirs = SharedView::open(&ours, 4096).unwrap();
         assert_eq!((ours.size(), theirs.size()), (4096, 4096));
         ours.write(8, b"eleven byte");
         ours.store(0, 7, Ordering::Release);
@@ -200,9 +195,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn what_does_not_lie_within_is_not_read() {
         let ours = Shared::create("test", 4096).unwrap();
-        let theirs = SharedView::open(&ours).unwrap();
+        let theirs = SharedView::open(&ours, 4096).unwrap();
         for at in [1, 4089, 4096, usize::MAX, usize::MAX - 7] {
             assert_eq!(theirs.load(at, Ordering::Relaxed), None, "{at}");
         }
@@ -212,9 +208,10 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn readers_sleep_until_a_word_changes() {
         let ours = Shared::create("test", 4096).unwrap();
-        let theirs = SharedView::open(&ours).unwrap();
+        let theirs = SharedView::open(&ours, 4096).unwrap();
         // Longer than any test may take: who is not woken does not end.
         let long = Duration::from_secs(3600);
         let reader = std::thread::spawn(move || {
@@ -238,6 +235,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn nobody_else_can_write_or_change_the_length() {
         let ours = Shared::create("test", 4096).unwrap();
         assert!(memfd::adopt(&ours, 4096, true).is_err());
@@ -245,11 +243,27 @@ mod tests {
         assert!([0, 8192].iter().all(|len| rustix::fs::ftruncate(&ours, *len).is_err()));
     }
 
+    /// A writer says how long its file is, which costs it nothing, and how long what is in it.
     #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
+    fn a_writer_that_lies_of_lengths_costs_its_readers_nothing() {
+        use crate::memory::{RECORD, Record};
+        let huge = Shared::create("test", 1 << 40).unwrap();
+        for (word, value) in [2, 4096, (1 << 40) - 4096].into_iter().enumerate() {
+            huge.store(8 * word, value, Ordering::Relaxed);
+        }
+        assert!(SharedView::open(&huge, (1 << 40) - 1).is_err());
+        let view = SharedView::open(&huge, 1 << 40).unwrap();
+        assert_eq!(view.record(0, 1, 1 << 20), Record::Absent);
+        assert_eq!(view.read(RECORD, 8), Some(vec![0; 8]));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn a_file_that_could_shrink_is_not_mapped() {
         let (loose, _mapping) = memfd::create("test", 4096).unwrap();
-        assert!(SharedView::open(&loose).is_err());
+        assert!(SharedView::open(&loose, 4096).is_err());
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
-        assert!(SharedView::open(&pipe).is_err());
+        assert!(SharedView::open(&pipe, 4096).is_err());
     }
 }
