@@ -112,7 +112,9 @@ impl Endpoint for Shm {
             && let Some(operation) = operations.pop_front()
         {
             match operation {
-                Operation::Deregister { token, region } => self.deregister(token, region),
+                Operation::Deregister { token, region, patience } => {
+                    self.deregister(token, region, patience);
+                }
                 operation => {
                     if let Some(operation) = self.accept_access(operation) {
                         self.engine.submit(operation);
@@ -493,14 +495,14 @@ impl Shm {
         true
     }
 
-    fn deregister(&mut self, token: Token, region: RegionId) {
+    fn deregister(&mut self, token: Token, region: RegionId, patience: Duration) {
         let slot = self.exposed.get_mut(region.index as usize);
         let Some((_, tag)) = slot.and_then(|slot| slot.take_if(|s| s.0 == region)) else {
             return self.complete(token, None, Err(OpErrorKind::UnknownRegion));
         };
         self.table.close(region.index);
         let since = self.now;
-        self.closing.push(Closing { token, region, tag, since });
+        self.closing.push(Closing { token, region, tag, since, patience });
         self.close_regions();
     }
 
@@ -515,8 +517,8 @@ impl Shm {
             });
             let peers: Vec<u32> = reached.map(|channel| channel.handle.index).collect();
             if peers.is_empty() {
-                let Closing { token, region, .. } = closing;
-                self.engine.submit(Operation::Deregister { token, region });
+                let Closing { token, region, patience, .. } = closing;
+                self.engine.submit(Operation::Deregister { token, region, patience });
                 closed = true;
                 continue;
             }

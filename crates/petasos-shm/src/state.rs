@@ -106,6 +106,7 @@ pub(crate) struct Closing {
     pub(crate) region: RegionId,
     pub(crate) tag: u64,
     pub(crate) since: Time,
+    pub(crate) patience: Duration,
 }
 
 /// What a descriptor in the epoll set is, with a handle's index and generation.

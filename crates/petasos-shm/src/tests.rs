@@ -220,7 +220,11 @@ fn who_stays_in_a_closing_region_is_cut_off() {
     let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
     let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
     guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
-    let mut queue = VecDeque::from([Operation::Deregister { token: Token(1), region }]);
+    let mut queue = VecDeque::from([Operation::Deregister {
+        token: Token(1),
+        region,
+        patience: Operation::PATIENCE,
+    }]);
     owner.shm.submit(&mut queue);
     let done = |end: &End| end.events.iter().any(|e| matches!(e, Event::Done { .. }));
     let begin = Instant::now();
@@ -485,7 +489,7 @@ fn segments_are_mapped_and_let_go() {
     assert!(memory.to_vec().iter().all(|byte| *byte == 5));
     let counters = guest.shm.counters();
     assert!(counters.mapped_bytes >= 200_000 && counters.segments == 1, "{counters:?}");
-    let close = Operation::Deregister { token: Token(9), region };
+    let close = Operation::Deregister { token: Token(9), region, patience: Operation::PATIENCE };
     owner.shm.submit(&mut VecDeque::from([close]));
     drop(memory);
     until("the mapping is let go", &mut [&mut owner, &mut guest], |ends| {

@@ -158,7 +158,7 @@ impl Engine {
                 self.queue(remote.peer, token, Kind::Atomic(atomic));
             }
             Operation::Map { .. } => return Err(OpErrorKind::Unsupported("mapping")),
-            Operation::Deregister { token, region } => {
+            Operation::Deregister { token, region, .. } => {
                 let closed = self.regions.close(region, token);
                 if closed.ok_or(OpErrorKind::UnknownRegion)? {
                     self.ledger.live -= 1;

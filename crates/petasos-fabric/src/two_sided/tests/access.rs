@@ -188,7 +188,8 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
     for step in [Step::Poll, Step::Send, Step::Accept, Step::Write] {
         assert!(net.step(0, 1, step, 10));
     }
-    let deregister = Operation::Deregister { token: Token(9), region };
+    let deregister =
+        Operation::Deregister { token: Token(9), region, patience: Operation::PATIENCE };
     net.engines[1].submit(deregister);
     net.collect(1);
     assert!(net.done(1, Token(9)).is_none(), "a payload is being placed");
@@ -201,7 +202,11 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
     assert!(memory.to_vec() == before, "nothing lands after it completed");
     assert!(!net.events[1].iter().any(|e| matches!(e, Event::PutArrived { .. })));
     assert_eq!(
-        net.finish(1, Operation::Deregister { token: Token(9), region }).unwrap_err(),
+        net.finish(
+            1,
+            Operation::Deregister { token: Token(9), region, patience: Operation::PATIENCE }
+        )
+        .unwrap_err(),
         OpErrorKind::UnknownRegion
     );
     assert!(net.engines[1].export(region).is_err());
@@ -213,7 +218,11 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
         assert!(net.step(0, 1, step, 0));
     }
     assert!(net.step(1, 0, Step::Poll, 0));
-    net.engines[1].submit(Operation::Deregister { token: Token(9), region });
+    net.engines[1].submit(Operation::Deregister {
+        token: Token(9),
+        region,
+        patience: Operation::PATIENCE,
+    });
     net.collect(1);
     assert!(net.done(1, Token(9)).is_none(), "a fragment is being read");
     net.step(1, 0, Step::Send, 0);
