@@ -21,6 +21,15 @@
 //! what it is given: the pair, and segments of the transport for which it has a key, which it can
 //! then map whole.
 //!
+//! # Closing memory
+//!
+//! A peer announces the region that it reaches into, for each slice of a copy. A region is deregistered once
+//! nobody announces it. A peer that is stopped within a slice may go on with it at any time, and nothing but its end, or
+//! that of its program, prevents it, so after the patience of the operation the answer is
+//! [`StillReached`](petasos_fabric::OpErrorKind::StillReached); to cut that peer off would not help, and is not done. An
+//! endpoint that is dropped waits for nobody: memory in which a peer is then stays until it has left, and is let go by a
+//! thread of its own (`petasos-shm-left`), on which the release callback of the memory runs, too.
+//!
 //! # Leftovers
 //!
 //! None: there are no files with names but a socket where a path was asked for, which its
@@ -32,6 +41,7 @@ mod access;
 mod assembly;
 mod bell;
 mod channel;
+mod closing;
 mod config;
 mod connect;
 mod counters;

@@ -27,6 +27,8 @@ impl Channel {
         }
         self.pair.announce(tag);
         let step = match self.table.entry(slot, tag) {
+            // It gave us up, and need not look at our announcements any more.
+            _ if self.pair.is_ended() => Step::Over,
             Some(entry) => self.step_within(access, &entry, budget, counters),
             None if self.is_over() => Step::Over,
             None => Step::Done(Err(OpErrorKind::StaleKey)),
