@@ -428,7 +428,7 @@ impl<'a> World<'a> {
             }
             _ => {
                 let (region, _) = self.regions[self.cut.upto(self.regions.len())];
-                Operation::Deregister { token, region }
+                Operation::Deregister { token, region, patience: Operation::PATIENCE }
             }
         };
         let mut queue = VecDeque::from([operation]);

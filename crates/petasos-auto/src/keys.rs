@@ -86,7 +86,8 @@ impl Auto {
                 Err(error) => {
                     for (member, region) in there.into_iter().enumerate() {
                         let token = self.token(Pending::Nobody);
-                        self.hand(member, Operation::Deregister { token, region });
+                        let patience = Operation::PATIENCE;
+                        self.hand(member, Operation::Deregister { token, region, patience });
                     }
                     return Err(error);
                 }
@@ -96,7 +97,7 @@ impl Auto {
     }
 
     /// Closes a region with all members.
-    pub(crate) fn close(&mut self, token: Token, region: RegionId) {
+    pub(crate) fn close(&mut self, token: Token, region: RegionId, patience: Duration) {
         let count = self.members.len();
         let Some(registered) = self.regions.get_mut(region).filter(|r| r.closing.is_none()) else {
             return self.fail(token, OpError::local(OpErrorKind::UnknownRegion));
@@ -104,7 +105,8 @@ impl Auto {
         registered.closing = Some((token, count, None));
         for (member, region_there) in registered.there.clone().into_iter().enumerate() {
             let token = self.token(Pending::Closing { token, region, member });
-            self.hand(member, Operation::Deregister { token, region: region_there });
+            let close = Operation::Deregister { token, region: region_there, patience };
+            self.hand(member, close);
         }
     }
 

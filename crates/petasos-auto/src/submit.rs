@@ -89,8 +89,8 @@ impl Auto {
     /// Takes an operation in.
     pub(crate) fn accept(&mut self, mut operation: Operation) {
         let token = operation.token();
-        if let Operation::Deregister { region, .. } = operation {
-            return self.close(token, region);
+        if let Operation::Deregister { region, patience, .. } = operation {
+            return self.close(token, region, patience);
         }
         if let Err(kind) = self.check(&operation) {
             return self.fail(token, OpError::local(kind));

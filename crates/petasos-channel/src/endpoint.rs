@@ -61,17 +61,20 @@ impl<D: Device> Channels<D> {
 
     /// Closes a region that the device knows, there first. Gives back what is for the engine.
     fn accept_deregister(&mut self, operation: Operation) -> Option<Operation> {
-        let Operation::Deregister { token, region } = operation else { return Some(operation) };
+        let Operation::Deregister { token, region, patience } = operation else {
+            return Some(operation);
+        };
         if self.closing.contains(&region) {
             let result = Err(OpError::local(OpErrorKind::UnknownRegion));
             self.engine.raise(Event::Done { token, result });
             return None;
         }
         let Some((registration, _)) = self.registered.remove(&region) else {
-            return Some(Operation::Deregister { token, region });
+            return Some(Operation::Deregister { token, region, patience });
         };
         self.closing.insert(region);
-        let ticket = self.ticket(Pending::Deregister(Operation::Deregister { token, region }));
+        let close = Operation::Deregister { token, region, patience };
+        let ticket = self.ticket(Pending::Deregister(close));
         self.device.deregister(registration, Some(ticket));
         None
     }

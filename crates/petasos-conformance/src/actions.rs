@@ -179,7 +179,11 @@ impl World<'_> {
 
     /// Closes a region and waits for it.
     pub fn deregister(&mut self, n: Node, region: RegionId) {
-        let token = self.op(n, |token| Operation::Deregister { token, region });
+        let token = self.op(n, |token| Operation::Deregister {
+            token,
+            region,
+            patience: Operation::PATIENCE,
+        });
         self.ok(n, token);
     }
 }

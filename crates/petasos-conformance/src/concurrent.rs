@@ -116,7 +116,8 @@ pub fn closing_under_fire(w: &mut World) {
             while landed.load(Ordering::Relaxed) == 0 && begin.elapsed() < patience {
                 drive(&mut *owner, 1000);
             }
-            let close = Operation::Deregister { token: Token(2), region };
+            let close =
+                Operation::Deregister { token: Token(2), region, patience: Operation::PATIENCE };
             complete(fixture, &mut *owner, close).expect("a region is closed");
             target.write(0, &vec![0xEE; len]);
             drive(&mut *owner, 1000);

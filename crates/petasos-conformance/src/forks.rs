@@ -197,7 +197,11 @@ pub fn obey<E: Endpoint>(end: E, fork: impl Fn() -> i32) {
             // Its own memory is closed and opened again: what is kept registered is found again.
             order::AGAIN => {
                 if let Some(region) = region.take() {
-                    let close = |token| Operation::Deregister { token, region };
+                    let close = |token| Operation::Deregister {
+                        token,
+                        region,
+                        patience: Operation::PATIENCE,
+                    };
                     driver.run(close).expect("it is closed");
                 }
                 let (opened, key) = driver.open(&own);

@@ -47,6 +47,9 @@
 //! are in turn in the test's process and in processes of their own, on this host or on another: see
 //! [`apart`].
 //!
+//! `conformance!(stopped, Mine::default())` makes a module `stopped` of tests in which the peer is a process that is
+//! stopped while memory is closed that it reaches: see [`stopped`].
+//!
 //! [`Faulty`] by itself is a tool for tests of protocols: wrap the endpoint, give a seed.
 //!
 //! What the suite cannot do with endpoints of one process stands in [`processes`] and [`strangers`], for tests that start
@@ -63,6 +66,7 @@ pub mod ledger;
 pub mod network;
 pub mod processes;
 pub mod random;
+pub mod stopped;
 pub mod strangers;
 pub mod world;
 
@@ -138,6 +142,35 @@ macro_rules! conformance {
             $crate::probes!(everywhere);
             $crate::probes!(connected);
             $crate::probes!(plain_only);
+        }
+    };
+    (stopped, $fixture:expr) => {
+        /// Memory that is closed under peers that are stopped.
+        mod stopped {
+            use super::*;
+            use $crate::stopped::{What, Where, closings};
+            const SERVE: &str = concat!(module_path!(), "::serve");
+            #[test]
+            #[ignore = "the other side of the tests beside it, which start it"]
+            fn serve() {
+                $crate::stopped::serve(&$fixture);
+            }
+            #[test]
+            fn puts() {
+                closings(&$fixture, SERVE, What::Put, Where::Heap);
+            }
+            #[test]
+            fn gets() {
+                closings(&$fixture, SERVE, What::Get, Where::Heap);
+            }
+            #[test]
+            fn puts_to_memory_of_the_transport() {
+                closings(&$fixture, SERVE, What::Put, Where::Alloc);
+            }
+            #[test]
+            fn gets_of_memory_of_the_transport() {
+                closings(&$fixture, SERVE, What::Get, Where::Alloc);
+            }
         }
     };
     (parting, $fixture:expr) => {

@@ -60,11 +60,13 @@ pub fn unknown_regions(w: &mut World) {
     let a = w.open();
     let (region, _) = w.expose(a, &room(64), Access::ALL);
     w.deregister(a, region);
-    let again = w.op(a, |token| Operation::Deregister { token, region });
+    let again =
+        w.op(a, |token| Operation::Deregister { token, region, patience: Operation::PATIENCE });
     w.fails(a, again, |kind| *kind == OpErrorKind::UnknownRegion);
     assert!(w[a].endpoint().export(region).is_err());
     let region = RegionId { index: 4_000_000, generation: 9 };
-    let never = w.op(a, |token| Operation::Deregister { token, region });
+    let never =
+        w.op(a, |token| Operation::Deregister { token, region, patience: Operation::PATIENCE });
     w.fails(a, never, |kind| *kind == OpErrorKind::UnknownRegion);
     assert!(w[a].endpoint().export(region).is_err());
 }

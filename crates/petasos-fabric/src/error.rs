@@ -138,6 +138,14 @@ pub enum OpErrorKind {
     /// The sender of a message cancelled it before its body was fetched.
     #[error("the sender withdrew the message")]
     Withdrawn,
+    /// A peer may still reach the memory of a region that is being closed: it is stopped, or in
+    /// the middle of a copy. The endpoint keeps the memory, nobody begins to reach it any more, and
+    /// the region may be deregistered again.
+    #[error(
+        "it may still be reaching into the memory that is being closed, which is kept for it: \
+         close it again later"
+    )]
+    StillReached,
     /// The peer has no room for more of our requests. Try later.
     #[error("the peer is busy")]
     Busy,

@@ -3,6 +3,7 @@
 use crate::{Body, Peer, RegionId, Slice};
 use bytes::Bytes;
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// The submitter's name for an operation, which comes back in its completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -143,16 +144,30 @@ pub enum Operation {
         /// The region, from `import`.
         remote: Remote,
     },
-    /// Closes a region: completes when no remote access to it can land any more.
+    /// Closes a region. `Done::Deregistered` says that no remote access to it can land any more,
+    /// and none reads it: its memory is this program's alone. From the call on, no new access
+    /// begins.
+    ///
+    /// A peer that is stopped, or in the middle of a copy, may hold that up. After `patience` it
+    /// ends with [`OpErrorKind::StillReached`](crate::OpErrorKind::StillReached), which names such
+    /// a peer: the region stays closed to new access, the endpoint keeps its memory, and the same
+    /// region may be deregistered again, as often as wanted, until that succeeds. While one is
+    /// under way, another one for the same region fails with `UnknownRegion`.
     Deregister {
         /// Its name.
         token: Token,
         /// The region.
         region: RegionId,
+        /// How long to wait for peers, from the next `progress` on, whose time it is measured by.
+        patience: Duration,
     },
 }
 
 impl Operation {
+    /// A patience for [`Operation::Deregister`] that suits most programs: a peer that is alive
+    /// leaves a region within milliseconds.
+    pub const PATIENCE: Duration = Duration::from_secs(5);
+
     /// The submitter's name for it.
     #[must_use]
     pub fn token(&self) -> Token {

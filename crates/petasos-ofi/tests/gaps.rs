@@ -358,7 +358,8 @@ fn of_a_put(test: &str, network: Place) {
         let there = if role == "no writes" { 0 } else { WHOLE as u8 };
         assert!(swallowed.to_vec().iter().all(|byte| *byte == there), "{role}");
         // Nobody can write there any more, so it can be closed.
-        let close = Operation::Deregister { token: Token(7), region };
+        let close =
+            Operation::Deregister { token: Token(7), region, patience: Operation::PATIENCE };
         driven.end.submit(&mut VecDeque::from([close]));
         let closed = |e: &Event| matches!(e, Event::Done { token: Token(7), result: Ok(_), .. });
         driven.until("it is closed", |driven| driven.events.iter().any(closed));

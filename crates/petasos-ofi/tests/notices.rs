@@ -105,7 +105,11 @@ fn events_come_once_while_memory_is_closed(network: Network) {
             .map(|i| pair.begin(false, put(remote, i * 8192, vec![2; 8192], i)))
             .collect();
         pair.until("some came", |pair| pair.b.counters().noticed_in > under_way + round * 20);
-        let closed = pair.begin(true, |token| Operation::Deregister { token, region });
+        let closed = pair.begin(true, |token| Operation::Deregister {
+            token,
+            region,
+            patience: Operation::PATIENCE,
+        });
         pair.end(true, closed).unwrap();
         let mut good = Vec::new();
         for (i, token) in tokens.into_iter().enumerate() {

@@ -52,7 +52,11 @@ impl State {
             Ok(key) if key.as_bytes().len() <= most => Some((region, key)),
             _ => {
                 let token = self.transfer(Transfer::Discard);
-                self.submit(FabricOperation::Deregister { token, region });
+                self.submit(FabricOperation::Deregister {
+                    token,
+                    region,
+                    patience: FabricOperation::PATIENCE,
+                });
                 None
             }
         }
@@ -92,7 +96,11 @@ impl State {
         let Some(region) = underway.lent.take() else { return };
         underway.landing = true;
         let token = self.transfer(Transfer::Recalled { operation, outcome });
-        self.submit(FabricOperation::Deregister { token, region });
+        self.submit(FabricOperation::Deregister {
+            token,
+            region,
+            patience: FabricOperation::PATIENCE,
+        });
     }
 
     /// Nobody else reaches the memory any more.

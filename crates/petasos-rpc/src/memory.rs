@@ -33,7 +33,9 @@ impl Exported {
     pub async fn close(mut self) -> Result<(), BulkError> {
         self.closed = true;
         let region = self.region;
-        self.inner.operate(|token| Operation::Deregister { token, region }).await?;
+        self.inner
+            .operate(|token| Operation::Deregister { token, region, patience: Operation::PATIENCE })
+            .await?;
         Ok(())
     }
 }

@@ -68,7 +68,11 @@ impl Inner {
     /// Deregisters, and lets the endpoint finish that by itself.
     pub(crate) fn deregister_later(&self, region: RegionId) {
         let at = self.operations.borrow_mut().slots.insert(Slot::Orphan);
-        self.submit(Operation::Deregister { token: Token(at as u64), region });
+        self.submit(Operation::Deregister {
+            token: Token(at as u64),
+            region,
+            patience: Operation::PATIENCE,
+        });
     }
 }
 

@@ -45,8 +45,6 @@ pub struct Config {
     pub handshake: Duration,
     /// How many may be at it at a time.
     pub max_handshakes: usize,
-    /// How long a peer may stay within a region that is being closed, before it is cut off.
-    pub closing_grace: Duration,
 }
 
 impl Default for Config {
@@ -68,7 +66,6 @@ impl Default for Config {
             huge_pages: false,
             handshake: Duration::from_secs(2),
             max_handshakes: 256,
-            closing_grace: Duration::from_secs(5),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     Shm,
     bell::{self, Bell},
     channel::{Channel, RUNG},
+    closing::MAX_LINGERING,
     cross,
     hello::{Greeting, Note},
     name::Name,
@@ -357,6 +358,10 @@ impl Shm {
             let Sizes { ring, long, max } = sizes;
             let text = format!("packets of {max} bytes in rings of {ring} and {long}");
             return Err(no(format!("{text}, here packets have up to {}", ours.max)));
+        }
+        if self.lingering.len() >= MAX_LINGERING {
+            let text = "too many connections ended in the middle of a copy that is not over";
+            return Err((true, text.to_owned()));
         }
         let fds: Result<[OwnedFd; 3], _> = fds.into_vec().try_into();
         let [table, pair, bell_out] = fds.map_err(|_| no("descriptors missing".to_owned()))?;

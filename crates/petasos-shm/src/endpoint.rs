@@ -8,14 +8,14 @@ use crate::{
     pump::FRONT,
     ring::{LINE, MAX_SHORT, Piece},
     segment::{self, Segment},
-    state::{Closing, SCHEME},
+    state::SCHEME,
     sync::{Ordering, fence},
     table::Entry,
 };
 use petasos_fabric::{
     Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, Lease, LostReason, Notifier, OpErrorKind, Operation, Peer,
-    PeerInfo, Region, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Incarnation, InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
 };
 use smallvec::SmallVec;
 use std::{
@@ -112,7 +112,9 @@ impl Endpoint for Shm {
             && let Some(operation) = operations.pop_front()
         {
             match operation {
-                Operation::Deregister { token, region } => self.deregister(token, region),
+                Operation::Deregister { token, region, patience } => {
+                    self.deregister(token, region, patience);
+                }
                 operation => {
                     if let Some(operation) = self.accept_access(operation) {
                         self.engine.submit(operation);
@@ -205,6 +207,7 @@ impl Endpoint for Shm {
         if !self.closing.is_empty() {
             until = until.min(now.after(LOOK_AGAIN));
         }
+        until = until.min(self.engine.deadline());
         let exhausted = self.is_exhausted();
         if !self.endings.is_empty() && !exhausted {
             return Sleep::Busy;
@@ -433,7 +436,10 @@ impl Shm {
         }
         self.ring_all();
         if !self.closing.is_empty() {
-            worked |= self.close_regions();
+            worked |= self.look_after_closing();
+        }
+        if self.engine.is_closing() {
+            self.engine.keep_time(self.now);
         }
         if self.attention_due() {
             worked |= self.attend();
@@ -491,44 +497,6 @@ impl Shm {
             }
         }
         true
-    }
-
-    fn deregister(&mut self, token: Token, region: RegionId) {
-        let slot = self.exposed.get_mut(region.index as usize);
-        let Some((_, tag)) = slot.and_then(|slot| slot.take_if(|s| s.0 == region)) else {
-            return self.complete(token, None, Err(OpErrorKind::UnknownRegion));
-        };
-        self.table.close(region.index);
-        let since = self.now;
-        self.closing.push(Closing { token, region, tag, since });
-        self.close_regions();
-    }
-
-    /// Lets go of the regions into which nobody reaches any more. True if there was one.
-    fn close_regions(&mut self) -> bool {
-        let now = self.now;
-        let mut closed = false;
-        for closing in std::mem::take(&mut self.closing) {
-            let reached = self.channels.iter().flatten().filter(|channel| {
-                let announced = channel.pair.announced();
-                announced == closing.tag
-            });
-            let peers: Vec<u32> = reached.map(|channel| channel.handle.index).collect();
-            if peers.is_empty() {
-                let Closing { token, region, .. } = closing;
-                self.engine.submit(Operation::Deregister { token, region });
-                closed = true;
-                continue;
-            }
-            if now.since(closing.since) > self.config.closing_grace {
-                for index in peers {
-                    let what = "it does not leave memory that is being closed";
-                    self.violated(index, what.to_owned());
-                }
-            }
-            self.closing.push(closing);
-        }
-        closed
     }
 }
 

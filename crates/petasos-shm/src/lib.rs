@@ -21,6 +21,28 @@
 //! what it is given: the pair, and segments of the transport for which it has a key, which it can
 //! then map whole.
 //!
+//! # Closing memory
+//!
+//! A peer announces the region that it reaches into, for each slice of a copy. A region is deregistered once
+//! nobody announces it. A peer that is stopped within a slice may go on with it at any time, and nothing but its end, or
+//! that of its program, prevents it, so after the patience of the operation the answer is
+//! [`StillReached`](petasos_fabric::OpErrorKind::StillReached); to cut that peer off would not help, and is not done. An
+//! endpoint that is dropped waits for nobody: memory in which a peer is then stays until it has left, and is let go by a
+//! thread of its own (`petasos-shm-left`), on which the release callback of the memory runs, too.
+//!
+//! # A peer that becomes another program
+//!
+//! `exec` runs no destructor, and keeps the process and its number: who reaches into that process by
+//! number would find the next program. So before each slice of a copy (up to 4 MiB) the initiator asks the system
+//! whether the peer's socket, which `exec` closes, and its process are still there; if not, the peer is lost.
+//! Between that question and the copy is a moment in which nobody can look: if the initiator is stopped or preempted just
+//! there, and the owner calls `exec` and its next program has mapped memory at the same address before the initiator goes
+//! on, then a put lands in that. A copy that has begun keeps the old program's memory and does not meet the new one's; and
+//! the system closes the socket before it maps anything of the new program but its stack. Whoever can must end the
+//! endpoint before `exec`: dropped, it has taken all memory back, and what is left in a copy then is the old
+//! program's. Memory of [`alloc`](petasos_fabric::Endpoint::alloc) is not concerned: it is
+//! reached through a mapping of its own.
+//!
 //! # Leftovers
 //!
 //! None: there are no files with names but a socket where a path was asked for, which its
@@ -32,6 +54,7 @@ mod access;
 mod assembly;
 mod bell;
 mod channel;
+mod closing;
 mod config;
 mod connect;
 mod counters;

@@ -5,7 +5,7 @@
 //! | 0 | consumed cells of ring 0; whether its receiver sleeps | side 1 (and the bell's answer) |
 //! | 64 | consumed cells of long ring 0 | side 1 |
 //! | 128 | the same of rings 1 | side 0 |
-//! | 256 | whether side 0 waits for room; the region that it is reaching into | side 0 |
+//! | 256 | whether side 0 waits for room; the region that it is reaching into; whether it gave the pair up | side 0 |
 //! | 384 | the same of side 1 | side 1 |
 //! | 4096 | ring 0, from side 0 to side 1 | side 0 |
 //! | + ring | ring 1, from side 1 to side 0 | side 1 |
@@ -28,7 +28,7 @@
 //! Waiting for room works in the same way with the sides exchanged.
 
 use crate::{
-    reach::Announced,
+    reach::{Announced, Ended},
     ring::{
         CELL, Consumer, Flag, Incoming, Piece, Producer, Report, RingError, Shared, longest, part,
     },
@@ -42,6 +42,8 @@ const CONTROL: usize = 4096;
 const RECEIVER: [usize; 2] = [0, 128];
 const LONG_RECEIVER: [usize; 2] = [64, 192];
 const SIDE: [usize; 2] = [256, 384];
+/// Within a side's line.
+const END: usize = 16;
 /// The smallest and the largest ring, in bytes.
 pub(crate) const RING: std::ops::RangeInclusive<usize> = 16 << 10..=16 << 20;
 /// What the parts of long messages are called in their ring.
@@ -94,6 +96,9 @@ pub(crate) struct Pair {
     /// Of this side, and of the other: whether it waits for room, the region that it reaches into.
     ours: Line,
     theirs: Line,
+    /// Whether this side, and whether the other one, gave the pair up.
+    our_end: Line,
+    their_end: Line,
     sizes: Sizes,
     mapping: Arc<Mapping>,
 }
@@ -170,6 +175,8 @@ impl Pair {
             long_busy: false,
             ours: line(SIDE[side]),
             theirs: line(SIDE[1 - side]),
+            our_end: line(SIDE[side] + END),
+            their_end: line(SIDE[1 - side] + END),
             sizes,
             mapping,
         }
@@ -363,6 +370,16 @@ impl Pair {
     /// Announces that this side reaches into the region with this tag.
     pub(crate) fn announce(&self, tag: u64) {
         Announced(&self.ours[1]).announce(tag);
+    }
+
+    /// Whether the other side gave the pair up. To be asked within an announcement.
+    pub(crate) fn is_ended(&self) -> bool {
+        Ended(&self.their_end[0]).is()
+    }
+
+    /// Gives the pair up: the other side begins no access from now on. Look then whether it is in one.
+    pub(crate) fn end(&self) {
+        Ended(&self.our_end[0]).end();
     }
 
     /// This side is not in any region now, and what it did there is done.

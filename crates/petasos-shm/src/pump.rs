@@ -158,6 +158,7 @@ impl Shm {
             }
             self.stop_watching_quiet(now);
             self.tell_gone();
+            self.forget_lingering();
             if now >= self.tidy_at {
                 self.tidy(now);
             }

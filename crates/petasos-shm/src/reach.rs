@@ -54,6 +54,24 @@ impl Announced<'_> {
     }
 }
 
+/// In the memory of a pair: whether one side has given it up.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended<'a>(pub(crate) &'a AtomicU64);
+
+impl Ended<'_> {
+    /// Nobody begins to reach through the pair from now on whom a look at the announcement, after
+    /// this, does not show.
+    pub(crate) fn end(self) {
+        self.0.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// To be asked after [`Announced::announce`]: if not, the other side will see that.
+    pub(crate) fn is(self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+}
+
 #[cfg(all(test, loom))]
 mod interleavings {
     use super::*;
@@ -111,6 +129,42 @@ mod interleavings {
                 peer.join().unwrap();
             }
             assert!(!reach(&shared, 0), "it was closed");
+        });
+    }
+
+    /// The owner gives up the pair of a peer that may be reaching into memory, which it takes back later without
+    /// a look at who begins.
+    #[test]
+    fn nobody_begins_through_a_pair_that_was_given_up() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let ended = Arc::new(AtomicU64::new(0));
+            let shared = Arc::new(Shared {
+                opened: AtomicU64::new(TAG),
+                announced: [AtomicU64::new(0), AtomicU64::new(0)],
+                memory: UnsafeCell::new(5),
+            });
+            let (theirs, word) = (shared.clone(), ended.clone());
+            let peer = thread::spawn(move || {
+                // Two slices of one copy.
+                for _ in 0..2 {
+                    let announced = Announced(&theirs.announced[0]);
+                    announced.announce(TAG);
+                    if !Ended(&word).is() {
+                        // SAFETY: announced, and not given up: or loom says so.
+                        theirs.memory.with(|memory| assert_eq!(unsafe { *memory }, 5));
+                    }
+                    announced.withdraw();
+                }
+            });
+            Ended(&ended).end();
+            while Announced(&shared.announced[0]).read() != 0 {
+                thread::yield_now();
+            }
+            // SAFETY: nobody reaches into it, or loom says so.
+            shared.memory.with_mut(|memory| unsafe { *memory = 9 });
+            peer.join().unwrap();
         });
     }
 

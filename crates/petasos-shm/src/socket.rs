@@ -152,6 +152,16 @@ pub(crate) fn is_over(fd: &OwnedFd, what: PollFlags) -> bool {
         && fds[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
+/// Whether a peer's program, the one that connected, is over: its process has ended, or it was replaced by `exec`, which
+/// closes the socket. One system call.
+pub(crate) fn has_ended(socket: &OwnedFd, process: &OwnedFd) -> Result<bool, Errno> {
+    let mut fds = [PollFd::new(socket, PollFlags::RDHUP), PollFd::new(process, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    poll(&mut fds, Some(&now))?;
+    Ok(fds[0].revents().intersects(over) || !fds[1].revents().is_empty())
+}
+
 pub(crate) fn send(fd: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -5,6 +5,7 @@ use crate::{
     access::Access,
     bell::OwnBell,
     channel::{Channel, NOBODY},
+    closing::{Closing, Lingering},
     connect::{Arrivals, Attempt},
     cross,
     name::Name,
@@ -22,17 +23,11 @@ use rustix::{
     io::Errno,
     process::{Resource, Rlimit, geteuid, getrlimit, setrlimit},
 };
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 pub(crate) const SCHEME: &str = "shm";
 /// Lost peers that came to us stay readable until so many others followed.
 const DEPARTED: usize = 1024;
-/// How long the end of an endpoint waits for peers that reach into its memory.
-const LAST_ACCESS: Duration = Duration::from_secs(1);
 
 /// An endpoint over the shared memory of this machine.
 pub struct Shm {
@@ -82,7 +77,11 @@ pub struct Shm {
     /// Open regions by slot, with their tags.
     pub(crate) exposed: Vec<Option<(RegionId, u64)>>,
     pub(crate) tags: u64,
+    /// Regions that are closed and may still be reached: somebody waits for their end, or nobody does any more.
     pub(crate) closing: Vec<Closing>,
+    pub(crate) left: Vec<Closing>,
+    /// Pairs that were given up while a peer was in a region.
+    pub(crate) lingering: Vec<Lingering>,
     pub(crate) ready: VecDeque<Event>,
 
     pub(crate) now: Time,
@@ -98,14 +97,6 @@ pub struct Shm {
     pub(crate) attend_at: Time,
     /// When memory of long messages is to be looked at: it may not be needed any more.
     pub(crate) tidy_at: Time,
-}
-
-/// A region that is being closed while a peer reaches into it.
-pub(crate) struct Closing {
-    pub(crate) token: Token,
-    pub(crate) region: RegionId,
-    pub(crate) tag: u64,
-    pub(crate) since: Time,
 }
 
 /// What a descriptor in the epoll set is, with a handle's index and generation.
@@ -222,6 +213,8 @@ impl Shm {
             exposed: Vec::new(),
             tags: 0,
             closing: Vec::new(),
+            left: Vec::new(),
+            lingering: Vec::new(),
             ready: VecDeque::new(),
             now: Time::ZERO,
             armed: false,
@@ -311,6 +304,8 @@ impl Shm {
             // Its bell is known to the peer, too, and stays in the set until nobody has it.
             let _ = epoll::delete(&self.epoll, &channel.bell_in);
             let _ = epoll::delete(&self.epoll, &channel.socket);
+            let address = self.engine.peer_info(peer).map(|info| info.address);
+            self.lingering.extend(Lingering::of(*channel, address));
         }
         for list in [&mut self.watched, &mut self.endings] {
             list.retain(|i| *i != index);
@@ -348,35 +343,12 @@ fn raise_descriptor_limit() {
 }
 
 impl Drop for Shm {
-    /// Closes everything. Memory that a peer is copying from or to right now is waited for a
-    /// moment, and then left to it for good rather than freed under it.
+    /// Closes everything, and waits for nobody: memory that a peer is copying from or to right now
+    /// is let go once it has left, or is gone.
     fn drop(&mut self) {
         // What peers look at is the parent's.
-        if !self.home.is_here() {
-            return;
-        }
-        let tags: Vec<u64> = self.exposed.iter().flatten().map(|(_, tag)| *tag).collect();
-        let closing = self.closing.iter().map(|closing| closing.tag);
-        let tags: Vec<u64> = tags.into_iter().chain(closing).collect();
-        for slot in 0..self.exposed.len() {
-            self.table.close(slot as u32);
-        }
-        self.table.close_all();
-        let begin = Instant::now();
-        let reached = || {
-            let announced = self.channels.iter().flatten().map(|channel| channel.pair.announced());
-            announced.filter(|tag| *tag != 0).any(|tag| tags.contains(&tag))
-        };
-        while !tags.is_empty() && reached() {
-            if begin.elapsed() > LAST_ACCESS {
-                for slot in self.exposed.iter().flatten() {
-                    if let Some((memory, _)) = self.engine.region(slot.0) {
-                        std::mem::forget(memory.clone());
-                    }
-                }
-                return;
-            }
-            std::thread::yield_now();
+        if self.home.is_here() {
+            self.leave_memory_behind();
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::{
     table::Table,
 };
 use petasos_fabric::{
-    Access, Address, Clock, Endpoint, Event, Incarnation, InjectError, Lease, LostReason,
-    Operation, Peer, Region, RemoteSpan, Sleep, Time, Token, memory::memfd,
+    Access, Address, Clock, Done, Endpoint, Event, Incarnation, InjectError, Lease, LostReason,
+    OpErrorKind, Operation, Peer, Region, RemoteSpan, Sleep, Time, Token, memory::memfd,
 };
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use rustix::fd::AsFd;
@@ -20,6 +20,8 @@ use std::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than whatever waited for peers when an endpoint ends.
+const LONG: Duration = Duration::from_millis(1200);
 
 struct End {
     shm: Shm,
@@ -210,27 +212,114 @@ fn garbage_at_the_listener() {
     drop(silent);
 }
 
-/// A peer that does not leave a region is waited for, and then cut off.
-#[test]
-fn who_stays_in_a_closing_region_is_cut_off() {
-    let config = Config { closing_grace: Duration::from_millis(100), ..Config::default() };
-    let (mut owner, mut guest) = (End::open(config), End::new());
-    let (to_owner, at_owner) = join(&mut guest, &mut owner);
-    let memory = Region::zeroed(4096);
-    let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
-    let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
-    guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
-    let mut queue = VecDeque::from([Operation::Deregister { token: Token(1), region }]);
-    owner.shm.submit(&mut queue);
-    let done = |end: &End| end.events.iter().any(|e| matches!(e, Event::Done { .. }));
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_millis(50) {
-        owner.pass();
-        assert!(!done(&owner), "a peer is still in there");
+/// How a deregistration ended, if it did.
+fn closed(end: &mut End, token: u64) -> Option<Result<Done, petasos_fabric::OpError>> {
+    let is = |e: &Event| matches!(e, Event::Done { token: of, .. } if of.0 == token);
+    let at = end.events.iter().position(is)?;
+    match end.events.remove(at) {
+        Event::Done { result, .. } => Some(result),
+        _ => None,
     }
-    until("it is cut off", &mut [&mut owner], |ends| {
-        ends[0].lost(at_owner).is_some() && done(ends[0])
-    });
+}
+
+fn close(end: &mut End, token: u64, region: petasos_fabric::RegionId, patience: Duration) {
+    let close = Operation::Deregister { token: Token(token), region, patience };
+    end.shm.submit(&mut VecDeque::from([close]));
+}
+
+/// A peer that does not leave a region is waited for as long as was asked for, again and again; and also when
+/// its connection is given up meanwhile.
+#[test]
+fn a_region_is_not_closed_under_a_peer() {
+    for given_up in [false, true] {
+        let (mut owner, mut guest) = (End::new(), End::new());
+        let (to_owner, at_owner) = join(&mut guest, &mut owner);
+        let memory = Region::zeroed(4096);
+        let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
+        let key = owner.shm.export(region).unwrap();
+        let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
+        let who = guest.address();
+        guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
+        if given_up {
+            owner.shm.violated(at_owner.index, "for the test".to_owned());
+        }
+        for (token, patience) in [(1, 0), (2, 50), (3, 0)] {
+            close(&mut owner, token, region, Duration::from_millis(patience));
+            assert!(owner.shm.export(region).is_err());
+            let mut result = None;
+            let begin = Instant::now();
+            while result.is_none() && begin.elapsed() < PATIENCE {
+                owner.pass();
+                result = closed(&mut owner, token);
+            }
+            assert!(begin.elapsed() >= Duration::from_millis(patience));
+            let error = result.expect("it ends").unwrap_err();
+            assert_eq!(error.kind, OpErrorKind::StillReached);
+            assert_eq!(error.peer.as_ref(), Some(&who));
+        }
+        // Held, whoever else lets go of it; and nobody else begins.
+        let region_of = memory.downgrade();
+        let memory = memory.into_exclusive().unwrap_err();
+        drop(memory);
+        assert!(region_of.upgrade().is_some());
+        if !given_up {
+            let remote = guest.shm.import(&key).unwrap();
+            let (local, spans) =
+                (smallvec![Region::zeroed(8).whole()], smallvec![RemoteSpan { offset: 0, len: 8 }]);
+            let get = Operation::Get { token: Token(9), remote, local, spans };
+            guest.shm.submit(&mut VecDeque::from([get]));
+            until("the get fails", &mut [&mut guest, &mut owner], |ends| {
+                !ends[0].events.is_empty()
+            });
+            assert_eq!(closed(&mut guest, 9).unwrap().unwrap_err().kind, OpErrorKind::StaleKey);
+            guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
+        }
+        close(&mut owner, 4, region, PATIENCE);
+        owner.pass();
+        assert!(closed(&mut owner, 4).is_none());
+        // While one waits there is no other.
+        close(&mut owner, 5, region, PATIENCE);
+        owner.pass();
+        assert_eq!(closed(&mut owner, 5).unwrap().unwrap_err().kind, OpErrorKind::UnknownRegion);
+        guest.shm.channel(to_owner.index).unwrap().pair.withdraw();
+        until("it is closed", &mut [&mut owner], |ends| {
+            ends[0].events.iter().any(|e| matches!(e, Event::Done { .. }))
+        });
+        assert!(closed(&mut owner, 4).unwrap().is_ok());
+        assert!(region_of.upgrade().is_none(), "the memory is free");
+        assert!(owner.shm.lingering.is_empty());
+    }
+}
+
+/// An endpoint that goes waits for nobody. Memory in which a peer is outlives it, and is let go when the peer has left it,
+/// or closed its end.
+#[test]
+fn memory_outlives_its_endpoint_while_a_peer_is_in_it() {
+    for leaves in [true, false] {
+        let (mut owner, mut guest) = (End::new(), End::new());
+        let (to_owner, _) = join(&mut guest, &mut owner);
+        let (reached, other) = (Region::zeroed(4096), Region::zeroed(4096));
+        let region = owner.shm.register(&reached.whole(), Access::ALL).unwrap();
+        owner.shm.register(&other.whole(), Access::ALL).unwrap();
+        let (_, tag) = owner.shm.exposed[region.index as usize].unwrap();
+        guest.shm.channel(to_owner.index).unwrap().pair.announce(tag);
+        let weak = [reached.downgrade(), other.downgrade()];
+        drop((reached, other));
+        drop(owner);
+        assert!(weak[1].upgrade().is_none(), "nobody is in that");
+        std::thread::sleep(LONG);
+        assert!(weak[0].upgrade().is_some(), "a peer is still in that");
+        if leaves {
+            guest.shm.channel(to_owner.index).unwrap().pair.withdraw();
+        } else {
+            drop(guest);
+        }
+        let begin = Instant::now();
+        while weak[0].upgrade().is_some() {
+            assert!(begin.elapsed() < PATIENCE, "it is not let go");
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Every length up to more than two cells, in one part and in some, taken by itself or as an event.
@@ -485,7 +574,7 @@ fn segments_are_mapped_and_let_go() {
     assert!(memory.to_vec().iter().all(|byte| *byte == 5));
     let counters = guest.shm.counters();
     assert!(counters.mapped_bytes >= 200_000 && counters.segments == 1, "{counters:?}");
-    let close = Operation::Deregister { token: Token(9), region };
+    let close = Operation::Deregister { token: Token(9), region, patience: Operation::PATIENCE };
     owner.shm.submit(&mut VecDeque::from([close]));
     drop(memory);
     until("the mapping is let go", &mut [&mut owner, &mut guest], |ends| {

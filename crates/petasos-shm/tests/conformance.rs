@@ -35,10 +35,12 @@ mod reaching {
     use super::*;
     conformance!(SharedMemory::new(true));
     conformance!(faulty, SharedMemory::new(true));
+    conformance!(stopped, SharedMemory::new(true));
 }
 
 mod served_by_the_owner {
     use super::*;
     conformance!(SharedMemory::new(false));
     conformance!(faulty, SharedMemory::new(false));
+    conformance!(stopped, SharedMemory::new(false));
 }

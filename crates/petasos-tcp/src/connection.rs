@@ -176,6 +176,15 @@ impl Connection {
         }
     }
 
+    /// Takes the memory of closed regions out of the packets that are under way: what still comes goes nowhere, and
+    /// what still has to be sent is a copy.
+    pub(crate) fn let_go_of_closed(&mut self, peer: Peer, engine: &mut Engine) {
+        if let Some(payload) = &mut self.payload {
+            engine.divert(peer, &mut payload.placement);
+        }
+        self.outbox.let_go_of_closed(peer, engine);
+    }
+
     /// How many bytes `receive` asks for.
     fn room(&self) -> usize {
         let payload = self.payload.as_ref().map_or(0, |payload| payload.len - payload.at);

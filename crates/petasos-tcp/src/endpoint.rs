@@ -479,6 +479,17 @@ impl TcpEndpoint {
         self.lose(peer, lost);
     }
 
+    /// A region was closed while packets are under way with its memory. All its bytes are moved by this side, so nobody
+    /// is waited for.
+    fn let_go_of_closed(&mut self) {
+        let TcpEndpoint { links, engine, .. } = self;
+        for link in links {
+            if let (Some(peer), Way::Open(connection)) = (link.peer, &mut link.way) {
+                connection.let_go_of_closed(peer, engine);
+            }
+        }
+    }
+
     /// There is more to read from this peer: when it is its turn.
     fn leave_unread(&mut self, peer: Peer) {
         if let Some(connection) = self.connection(peer)
@@ -682,6 +693,9 @@ impl Endpoint for TcpEndpoint {
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
         self.engine.submit_all(operations);
+        if self.engine.is_closing() {
+            self.let_go_of_closed();
+        }
     }
 
     fn cancel(&mut self, token: Token) {
@@ -719,6 +733,9 @@ impl Endpoint for TcpEndpoint {
         if now >= self.idle_at {
             self.look_for_idle();
         }
+        if self.engine.is_closing() {
+            self.engine.keep_time(now);
+        }
         if self.engine.has_output() || !self.dirty.is_empty() {
             busy |= self.flush();
         }
@@ -734,7 +751,7 @@ impl Endpoint for TcpEndpoint {
             return Sleep::Busy;
         }
         self.armed = true;
-        let mut until = self.idle_at;
+        let mut until = self.idle_at.min(self.engine.deadline());
         if !self.paused.is_empty() {
             // A lease that comes back makes no noise.
             until = now.after(LOOK_AGAIN);

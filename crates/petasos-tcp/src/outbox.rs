@@ -1,7 +1,10 @@
 //! What waits to be sent on one connection.
 
 use crate::io::Gather;
-use petasos_fabric::two_sided::{Outgoing, Packet, header::message_header};
+use petasos_fabric::{
+    Peer,
+    two_sided::{Engine, Outgoing, Packet, header::message_header},
+};
 use std::{collections::VecDeque, io, os::fd::BorrowedFd};
 
 /// Payload up to this length is copied, so that many small packets are one piece.
@@ -86,6 +89,20 @@ impl Outbox {
             *packets += 1;
         } else {
             self.chunks.push_back(Chunk::Packet(packet));
+        }
+    }
+
+    /// Takes the memory of closed regions out of the packets.
+    pub(crate) fn let_go_of_closed(&mut self, peer: Peer, engine: &mut Engine) {
+        let mut nth = 0;
+        for chunk in &mut self.chunks {
+            match chunk {
+                Chunk::Bytes(_, packets) => nth += *packets,
+                Chunk::Packet(packet) => {
+                    engine.detach(peer, nth, &mut packet.payload);
+                    nth += 1;
+                }
+            }
         }
     }
 

@@ -36,3 +36,4 @@ conformance!(
 );
 conformance!(apart, OverTcp::default());
 conformance!(parting, OverTcp { idle: Some(Duration::from_millis(10)), ..OverTcp::default() });
+conformance!(stopped, OverTcp::default());

@@ -523,7 +523,11 @@ impl<E: Endpoint> Device for Over<E> {
         let region = region_of(registration);
         self.opened.remove(&region);
         let token = Token(ticket.map_or(NOBODY, |ticket| ticket.0 + 1));
-        self.queue.push_back(Operation::Deregister { token, region });
+        self.queue.push_back(Operation::Deregister {
+            token,
+            region,
+            patience: Operation::PATIENCE,
+        });
         self.inner.submit(&mut self.queue);
     }
 

@@ -193,9 +193,11 @@ impl Core {
                 }
             }
             Operation::Map { remote, .. } => Op::Map { token, remote: import(*remote) },
-            Operation::Deregister { region, .. } => {
-                Op::Deregister { token, region: (region.index, region.generation) }
-            }
+            Operation::Deregister { region, patience, .. } => Op::Deregister {
+                token,
+                region: (region.index, region.generation),
+                patience: *patience,
+            },
             other => panic!("an operation unknown to the suite: {other:?}"),
         }
     }

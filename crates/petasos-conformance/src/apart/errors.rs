@@ -98,6 +98,7 @@ impl From<&OpError> for Failed {
             OpErrorKind::Unsupported(what) => Kind::Unsupported((*what).to_owned()),
             OpErrorKind::UnknownBody => Kind::UnknownBody,
             OpErrorKind::Withdrawn => Kind::Withdrawn,
+            OpErrorKind::StillReached => Kind::StillReached,
             OpErrorKind::Busy => Kind::Busy,
             OpErrorKind::System(why) => Kind::System(why.clone()),
             other => panic!("an error unknown to the suite: {other:?}"),
@@ -131,6 +132,7 @@ impl From<Failed> for OpError {
             Kind::Unsupported(what) => OpErrorKind::Unsupported(constant(&what)),
             Kind::UnknownBody => OpErrorKind::UnknownBody,
             Kind::Withdrawn => OpErrorKind::Withdrawn,
+            Kind::StillReached => OpErrorKind::StillReached,
             Kind::Busy => OpErrorKind::Busy,
             Kind::System(why) => OpErrorKind::System(why),
         };

@@ -326,10 +326,13 @@ impl Here<'_> {
             Op::Map { token, remote: of } => {
                 Operation::Map { token: Token(token), remote: remote(of) }
             }
-            Op::Deregister { token, region: (index, generation) } => Operation::Deregister {
-                token: Token(token),
-                region: RegionId { index, generation },
-            },
+            Op::Deregister { token, region: (index, generation), patience } => {
+                Operation::Deregister {
+                    token: Token(token),
+                    region: RegionId { index, generation },
+                    patience,
+                }
+            }
         }
     }
 }

@@ -219,6 +219,7 @@ pub(super) enum Op {
     Deregister {
         token: u64,
         region: Handle,
+        patience: Duration,
     },
 }
 
@@ -281,6 +282,7 @@ pub(super) enum Kind {
     Unsupported(String),
     UnknownBody,
     Withdrawn,
+    StillReached,
     Busy,
     System(String),
 }

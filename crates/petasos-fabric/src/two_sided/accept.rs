@@ -272,8 +272,8 @@ impl Engine {
                     return broken("a get of a bad length", len);
                 }
                 match regions.check(target, Access::READ, offset, len) {
-                    Ok((region, memory)) => {
-                        let what = Served::Region { region, memory };
+                    Ok((region, _)) => {
+                        let what = Served::Region { region, offset };
                         let serve = Serve { id, what, len, done: 0 };
                         link.bulk.push_back(Bulk::Serve(serve));
                         link.wake(ledger);

@@ -131,7 +131,7 @@ pub(super) struct Serve {
 
 #[derive(Debug)]
 pub(super) enum Served {
-    Region { region: RegionId, memory: crate::Slice },
+    Region { region: RegionId, offset: u64 },
     Body { op: u64, offset: u64 },
 }
 

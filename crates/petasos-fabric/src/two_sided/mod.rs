@@ -25,6 +25,11 @@
 //! again later with the same header. A [`Violation`] means that the peer breaks the protocol: close
 //! it, and tell with `peer_lost`.
 //!
+//! *Closing memory.* A region is deregistered once no packet has its memory any more, in either
+//! direction. While [`Engine::is_closing`], call [`Engine::keep_time`] in each pass, and do not sleep
+//! beyond [`Engine::deadline`]. A transport that moves the bytes itself need not wait for its peers:
+//! it takes the memory out of the packets that it has, by [`Engine::divert`] and [`Engine::detach`].
+//!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
 //! raised by the engine in any other way. Take them before reading packets, and read none while
 //! they are more than the budget: then what waits here stays bounded. A transport that handles plain messages itself
@@ -47,6 +52,7 @@
 //! [`Peer::index`]: crate::Peer::index
 
 mod accept;
+mod closing;
 mod config;
 mod engine;
 pub mod header;

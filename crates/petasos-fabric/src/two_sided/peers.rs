@@ -97,6 +97,14 @@ impl Peers {
         if *generation == peer.generation { slot.link() } else { None }
     }
 
+    /// Those with whom something is going on.
+    pub(super) fn busy(&self) -> impl Iterator<Item = &Link> {
+        self.slots.iter().filter_map(|(_, slot)| match slot {
+            Slot::Busy(link) => Some(&**link),
+            _ => None,
+        })
+    }
+
     pub(super) fn at(&self, index: u32) -> Option<&Face> {
         self.slots.get(index as usize)?.1.face()
     }

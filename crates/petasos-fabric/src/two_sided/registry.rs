@@ -2,8 +2,10 @@
 
 use super::header::{Status, Target};
 use crate::{
-    Access, ImportError, Key, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
+    Access, ImportError, Key, Peer, RegionId, RegisterError, Remote, Slice, Time, Token,
+    key::KeyParts,
 };
+use std::time::Duration;
 
 /// A key that was imported, as a transport with routes of its own needs to see it.
 #[derive(Clone, Debug)]
@@ -64,7 +66,10 @@ impl<T> Table<T> {
 
 /// The regions that peers may reach.
 #[derive(Debug)]
-pub(super) struct Regions(Table<Registered>);
+pub(super) struct Regions {
+    table: Table<Registered>,
+    waiting: Vec<Waiting>,
+}
 
 #[derive(Debug)]
 pub(super) struct Registered {
@@ -73,13 +78,31 @@ pub(super) struct Registered {
     secret: u64,
     /// Fragments that are being placed in it, or read from it.
     busy: u32,
-    /// Set once it is being deregistered: no access begins any more.
-    closing: Option<Token>,
+    state: State,
+}
+
+/// Whether accesses begin in a region, and whether somebody waits for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// No access begins any more. What has begun goes on, and the memory is held.
+    Shut,
+    /// The same, and this operation is to be told when the last access has ended.
+    Closing(Token),
+}
+
+/// A region whose end somebody waits for.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    region: RegionId,
+    patience: Duration,
+    /// Known from the first look at the time on.
+    until: Option<Time>,
 }
 
 impl Regions {
     pub(super) fn new(limit: usize) -> Regions {
-        Regions(Table::new(limit))
+        Regions { table: Table::new(limit), waiting: Vec::new() }
     }
 
     pub(super) fn register(
@@ -92,16 +115,18 @@ impl Regions {
             return Err(RegisterError::ReadOnly);
         }
         let secret = getrandom::u64().map_err(|e| RegisterError::System(e.to_string()))?;
-        let entry = Registered { memory: memory.clone(), access, secret, busy: 0, closing: None };
-        let limit = self.0.limit;
-        let (index, generation) = self.0.insert(entry).ok_or(RegisterError::TooMany { limit })?;
+        let entry =
+            Registered { memory: memory.clone(), access, secret, busy: 0, state: State::Open };
+        let limit = self.table.limit;
+        let (index, generation) =
+            self.table.insert(entry).ok_or(RegisterError::TooMany { limit })?;
         Ok(RegionId { index, generation })
     }
 
     /// A region that is open.
     pub(super) fn get(&self, id: RegionId) -> Option<&Registered> {
-        let entry = self.0.get(id.index, id.generation)?;
-        entry.closing.is_none().then_some(entry)
+        let entry = self.table.get(id.index, id.generation)?;
+        (entry.state == State::Open).then_some(entry)
     }
 
     /// What a key says of it.
@@ -135,30 +160,78 @@ impl Regions {
 
     /// A fragment begins to be placed, or to be read.
     pub(super) fn hold(&mut self, id: RegionId) {
-        if let Some(entry) = self.0.get_mut(id.index, id.generation) {
+        if let Some(entry) = self.table.get_mut(id.index, id.generation) {
             entry.busy += 1;
         }
     }
 
     /// It ended: the token of the deregistration that this completes, if it does.
     pub(super) fn unhold(&mut self, id: RegionId) -> Option<Token> {
-        let entry = self.0.get_mut(id.index, id.generation)?;
+        let entry = self.table.get_mut(id.index, id.generation)?;
         entry.busy -= 1;
-        let token = entry.closing.filter(|_| entry.busy == 0)?;
-        self.0.remove(id.index, id.generation);
+        let State::Closing(token) = entry.state else { return None };
+        if entry.busy > 0 {
+            return None;
+        }
+        self.table.remove(id.index, id.generation);
+        self.waiting.retain(|waiting| waiting.region != id);
         Some(token)
     }
 
-    /// Begins to deregister. `None`: no such region is open; `Some(true)`: done at once.
-    pub(super) fn close(&mut self, id: RegionId, token: Token) -> Option<bool> {
-        self.get(id)?;
-        let entry = self.0.get_mut(id.index, id.generation)?;
-        entry.closing = Some(token);
-        let now = entry.busy == 0;
-        if now {
-            self.0.remove(id.index, id.generation);
+    /// No access begins from now on. False if the region is not open.
+    pub(super) fn shut(&mut self, id: RegionId) -> bool {
+        let entry = self.table.get_mut(id.index, id.generation);
+        let Some(entry) = entry.filter(|entry| entry.state == State::Open) else { return false };
+        entry.state = State::Shut;
+        true
+    }
+
+    /// Whether nobody begins to reach into a region, and its memory is still held.
+    pub(super) fn is_shut(&self, id: RegionId) -> bool {
+        let entry = self.table.get(id.index, id.generation);
+        entry.is_some_and(|entry| entry.state != State::Open)
+    }
+
+    /// Begins to deregister. `None`: there is no such region, or somebody is at it already;
+    /// `Some(true)`: done at once.
+    pub(super) fn close(&mut self, id: RegionId, token: Token, patience: Duration) -> Option<bool> {
+        let entry = self.table.get_mut(id.index, id.generation)?;
+        if matches!(entry.state, State::Closing(_)) {
+            return None;
         }
-        Some(now)
+        if entry.busy == 0 {
+            self.table.remove(id.index, id.generation);
+            return Some(true);
+        }
+        entry.state = State::Closing(token);
+        self.waiting.push(Waiting { region: id, patience, until: None });
+        Some(false)
+    }
+
+    /// Whether somebody waits for the end of a region.
+    #[inline]
+    pub(super) fn are_closing(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// When the first patience is over, as far as that is known.
+    pub(super) fn deadline(&self) -> Time {
+        let first = self.waiting.iter().map(|waiting| waiting.until.unwrap_or(Time::ZERO)).min();
+        first.unwrap_or(Time::NEVER)
+    }
+
+    /// A region for whose end somebody has waited long enough, and who. It stays shut.
+    pub(super) fn overdue(&mut self, now: Time) -> Option<(RegionId, Token)> {
+        for waiting in &mut self.waiting {
+            waiting.until.get_or_insert(now.after(waiting.patience));
+        }
+        let at = self.waiting.iter().position(|w| w.until.is_some_and(|until| until <= now))?;
+        let id = self.waiting.swap_remove(at).region;
+        let entry = self.table.get_mut(id.index, id.generation)?;
+        let State::Closing(token) = std::mem::replace(&mut entry.state, State::Shut) else {
+            return None;
+        };
+        Some((id, token))
     }
 }
 

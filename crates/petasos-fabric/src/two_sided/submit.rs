@@ -158,8 +158,8 @@ impl Engine {
                 self.queue(remote.peer, token, Kind::Atomic(atomic));
             }
             Operation::Map { .. } => return Err(OpErrorKind::Unsupported("mapping")),
-            Operation::Deregister { token, region } => {
-                let closed = self.regions.close(region, token);
+            Operation::Deregister { token, region, patience } => {
+                let closed = self.regions.close(region, token, patience);
                 if closed.ok_or(OpErrorKind::UnknownRegion)? {
                     self.ledger.live -= 1;
                     self.ledger.finish(token, None, Ok(Done::Deregistered));

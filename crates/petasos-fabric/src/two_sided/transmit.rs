@@ -380,13 +380,16 @@ impl Link {
         let (id, offset) = (serve.id, serve.done);
         let len = (serve.len - serve.done).min(config.max_fragment as u64) as usize;
         let fragment = match &serve.what {
-            Served::Region { region, memory } if regions.get(*region).is_some() => {
-                regions.hold(*region);
-                let part = memory.part(offset as usize, len);
-                let payload = Outgoing::Memory(part.into_iter().collect());
-                Ok((payload, Flight::Region(*region)))
-            }
-            Served::Region { .. } => Err(Status::Stale),
+            // Nothing of a region that was closed is read, also of a get that has begun.
+            Served::Region { region, offset: at } => match regions.get(*region) {
+                Some(entry) => {
+                    let part = entry.memory.part((at + offset) as usize, len);
+                    let payload = Outgoing::Memory(part.into_iter().collect());
+                    regions.hold(*region);
+                    Ok((payload, Flight::Region(*region)))
+                }
+                None => Err(Status::Stale),
+            },
             Served::Body { op: id, offset: at } => match self.op(*id) {
                 Some(Op { kind: Kind::Body { data, .. }, done: false, outcome: None, .. }) => {
                     Ok((payload_part(data, at + offset, len), Flight::Op(*id)))

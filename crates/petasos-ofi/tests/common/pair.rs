@@ -102,6 +102,11 @@ impl Pair {
     }
 
     pub(crate) fn close(&mut self, region: RegionId) {
-        self.submit(true, |token| Operation::Deregister { token, region }).unwrap();
+        self.submit(true, |token| Operation::Deregister {
+            token,
+            region,
+            patience: Operation::PATIENCE,
+        })
+        .unwrap();
     }
 }

@@ -27,6 +27,8 @@ impl Channel {
         }
         self.pair.announce(tag);
         let step = match self.table.entry(slot, tag) {
+            // It gave us up, and need not look at our announcements any more.
+            _ if self.pair.is_ended() => Step::Over,
             Some(entry) => self.step_within(access, &entry, budget, counters),
             None if self.is_over() => Step::Over,
             None => Step::Done(Err(OpErrorKind::StaleKey)),
@@ -163,10 +165,14 @@ impl Channel {
         counters: &mut Counters,
     ) -> Step {
         let Some((way, _, _)) = access.pieces() else { return Step::Engine };
-        // Its number may be another's by now; the handle cannot.
-        let ended = |process| crate::socket::is_over(process, rustix::event::PollFlags::IN);
-        if self.process.as_ref().is_none_or(ended) {
-            return Step::Over;
+        // Its number may be another process's by now, and its memory another program's: the handle and the socket are
+        // of the one that connected. What is left of this is between this call and the next one: see the crate's page.
+        let process = self.process.as_ref();
+        match process.map(|process| crate::socket::has_ended(&self.socket, process)) {
+            Some(Ok(false)) => {}
+            Some(Ok(true)) | None => return Step::Over,
+            // A signal, or no memory: nothing is known, and nothing done.
+            Some(Err(_)) => return Step::Moved,
         }
         let (mut ours, mut theirs) = (Pieces::new(), Pieces::new());
         access.stretch(budget, |piece, at, offset, len| {

@@ -1,8 +1,9 @@
 //! Put, get, atomics, and the end of registrations.
 
 use super::*;
-use crate::{AtomicOp, AtomicType, ImportError, Level, RemoteSpan, Slices, Spans};
+use crate::{AtomicOp, AtomicType, ImportError, Level, RemoteSpan, Slices, Spans, Time};
 use smallvec::{SmallVec, smallvec};
+use std::time::Duration;
 
 pub(super) fn span(offset: u64, len: u64) -> RemoteSpan {
     RemoteSpan { offset, len }
@@ -188,7 +189,8 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
     for step in [Step::Poll, Step::Send, Step::Accept, Step::Write] {
         assert!(net.step(0, 1, step, 10));
     }
-    let deregister = Operation::Deregister { token: Token(9), region };
+    let deregister =
+        Operation::Deregister { token: Token(9), region, patience: Operation::PATIENCE };
     net.engines[1].submit(deregister);
     net.collect(1);
     assert!(net.done(1, Token(9)).is_none(), "a payload is being placed");
@@ -201,7 +203,11 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
     assert!(memory.to_vec() == before, "nothing lands after it completed");
     assert!(!net.events[1].iter().any(|e| matches!(e, Event::PutArrived { .. })));
     assert_eq!(
-        net.finish(1, Operation::Deregister { token: Token(9), region }).unwrap_err(),
+        net.finish(
+            1,
+            Operation::Deregister { token: Token(9), region, patience: Operation::PATIENCE }
+        )
+        .unwrap_err(),
         OpErrorKind::UnknownRegion
     );
     assert!(net.engines[1].export(region).is_err());
@@ -213,7 +219,11 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
         assert!(net.step(0, 1, step, 0));
     }
     assert!(net.step(1, 0, Step::Poll, 0));
-    net.engines[1].submit(Operation::Deregister { token: Token(9), region });
+    net.engines[1].submit(Operation::Deregister {
+        token: Token(9),
+        region,
+        patience: Operation::PATIENCE,
+    });
     net.collect(1);
     assert!(net.done(1, Token(9)).is_none(), "a fragment is being read");
     net.step(1, 0, Step::Send, 0);
@@ -221,6 +231,123 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
     assert!(matches!(net.done(1, Token(9)), Some(Ok(Done::Deregistered))));
     net.settle();
     assert_eq!(net.done(0, Token(2)).unwrap().unwrap_err(), OpErrorKind::StaleKey);
+    net.assert_clean();
+}
+
+/// A payload that comes in and a fragment that goes out, both with the memory of a region that is closed. Time stands still
+/// until it is told.
+#[test]
+fn a_region_that_stays_reached_is_kept_and_may_be_closed_again() {
+    let mut net = Net::new(2, &small_config());
+    let memory = Region::from(bytes(1000, 1));
+    let (region, remote) = net.share(1, 0, &memory, Access::ALL);
+    let local: Slices = smallvec![Region::from(bytes(200, 2)).whole()];
+    net.engines[0].submit(put(1, remote, local, smallvec![span(0, 200)], None));
+    for step in [Step::Poll, Step::Send, Step::Accept, Step::Write] {
+        assert!(net.step(0, 1, step, 10));
+    }
+    let close = |token, millis| Operation::Deregister {
+        token: Token(token),
+        region,
+        patience: Duration::from_millis(millis),
+    };
+    let at = |millis: u64| Time(millis * 1_000_000);
+    for (token, begin) in [(7, 1000), (8, 5000)] {
+        net.engines[1].submit(close(token, 300));
+        assert!(net.engines[1].is_closing());
+        net.engines[1].keep_time(at(begin));
+        assert_eq!(net.engines[1].deadline(), at(begin + 300));
+        // Another one while this one waits.
+        net.engines[1].submit(close(9, 300));
+        net.collect(1);
+        let refused = net.done(1, Token(9)).expect("at once");
+        assert_eq!(refused.unwrap_err(), OpErrorKind::UnknownRegion);
+        net.engines[1].keep_time(at(begin + 299));
+        net.collect(1);
+        assert!(net.done(1, Token(token)).is_none(), "there is time left");
+        net.engines[1].keep_time(at(begin + 300));
+        assert_eq!(net.engines[1].deadline(), Time::NEVER);
+        let named = Address::parse("test://0").unwrap();
+        let mut events = Vec::new();
+        net.engines[1].take_events(10, &mut events);
+        let told = events.iter().any(|event| {
+            matches!(event, Event::Done { token: of, result: Err(error) }
+                if of.0 == token
+                    && error.kind == OpErrorKind::StillReached
+                    && error.peer.as_ref() == Some(&named))
+        });
+        assert!(told, "{events:?}");
+        assert!(net.engines[1].export(region).is_err(), "nobody begins");
+    }
+    let memory = memory.into_exclusive().expect_err("it is held");
+    net.step(0, 1, Step::Land, 0);
+    // Nobody waits for it: it is held until somebody asks again.
+    let memory = memory.into_exclusive().expect_err("it is held");
+    assert!(matches!(net.finish(1, close(10, 0)), Ok(Done::Deregistered)));
+    assert!(memory.into_exclusive().is_ok());
+    net.assert_clean();
+}
+
+/// A transport that moves the bytes itself takes the memory out of its packets, and waits for nobody.
+#[test]
+fn memory_is_taken_out_of_packets_that_are_under_way() {
+    let mut net = Net::new(2, &small_config());
+    let memory = Region::from(bytes(1000, 1));
+    let (region, remote) = net.share(1, 0, &memory, Access::ALL);
+    let local: Slices = smallvec![Region::from(bytes(200, 2)).whole()];
+    let into = Region::zeroed(200);
+    net.engines[0].submit(put(1, remote, local, smallvec![span(0, 200)], Some(3)));
+    for step in [Step::Poll, Step::Send, Step::Accept] {
+        assert!(net.step(0, 1, step, 0));
+    }
+    net.step(0, 1, Step::Write, 50);
+    let open = net.share(1, 0, &memory, Access::ALL);
+    net.divert(0, 1);
+    assert!(net.step(0, 1, Step::Land, 0), "an open region is left alone");
+    net.settle();
+    assert!(net.done(0, Token(1)).unwrap().is_ok());
+
+    let before = memory.to_vec();
+    let local: Slices = smallvec![Region::from(bytes(200, 9)).whole()];
+    net.engines[0].submit(put(1, remote, local, smallvec![span(300, 200)], Some(3)));
+    for step in [Step::Poll, Step::Send, Step::Accept] {
+        assert!(net.step(0, 1, step, 0));
+    }
+    net.engines[0].submit(get(2, open.1, smallvec![into.whole()], smallvec![span(0, 200)]));
+    let close = |token, region| Operation::Deregister {
+        token: Token(token),
+        region,
+        patience: Operation::PATIENCE,
+    };
+    net.engines[1].submit(close(7, region));
+    net.collect(1);
+    assert!(net.done(1, Token(7)).is_none(), "a payload is on its way");
+    net.divert(0, 1);
+    net.collect(1);
+    assert!(matches!(net.done(1, Token(7)), Some(Ok(Done::Deregistered))));
+    net.step(0, 1, Step::Write, 100);
+    net.step(0, 1, Step::Land, 0);
+    assert!(memory.to_vec() == before, "nothing has landed");
+
+    // The answer to the get: what it says is what was there when the region was closed.
+    for step in [Step::Poll, Step::Send, Step::Accept, Step::Land] {
+        assert!(net.step(0, 1, step, 0));
+    }
+    while !net.holds_memory(1, 0) {
+        assert!(net.step(1, 0, Step::Poll, 0) || net.step(1, 0, Step::Send, 0));
+    }
+    net.engines[1].submit(close(8, open.0));
+    net.collect(1);
+    assert!(net.done(1, Token(8)).is_none(), "a packet has its memory");
+    net.detach(1, 0);
+    net.collect(1);
+    assert!(matches!(net.done(1, Token(8)), Some(Ok(Done::Deregistered))));
+    let mut memory = memory.into_exclusive().expect("nobody holds it");
+    memory.fill(0);
+    net.settle();
+    assert_eq!(net.done(0, Token(1)).unwrap().unwrap_err(), OpErrorKind::StaleKey);
+    assert!(net.done(0, Token(2)).unwrap().is_ok(), "all of it was there");
+    assert!(into.to_vec() == before[..200]);
     net.assert_clean();
 }
 

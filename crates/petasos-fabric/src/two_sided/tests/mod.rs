@@ -146,6 +146,28 @@ impl Net {
         }
     }
 
+    /// What comes from `a` to `b` with memory of a closed region goes nowhere.
+    pub(super) fn divert(&mut self, a: usize, b: usize) {
+        let from = self.peers[b][a];
+        if let Some((placement, ..)) = &mut self.lines[a][b].coming {
+            self.engines[b].divert(from, placement);
+        }
+    }
+
+    /// What waits to go from `a` to `b` with such memory is a copy.
+    pub(super) fn detach(&mut self, a: usize, b: usize) {
+        let to = self.peers[a][b];
+        if let Some(packet) = &mut self.lines[a][b].out {
+            self.engines[a].detach(to, 0, &mut packet.payload);
+        }
+    }
+
+    /// Whether a packet that waits to go there has memory of a region.
+    pub(super) fn holds_memory(&self, a: usize, b: usize) -> bool {
+        let out = self.lines[a][b].out.as_ref();
+        out.is_some_and(|packet| matches!(packet.payload, super::Outgoing::Memory(_)))
+    }
+
     /// Collects events; true if there were any.
     pub(super) fn collect(&mut self, a: usize) -> bool {
         self.engines[a].take_events(7, &mut self.events[a])

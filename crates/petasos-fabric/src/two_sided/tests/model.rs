@@ -469,7 +469,11 @@ fn run(count: usize, seed: u64) {
         let a = run.random.below(count);
         let (memory, region) = (run.written[a].clone(), run.regions[a]);
         let token = run.token(a, Was::Deregister { memory });
-        run.net.engines[a].submit(Operation::Deregister { token, region });
+        run.net.engines[a].submit(Operation::Deregister {
+            token,
+            region,
+            patience: Operation::PATIENCE,
+        });
     }
     run.wander(500, 8);
     if run.random.below(2) == 0 {

@@ -1,0 +1,420 @@
+//! Memory that is closed under a peer that is stopped: in a process of its own, by a signal.
+//!
+//! A peer may be stopped at any moment, also in the middle of a copy, and go on at any later one. When its owner was told
+//! that a region is closed, that region's memory is the owner's alone: nothing that the peer does afterwards changes it,
+//! or shows there. Until then the end of [`Operation::Deregister`] is an error, which comes when its patience is over.
+//!
+//! `conformance!(stopped, fixture)` makes a test of each kind of access and memory, and the process that they start.
+
+use crate::{Fixture, Random};
+use petasos_fabric::{
+    Access, Address, Done, Endpoint, Event, Key, Level, OpError, OpErrorKind, Operation, Peer,
+    Region, RegionId, Remote, RemoteSpan, Slice, Support, Token,
+};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use smallvec::smallvec;
+use std::{
+    collections::VecDeque,
+    env,
+    io::{BufRead, BufReader, IsTerminal, Write},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Bytes of the memory: some slices of a copy, and more than sockets hold.
+const LEN: usize = 8 << 20;
+/// What is in the memory at first, what the peer puts there, and what its owner writes once it is his alone.
+const FIRST: u8 = 0x11;
+const PUT: u8 = 0xaa;
+const OWN: u8 = 0x55;
+/// What the process says before its address.
+const HERE: &str = "petasos-conformance, the peer to be stopped, at ";
+/// By so much the end may come later than it should, on a busy machine.
+const LATE: Duration = Duration::from_secs(4);
+/// Closings under a stopped peer in one test.
+const ROUNDS: usize = 12;
+
+/// What the peer does with the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum What {
+    /// Puts to all of it, again and again.
+    Put,
+    /// Gets all of it, again and again.
+    Get,
+}
+
+/// Where the memory is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Any memory of the process.
+    Heap,
+    /// Memory that the endpoint gave.
+    Alloc,
+}
+
+/// When the peer is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// Before it knows of the memory.
+    Before,
+    /// In the middle of accesses.
+    Within,
+    /// After one, which was the last.
+    After,
+}
+
+/// What is said: by the owner what to do, with a key; by the peer how it went.
+mod word {
+    pub(super) const FOREVER: u8 = 0;
+    pub(super) const ONCE: u8 = 1;
+    pub(super) const BEGUN: u8 = 2;
+    pub(super) const OVER: u8 = 3;
+    pub(super) const BAD: u8 = 4;
+}
+
+/// Drives an endpoint.
+struct Driver<'f> {
+    fixture: &'f dyn Fixture,
+    end: Box<dyn Endpoint>,
+    events: Vec<Event>,
+    tokens: u64,
+}
+
+impl Driver<'_> {
+    fn pass(&mut self) -> bool {
+        self.end.progress(self.fixture.now(), 64, &mut self.events)
+    }
+
+    /// Drives until `seen` takes something from the events.
+    fn until<T>(&mut self, what: &str, mut seen: impl FnMut(&mut Vec<Event>) -> Option<T>) -> T {
+        let end = Instant::now() + self.fixture.deadline();
+        loop {
+            if let Some(found) = seen(&mut self.events) {
+                return found;
+            }
+            if !self.pass() {
+                self.fixture.pass();
+            }
+            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.events);
+        }
+    }
+
+    fn submit(&mut self, make: impl FnOnce(Token) -> Operation) -> Token {
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        let mut queue = VecDeque::from([make(token)]);
+        let end = Instant::now() + self.fixture.deadline();
+        while !queue.is_empty() {
+            self.end.submit(&mut queue);
+            self.pass();
+            assert!(Instant::now() < end, "an operation was not taken");
+        }
+        token
+    }
+
+    fn done(&mut self, token: Token) -> Result<Done, OpError> {
+        self.until("the end of an operation", |events| {
+            let is = |event: &Event| matches!(event, Event::Done { token: of, .. } if *of == token);
+            let at = events.iter().position(is)?;
+            match events.remove(at) {
+                Event::Done { result, .. } => Some(result),
+                _ => None,
+            }
+        })
+    }
+
+    fn say(&mut self, peer: Peer, parts: &[&[u8]]) {
+        let end = Instant::now() + self.fixture.deadline();
+        while let Err(error) = self.end.inject(peer, parts) {
+            assert!(Instant::now() < end, "not injected: {error}");
+            self.pass();
+        }
+    }
+
+    /// The next message, and of whom; `None` if its sender is lost.
+    fn message(&mut self) -> Option<(Peer, Vec<u8>)> {
+        self.until("a message", |events| {
+            let of =
+                |event: &Event| matches!(event, Event::Message { .. } | Event::PeerLost { .. });
+            let at = events.iter().position(of)?;
+            Some(match events.remove(at) {
+                Event::Message { peer, message } => Some((peer, message.to_vec())),
+                _ => None,
+            })
+        })
+    }
+}
+
+/// The peer: connects to the address that it is given on standard input, and does what it is told until it is killed.
+/// Returns if nothing was said, as when it was started by mistake.
+///
+/// # Panics
+/// If what it is told makes no sense.
+pub fn serve(fixture: &dyn Fixture) {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("this is the other side of a test, which starts it by itself");
+        return;
+    }
+    let mut line = String::new();
+    println!("\n{HERE}");
+    if stdin.lock().read_line(&mut line).unwrap_or(0) == 0 {
+        return;
+    }
+    let owner = Address::parse(line.trim()).expect("an address");
+    let (end, events) = (fixture.open(&fixture.fresh()), Vec::new());
+    let mut driver = Driver { fixture, end, events, tokens: 0 };
+    let peer = driver.end.resolve(&owner, fixture.deadline()).expect("it is resolved");
+    driver.until("the owner", |events| {
+        events.iter().any(|event| matches!(event, Event::PeerUp { .. })).then_some(())
+    });
+    driver.say(peer, &[&[word::BEGUN]]);
+    loop {
+        let end = Instant::now() + fixture.deadline();
+        // Nothing is said while this process is stopped.
+        let said = loop {
+            let is = |event: &Event| matches!(event, Event::Message { .. });
+            if let Some(at) = driver.events.iter().position(is) {
+                break driver.events.remove(at);
+            }
+            if driver.events.iter().any(|event| matches!(event, Event::PeerLost { .. })) {
+                return;
+            }
+            if !driver.pass() {
+                fixture.pass();
+            }
+            assert!(Instant::now() < end + fixture.deadline(), "nobody says anything");
+        };
+        let Event::Message { message, .. } = said else { continue };
+        let (&[much, what], key) = message.split_first_chunk::<2>().expect("what to do");
+        let what = if what == What::Put as u8 { What::Put } else { What::Get };
+        let key = Key::from_bytes(key.to_vec()).expect("a key");
+        let remote = driver.end.import(&key).expect("it is imported");
+        let memory = Region::from_vec(vec![PUT; LEN]).whole();
+        let mut count = 0u32;
+        let error = loop {
+            let token = driver.submit(|token| access(token, what, remote, &memory));
+            let result = driver.done(token);
+            let unseen = what == What::Put || memory.to_vec().iter().all(|byte| *byte != OWN);
+            if !unseen {
+                driver.say(peer, &[&[word::BAD], b"it got what its owner wrote to closed memory"]);
+                return;
+            }
+            match result {
+                Err(error) => break error.to_string(),
+                Ok(_) if much == word::ONCE => break String::new(),
+                Ok(_) if count == 0 => driver.say(peer, &[&[word::BEGUN]]),
+                Ok(_) => {}
+            }
+            count += 1;
+        };
+        driver.end.release(remote);
+        driver.say(peer, &[&[word::OVER], error.as_bytes()]);
+    }
+}
+
+fn access(token: Token, what: What, remote: Remote, memory: &Slice) -> Operation {
+    let (local, spans) =
+        (smallvec![memory.clone()], smallvec![RemoteSpan { offset: 0, len: memory.len() as u64 }]);
+    match what {
+        What::Put => {
+            Operation::Put { token, remote, local, spans, level: Level::Visible, event: None }
+        }
+        What::Get => Operation::Get { token, remote, local, spans },
+    }
+}
+
+/// The process of the peer, which ends with this.
+struct Stoppable {
+    child: Child,
+    pid: Pid,
+}
+
+impl Stoppable {
+    /// Starts one, which connects to `owner`.
+    fn start(serve: &str, owner: &Address) -> Stoppable {
+        let test = serve.split_once("::").map_or(serve, |(_, test)| test);
+        let mut command = Command::new(env::current_exe().expect("a test binary's path"));
+        command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the peer is started");
+        let pid = Pid::from_raw(child.id() as i32).expect("a process");
+        let mut said = BufReader::new(child.stdout.take().expect("piped"));
+        let mut stoppable = Stoppable { child, pid };
+        let mut line = String::new();
+        while !line.contains(HERE.trim_end()) {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap_or(0) > 0, "the peer did not begin");
+        }
+        let input = stoppable.child.stdin.as_mut().expect("piped");
+        writeln!(input, "{owner}").expect("it reads");
+        stoppable
+    }
+
+    /// Stops it, and returns when it is stopped.
+    fn stop(&self) {
+        kill_process(self.pid, Signal::STOP).expect("it lives");
+        let stopped = waitpid(Some(self.pid), WaitOptions::UNTRACED).expect("a child");
+        assert!(stopped.is_some_and(|(_, status)| status.stopped()), "{stopped:?}");
+    }
+
+    fn go_on(&self) {
+        kill_process(self.pid, Signal::CONT).expect("it lives");
+    }
+}
+
+impl Drop for Stoppable {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The owner of the memory.
+struct Owner<'f> {
+    driver: Driver<'f>,
+    serve: &'f str,
+    random: Random,
+    /// Whom it has now.
+    peer: Option<(Stoppable, Peer)>,
+}
+
+/// Closes memory under a peer that is stopped, many times, at many moments.
+///
+/// # Panics
+/// If what was closed is not closed, or a close does not end.
+pub fn closings(fixture: &dyn Fixture, serve: &str, what: What, of: Where) {
+    if fixture.missing().is_some() {
+        return;
+    }
+    let (end, events) = (fixture.open(&fixture.fresh()), Vec::new());
+    if end.capabilities().remote_access == Support::None {
+        return;
+    }
+    let driver = Driver { fixture, end, events, tokens: 0 };
+    let mut owner = Owner { driver, serve, random: Random::new(what as u64 + 7), peer: None };
+    for round in 0..ROUNDS {
+        let when = match round % 6 {
+            0 => When::Before,
+            5 => When::After,
+            _ => When::Within,
+        };
+        owner.close_under_stopped(what, of, when);
+    }
+}
+
+impl Owner<'_> {
+    fn peer(&mut self) -> Peer {
+        if let Some((_, peer)) = self.peer {
+            return peer;
+        }
+        let process = Stoppable::start(self.serve, &self.driver.end.address().clone());
+        let (peer, _) = self.driver.message().expect("it lives");
+        self.peer = Some((process, peer));
+        peer
+    }
+
+    fn close(&mut self, region: RegionId, patience: Duration) -> Result<(), OpError> {
+        let token = self.driver.submit(|token| Operation::Deregister { token, region, patience });
+        let result = self.driver.done(token);
+        result.map(|done| assert!(matches!(done, Done::Deregistered), "{done:?}"))
+    }
+
+    fn close_under_stopped(&mut self, what: What, of: Where, when: When) {
+        let peer = self.peer();
+        let memory = match of {
+            Where::Heap => Region::from_vec(vec![FIRST; LEN]),
+            Where::Alloc => self.driver.end.alloc(LEN).expect("memory"),
+        };
+        memory.write(0, &vec![FIRST; LEN]);
+        let region = self.driver.end.register(&memory.whole(), Access::ALL).expect("registered");
+        let key = self.driver.end.export(region).expect("a key");
+        let much = if when == When::After { word::ONCE } else { word::FOREVER };
+        let task: [&[u8]; 2] = [&[much, what as u8], key.as_bytes()];
+        if when != When::Before {
+            self.driver.say(peer, &task);
+            let (_, said) = self.driver.message().expect("it lives");
+            let wanted = if when == When::After { word::OVER } else { word::BEGUN };
+            assert_eq!(said[0], wanted, "{}", String::from_utf8_lossy(&said[1..]));
+        }
+        // Anywhere in an access, and in what this side has to do for it.
+        for _ in 0..self.random.below(400) {
+            self.driver.pass();
+        }
+        let pause = self.random.below(3000) as u64;
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_micros(pause) {
+            std::hint::spin_loop();
+        }
+        let process = |owner: &Self, stop: bool| {
+            let (process, _) = owner.peer.as_ref().expect("started");
+            if stop { process.stop() } else { process.go_on() }
+        };
+        process(self, true);
+        let patience = Duration::from_millis([0, 20, 300][self.random.below(3)]);
+        let begin = Instant::now();
+        let first = self.close(region, patience);
+        assert!(begin.elapsed() < patience + LATE, "its patience was over long ago");
+        assert!(self.driver.end.export(region).is_err(), "it is closed to new access");
+        let held = match first {
+            Ok(()) => self.take(memory, of),
+            Err(error) => {
+                assert_eq!(error.kind, OpErrorKind::StillReached, "{error}");
+                let known = self.driver.end.peer(peer).map(|info| info.address);
+                assert_eq!(error.peer, known, "the peer is named");
+                // Again, still stopped.
+                let again = self.close(region, Duration::ZERO);
+                assert_eq!(again.expect_err("it is stopped").kind, OpErrorKind::StillReached);
+                process(self, false);
+                let patience = self.driver.fixture.deadline() * 2;
+                self.close(region, patience).expect("the peer goes on, and leaves");
+                self.take(memory, of)
+            }
+        };
+        process(self, false);
+        if when == When::Before {
+            self.driver.say(peer, &task);
+        }
+        if when != When::After {
+            match self.driver.message() {
+                Some((_, said)) => {
+                    assert_eq!(said[0], word::OVER, "{}", String::from_utf8_lossy(&said[1..]));
+                }
+                // It was cut off.
+                None => self.peer = None,
+            }
+        }
+        held.check(when);
+    }
+
+    /// The memory is this side's: it writes to it as whoever owns memory may.
+    fn take(&mut self, memory: Region, of: Where) -> Held {
+        let mut held = match of {
+            Where::Heap => Held::Exclusive(memory.into_exclusive().expect("nobody holds it")),
+            Where::Alloc => Held::Shared(memory),
+        };
+        match &mut held {
+            Held::Exclusive(memory) => memory.fill(OWN),
+            Held::Shared(memory) => memory.write(0, &vec![OWN; LEN]),
+        }
+        held
+    }
+}
+
+/// Memory after its end.
+enum Held {
+    Exclusive(petasos_fabric::Exclusive),
+    Shared(Region),
+}
+
+impl Held {
+    fn check(self, when: When) {
+        let bytes = match self {
+            Held::Exclusive(memory) => memory.to_vec(),
+            Held::Shared(memory) => memory.to_vec(),
+        };
+        let changed = bytes.iter().filter(|byte| **byte != OWN).count();
+        assert_eq!(changed, 0, "bytes of closed memory changed; stopped: {when:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! The end of regions: packets that still have their memory, and for how long they may.
+
+use super::{
+    Engine, Outgoing, Placement,
+    header::Status,
+    link::{Flight, Landing, Link},
+};
+use crate::{OpError, OpErrorKind, Peer, RegionId, Time};
+use bytes::Bytes;
+
+impl Link {
+    /// Whether a packet that comes in, or one that the transport has, is with the memory of a region.
+    fn reaches(&self, region: RegionId) -> bool {
+        let lands =
+            matches!(&self.landing, Some(Landing::Put { region: Some(at), .. }) if *at == region);
+        lands
+            || self
+                .flights
+                .iter()
+                .any(|flight| matches!(flight, Flight::Region(at) if *at == region))
+    }
+}
+
+impl Engine {
+    /// No access to a region begins from now on; what has begun goes on. False if it is not open.
+    /// For transports that have something of their own to wait for before they submit the operation
+    /// that deregisters it, which is then taken as for an open region.
+    pub fn shut(&mut self, region: RegionId) -> bool {
+        self.regions.shut(region)
+    }
+
+    /// Whether an operation waits for the end of a region.
+    #[inline]
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.regions.are_closing()
+    }
+
+    /// When [`Engine::keep_time`] is to be called at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        self.regions.deadline()
+    }
+
+    /// Ends operations that have waited for the end of a region for as long as they wanted to:
+    /// with `StillReached`, and the peer that is still within. The region is kept.
+    pub fn keep_time(&mut self, now: Time) {
+        while let Some((region, token)) = self.regions.overdue(now) {
+            let within = self.peers.busy().find(|link| link.reaches(region));
+            let error = match within {
+                Some(link) => OpError::with_peer(OpErrorKind::StillReached, &link.address),
+                None => OpError::local(OpErrorKind::StillReached),
+            };
+            self.ledger.live -= 1;
+            self.ledger.finish(token, None, Err(error));
+        }
+    }
+
+    /// The payload of a packet of this peer's is under way to `placement`. If that is memory of a
+    /// region that was closed, it goes nowhere from now on, and the access fails: what has not come
+    /// yet does not land. The placement belongs to `landed` as before.
+    pub fn divert(&mut self, peer: Peer, placement: &mut Placement) {
+        let Engine { peers, regions, ledger, .. } = self;
+        let Some(link) = peers.get_mut(peer) else { return };
+        if let Some(Landing::Put { region, status, .. }) = &mut link.landing
+            && let Some(closed) = region.take_if(|region| regions.is_shut(*region))
+        {
+            *status = Status::Stale;
+            *placement = Placement::Discard;
+            ledger.unhold(regions, closed);
+        }
+    }
+
+    /// The transport has a packet to this peer: the `nth` of those for which [`Engine::sent`] was not
+    /// called yet. If its payload is memory of a region that was closed, it becomes a copy.
+    pub fn detach(&mut self, peer: Peer, nth: usize, payload: &mut Outgoing) {
+        let Engine { peers, regions, ledger, .. } = self;
+        let Some(flight) = peers.get_mut(peer).and_then(|link| link.flights.get_mut(nth)) else {
+            return;
+        };
+        if let Flight::Region(region) = *flight
+            && regions.is_shut(region)
+        {
+            *flight = Flight::Nothing;
+            if let Outgoing::Memory(pieces) = &*payload {
+                let mut copy = Vec::with_capacity(payload.len());
+                pieces.iter().for_each(|piece| copy.extend_from_slice(&piece.to_vec()));
+                *payload = Outgoing::Bytes(Bytes::from(copy));
+            }
+            ledger.unhold(regions, region);
+        }
+    }
+}
