@@ -141,6 +141,13 @@ macro_rules! delegate {
         fn import(&mut self, key: &$crate::Key) -> Result<$crate::Remote, $crate::ImportError> {
             self.$to.import(key)
         }
+        fn import_from(
+            &mut self,
+            key: &$crate::Key,
+            from: $crate::Peer,
+        ) -> Result<$crate::Remote, $crate::ImportError> {
+            self.$to.import_from(key, from)
+        }
     };
     (@ $to:ident release) => {
         fn release(&mut self, remote: $crate::Remote) {

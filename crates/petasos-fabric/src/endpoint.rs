@@ -128,6 +128,14 @@ pub trait Endpoint: Send {
     /// The key is checked here, whether its region still lives is found out by the operations.
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError>;
 
+    /// The same for a key that came from this peer. If it is of this peer's own memory, it is reached over the connection
+    /// by which the key came, also where nobody has verified that the peer is at the address that it has
+    /// (`petasos-tcp` says when that is); otherwise it is as [`Endpoint::import`] has it.
+    fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
+        let _ = from;
+        self.import(key)
+    }
+
     /// Gives back what `import` gave. Operations under way finish.
     fn release(&mut self, remote: Remote);
 }

@@ -12,13 +12,13 @@ use crate::{
     },
     net::{
         Frames, Stream,
-        handshake::{self, DIALLER, LISTENER, MAGIC},
+        handshake::{self, HELLO, MAGIC, VERDICT},
     },
     pmi1,
     table::Table,
 };
-use hmac::Mac;
 use petasos_fabric::Time;
+use petasos_noise::{Handshake, OVERHEAD, Spot};
 use petasos_wire::{Encoding, Limits, Wire, from_bytes_limited, to_vec};
 use std::{
     io::{self, Read, Write},
@@ -271,17 +271,25 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// What one side says, and nothing that it hears.
-struct Script<'a>(&'a [u8]);
+/// One side: what it says first, and how it answers what it hears.
+struct Other<F> {
+    says: Vec<u8>,
+    answer: F,
+}
 
-impl Read for Script<'_> {
+impl<F> Read for Other<F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read(into)
+        let len = into.len().min(self.says.len());
+        into[..len].copy_from_slice(&self.says[..len]);
+        self.says.drain(..len);
+        Ok(len)
     }
 }
 
-impl Write for Script<'_> {
+impl<F: FnMut(&[u8]) -> Vec<u8>> Write for Other<F> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let answer = (self.answer)(bytes);
+        self.says.extend(answer);
         Ok(bytes.len())
     }
 
@@ -291,45 +299,58 @@ impl Write for Script<'_> {
 }
 
 /// The handshake of daemons with one who may know the secret: the first byte says which side it is
-/// (1), and whether its proof is made right (2).
+/// (1), and whether it knows the secret (2); the others are what it says.
 ///
 /// # Panics
-/// If somebody is let in without a proof, or is not with one.
+/// If somebody is let in who does not know the secret, or means somebody else, or is not who does.
 pub fn admission(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
     let (secret, own) = ([7; 32], [9; 32]);
-    let listens = choice & 1 == 0;
-    // Of a listener: what it says first; then a nonce, a node and a proof.
-    let first = if listens { 0 } else { MAGIC.len() };
-    let mut said = rest[..rest.len().min(first + 68)].to_vec();
-    let mut right = false;
-    if said.len() == first + 68 {
-        let nonce = <[u8; 32]>::try_from(&said[first..first + 32]).expect("32 bytes");
-        let node = u32::from_le_bytes(said[first + 32..first + 36].try_into().expect("4 bytes"));
-        let (role, nonces) =
-            if listens { (DIALLER, [&own, &nonce]) } else { (LISTENER, [&nonce, &own]) };
-        let code = handshake::proof(&secret, role, nonces, Node(node)).finalize().into_bytes();
-        if choice & 2 != 0 {
-            said[first + 36..].copy_from_slice(&code);
-        }
-        right = said[first + 36..] == code[..] && said[..first] == MAGIC[..first];
-    }
-    let mut script = Script(&said);
-    let who = match listens {
-        true => handshake::answer(&mut script, &secret, Node(0), &own),
-        false => handshake::ask(&mut script, &secret, Node(0), &own),
+    let psk = handshake::psk(&secret);
+    let spot = Spot::of(([10, 0, 0, 1], 4040).into());
+    let known = choice & 2 != 0;
+    let mut said = [0; HELLO];
+    let len = rest.len().min(HELLO);
+    said[..len].copy_from_slice(&rest[..len]);
+    let (let_in, right) = if choice & 1 == 0 {
+        let answer = |first: &[u8]| {
+            if !known || first.len() != MAGIC.len() + 32 {
+                return rest.to_vec();
+            }
+            let mut message = vec![0; HELLO + OVERHEAD];
+            Handshake::initiator(&psk, first).write(&said, &mut message);
+            message
+        };
+        let mut other = Other { says: Vec::new(), answer };
+        let heard = handshake::answer(&mut other, &secret, Node(0), spot, &own);
+        (heard.is_ok(), said[4..8] == [0; 4] && said[8..] == spot.to_bytes())
+    } else {
+        let first = [&MAGIC[..], &own].concat();
+        let answer = |hello: &[u8]| {
+            let mut shake = Handshake::responder(&psk, &first);
+            let (mut heard, mut message) = ([0; HELLO], vec![0; VERDICT + OVERHEAD]);
+            if !known || shake.read(hello, &mut heard).is_err() {
+                return rest.to_vec();
+            }
+            shake.write(&said[..VERDICT], &mut message);
+            message
+        };
+        let mut other = Other { says: first.clone(), answer };
+        let heard = handshake::ask(&mut other, &secret, Node(1), Node(0), spot);
+        (heard.is_ok(), said[..VERDICT] == [0; VERDICT])
     };
-    assert_eq!(who.is_ok(), right, "{who:?}");
+    assert_eq!(let_in, known && right);
 }
 
 /// Both sides, right and wrong.
 #[must_use]
 pub fn admission_seeds() -> Vec<Vec<u8>> {
-    let said = [&[5; 32][..], &3u32.to_le_bytes(), &[0; 32]].concat();
+    let spot = Spot::of(([10, 0, 0, 1], 4040).into()).to_bytes();
+    let hello = [&1u32.to_le_bytes()[..], &0u32.to_le_bytes(), &spot].concat();
     (0..4u8)
         .map(|choice| match choice & 1 {
-            0 => [&[choice][..], &said].concat(),
-            _ => [&[choice][..], &MAGIC, &said].concat(),
+            0 => [&[choice][..], &hello].concat(),
+            _ => [&[choice][..], &[0; VERDICT]].concat(),
         })
         .collect()
 }

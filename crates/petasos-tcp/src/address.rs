@@ -13,7 +13,10 @@ pub(crate) const SCHEME: &str = "tcp";
 #[non_exhaustive]
 pub enum OpenError {
     /// Not an address of this transport.
-    #[error("{0} is not a TCP address: write it as tcp://HOST:PORT, port 0 for a free one")]
+    #[error(
+        "{0} is not a TCP address: write it as tcp://HOST:PORT, port 0 for a free one, or \
+         tcp://HOST:PORT?encrypt"
+    )]
     NotTcp(String),
     /// No such host, interface or subnet here.
     #[error("{address}: {reason}")]
@@ -29,6 +32,9 @@ pub enum OpenError {
              600, the same on all machines), or listen on 127.0.0.1 or [::1]"
     )]
     NeedsSecret(SocketAddr),
+    /// Encryption without a secret.
+    #[error("{0}: encryption needs a shared secret (a file of mode 600, the same on all machines)")]
+    NeedsKey(Address),
     /// The secret is no good.
     #[error(transparent)]
     Secret(#[from] SecretError),
@@ -48,20 +54,37 @@ impl From<AddressError> for OpenError {
     }
 }
 
+/// What stands behind an address whose connections are to be encrypted.
+const ENCRYPT: &str = "?encrypt";
+
+/// What is before the options of a TCP address, and whether it asks for encryption.
+pub(crate) fn options(address: &Address) -> (&str, bool) {
+    let rest = address.rest();
+    rest.strip_suffix(ENCRYPT).map_or((rest, false), |place| (place, true))
+}
+
 /// Host and port of a TCP address.
 pub(crate) fn split(address: &Address) -> Option<(&str, u16)> {
     if address.scheme() != SCHEME {
         return None;
     }
-    let (host, port) = address.rest().rsplit_once(':')?;
+    let (host, port) = options(address).0.rsplit_once(':')?;
     let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let port = port.parse().ok()?;
     (!host.is_empty()).then_some((plain.unwrap_or(host), port))
 }
 
 /// The address as a URL.
-pub(crate) fn url(socket: SocketAddr) -> Address {
-    Address::parse(&format!("{SCHEME}://{socket}")).expect("a socket address makes a short URL")
+pub(crate) fn url(socket: SocketAddr, encrypt: bool) -> Address {
+    let options = if encrypt { ENCRYPT } else { "" };
+    let url = format!("{SCHEME}://{socket}{options}");
+    Address::parse(&url).expect("a socket address makes a short URL")
+}
+
+/// The socket address of one that has numbers alone.
+pub(crate) fn numeric(address: &Address) -> Option<SocketAddr> {
+    let (host, port) = split(address)?;
+    host.parse::<IpAddr>().ok().map(|ip| (ip, port).into())
 }
 
 /// An address that needs no look-up.
@@ -76,7 +99,7 @@ pub(crate) fn literal(host: &str, port: u16) -> Option<SocketAddr> {
 /// (`tcp://10.1.0.0/16:0`). An empty or `*` host is the loopback interface.
 pub(crate) fn listening(address: &Address) -> Result<SocketAddr, OpenError> {
     let not_tcp = || OpenError::NotTcp(address.to_string());
-    if address.scheme() == SCHEME && matches!(address.rest(), "" | "*") {
+    if address.scheme() == SCHEME && matches!(options(address).0, "" | "*") {
         return Ok((Ipv4Addr::LOCALHOST, 0).into());
     }
     let (host, port) = split(address).ok_or_else(not_tcp)?;
@@ -177,8 +200,12 @@ mod tests {
         assert_eq!(at("tcp://[::1]:7").unwrap(), SocketAddr::from((Ipv6Addr::LOCALHOST, 7)));
         assert_eq!(at("tcp://lo:5").unwrap(), v4(5));
         assert_eq!(at("tcp://127.0.0.0/8:5").unwrap(), v4(5));
+        assert_eq!(at("tcp://*?encrypt").unwrap(), v4(0));
+        assert_eq!(at("tcp://[::1]:7?encrypt").unwrap(), at("tcp://[::1]:7").unwrap());
         assert!(at("tcp://203.0.113.0/24:5").unwrap_err().to_string().contains("subnet"));
-        for bad in ["tcp://127.0.0.1", "shm://x", "tcp://:5", "tcp://127.0.0.1:99999"] {
+        for bad in
+            ["tcp://127.0.0.1", "shm://x", "tcp://:5", "tcp://127.0.0.1:99999", "tcp://h:1?x"]
+        {
             assert!(matches!(at(bad), Err(OpenError::NotTcp(_))), "{bad}");
         }
     }

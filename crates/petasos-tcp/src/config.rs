@@ -2,7 +2,7 @@
 
 use crate::Secret;
 use petasos_fabric::Limits;
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 /// Settings; the defaults suit most.
 #[derive(Clone, Debug)]
@@ -10,6 +10,18 @@ use std::time::Duration;
 pub struct Config {
     /// What both sides must know. Needed to listen beyond the loopback interface.
     pub secret: Option<Secret>,
+    /// Whether what goes over the connections is encrypted and authenticated. Needs a secret. A connection is
+    /// encrypted where either side wants that; here it can also be said in the address, as
+    /// `tcp://HOST:PORT?encrypt`. Default: no.
+    pub encrypt: bool,
+    /// Addresses by which others reach this endpoint though it does not have them: where something on the way
+    /// translates addresses, or passes connections on. Who dialled anything else than where the connection came
+    /// in, or one of these, is refused, as somebody stands in between. Default: none.
+    pub reached_at: Vec<SocketAddr>,
+    /// Whether everybody who connects is dialled back before he is listened to, at the address that he says he has.
+    /// Otherwise this is done once somebody here means that address ([`petasos_fabric::Endpoint::resolve`]), or it is
+    /// another peer's already. Default: no.
+    pub verify: bool,
     /// How long a peer may be silent before it is given up. At least 2 s, in whole seconds.
     /// Default: 10 s.
     pub silence: Duration,
@@ -39,6 +51,9 @@ impl Default for Config {
         limits.max_message = 256 << 10;
         Config {
             secret: None,
+            encrypt: false,
+            reached_at: Vec::new(),
+            verify: false,
             silence: Duration::from_secs(10),
             handshake: Duration::from_secs(3),
             strangers: 256,
@@ -59,8 +74,10 @@ pub struct Counters {
     pub resumed: u64,
     /// Connections closed because they were idle.
     pub closed_idle: u64,
-    /// Strangers turned away: wrong secret, garbage, too slow.
+    /// Strangers turned away: wrong secret, garbage, too slow, an address that is not theirs.
     pub refused: u64,
+    /// Addresses that were dialled to see whether a claim is true.
+    pub dialled_back: u64,
     /// Peers cut off because they broke the protocol.
     pub violations: u64,
     /// System calls that sent.

@@ -1,6 +1,6 @@
 //! A connection on which packets flow: reading them, and writing what waits.
 
-use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox};
+use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, sealed::Sealed};
 use petasos_fabric::{
     Event, Peer,
     two_sided::{
@@ -8,6 +8,7 @@ use petasos_fabric::{
         header::{self, PREFIX},
     },
 };
+use petasos_noise::Channel;
 use std::{
     io,
     os::fd::{AsFd, OwnedFd},
@@ -41,13 +42,15 @@ pub(crate) struct Connection {
     pub(crate) traffic: u64,
     /// What was said about closing, until somebody looks.
     note: Option<Note>,
+    /// How packets are encrypted, if they are.
+    sealed: Option<Box<Sealed>>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
     payload: Option<Payload>,
 }
 
-/// How far a connection is on the way to be closed as idle. See [`crate::idle`].
+/// How far a connection is on the way to be closed as idle, see [`crate::idle`]; or why nothing goes out otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
     No,
@@ -55,6 +58,8 @@ pub(crate) enum Closing {
     Asked,
     /// We have agreed, and say nothing more.
     Agreed,
+    /// It is not closed, but whether the peer is who it says that it is is being looked into, see [`crate::claims`].
+    Doubted,
 }
 
 /// A payload that is partly here.
@@ -84,6 +89,8 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) enum Broken {
     Io(io::Error),
+    /// Something encrypted that the peer did not say, or not now.
+    Forged,
     Violation(Violation),
 }
 
@@ -100,7 +107,7 @@ impl From<Violation> for Broken {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: OwnedFd) -> Connection {
+    pub(crate) fn new(socket: OwnedFd, channel: Option<Channel>) -> Connection {
         Connection {
             socket,
             outbox: Outbox::default(),
@@ -112,7 +119,9 @@ impl Connection {
             closing: Closing::No,
             traffic: 0,
             note: None,
-            buffer: vec![0; FIRST_BUFFER],
+            // Room for what is decrypted at a time.
+            buffer: vec![0; if channel.is_some() { BUFFER } else { FIRST_BUFFER }],
+            sealed: channel.map(|channel| Box::new(Sealed::new(channel))),
             start: 0,
             end: 0,
             payload: None,
@@ -122,8 +131,24 @@ impl Connection {
     /// Whether nothing is under way on it.
     pub(crate) fn is_still(&self) -> bool {
         let waits = self.blocked || self.dead || self.paused || self.unread;
-        let within = self.payload.is_some() || self.start < self.end || !self.outbox.is_empty();
+        let within = self.payload.is_some() || self.start < self.end || self.has_unsent();
+        let within = within || self.sealed.as_ref().is_some_and(|sealed| sealed.has_come());
         self.closing == Closing::No && !waits && !within
+    }
+
+    /// Whether something waits to be sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty() || self.sealed.as_ref().is_some_and(|sealed| sealed.has_unsent())
+    }
+
+    /// Whether the end of the stream can be what the peer meant, though it did not say so.
+    pub(crate) fn may_end(&self) -> bool {
+        match self.closing {
+            // Somebody on the way can end a connection; that the peer has agreed he cannot say.
+            Closing::Asked => self.sealed.is_none(),
+            Closing::Agreed => true,
+            Closing::No | Closing::Doubted => false,
+        }
     }
 
     /// Reads and takes what is there, until `budget` events wait.
@@ -148,14 +173,18 @@ impl Connection {
             }
             counters.receives += 1;
             let wanted = self.room();
-            match self.receive() {
+            let received = match self.sealed.is_some() {
+                true => self.receive_sealed()?,
+                false => self.receive(),
+            };
+            match received {
                 Ok(0) => return Ok(Read::End),
                 Ok(got) => {
                     counters.bytes_in += got as u64;
                     self.traffic = self.traffic.wrapping_add(got as u64);
                     self.quiet = 0;
                     fair = fair.saturating_sub(got);
-                    if got < wanted {
+                    if got < wanted && !self.sealed.as_ref().is_some_and(|s| s.has_whole()) {
                         // All that was there has come; what follows is for the next pass.
                         // Of this, some may be left in the buffer, of which the poller knows nothing.
                         return Ok(match self.take(peer, engine, budget, events)? {
@@ -227,6 +256,16 @@ impl Connection {
         }
         self.end += got - placed;
         Ok(got)
+    }
+
+    /// Receives what is encrypted, and puts what it says into the buffer.
+    fn receive_sealed(&mut self) -> Result<io::Result<usize>, Broken> {
+        let Some(sealed) = &mut self.sealed else { return Ok(Ok(0)) };
+        let got = sealed.receive(self.socket.as_fd(), &mut self.buffer[self.end..]);
+        if let Ok(Ok(got)) = &got {
+            self.end += got;
+        }
+        got.map_err(|_| Broken::Forged)
     }
 
     /// Takes the packets in the buffer. False if the engine has no room for the next one.
@@ -326,12 +365,15 @@ impl Connection {
             {
                 self.outbox.packet(packet);
             }
-            if self.outbox.is_empty() {
+            if !self.has_unsent() {
                 self.blocked = false;
                 return Ok(());
             }
             counters.sends += 1;
-            let (sent, packets) = self.outbox.send(self.socket.as_fd())?;
+            let (sent, packets) = match &mut self.sealed {
+                Some(sealed) => sealed.send(&mut self.outbox, self.socket.as_fd())?,
+                None => self.outbox.send(self.socket.as_fd())?,
+            };
             counters.bytes_out += sent as u64;
             self.traffic = self.traffic.wrapping_add(sent as u64);
             (0..packets).for_each(|_| engine.sent(peer));

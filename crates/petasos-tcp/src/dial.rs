@@ -3,14 +3,17 @@
 
 use crate::{
     Secret,
-    address::{literal, split},
-    handshake::{CHALLENGE_LEN, Client, HandshakeError, Identity, Session, VERDICT_LEN, Verdict},
+    address::{literal, options, split},
+    handshake::{
+        CHALLENGE_LEN, Client, Goal, HandshakeError, Identity, Name, Session, VERDICT_LEN, Verdict,
+    },
     strangers::{Part, receive_part, send_whole},
 };
 use petasos_fabric::{Address, Patience, Time};
+use petasos_noise::{Channel, Spot};
 use rustix::{
     io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt},
+    net::{AddressFamily, SocketFlags, SocketType, connect, getpeername, socket_with, sockopt},
 };
 use std::{
     net::SocketAddr,
@@ -31,8 +34,10 @@ pub(crate) struct Dial {
     address: Address,
     /// How long it may take in all; raised when somebody asks again.
     pub(crate) patience: Patience,
-    /// The session to go on with, if there was one.
-    session: Option<Session>,
+    /// What is wanted there: a session to begin, or to go on with, or a word about another connection.
+    goal: Goal,
+    /// Whether one failure is the end of it.
+    once: bool,
     stage: Stage,
     pause: Duration,
     /// What went wrong last.
@@ -71,9 +76,13 @@ pub(crate) enum Dialled {
     /// It is connected: from now on to be waited for reading.
     Connected,
     /// Hands were shaken with this one.
-    Up(OwnedFd, Identity, Session),
+    Up(OwnedFd, Option<Channel>, Identity, Session),
     /// The same, and packets go on where the session stood.
-    Resumed(OwnedFd, Identity),
+    Resumed(OwnedFd, Option<Channel>, Identity),
+    /// Who is there has made the connection that was asked for, or has not.
+    Vouched(bool, Identity),
+    /// It was to be tried once.
+    Failed,
     /// It cannot succeed.
     Hopeless(HandshakeError),
 }
@@ -81,6 +90,7 @@ pub(crate) enum Dialled {
 /// What a handshake needs to know of us.
 pub(crate) struct Us<'a> {
     pub(crate) secret: Option<&'a Secret>,
+    pub(crate) encrypt: bool,
     pub(crate) identity: &'a Identity,
     pub(crate) handshake: Duration,
 }
@@ -95,10 +105,31 @@ impl Dial {
         Dial {
             address,
             patience: Patience::new(patience),
-            session,
+            goal: session.map_or(Goal::Begin, Goal::Resume),
+            once: false,
             stage: Stage::Waiting(now),
             pause: FIRST_PAUSE,
             why: "it does not answer".to_owned(),
+        }
+    }
+
+    /// Asks who is there whether a connection is his.
+    pub(crate) fn back(
+        address: Address,
+        name: Name,
+        once: bool,
+        patience: Duration,
+        now: Time,
+    ) -> Dial {
+        let dial = Dial::new(address, None, patience, now);
+        Dial { goal: Goal::Vouch(name), once, ..dial }
+    }
+
+    /// What the connection under way is called, if the other side was told.
+    pub(crate) fn name(&self) -> Option<Name> {
+        match &self.stage {
+            Stage::Verdict { client, .. } => Some(client.name()),
+            _ => None,
         }
     }
 
@@ -135,7 +166,7 @@ impl Dial {
                 Err(TryRecvError::Disconnected) => self.again("the look-up died".to_owned(), now),
             },
             Stage::Connecting(socket) => match sockopt::socket_error(&*socket) {
-                Ok(Ok(())) if rustix::net::getpeername(&*socket).is_ok() => {
+                Ok(Ok(())) if getpeername(&*socket).is_ok() => {
                     let stage = Stage::Waiting(now);
                     if let Stage::Connecting(socket) = std::mem::replace(&mut self.stage, stage) {
                         let until = now.after(us.handshake);
@@ -148,7 +179,7 @@ impl Dial {
                 Ok(Err(error)) | Err(error) => self.again(error.to_string(), now),
             },
             Stage::Challenge { .. } => self.take_challenge(now, us),
-            Stage::Verdict { .. } => self.take_verdict(now, us),
+            Stage::Verdict { .. } => self.take_verdict(now),
         }
     }
 
@@ -206,8 +237,15 @@ impl Dial {
             Part::More => self.again("it does not shake hands".to_owned(), now),
             Part::Gone => self.again("it hung up".to_owned(), now),
             Part::Whole => {
-                let nonce = nonce();
-                match Client::begin(us.secret, nonce, us.identity, self.session, frame) {
+                let there = getpeername(&*socket).ok().flatten();
+                let Some(there) = there.and_then(|name| SocketAddr::try_from(name).ok()) else {
+                    return self.again("it hung up".to_owned(), now);
+                };
+                let (nonce, encrypt) = (nonce(), us.encrypt || options(&self.address).1);
+                let (own, goal) = (us.identity, self.goal);
+                let begun =
+                    Client::begin(us.secret, encrypt, nonce, own, goal, Spot::of(there), frame);
+                match begun {
                     Err(error) => Dialled::Hopeless(error),
                     Ok((client, hello)) => {
                         if !send_whole(socket, &hello) {
@@ -226,7 +264,7 @@ impl Dial {
         }
     }
 
-    fn take_verdict(&mut self, now: Time, us: &Us<'_>) -> Dialled {
+    fn take_verdict(&mut self, now: Time) -> Dialled {
         let Stage::Verdict { socket, client, frame, got, until } = &mut self.stage else {
             return Dialled::Pending;
         };
@@ -234,30 +272,47 @@ impl Dial {
             Part::More if now < *until => Dialled::Pending,
             Part::More => self.again("it does not shake hands".to_owned(), now),
             Part::Gone => self.again("it hung up in the handshake".to_owned(), now),
-            Part::Whole => match client.verdict(us.secret, frame) {
+            Part::Whole => match client.verdict(frame) {
                 Err(error) => Dialled::Hopeless(error),
-                Ok((verdict @ (Verdict::Welcome | Verdict::Resumed), identity)) => {
-                    let session = client.session();
+                Ok((Verdict::Vouched, _, identity)) => Dialled::Vouched(true, identity),
+                Ok((Verdict::Denied, _, identity)) => Dialled::Vouched(false, identity),
+                Ok((verdict @ (Verdict::Welcome | Verdict::Resumed), session, identity)) => {
                     let stage = std::mem::replace(&mut self.stage, Stage::Waiting(now));
-                    match stage {
-                        Stage::Verdict { socket, .. } if verdict == Verdict::Welcome => {
-                            Dialled::Up(socket, identity, session)
-                        }
-                        Stage::Verdict { socket, .. } => Dialled::Resumed(socket, identity),
-                        _ => Dialled::Pending,
+                    let Stage::Verdict { socket, client, .. } = stage else {
+                        return Dialled::Pending;
+                    };
+                    let channel = client.into_channel();
+                    match verdict {
+                        Verdict::Welcome => Dialled::Up(socket, channel, identity, session),
+                        _ => Dialled::Resumed(socket, channel, identity),
                     }
+                }
+                Ok((Verdict::Claimed, ..)) => {
+                    let why = "it has another peer at the address of this endpoint, or finds nobody there \
+                               who knows of this connection";
+                    self.later(why.to_owned(), now)
                 }
                 // Its own connection is the one to use, and is on its way.
                 Ok(_) => {
-                    self.stage = Stage::Waiting(now.after(CROSSED_PAUSE));
-                    Dialled::Pending
+                    let why = std::mem::take(&mut self.why);
+                    self.later(why, now)
                 }
             },
         }
     }
 
+    /// Tries again when the other side had some time.
+    fn later(&mut self, why: String, now: Time) -> Dialled {
+        self.why = why;
+        self.stage = Stage::Waiting(now.after(CROSSED_PAUSE));
+        Dialled::Pending
+    }
+
     fn again(&mut self, why: String, now: Time) -> Dialled {
         self.why = why;
+        if self.once {
+            return Dialled::Failed;
+        }
         self.stage = Stage::Waiting(now.after(self.pause));
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         Dialled::Pending

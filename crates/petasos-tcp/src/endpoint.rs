@@ -2,10 +2,11 @@
 
 use crate::{
     Config, Counters, OpenError,
-    address::{SCHEME, announced, listening, split, url},
+    address::{SCHEME, announced, listening, options, split, url},
+    claims::{Check, Standing},
     connection::{Broken, Closing, Connection, Read},
     dial::{Dial, Dialled, Us, nonce},
-    handshake::{Identity, Session, Verdict},
+    handshake::{self, Errand, Identity, Session, Verdict},
     poller::{Bell, LOOK_AGAIN, Name, Poller},
     strangers::{Heard, Stranger},
 };
@@ -55,8 +56,10 @@ pub struct TcpEndpoint {
     pub(crate) links: Vec<Link>,
     strangers: Slab<Stranger>,
     pub(crate) dialing: Vec<Peer>,
+    /// Claims that are being looked into.
+    pub(crate) checks: Vec<Check>,
     /// Sessions without a connection.
-    pub(crate) parked: HashMap<Session, Peer>,
+    pub(crate) parked: HashMap<handshake::Name, Peer>,
     /// When idle connections are looked for.
     pub(crate) idle_at: Time,
     /// Connections with something to send.
@@ -84,6 +87,11 @@ pub(crate) struct Link {
     pub(crate) session: Option<Session>,
     /// Whether somebody here asked for the peer.
     asked: bool,
+    /// Whether we made the connection with which the session began.
+    pub(crate) made: bool,
+    /// What is known of its address, and whether that is meant here.
+    pub(crate) standing: Standing,
+    pub(crate) meant: bool,
     dirty: bool,
     /// The traffic of the connection when it was last looked at, and since when it is so much.
     pub(crate) seen: u64,
@@ -103,16 +111,20 @@ pub(crate) enum Way {
 impl TcpEndpoint {
     /// Opens an endpoint that listens at `address`: `tcp://HOST:PORT`, where the host may also be
     /// an interface (`tcp://eth0:0`) or a subnet (`tcp://10.1.0.0/16:0`), and port 0 is a free
-    /// one. `tcp://*` is the loopback interface.
-    pub fn open(address: &Address, config: Config) -> Result<TcpEndpoint, OpenError> {
+    /// one. `tcp://*` is the loopback interface. With `?encrypt` behind it, as [`Config::encrypt`] says.
+    pub fn open(address: &Address, mut config: Config) -> Result<TcpEndpoint, OpenError> {
         let wanted = listening(address)?;
+        config.encrypt |= options(address).1;
+        if config.encrypt && config.secret.is_none() {
+            return Err(OpenError::NeedsKey(address.clone()));
+        }
         if !wanted.ip().is_loopback() && config.secret.is_none() {
             return Err(OpenError::NeedsSecret(wanted));
         }
         let system = |error: io::Error| OpenError::System { address: wanted, error };
         let listener = listen_at(wanted, config.silence).map_err(system)?;
         let bound = getsockname(&listener).ok().and_then(|name| SocketAddr::try_from(name).ok());
-        let own = url(announced(bound.unwrap_or(wanted)));
+        let own = url(announced(bound.unwrap_or(wanted)), config.encrypt);
         let incarnation = Incarnation::random();
         let poller = Poller::new().map_err(system)?;
         let bell = Arc::new(Bell::new().map_err(system)?);
@@ -137,6 +149,7 @@ impl TcpEndpoint {
             links: Vec::new(),
             strangers: Slab::new(),
             dialing: Vec::new(),
+            checks: Vec::new(),
             parked: HashMap::new(),
             idle_at: Time::NEVER,
             dirty: Vec::new(),
@@ -188,7 +201,7 @@ impl TcpEndpoint {
         // The socket is closed, which also takes it out of the poller.
         link.way = Way::None;
         if let Some(session) = session {
-            self.parked.remove(&session);
+            self.parked.remove(&session.name());
         }
         self.engine.peer_lost(peer, reason);
         if !asked {
@@ -205,15 +218,17 @@ impl TcpEndpoint {
     fn open_link(
         &mut self,
         peer: Peer,
-        socket: OwnedFd,
+        connection: Connection,
         incarnation: Incarnation,
         session: Session,
+        standing: Standing,
     ) {
         self.counters.connections += 1;
         let now = self.now;
         if let Some(link) = self.link(peer) {
             (link.session, link.seen, link.since) = (Some(session), 0, now);
-            link.way = Way::Open(Box::new(Connection::new(socket)));
+            (link.standing, link.made) = (standing, standing == Standing::Dialled);
+            link.way = Way::Open(Box::new(connection));
         }
         self.engine.peer_up(peer, incarnation);
         self.idle_at = self.idle_at.min(now);
@@ -233,7 +248,10 @@ impl TcpEndpoint {
                 }
             }
             let deadline = self.now.after(self.config.handshake);
-            let Some(stranger) = Stranger::greet(socket, nonce(), deadline) else { continue };
+            let random = [nonce(), nonce()];
+            let Some(stranger) = Stranger::greet(socket, &self.config, random, deadline) else {
+                continue;
+            };
             let slot = self.strangers.insert(stranger);
             let name = Name::Stranger(slot as u32);
             if self.poller.add(&self.strangers[slot].socket, name, false).is_err() {
@@ -245,76 +263,86 @@ impl TcpEndpoint {
     /// Listens to a stranger who has something to say.
     fn hear(&mut self, slot: usize) {
         let Some(stranger) = self.strangers.get_mut(slot) else { return };
-        match stranger.listen(self.config.secret.as_ref()) {
+        match stranger.listen(&self.config) {
             Heard::Part => {}
             Heard::Gone => {
                 self.strangers.remove(slot);
             }
-            Heard::Refused => {
-                let stranger = self.strangers.remove(slot);
-                stranger.answer(self.config.secret.as_ref(), Verdict::Refused, &self.identity);
+            Heard::Refused(verdict) => {
+                let mut stranger = self.strangers.remove(slot);
+                stranger.answer(verdict, None, &self.identity);
                 self.counters.refused += 1;
             }
-            Heard::Hello(identity, session) => {
+            Heard::Hello(hello) => {
                 let stranger = self.strangers.remove(slot);
-                match session.and_then(|session| self.parked.get(&session)) {
-                    Some(&peer) => self.meet_again(peer, stranger, &identity),
-                    // An attempt of a moment ago: the session goes on over our connection by now.
-                    None if session
-                        .is_some_and(|s| self.links.iter().any(|l| l.session == Some(s))) =>
-                    {
-                        let secret = self.config.secret.as_ref();
-                        stranger.answer(secret, Verdict::Crossed, &self.identity);
-                    }
-                    None => self.meet(stranger, &identity),
+                let Some(stranger) = self.vouch(stranger, hello.errand) else { return };
+                match hello.errand {
+                    Errand::Resume(name) => self.meet_by_session(stranger, name, hello.identity),
+                    _ => self.meet(stranger, hello.identity),
                 }
             }
         }
     }
 
+    /// Somebody means to go on with a session.
+    fn meet_by_session(&mut self, mut stranger: Stranger, name: handshake::Name, who: Identity) {
+        let named = |session: &Session| session.name() == name;
+        if let Some(&peer) = self.parked.get(&name)
+            && let Some(session) = self.link(peer).and_then(|link| link.session)
+            && stranger.resumes(&session)
+        {
+            self.meet_again(peer, stranger, &session, &who);
+        } else if self.links.iter().any(|link| link.session.as_ref().is_some_and(named)) {
+            // An attempt of a moment ago: the session goes on over our connection by now. (Or somebody knows its name, and
+            // nothing else of it.)
+            stranger.answer(Verdict::Crossed, None, &self.identity);
+        } else {
+            self.meet(stranger, who);
+        }
+    }
+
     /// Somebody has shown the secret.
-    fn meet(&mut self, stranger: Stranger, identity: &Identity) {
-        if identity.address == self.identity.address {
+    fn meet(&mut self, mut stranger: Stranger, identity: Identity) {
+        if !self.could_have(&identity.address) {
             self.counters.refused += 1;
-            return;
+            stranger.answer(Verdict::Claimed, None, &self.identity);
+        } else if self.goes_first(&identity) {
+            // Both connect at a time.
+            stranger.answer(Verdict::Crossed, None, &self.identity);
+        } else if self.config.verify || self.engine.find_peer(&identity.address).is_some() {
+            self.doubt(stranger, identity);
+        } else {
+            self.admit(stranger, &identity, None, Standing::Claimed);
         }
-        let mut known = self.engine.find_peer(&identity.address);
-        if let Some(peer) = known {
-            let before = self.engine.peer_info(peer).and_then(|info| info.incarnation);
-            let own = self.link(peer).is_some_and(|link| link.session.is_some());
-            let crossed = match self.link(peer).map(|link| &link.way) {
-                // It knows nothing any more of what we had going on.
-                Some(Way::Parked | Way::Dial(_)) if own => {
-                    self.lose(peer, LostReason::Closed);
-                    known = None;
-                    false
-                }
-                Some(Way::Dial(dial)) => dial.socket().is_some(),
-                Some(Way::Open(_)) => {
-                    if before != Some(identity.incarnation) {
-                        self.lose(peer, LostReason::Restarted);
-                    }
-                    // The same life, under another name of ours: a connection of its own.
-                    known = None;
-                    false
-                }
-                _ => false,
-            };
-            // Both connect at a time: the connection of the larger incarnation is the one.
-            if crossed && self.identity.incarnation > identity.incarnation {
-                let secret = self.config.secret.as_ref();
-                stranger.answer(secret, Verdict::Crossed, &self.identity);
-                return;
-            }
-        }
+    }
+
+    /// Lets somebody in: as the peer that is waited for, or a new one.
+    pub(crate) fn admit(
+        &mut self,
+        mut stranger: Stranger,
+        identity: &Identity,
+        known: Option<Peer>,
+        standing: Standing,
+    ) {
         let Some(peer) = known.or_else(|| self.add(&identity.address, false).ok()) else { return };
-        let secret = self.config.secret.as_ref();
-        if stranger.answer(secret, Verdict::Welcome, &self.identity) {
-            self.poller.set(&stranger.socket, Name::Peer(peer.index), true, false);
+        if stranger.answer(Verdict::Welcome, None, &self.identity) {
             let session = stranger.session();
-            self.open_link(peer, stranger.socket, identity.incarnation, session);
+            let (socket, channel) = stranger.into_open();
+            self.poller.set(&socket, Name::Peer(peer.index), true, false);
+            let connection = Connection::new(socket, channel);
+            self.open_link(peer, connection, identity.incarnation, session, standing);
         } else if self.link(peer).is_some_and(|link| !link.asked) {
             Endpoint::forget(self, peer);
+        }
+    }
+
+    /// What a handshake needs to know of us.
+    pub(crate) fn us(&self) -> Us<'_> {
+        Us {
+            secret: self.config.secret.as_ref(),
+            encrypt: self.config.encrypt,
+            identity: &self.identity,
+            handshake: self.config.handshake,
         }
     }
 
@@ -328,6 +356,7 @@ impl TcpEndpoint {
         };
         let us = Us {
             secret: self.config.secret.as_ref(),
+            encrypt: self.config.encrypt,
             identity: &self.identity,
             handshake: self.config.handshake,
         };
@@ -345,14 +374,19 @@ impl TcpEndpoint {
                     self.poller.set(socket, name, true, false);
                 }
             }
-            Dialled::Up(socket, identity, session) => {
-                self.begin(peer, socket, &identity, session);
+            Dialled::Up(socket, channel, identity, session) => {
+                self.begin(peer, Connection::new(socket, channel), &identity, session);
                 return false;
             }
-            Dialled::Resumed(socket, identity) => {
-                self.resume_session(peer, socket, &identity);
+            Dialled::Resumed(socket, channel, identity) => {
+                if let Some(link) = self.link(peer) {
+                    link.standing = Standing::Dialled;
+                }
+                self.resume_session(peer, Connection::new(socket, channel), &identity);
                 return false;
             }
+            // Not asked for, and not tried once.
+            Dialled::Vouched(..) | Dialled::Failed => {}
             Dialled::Hopeless(error) => {
                 self.lose(peer, LostReason::Refused(error.to_string()));
                 return false;
@@ -367,18 +401,19 @@ impl TcpEndpoint {
     }
 
     /// A session begins on a connection that we made.
-    fn begin(&mut self, peer: Peer, socket: OwnedFd, identity: &Identity, session: Session) {
+    fn begin(&mut self, peer: Peer, connection: Connection, identity: &Identity, session: Session) {
         let Some(link) = self.link(peer) else { return };
+        let (incarnation, standing) = (identity.incarnation, Standing::Dialled);
         if link.session.is_none() {
-            return self.open_link(peer, socket, identity.incarnation, session);
+            return self.open_link(peer, connection, incarnation, session, standing);
         }
         // We meant to go on with another one, of which it knows nothing any more.
         let Some(info) = self.engine.peer_info(peer) else { return };
-        let same = info.incarnation == Some(identity.incarnation);
+        let same = info.incarnation == Some(incarnation);
         self.lose(peer, if same { LostReason::Closed } else { LostReason::Restarted });
         if let Ok(peer) = self.add(&info.address, false) {
-            self.poller.set(&socket, Name::Peer(peer.index), true, false);
-            self.open_link(peer, socket, identity.incarnation, session);
+            self.poller.set(&connection.socket, Name::Peer(peer.index), true, false);
+            self.open_link(peer, connection, incarnation, session, standing);
         }
     }
 
@@ -444,7 +479,7 @@ impl TcpEndpoint {
         let link = links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer));
         let Some(Link { way: Way::Open(connection), .. }) = link else { return };
         let lost = match connection.read(peer, engine, counters, budget, events) {
-            Ok(Read::End) | Err(Broken::Io(_)) if connection.closing != Closing::No => {
+            Ok(Read::End) | Err(Broken::Io(_)) if connection.may_end() => {
                 return self.park(peer);
             }
             Ok(Read::Empty) if connection.dead => LostReason::Closed,
@@ -467,6 +502,10 @@ impl TcpEndpoint {
             Err(Broken::Violation(violation)) => {
                 counters.violations += 1;
                 LostReason::Protocol(violation.to_string())
+            }
+            Err(Broken::Forged) => {
+                counters.violations += 1;
+                LostReason::Protocol("something that the peer did not send, or not now".to_owned())
             }
             Err(Broken::Io(error)) => match error.raw_os_error() {
                 Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH) => {
@@ -547,6 +586,8 @@ impl TcpEndpoint {
                 Name::Listener => self.accept(),
                 // Taken by `arm`: a notice ends a sleep, also the next one.
                 Name::Bell => {}
+                // Looked at in every pass.
+                Name::Check => {}
                 Name::Stranger(slot) => self.hear(slot as usize),
                 Name::Peer(slot) => {
                     let Some(peer) = self.links.get(slot as usize).and_then(|link| link.peer)
@@ -580,6 +621,9 @@ impl TcpEndpoint {
             let before = self.strangers.len();
             self.strangers.retain(|_, stranger| stranger.deadline > now);
             self.counters.refused += (before - self.strangers.len()) as u64;
+        }
+        if !self.checks.is_empty() {
+            self.look_into_claims();
         }
         for peer in std::mem::take(&mut self.dialing) {
             if self.dial(peer) {
@@ -635,7 +679,11 @@ impl Endpoint for TcpEndpoint {
             return Err(ResolveError::WrongScheme { address, scheme });
         }
         if split(address).is_none() {
-            let reason = "write it as tcp://HOST:PORT".to_owned();
+            let reason = "write it as tcp://HOST:PORT, or tcp://HOST:PORT?encrypt".to_owned();
+            return Err(ResolveError::Malformed { address: address.clone(), reason });
+        }
+        if options(address).1 && self.config.secret.is_none() {
+            let reason = "encryption needs a shared secret".to_owned();
             return Err(ResolveError::Malformed { address: address.clone(), reason });
         }
         let now = self.now;
@@ -646,6 +694,7 @@ impl Endpoint for TcpEndpoint {
                     dial.patience.renew(patience);
                 }
             }
+            self.insist(peer);
             return Ok(peer);
         }
         let peer = self.add(address, true)?;
@@ -667,7 +716,7 @@ impl Endpoint for TcpEndpoint {
         if let Some(link) = self.link(peer) {
             let session = std::mem::take(link).session;
             if let Some(session) = session {
-                self.parked.remove(&session);
+                self.parked.remove(&session.name());
             }
             self.engine.forget(peer);
         }
@@ -727,7 +776,7 @@ impl Endpoint for TcpEndpoint {
         if !self.paused.is_empty() {
             self.resume(limit, events);
         }
-        if !(self.strangers.is_empty() && self.dialing.is_empty()) {
+        if !(self.strangers.is_empty() && self.dialing.is_empty() && self.checks.is_empty()) {
             self.keep_time();
         }
         if now >= self.idle_at {
@@ -751,7 +800,7 @@ impl Endpoint for TcpEndpoint {
             return Sleep::Busy;
         }
         self.armed = true;
-        let mut until = self.idle_at.min(self.engine.deadline());
+        let mut until = self.idle_at.min(self.engine.deadline()).min(self.claims_until(now));
         if !self.paused.is_empty() {
             // A lease that comes back makes no noise.
             until = now.after(LOOK_AGAIN);
@@ -787,6 +836,14 @@ impl Endpoint for TcpEndpoint {
         let parts = key.parse()?;
         let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
         self.engine.import(parts, peer)
+    }
+
+    fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let own = self.engine.peer_info(from).is_some_and(|info| {
+            info.address == parts.owner && info.incarnation == Some(parts.incarnation)
+        });
+        if own { self.engine.import(parts, from) } else { self.import(key) }
     }
 
     fn release(&mut self, remote: Remote) {

@@ -1,59 +1,142 @@
-//! The handshake: three frames of fixed length, after which each side knows that the other knows
-//! the secret, and who it is. A state machine without I/O.
+//! The handshake: three frames of fixed length, after which each side knows that the other knows the secret, who
+//! it says that it is, and that it is where the client dialled. A state machine without I/O.
 //!
 //! ```text
-//! server → client   MAGIC, nonce of the server
-//! client → server   nonce of the client, who the client is, proof
-//! server → client   verdict, who the server is, proof
+//! server → client   MAGIC, wishes, nonce
+//! client → server   wishes, first message of Noise: errand, where it dialled, who it is
+//! server → client   verdict in clear, second message of Noise: verdict, session, who it is
 //! ```
 //!
-//! A proof is HMAC-SHA256, keyed with the secret, of the role, both nonces and all that the frame
-//! says; so it is good for one connection, in one direction. Nothing of a frame is looked at
-//! before its proof is checked, but the verdict "refused", which comes without one from a server
-//! that found our proof wrong. Without a secret the key is empty, and the proofs prove nothing.
+//! It is the pattern `NNpsk0` of the Noise protocol framework ([`petasos_noise`]), whose pre-shared key is the hash of
+//! the secret. The prologue is the first frame and the client's wishes: the protocol and its version, whether each side
+//! wants encryption, and a nonce, which makes a hello good for one connection. What the client says travels in the
+//! first message, what the server says in the second; a message that was changed, or made by who does not know the
+//! secret, is found out, and nothing of it is looked at. Both directions have keys of their own.
+//!
+//! *Where the client dialled* ([`petasos_noise::Spot`]) the server compares with where the connection came to it. So
+//! who listens at the address of one server, and passes all on to another one of the same secret, is refused by that
+//! one, and the client is told. A name that was dialled (`tcp://node7:4040`) is bound as the socket address that it
+//! was looked up as; a server that listens on all interfaces takes the one on which the connection came; and addresses of
+//! the loopback interface are of one machine only. Where addresses are translated on the way, a server has to be told
+//! those that clients dial ([`crate::Config::reached_at`]).
+//!
+//! Without a secret the frames are the same, in clear, and prove nothing; then nobody listens beyond this machine.
 
 use crate::Secret;
 use hmac::{Hmac, Mac};
 use petasos_fabric::{Address, Incarnation};
-use sha2::Sha256;
+use petasos_noise::{Channel, Handshake, OVERHEAD, Spot};
+use sha2::{Digest, Sha256};
 
 /// What the first frame begins with: the protocol and its version.
-pub const MAGIC: [u8; 8] = *b"PETASOS\x02";
+pub const MAGIC: [u8; 8] = *b"PETASOS\x03";
 const NONCE: usize = 32;
 const PROOF: usize = 32;
-const SESSION: usize = 8;
+const NAME: usize = 16;
+const KEY: usize = 32;
 const IDENTITY: usize = 8 + 1 + Address::MAX;
+/// What the messages of Noise carry.
+const HELLO: usize = 1 + NAME + PROOF + Spot::LEN + IDENTITY;
+const VERDICT: usize = 1 + KEY + PROOF + IDENTITY;
 
 /// Length of the first frame.
-pub const CHALLENGE_LEN: usize = MAGIC.len() + NONCE;
+pub const CHALLENGE_LEN: usize = MAGIC.len() + 1 + NONCE;
 /// Length of the second frame.
-pub const HELLO_LEN: usize = NONCE + SESSION + IDENTITY + PROOF;
+pub const HELLO_LEN: usize = 1 + HELLO + OVERHEAD;
 /// Length of the third frame.
-pub const VERDICT_LEN: usize = 1 + IDENTITY + PROOF;
+pub const VERDICT_LEN: usize = 1 + VERDICT + OVERHEAD;
 
 type Nonce = [u8; NONCE];
+type Proof = [u8; PROOF];
 
-/// Names what two endpoints have going on, over one connection after the other: a number that both make
-/// of the first handshake.
+/// Wishes: a secret is needed.
+const KEYED: u8 = 1;
+/// Wishes: packets are to be encrypted.
+const ENCRYPTED: u8 = 2;
+
+fn wishes(secret: Option<&Secret>, encrypt: bool) -> u8 {
+    secret.map_or(0, |_| KEYED) | if encrypt { ENCRYPTED } else { 0 }
+}
+
+/// Names a connection that a client makes: a hash of the first two frames, which are the client's and the server's of
+/// this connection alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Session(std::num::NonZeroU64);
+pub struct Name([u8; NAME]);
 
-impl Session {
-    fn of(server: &Nonce, client: &Nonce) -> Session {
-        let word =
-            |nonce: &Nonce| nonce.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let number = word(server) ^ word(client).rotate_left(32);
-        Session(std::num::NonZeroU64::new(number).unwrap_or(std::num::NonZeroU64::MIN))
+/// What two endpoints have going on, over one connection after the other: the name of the first, and a key that the server
+/// made up, by which each proves to the other that it was there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    name: Name,
+    key: [u8; KEY],
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({:?})", self.name)
     }
 }
 
-/// Who somebody is: his address, and which life of it.
+impl Session {
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Proves that one side knows the session, for the connection that began with this nonce.
+    fn proof(&self, role: &[u8], nonce: &Nonce) -> Hmac<Sha256> {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
+        mac.update(role);
+        mac.update(nonce);
+        mac
+    }
+}
+
+const CLIENT: &[u8] = b"petasos client resumes";
+const SERVER: &[u8] = b"petasos server resumes";
+
+/// Who somebody is: his address, and which life of it. Both are only said, not proven: see [`Errand::Vouch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Where he listens.
+    /// Where he listens: a number, not a name.
     pub address: Address,
     /// Which life.
     pub incarnation: Incarnation,
+}
+
+/// What a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// To begin a session.
+    Begin,
+    /// To go on with one.
+    Resume(Session),
+    /// To know whether the server has made the connection of this name. Nothing else comes of it.
+    Vouch(Name),
+}
+
+/// The same, as the server hears it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// To begin a session.
+    Begin,
+    /// To go on with the one of this name; [`Server::resumes`] says whether it is the client's.
+    Resume(Name),
+    /// To know whether the server has made the connection of this name.
+    Vouch(Name),
+}
+
+/// What a client says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// What it wants.
+    pub errand: Errand,
+    /// Where it dialled.
+    pub dialled: Spot,
+    /// Who it says that it is.
+    pub identity: Identity,
 }
 
 /// What the server says in the end.
@@ -64,10 +147,18 @@ pub enum Verdict {
     Welcome = 0,
     /// The server is connecting to the client at this moment: that connection is the one to use.
     Crossed = 1,
-    /// The proof was wrong.
+    /// The client does not know the secret. The only one that comes in clear.
     Refused = 2,
     /// Packets follow, and go on where the session of the client's choice stood.
     Resumed = 3,
+    /// The client dialled somebody else.
+    Elsewhere = 4,
+    /// Another peer has the address that the client claims, or there is nobody who vouches for the client.
+    Claimed = 5,
+    /// The connection that was asked for is the server's.
+    Vouched = 6,
+    /// It is not.
+    Denied = 7,
 }
 
 /// How a handshake fails.
@@ -86,125 +177,297 @@ pub enum HandshakeError {
     /// The other side knows the secret, and says nonsense.
     #[error("the other side does not say who it is")]
     Identity,
+    /// The server that answers is not the one whose address was dialled.
+    #[error(
+        "who knows the secret there is not at the address that was dialled: somebody passes the connection on \
+         (where addresses are translated, the server has to be told by which one it is reached)"
+    )]
+    Elsewhere,
+}
+
+/// The messages: of Noise, or in clear where there is no secret.
+#[derive(Debug)]
+enum Messages {
+    Keyed(Handshake),
+    Clear(Nonce),
+}
+
+impl Messages {
+    fn new(
+        secret: Option<&Secret>,
+        nonce: Nonce,
+        prologue: &[u8],
+        side: fn(&petasos_noise::Psk, &[u8]) -> Handshake,
+    ) -> Messages {
+        match secret {
+            Some(secret) => Messages::Keyed(side(secret.psk(), prologue)),
+            None => Messages::Clear(nonce),
+        }
+    }
+
+    fn write(&mut self, payload: &[u8], message: &mut [u8]) {
+        match self {
+            Messages::Keyed(shake) => shake.write(payload, message),
+            Messages::Clear(nonce) => {
+                message.fill(0);
+                message[..NONCE].copy_from_slice(nonce);
+                message[NONCE..NONCE + payload.len()].copy_from_slice(payload);
+            }
+        }
+    }
+
+    fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), HandshakeError> {
+        match self {
+            Messages::Keyed(shake) => {
+                shake.read(message, payload).map_err(|_| HandshakeError::Proof)
+            }
+            Messages::Clear(_) => {
+                let (said, tag) = message[NONCE..].split_at(payload.len());
+                // Who has a secret does not leave that empty.
+                if tag.iter().any(|byte| *byte != 0) {
+                    return Err(HandshakeError::Proof);
+                }
+                payload.copy_from_slice(said);
+                Ok(())
+            }
+        }
+    }
+
+    fn into_channel(self) -> Option<Channel> {
+        match self {
+            Messages::Keyed(shake) => Some(shake.into_channel()),
+            Messages::Clear(_) => None,
+        }
+    }
+}
+
+fn prologue(challenge: &[u8; CHALLENGE_LEN], wishes: u8) -> [u8; CHALLENGE_LEN + 1] {
+    let mut prologue = [wishes; CHALLENGE_LEN + 1];
+    prologue[..CHALLENGE_LEN].copy_from_slice(challenge);
+    prologue
+}
+
+fn name(challenge: &[u8; CHALLENGE_LEN], hello: &[u8; HELLO_LEN]) -> Name {
+    let hash = Sha256::new().chain_update(challenge).chain_update(hello).finalize();
+    Name(std::array::from_fn(|at| hash[at]))
+}
+
+fn nonce_of(challenge: &[u8; CHALLENGE_LEN]) -> &Nonce {
+    challenge.last_chunk().expect("the nonce is its end")
 }
 
 /// The server's side.
 #[derive(Debug)]
 pub struct Server {
-    nonce: Nonce,
-    client: Nonce,
+    challenge: [u8; CHALLENGE_LEN],
+    session: Session,
+    proof: Proof,
+    encrypted: bool,
+    messages: Option<Messages>,
 }
 
 impl Server {
-    /// Begins; gives the first frame.
+    /// Begins, with a nonce and a key that nobody knows; gives the first frame. Packets will be encrypted, if the
+    /// server or the client wants that and there is a secret.
     #[must_use]
-    pub fn begin(nonce: Nonce) -> (Server, [u8; CHALLENGE_LEN]) {
-        let mut frame = [0; CHALLENGE_LEN];
-        frame[..MAGIC.len()].copy_from_slice(&MAGIC);
-        frame[MAGIC.len()..].copy_from_slice(&nonce);
-        (Server { nonce, client: [0; NONCE] }, frame)
+    pub fn begin(
+        secret: Option<&Secret>,
+        encrypt: bool,
+        nonce: Nonce,
+        key: [u8; 32],
+    ) -> (Server, [u8; CHALLENGE_LEN]) {
+        let mut challenge = [0; CHALLENGE_LEN];
+        challenge[..MAGIC.len()].copy_from_slice(&MAGIC);
+        challenge[MAGIC.len()] = wishes(secret, encrypt);
+        challenge[MAGIC.len() + 1..].copy_from_slice(&nonce);
+        let session = Session { name: Name([0; NAME]), key };
+        let (proof, encrypted, messages) = ([0; PROOF], encrypt, None);
+        (Server { challenge, session, proof, encrypted, messages }, challenge)
     }
 
-    /// Takes the second frame: who the client is, and which session he wants to go on with.
+    /// Takes the second frame.
     pub fn hello(
         &mut self,
         secret: Option<&Secret>,
         frame: &[u8; HELLO_LEN],
-    ) -> Result<(Identity, Option<Session>), HandshakeError> {
-        let (said, proof) = frame.split_at(HELLO_LEN - PROOF);
-        self.client.copy_from_slice(&said[..NONCE]);
-        check(secret, b"petasos client", &self.nonce, &self.client, &said[NONCE..], proof)?;
-        let (session, identity) = said[NONCE..].split_at(SESSION);
-        let session = session.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let session = std::num::NonZeroU64::new(session).map(Session);
-        Ok((Identity::decode(identity)?, session))
+    ) -> Result<Hello, HandshakeError> {
+        let wishes = frame[0];
+        let prologue = prologue(&self.challenge, wishes);
+        let key = self.session.key;
+        let mut messages = Messages::new(secret, key, &prologue, Handshake::responder);
+        let mut said = [0; HELLO];
+        messages.read(&frame[1..], &mut said)?;
+        self.session.name = name(&self.challenge, frame);
+        self.encrypted = secret.is_some() && (self.encrypted || wishes & ENCRYPTED != 0);
+        // In clear the server's message begins with a number that means nothing.
+        if let Messages::Clear(nonce) = &mut messages {
+            nonce.fill(0);
+        }
+        self.messages = Some(messages);
+        let (errand, rest) = said.split_at(1);
+        let (named, rest) = rest.split_at(NAME);
+        let (proof, rest) = rest.split_at(PROOF);
+        let (spot, identity) = rest.split_at(Spot::LEN);
+        let named = Name(std::array::from_fn(|at| named[at]));
+        self.proof.copy_from_slice(proof);
+        let errand = match errand[0] {
+            0 => Errand::Begin,
+            1 => Errand::Resume(named),
+            2 => Errand::Vouch(named),
+            _ => return Err(HandshakeError::Identity),
+        };
+        let dialled = Spot::from_bytes(spot.first_chunk().expect("of that length"));
+        Ok(Hello { errand, dialled, identity: Identity::decode(identity)? })
     }
 
-    /// The session that begins with this handshake.
+    /// Whether the client has proved that it knows this session.
+    #[must_use]
+    pub fn resumes(&self, session: &Session) -> bool {
+        // In constant time.
+        session.proof(CLIENT, nonce_of(&self.challenge)).verify_slice(&self.proof).is_ok()
+    }
+
+    /// The session that begins with this handshake; its name is that of the connection.
     #[must_use]
     pub fn session(&self) -> Session {
-        Session::of(&self.nonce, &self.client)
+        self.session
     }
 
-    /// The third frame.
+    /// The third frame, after [`Server::hello`]; of the session that goes on, if one does. Who does not know the secret
+    /// learns nothing of it.
     #[must_use]
     pub fn verdict(
-        &self,
-        secret: Option<&Secret>,
+        &mut self,
         verdict: Verdict,
+        resumed: Option<&Session>,
         own: &Identity,
     ) -> [u8; VERDICT_LEN] {
         let mut frame = [0; VERDICT_LEN];
-        frame[0] = verdict as u8;
-        if verdict == Verdict::Refused {
-            // Whoever does not know the secret learns nothing about us.
+        frame[0] = Verdict::Refused as u8;
+        let Some(messages) = self.messages.as_mut().filter(|_| verdict != Verdict::Refused) else {
             return frame;
+        };
+        frame[0] = 0;
+        let mut said = [0; VERDICT];
+        said[0] = verdict as u8;
+        let (key, rest) = said[1..].split_at_mut(KEY);
+        let (proof, identity) = rest.split_at_mut(PROOF);
+        if verdict == Verdict::Welcome {
+            key.copy_from_slice(&self.session.key);
         }
-        own.encode(&mut frame[1..1 + IDENTITY]);
-        let (said, proof) = frame.split_at_mut(1 + IDENTITY);
-        let code = mac(secret, b"petasos server", &self.nonce, &self.client, said);
-        proof.copy_from_slice(&code.finalize().into_bytes());
+        if let Some(session) = resumed {
+            let code = session.proof(SERVER, nonce_of(&self.challenge));
+            proof.copy_from_slice(&code.finalize().into_bytes());
+        }
+        own.encode(identity);
+        messages.write(&said, &mut frame[1..]);
         frame
+    }
+
+    /// How packets are encrypted from now on, after [`Server::verdict`]; `None`: they are not.
+    #[must_use]
+    pub fn into_channel(self) -> Option<Channel> {
+        self.messages.filter(|_| self.encrypted)?.into_channel()
     }
 }
 
 /// The client's side.
 #[derive(Debug)]
 pub struct Client {
-    server: Nonce,
-    nonce: Nonce,
+    challenge: [u8; CHALLENGE_LEN],
+    name: Name,
+    goal: Goal,
+    encrypted: bool,
+    messages: Messages,
 }
 
 impl Client {
-    /// Takes the first frame; gives the second.
+    /// Takes the first frame; gives the second. `dialled` is where the connection was made to.
     pub fn begin(
         secret: Option<&Secret>,
+        encrypt: bool,
         nonce: Nonce,
         own: &Identity,
-        session: Option<Session>,
+        goal: Goal,
+        dialled: Spot,
         challenge: &[u8; CHALLENGE_LEN],
     ) -> Result<(Client, [u8; HELLO_LEN]), HandshakeError> {
-        let (magic, server) = challenge.split_at(MAGIC.len());
+        let (magic, rest) = challenge.split_at(MAGIC.len());
         if magic != MAGIC {
             return Err(HandshakeError::Magic);
         }
-        let mut client = Client { server: [0; NONCE], nonce };
-        client.server.copy_from_slice(server);
-        let mut frame = [0; HELLO_LEN];
-        frame[..NONCE].copy_from_slice(&nonce);
-        let number = session.map_or(0, |Session(number)| number.get());
-        frame[NONCE..NONCE + SESSION].copy_from_slice(&number.to_le_bytes());
-        own.encode(&mut frame[NONCE + SESSION..][..IDENTITY]);
-        let (said, proof) = frame.split_at_mut(HELLO_LEN - PROOF);
-        let code = mac(secret, b"petasos client", &client.server, &nonce, &said[NONCE..]);
-        proof.copy_from_slice(&code.finalize().into_bytes());
-        Ok((client, frame))
+        let wishes = wishes(secret, encrypt);
+        let prologue = prologue(challenge, wishes);
+        let mut messages = Messages::new(secret, nonce, &prologue, Handshake::initiator);
+        let mut said = [0; HELLO];
+        let (errand, rest_of) = said.split_at_mut(1);
+        let (named, rest_of) = rest_of.split_at_mut(NAME);
+        let (proof, rest_of) = rest_of.split_at_mut(PROOF);
+        let (spot, identity) = rest_of.split_at_mut(Spot::LEN);
+        match &goal {
+            Goal::Begin => {}
+            Goal::Resume(session) => {
+                errand[0] = 1;
+                named.copy_from_slice(&session.name.0);
+                let code = session.proof(CLIENT, nonce_of(challenge));
+                proof.copy_from_slice(&code.finalize().into_bytes());
+            }
+            Goal::Vouch(name) => {
+                errand[0] = 2;
+                named.copy_from_slice(&name.0);
+            }
+        }
+        spot.copy_from_slice(&dialled.to_bytes());
+        own.encode(identity);
+        let mut frame = [wishes; HELLO_LEN];
+        messages.write(&said, &mut frame[1..]);
+        let encrypted = secret.is_some() && (encrypt || rest[0] & ENCRYPTED != 0);
+        let name = name(challenge, &frame);
+        Ok((Client { challenge: *challenge, name, goal, encrypted, messages }, frame))
     }
 
-    /// Takes the third frame: the verdict, and who the server is.
+    /// What the connection is called.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Takes the third frame: the verdict, the session that begins or goes on, and who the server says that it is.
     pub fn verdict(
-        &self,
-        secret: Option<&Secret>,
+        &mut self,
         frame: &[u8; VERDICT_LEN],
-    ) -> Result<(Verdict, Identity), HandshakeError> {
-        if frame[0] == Verdict::Refused as u8 {
+    ) -> Result<(Verdict, Session, Identity), HandshakeError> {
+        if frame[0] != 0 {
             return Err(HandshakeError::Refused);
         }
-        let (said, proof) = frame.split_at(1 + IDENTITY);
-        check(secret, b"petasos server", &self.server, &self.nonce, said, proof)?;
-        let verdict = match said[0] {
-            0 => Verdict::Welcome,
-            1 => Verdict::Crossed,
-            3 => Verdict::Resumed,
+        let mut said = [0; VERDICT];
+        self.messages.read(&frame[1..], &mut said)?;
+        let (key, rest) = said[1..].split_at(KEY);
+        let (proof, identity) = rest.split_at(PROOF);
+        let mut session = Session { name: self.name, key: std::array::from_fn(|at| key[at]) };
+        let verdict = match (said[0], self.goal) {
+            (0, Goal::Begin | Goal::Resume(_)) => Verdict::Welcome,
+            (1, Goal::Begin | Goal::Resume(_)) => Verdict::Crossed,
+            (3, Goal::Resume(before)) => {
+                // Who took the server's place does not know what went on.
+                let known = before.proof(SERVER, nonce_of(&self.challenge));
+                known.verify_slice(proof).map_err(|_| HandshakeError::Identity)?;
+                session = before;
+                Verdict::Resumed
+            }
+            (4, _) => return Err(HandshakeError::Elsewhere),
+            (5, Goal::Begin | Goal::Resume(_)) => Verdict::Claimed,
+            (6, Goal::Vouch(_)) => Verdict::Vouched,
+            (7, Goal::Vouch(_)) => Verdict::Denied,
             _ => return Err(HandshakeError::Identity),
         };
-        Ok((verdict, Identity::decode(&said[1..])?))
+        Ok((verdict, session, Identity::decode(identity)?))
     }
 
-    /// The session that begins with this handshake.
+    /// How packets are encrypted from now on, after [`Client::verdict`]; `None`: they are not.
     #[must_use]
-    pub fn session(&self) -> Session {
-        Session::of(&self.server, &self.nonce)
+    pub fn into_channel(self) -> Option<Channel> {
+        if self.encrypted { self.messages.into_channel() } else { None }
     }
 }
 
@@ -223,39 +486,13 @@ impl Identity {
         let address = rest.get(..usize::from(len)).and_then(|text| std::str::from_utf8(text).ok());
         let address = address.and_then(|text| Address::parse(text).ok());
         match (incarnation, address) {
-            (Some(incarnation), Some(address)) if crate::address::split(&address).is_some() => {
+            // Nobody has us look up names.
+            (Some(incarnation), Some(address)) if crate::address::numeric(&address).is_some() => {
                 Ok(Identity { address, incarnation })
             }
             _ => Err(HandshakeError::Identity),
         }
     }
-}
-
-fn mac(
-    secret: Option<&Secret>,
-    role: &[u8],
-    server: &Nonce,
-    client: &Nonce,
-    said: &[u8],
-) -> Hmac<Sha256> {
-    let key = secret.map_or(&[][..], Secret::bytes);
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    for part in [role, server, client, said] {
-        mac.update(part);
-    }
-    mac
-}
-
-fn check(
-    secret: Option<&Secret>,
-    role: &[u8],
-    server: &Nonce,
-    client: &Nonce,
-    said: &[u8],
-    proof: &[u8],
-) -> Result<(), HandshakeError> {
-    // In constant time.
-    mac(secret, role, server, client, said).verify_slice(proof).map_err(|_| HandshakeError::Proof)
 }
 
 #[cfg(test)]
@@ -271,27 +508,48 @@ mod tests {
         Secret::new(vec![byte; 32]).unwrap()
     }
 
-    type Outcome = (
-        Result<(Identity, Option<Session>), HandshakeError>,
-        Result<(Verdict, Identity), HandshakeError>,
-    );
+    fn spot(port: u16) -> Spot {
+        Spot::of(([127, 0, 0, 1], port).into())
+    }
+
+    fn begin(secret: Option<&Secret>) -> (Server, [u8; CHALLENGE_LEN]) {
+        Server::begin(secret, false, [1; 32], [3; 32])
+    }
+
+    fn ask(
+        secret: Option<&Secret>,
+        encrypt: bool,
+        goal: Goal,
+        challenge: &[u8; CHALLENGE_LEN],
+    ) -> (Client, [u8; HELLO_LEN]) {
+        Client::begin(secret, encrypt, [2; 32], &who(2), goal, spot(1), challenge).unwrap()
+    }
+
+    type Outcome =
+        (Result<Hello, HandshakeError>, Result<(Verdict, Session, Identity), HandshakeError>);
 
     fn shake(ours: Option<&Secret>, theirs: Option<&Secret>) -> Outcome {
-        let (mut server, challenge) = Server::begin([1; 32]);
-        let (client, hello) = Client::begin(ours, [2; 32], &who(2), None, &challenge).unwrap();
+        let (mut server, challenge) = begin(theirs);
+        let (mut client, hello) = ask(ours, false, Goal::Begin, &challenge);
         let seen = server.hello(theirs, &hello);
         let verdict = if seen.is_ok() { Verdict::Welcome } else { Verdict::Refused };
-        let frame = server.verdict(theirs, verdict, &who(1));
-        (seen, client.verdict(ours, &frame))
+        (seen, client.verdict(&server.verdict(verdict, None, &who(1))))
     }
 
     #[test]
     fn who_knows_the_secret_is_told_and_tells() {
         let secret = secret(7);
         for secret in [None, Some(&secret)] {
-            let (seen, told) = shake(secret, secret);
-            assert_eq!(seen, Ok((who(2), None)));
-            assert_eq!(told, Ok((Verdict::Welcome, who(1))));
+            let (mut server, challenge) = begin(secret);
+            let (mut client, hello) = ask(secret, false, Goal::Begin, &challenge);
+            let heard = server.hello(secret, &hello).unwrap();
+            let told = Hello { errand: Errand::Begin, dialled: spot(1), identity: who(2) };
+            assert_eq!(heard, told);
+            let (verdict, session, server_is) =
+                client.verdict(&server.verdict(Verdict::Welcome, None, &who(1))).unwrap();
+            assert_eq!((verdict, server_is), (Verdict::Welcome, who(1)));
+            assert!(session == server.session() && session.name() == client.name());
+            assert!(client.into_channel().is_none() && server.into_channel().is_none());
         }
     }
 
@@ -308,36 +566,98 @@ mod tests {
     #[test]
     fn a_false_server_is_found_out() {
         let (a, b) = (secret(7), secret(8));
-        let (mut server, challenge) = Server::begin([1; 32]);
-        let (client, hello) = Client::begin(Some(&a), [2; 32], &who(2), None, &challenge).unwrap();
-        let _ = server.hello(Some(&b), &hello);
-        let frame = server.verdict(Some(&b), Verdict::Welcome, &who(1));
-        assert_eq!(client.verdict(Some(&a), &frame), Err(HandshakeError::Proof));
-        // The client's own proof, sent back.
+        let (_, challenge) = begin(Some(&a));
+        let (mut client, hello) = ask(Some(&a), false, Goal::Begin, &challenge);
+        // Who does not know the secret, says that he has none, or sends back what he heard.
+        for theirs in [Some(&b), None] {
+            let (mut server, other) = begin(theirs);
+            let (_, hello) = ask(theirs, false, Goal::Begin, &other);
+            server.hello(theirs, &hello).unwrap();
+            let frame = server.verdict(Verdict::Welcome, None, &who(1));
+            assert_eq!(client.verdict(&frame), Err(HandshakeError::Proof));
+        }
         let mut mirrored = [0; VERDICT_LEN];
-        mirrored[1..].copy_from_slice(&hello[NONCE + SESSION..]);
-        assert_eq!(client.verdict(Some(&a), &mirrored), Err(HandshakeError::Proof));
+        let len = VERDICT_LEN.min(HELLO_LEN) - 1;
+        mirrored[1..=len].copy_from_slice(&hello[1..=len]);
+        assert_eq!(client.verdict(&mirrored), Err(HandshakeError::Proof));
     }
 
     #[test]
-    fn every_byte_of_a_frame_is_under_the_proof() {
+    fn every_byte_of_a_frame_is_under_the_secret() {
         let secret = secret(7);
-        let (mut server, challenge) = Server::begin([1; 32]);
-        let (client, hello) =
-            Client::begin(Some(&secret), [2; 32], &who(2), None, &challenge).unwrap();
-        assert_eq!(server.hello(Some(&secret), &hello), Ok((who(2), None)));
-        let session = client.session();
-        assert_eq!(session, server.session(), "both name it so");
-        let (_, hello) =
-            Client::begin(Some(&secret), [2; 32], &who(2), Some(session), &challenge).unwrap();
-        assert_eq!(server.hello(Some(&secret), &hello), Ok((who(2), Some(session))));
+        let (mut server, challenge) = begin(Some(&secret));
+        let (mut client, hello) = ask(Some(&secret), false, Goal::Begin, &challenge);
         for at in 0..HELLO_LEN {
             let mut spoiled = hello;
             spoiled[at] ^= 1;
             assert_eq!(server.hello(Some(&secret), &spoiled), Err(HandshakeError::Proof), "{at}");
         }
+        // What the server asked for, too: a challenge that was changed on the way.
+        for at in MAGIC.len()..CHALLENGE_LEN {
+            let mut spoiled = challenge;
+            spoiled[at] ^= 2;
+            let (_, hello) = ask(Some(&secret), false, Goal::Begin, &spoiled);
+            assert_eq!(server.hello(Some(&secret), &hello), Err(HandshakeError::Proof), "{at}");
+        }
         // A recorded hello is good for its own connection only.
-        let (mut later, _) = Server::begin([9; 32]);
+        let (mut later, _) = Server::begin(Some(&secret), false, [9; 32], [3; 32]);
         assert_eq!(later.hello(Some(&secret), &hello), Err(HandshakeError::Proof));
+        server.hello(Some(&secret), &hello).unwrap();
+        let verdict = server.verdict(Verdict::Welcome, None, &who(1));
+        for at in 0..VERDICT_LEN {
+            let (mut client, hello) = ask(Some(&secret), false, Goal::Begin, &challenge);
+            let (mut server, _) = begin(Some(&secret));
+            server.hello(Some(&secret), &hello).unwrap();
+            let mut verdict = server.verdict(Verdict::Welcome, None, &who(1));
+            verdict[at] ^= 1;
+            assert!(client.verdict(&verdict).is_err(), "{at}");
+        }
+        assert!(client.verdict(&verdict).is_ok());
+    }
+
+    #[test]
+    fn a_session_goes_on_for_who_was_there() {
+        let secret = secret(7);
+        for secret in [None, Some(&secret)] {
+            let (mut server, challenge) = begin(secret);
+            let (mut client, hello) = ask(secret, false, Goal::Begin, &challenge);
+            server.hello(secret, &hello).unwrap();
+            let frame = server.verdict(Verdict::Welcome, None, &who(1));
+            let (_, session, _) = client.verdict(&frame).unwrap();
+            // Who knows its name alone has another key.
+            let guessed = Session { key: [0; 32], ..session };
+            for (known, good) in [(session, true), (guessed, false)] {
+                let (mut server, challenge) = begin(secret);
+                let (mut client, hello) = ask(secret, false, Goal::Resume(known), &challenge);
+                let heard = server.hello(secret, &hello).unwrap();
+                assert_eq!(heard.errand, Errand::Resume(session.name()));
+                assert_eq!(server.resumes(&session), good);
+                let frame = server.verdict(Verdict::Resumed, Some(&session), &who(1));
+                match client.verdict(&frame) {
+                    Ok((Verdict::Resumed, went_on, _)) => assert!(good && went_on == session),
+                    other => assert!(!good, "{other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn packets_are_encrypted_where_either_side_wants_that() {
+        let secret = secret(7);
+        for (ours, theirs) in [(true, false), (false, true), (true, true), (false, false)] {
+            let (mut server, challenge) = Server::begin(Some(&secret), theirs, [1; 32], [3; 32]);
+            let (mut client, hello) = ask(Some(&secret), ours, Goal::Begin, &challenge);
+            server.hello(Some(&secret), &hello).unwrap();
+            client.verdict(&server.verdict(Verdict::Welcome, None, &who(1))).unwrap();
+            match (client.into_channel(), server.into_channel()) {
+                (Some(mut ours), Some(mut theirs)) => {
+                    let (mut record, mut text) = (Vec::new(), [0; petasos_noise::RECORD]);
+                    ours.seal(b"a packet", &mut record);
+                    assert_eq!(theirs.open(&record, &mut text), Ok(8));
+                }
+                (None, None) => assert!(!ours && !theirs),
+                _ => panic!("they do not agree"),
+            }
+        }
     }
 }

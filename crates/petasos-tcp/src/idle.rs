@@ -11,7 +11,7 @@ use crate::{
     connection::{Closing, Connection},
     dial::Dial,
     endpoint::{TcpEndpoint, Way},
-    handshake::Identity,
+    handshake::{Identity, Session, Verdict},
     poller::Name,
     strangers::Stranger,
 };
@@ -19,7 +19,7 @@ use petasos_fabric::{
     LostReason, Peer, Time,
     two_sided::header::{PREFIX, VERSION},
 };
-use std::{os::fd::OwnedFd, time::Duration};
+use std::time::Duration;
 
 /// How often connections are looked at, where only their number is limited; and how often at least and at most
 /// where time is.
@@ -93,8 +93,9 @@ impl TcpEndpoint {
         if let Some(session) = self.link(peer).and_then(|link| link.session) {
             // From now on the other side may come with another connection.
             match closing {
-                Closing::No => self.parked.remove(&session),
-                Closing::Asked | Closing::Agreed => self.parked.insert(session, peer),
+                Closing::No => self.parked.remove(&session.name()),
+                Closing::Asked | Closing::Agreed => self.parked.insert(session.name(), peer),
+                Closing::Doubted => None,
             };
         }
         if let Some(connection) = self.connection(peer) {
@@ -112,7 +113,10 @@ impl TcpEndpoint {
             (Note::Ask, Closing::No) if self.is_idle_too(peer) => {
                 self.say(peer, Closing::Agreed, Note::Agree);
             }
-            (Note::Ask, Closing::No) => self.say(peer, Closing::No, Note::Refuse),
+            // Who asks again has read our answer to the first time: not more than one waits to be sent.
+            (Note::Ask, Closing::No | Closing::Doubted) if !self.has_note(peer) => {
+                self.say(peer, closing, Note::Refuse);
+            }
             (Note::Ask | Note::Agree, Closing::Asked) => self.park(peer),
             (Note::Refuse, Closing::Asked) => {
                 // It is asked again after the same time.
@@ -122,8 +126,12 @@ impl TcpEndpoint {
                 {
                     connection.closing = Closing::No;
                     link.since = now;
+                    let meant = link.meant;
                     if let Some(session) = link.session {
-                        self.parked.remove(&session);
+                        self.parked.remove(&session.name());
+                    }
+                    if meant {
+                        self.insist(peer);
                     }
                 }
                 self.soil(peer);
@@ -136,6 +144,11 @@ impl TcpEndpoint {
         }
     }
 
+    /// Whether something about closing still waits to be sent.
+    fn has_note(&mut self, peer: Peer) -> bool {
+        self.connection(peer).is_some_and(|connection| connection.outbox.has_note())
+    }
+
     /// Whether nothing has come, or gone, for a while.
     fn is_idle_too(&mut self, peer: Peer) -> bool {
         let (now, interval) = (self.now, self.idle_interval());
@@ -144,7 +157,7 @@ impl TcpEndpoint {
         let Way::Open(connection) = &link.way else { return false };
         let quiet = connection.traffic == link.seen;
         let long = interval.is_some_and(|interval| now.since(link.since) >= interval);
-        engine && quiet && long && connection.outbox.is_empty()
+        engine && quiet && long && !connection.has_unsent()
     }
 
     /// Closes a connection whose peer stays; connects again at once if there is something to send by now.
@@ -153,7 +166,7 @@ impl TcpEndpoint {
         let Some(session) = link.session else { return };
         // The socket is closed, which also takes it out of the poller.
         link.way = Way::Parked;
-        self.parked.insert(session, peer);
+        self.parked.insert(session.name(), peer);
         self.counters.closed_idle += 1;
         if self.engine.is_idle(peer) {
             self.engine.trim(peer);
@@ -174,7 +187,12 @@ impl TcpEndpoint {
     }
 
     /// Packets go on.
-    pub(crate) fn resume_session(&mut self, peer: Peer, socket: OwnedFd, identity: &Identity) {
+    pub(crate) fn resume_session(
+        &mut self,
+        peer: Peer,
+        connection: Connection,
+        identity: &Identity,
+    ) {
         let known = self.engine.peer_info(peer).and_then(|info| info.incarnation);
         if known != Some(identity.incarnation) {
             return self.lose(peer, LostReason::Restarted);
@@ -182,10 +200,14 @@ impl TcpEndpoint {
         let now = self.now;
         let Some(link) = self.link(peer) else { return };
         let session = link.session;
-        link.way = Way::Open(Box::new(Connection::new(socket)));
+        link.way = Way::Open(Box::new(connection));
+        let meant = link.meant;
         (link.seen, link.since) = (0, now);
         if let Some(session) = session {
-            self.parked.remove(&session);
+            self.parked.remove(&session.name());
+        }
+        if meant {
+            self.insist(peer);
         }
         self.counters.connections += 1;
         self.counters.resumed += 1;
@@ -193,19 +215,25 @@ impl TcpEndpoint {
         self.soil(peer);
     }
 
-    /// Somebody goes on with a session.
-    pub(crate) fn meet_again(&mut self, peer: Peer, stranger: Stranger, identity: &Identity) {
+    /// Somebody goes on with a session, and has proved that he was there.
+    pub(crate) fn meet_again(
+        &mut self,
+        peer: Peer,
+        mut stranger: Stranger,
+        session: &Session,
+        identity: &Identity,
+    ) {
         // Both have asked, and it was the first to see that: what it sent before is still to be read here.
         let unread = self.connection(peer).is_some_and(|c| c.closing == Closing::Asked);
         let crossed = self
             .link(peer)
             .is_some_and(|link| matches!(&link.way, Way::Dial(dial) if dial.socket().is_some()));
-        let secret = self.config.secret.as_ref();
         if unread || (crossed && self.identity.incarnation > identity.incarnation) {
-            stranger.answer(secret, crate::handshake::Verdict::Crossed, &self.identity);
-        } else if stranger.answer(secret, crate::handshake::Verdict::Resumed, &self.identity) {
-            self.poller.set(&stranger.socket, Name::Peer(peer.index), true, false);
-            self.resume_session(peer, stranger.socket, identity);
+            stranger.answer(Verdict::Crossed, None, &self.identity);
+        } else if stranger.answer(Verdict::Resumed, Some(session), &self.identity) {
+            let (socket, channel) = stranger.into_open();
+            self.poller.set(&socket, Name::Peer(peer.index), true, false);
+            self.resume_session(peer, Connection::new(socket, channel), identity);
         }
     }
 }

@@ -27,6 +27,7 @@
 //! stay what they are, and about 500 bytes are kept for each peer.
 
 mod address;
+mod claims;
 mod config;
 mod connection;
 mod dial;
@@ -36,6 +37,7 @@ mod idle;
 mod io;
 mod outbox;
 mod poller;
+mod sealed;
 mod secret;
 mod strangers;
 

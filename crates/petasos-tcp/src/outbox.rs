@@ -22,6 +22,8 @@ pub(crate) struct Outbox {
     len: usize,
     /// An emptied buffer, for reuse.
     spare: Vec<u8>,
+    /// Bytes until all of the last note has gone; 0: it has.
+    note: usize,
 }
 
 #[derive(Debug)]
@@ -78,6 +80,12 @@ impl Outbox {
     pub(crate) fn note(&mut self, bytes: &[u8]) {
         self.tail().0.extend_from_slice(bytes);
         self.len += bytes.len();
+        self.note = self.len - self.gone;
+    }
+
+    /// Whether something of the transport's own still waits here.
+    pub(crate) fn has_note(&self) -> bool {
+        self.note > 0
     }
 
     /// Takes a packet of the engine's.
@@ -130,8 +138,32 @@ impl Outbox {
         Ok((sent, self.advance(sent)))
     }
 
+    /// Moves the next bytes to the end of `out`, at most so many. Gives their number, and that of the engine's packets
+    /// that are gone with them.
+    pub(crate) fn take(&mut self, most: usize, out: &mut Vec<u8>) -> (usize, usize) {
+        let start = out.len();
+        let mut skip = self.gone;
+        for chunk in &self.chunks {
+            let left = most - (out.len() - start);
+            if left == 0 {
+                break;
+            }
+            match chunk {
+                Chunk::Bytes(bytes, _) => {
+                    let rest = &bytes[skip..];
+                    out.extend_from_slice(&rest[..rest.len().min(left)]);
+                }
+                Chunk::Packet(packet) => copy_packet(packet, skip, left, out),
+            }
+            skip = 0;
+        }
+        let taken = out.len() - start;
+        (taken, self.advance(taken))
+    }
+
     /// Drops what is gone; says how many packets that were.
     fn advance(&mut self, sent: usize) -> usize {
+        self.note = self.note.saturating_sub(sent);
         self.gone += sent;
         let mut packets = 0;
         while let Some(first) = self.chunks.front()
@@ -153,6 +185,36 @@ impl Outbox {
             }
         }
         packets
+    }
+}
+
+/// Copies at most `left` bytes of a packet, from `skip` on.
+fn copy_packet(packet: &Packet, skip: usize, left: usize, out: &mut Vec<u8>) {
+    let header = &packet.header[..];
+    let end = out.len() + left;
+    let mut skip = skip;
+    let mut bytes = |bytes: &[u8], out: &mut Vec<u8>| {
+        let rest = &bytes[skip.min(bytes.len())..];
+        skip = skip.saturating_sub(bytes.len());
+        let left = end - out.len();
+        out.extend_from_slice(&rest[..rest.len().min(left)]);
+    };
+    bytes(header, out);
+    match &packet.payload {
+        Outgoing::Nothing => {}
+        Outgoing::Bytes(payload) => bytes(payload, out),
+        Outgoing::Memory(pieces) => {
+            for piece in pieces {
+                let from = skip.min(piece.len());
+                let len = (piece.len() - from).min(end - out.len());
+                skip -= from;
+                let start = out.len();
+                out.resize(start + len, 0);
+                if let Some(part) = piece.part(from, len) {
+                    part.read(0, &mut out[start..]);
+                }
+            }
+        }
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) enum Name {
     Listener,
     /// The bell that other threads ring.
     Bell,
+    /// A connection that asks whether a claim is true.
+    Check,
     /// A connection of somebody who has not shown the secret, by slot.
     Stranger(u32),
     /// A connection to a peer, by slot.
@@ -29,6 +31,7 @@ impl Name {
         match self {
             Name::Listener => 0,
             Name::Bell => 1 << 32,
+            Name::Check => 4 << 32,
             Name::Stranger(slot) => 2 << 32 | u64::from(slot),
             Name::Peer(slot) => 3 << 32 | u64::from(slot),
         }
@@ -39,6 +42,7 @@ impl Name {
             0 => Name::Listener,
             1 => Name::Bell,
             2 => Name::Stranger(bits as u32),
+            4 => Name::Check,
             _ => Name::Peer(bits as u32),
         }
     }
@@ -63,11 +67,18 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, data, interest(true, write))?)
     }
 
+    /// Waits for a descriptor no more.
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
     /// Sets what a descriptor is, and what to wait for: reading, writing, both or neither.
     pub(crate) fn set(&self, fd: impl AsFd, name: Name, read: bool, write: bool) {
         let data = epoll::EventData::new_u64(name.to_bits());
-        // The descriptor was added, and is open: this cannot fail but for want of memory.
-        let _ = epoll::modify(&self.epoll, fd, data, interest(read, write));
+        // The descriptor is open: this cannot fail but for want of memory.
+        if epoll::modify(&self.epoll, &fd, data, interest(read, write)) == Err(Errno::NOENT) {
+            let _ = epoll::add(&self.epoll, fd, data, interest(read, write));
+        }
     }
 
     /// Appends the names of what is ready.

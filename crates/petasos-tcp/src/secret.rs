@@ -1,5 +1,6 @@
 //! The shared secret, and the file that it is kept in.
 
+use petasos_noise::Psk;
 use rustix::{
     fs::{FileType, Mode, OFlags, fstat, open},
     process::geteuid,
@@ -12,7 +13,7 @@ use std::{
 
 /// A secret that both sides of a connection know.
 #[derive(Clone)]
-pub struct Secret(Vec<u8>);
+pub struct Secret(Psk);
 
 /// Why a secret was not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +65,7 @@ impl Secret {
         if !(Secret::MIN..=Secret::MAX).contains(&len) {
             return Err(SecretError::BadLength { len });
         }
-        Ok(Secret(bytes))
+        Ok(Secret(Psk::new("petasos tcp", &bytes)))
     }
 
     /// Reads the secret from a file that belongs to this process's user and is closed to all
@@ -95,7 +96,8 @@ impl Secret {
         Secret::new(bytes)
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// As the handshake takes it.
+    pub(crate) fn psk(&self) -> &Psk {
         &self.0
     }
 }

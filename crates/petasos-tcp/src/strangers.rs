@@ -1,15 +1,16 @@
 //! Those who connected and have not shown the secret: few, not for long, and hardly listened to.
 
 use crate::{
-    Secret,
-    handshake::{self, HELLO_LEN, Identity, Session, VERDICT_LEN, Verdict},
+    Config,
+    handshake::{self, HELLO_LEN, Hello, Identity, Session, VERDICT_LEN, Verdict},
 };
 use petasos_fabric::Time;
+use petasos_noise::{Channel, Spot};
 use rustix::{
     io::Errno,
-    net::{RecvFlags, SendFlags, recv, send},
+    net::{RecvFlags, SendFlags, getsockname, recv, send},
 };
-use std::os::fd::OwnedFd;
+use std::{net::SocketAddr, os::fd::OwnedFd};
 
 /// A connection that somebody made to us, on its way through the handshake.
 #[derive(Debug)]
@@ -25,39 +26,53 @@ pub(crate) struct Stranger {
 pub(crate) enum Heard {
     /// Not all that it has to say.
     Part,
-    /// It knows the secret, and says who it is.
-    Hello(Identity, Option<Session>),
-    /// It does not.
-    Refused,
+    /// It knows the secret, meant us, and says who it is.
+    Hello(Hello),
+    /// It does not know the secret, or dialled somebody else.
+    Refused(Verdict),
     /// It went away.
     Gone,
 }
 
 impl Stranger {
     /// Begins the handshake; `None` if that fails already.
-    pub(crate) fn greet(socket: OwnedFd, nonce: [u8; 32], deadline: Time) -> Option<Stranger> {
-        let (server, challenge) = handshake::Server::begin(nonce);
+    pub(crate) fn greet(
+        socket: OwnedFd,
+        config: &Config,
+        random: [[u8; 32]; 2],
+        deadline: Time,
+    ) -> Option<Stranger> {
+        let [nonce, key] = random;
+        let (server, challenge) =
+            handshake::Server::begin(config.secret.as_ref(), config.encrypt, nonce, key);
         if !send_whole(&socket, &challenge) {
             return None;
         }
         Some(Stranger { socket, deadline, server, hello: [0; HELLO_LEN], got: 0 })
     }
 
-    pub(crate) fn listen(&mut self, secret: Option<&Secret>) -> Heard {
+    pub(crate) fn listen(&mut self, config: &Config) -> Heard {
         match receive_part(&self.socket, &mut self.hello, &mut self.got) {
             Part::Whole if self.has_left() => Heard::Gone,
-            Part::Whole => match self.server.hello(secret, &self.hello) {
-                Ok((identity, session)) => Heard::Hello(identity, session),
-                Err(_) => Heard::Refused,
+            Part::Whole => match self.server.hello(config.secret.as_ref(), &self.hello) {
+                Ok(hello) if self.is_at(hello.dialled, &config.reached_at) => Heard::Hello(hello),
+                Ok(_) => Heard::Refused(Verdict::Elsewhere),
+                Err(_) => Heard::Refused(Verdict::Refused),
             },
             Part::More => Heard::Part,
             Part::Gone => Heard::Gone,
         }
     }
 
+    /// Whether it is we who were dialled.
+    fn is_at(&self, dialled: Spot, others: &[SocketAddr]) -> bool {
+        let own = getsockname(&self.socket).ok().and_then(|name| SocketAddr::try_from(name).ok());
+        own.iter().chain(others).any(|socket| Spot::of(*socket) == dialled)
+    }
+
     /// Whether its end is closed: an attempt that was given up, as for another connection of the
     /// same two. It may have been there for long, and what was agreed on meanwhile is not its business.
-    fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         match recv(&self.socket, &mut [0; 1], flags) {
             Ok((count, _)) => count == 0,
@@ -70,10 +85,25 @@ impl Stranger {
         self.server.session()
     }
 
+    /// Whether it has proved that it knows this session.
+    pub(crate) fn resumes(&self, session: &Session) -> bool {
+        self.server.resumes(session)
+    }
+
     /// Ends the handshake. False if the stranger has gone.
-    pub(crate) fn answer(&self, secret: Option<&Secret>, verdict: Verdict, own: &Identity) -> bool {
-        let frame: [u8; VERDICT_LEN] = self.server.verdict(secret, verdict, own);
+    pub(crate) fn answer(
+        &mut self,
+        verdict: Verdict,
+        resumed: Option<&Session>,
+        own: &Identity,
+    ) -> bool {
+        let frame: [u8; VERDICT_LEN] = self.server.verdict(verdict, resumed, own);
         send_whole(&self.socket, &frame)
+    }
+
+    /// After that: packets flow, encrypted if the two want that.
+    pub(crate) fn into_open(self) -> (OwnedFd, Option<Channel>) {
+        (self.socket, self.server.into_channel())
     }
 }
 

@@ -1,7 +1,10 @@
 //! Opening, connecting, and being refused.
 
 use petasos_fabric::{Address, Clock, Endpoint, Event, InjectError, LostReason, Peer};
-use petasos_tcp::{Config, OpenError, Secret, SecretError, TcpEndpoint};
+use petasos_tcp::{
+    Config, OpenError, Secret, SecretError, TcpEndpoint,
+    handshake::{CHALLENGE_LEN, VERDICT_LEN},
+};
 use std::{
     io::{Read, Write},
     net::TcpStream,
@@ -172,7 +175,7 @@ fn strangers_who_say_nothing_or_nonsense_are_let_go() {
         // A challenge at most, and then the end.
         let mut said = Vec::new();
         let _ = stranger.read_to_end(&mut said);
-        assert!(said.len() <= 40 + 300, "{} bytes", said.len());
+        assert!(said.len() <= CHALLENGE_LEN + VERDICT_LEN, "{} bytes", said.len());
     }
     inject(&mut client, peer, b"still here");
     driver.until(&mut client, &mut server, |e| message(&e[1]).is_some());
@@ -180,7 +183,8 @@ fn strangers_who_say_nothing_or_nonsense_are_let_go() {
 
 #[test]
 fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
-    use petasos_tcp::handshake::{CHALLENGE_LEN, Client, Identity, VERDICT_LEN};
+    use petasos_noise::Spot;
+    use petasos_tcp::handshake::{Client, Goal, Identity};
     let mut server = open("tcp://*", None).unwrap();
     let address = server.address().clone();
     let talk = std::thread::spawn(move || {
@@ -191,7 +195,9 @@ fn an_authenticated_peer_that_talks_nonsense_is_cut_off() {
             address: Address::parse("tcp://127.0.0.1:1").unwrap(),
             incarnation: petasos_fabric::Incarnation::random(),
         };
-        let (_, hello) = Client::begin(None, [7; 32], &own, None, &challenge).unwrap();
+        let spot = Spot::of(stream.peer_addr().unwrap());
+        let (_, hello) =
+            Client::begin(None, false, [7; 32], &own, Goal::Begin, spot, &challenge).unwrap();
         stream.write_all(&hello).unwrap();
         stream.read_exact(&mut [0; VERDICT_LEN]).unwrap();
         stream.write_all(&[0xff; 1000]).unwrap();

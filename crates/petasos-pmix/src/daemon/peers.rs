@@ -271,10 +271,7 @@ fn dial(
         let connect = || -> io::Result<TcpStream> {
             let socket: SocketAddr = address.parse().map_err(io::Error::other)?;
             let mut stream = TcpStream::connect_timeout(&socket, CONNECT)?;
-            let who = handshake::dial(&mut stream, secret, me)?;
-            if who != expected {
-                return Err(io::Error::other(format!("{who} answers in place of {expected}")));
-            }
+            handshake::dial(&mut stream, secret, me, expected)?;
             Ok(stream)
         };
         match connect() {

@@ -1,18 +1,21 @@
-//! How two daemons prove to each other that they know the job's secret, before anything else of
-//! theirs is looked at.
+//! How two daemons prove to each other that they know the job's secret, and that each talks to the one it means,
+//! before anything else of theirs is looked at.
 //!
 //! ```text
 //! listener → dialler   MAGIC, nonce
-//! dialler → listener   nonce, number of its node, proof
-//! listener → dialler   number of its node, proof
+//! dialler → listener   first message of Noise: its node, the node that it means, where it dialled
+//! listener → dialler   second message of Noise: verdict, its node
 //! ```
 //!
-//! A proof is HMAC-SHA256, keyed with the secret, of the role, both nonces and the number; so it is
-//! good for one connection, in one direction. Blocking, on a thread of its own, with a time limit.
-//! The steps themselves ([`answer`], [`ask`]) know neither sockets nor time.
+//! It is the pattern `NNpsk0` of the Noise protocol framework ([`petasos_noise`]): the pre-shared key is the hash of the
+//! job's secret, so that the job is bound by it, and the prologue is the first frame. A message is good for one
+//! connection, in one direction. The listener refuses who means another node, or dialled another address than that at which
+//! the connection came: a stranger between the two, who passes on what they say, is found out by that. Blocking, on
+//! a thread of its own, with a time limit. The steps themselves ([`answer`], [`ask`]) know neither sockets nor time.
 
 use crate::Node;
 use hmac::{Hmac, Mac};
+use petasos_noise::{Handshake, OVERHEAD, Psk, Spot};
 use sha2::Sha256;
 use std::{
     io::{self, Read, Write},
@@ -23,12 +26,17 @@ use std::{
 /// What all daemons of a job know.
 pub(crate) type Secret = [u8; 32];
 
-/// The two sides, in their proofs.
-pub(crate) const DIALLER: &[u8] = b"petasos pmix dialler";
-pub(crate) const LISTENER: &[u8] = b"petasos pmix listener";
-pub(crate) const MAGIC: [u8; 8] = *b"PETPMIX\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"PETPMIX\x02";
+/// What the two messages say: two nodes and a place; a verdict and a node.
+pub(crate) const HELLO: usize = 4 + 4 + Spot::LEN;
+pub(crate) const VERDICT: usize = 1 + 4;
 /// How long the other side may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The verdicts.
+const WELCOME: u8 = 0;
+const OTHER_NODE: u8 = 1;
+const ELSEWHERE: u8 = 2;
 
 pub(crate) type Nonce = [u8; 32];
 
@@ -49,40 +57,9 @@ pub(crate) fn derived(secret: &Secret, purpose: &[u8]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-pub(crate) fn proof(secret: &Secret, role: &[u8], nonces: [&Nonce; 2], node: Node) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
-    for part in [role, nonces[0], nonces[1], &node.0.to_le_bytes()] {
-        mac.update(part);
-    }
-    mac
-}
-
-fn send_proof(
-    stream: &mut impl Write,
-    secret: &Secret,
-    role: &[u8],
-    nonces: [&Nonce; 2],
-    me: Node,
-) -> io::Result<()> {
-    let mut said = me.0.to_le_bytes().to_vec();
-    said.extend(proof(secret, role, nonces, me).finalize().into_bytes());
-    stream.write_all(&said)
-}
-
-fn take_proof(
-    stream: &mut impl Read,
-    secret: &Secret,
-    role: &[u8],
-    nonces: [&Nonce; 2],
-) -> io::Result<Node> {
-    let (mut node, mut code) = ([0; 4], [0; 32]);
-    stream.read_exact(&mut node)?;
-    stream.read_exact(&mut code)?;
-    let node = Node(u32::from_le_bytes(node));
-    // In constant time.
-    let checked = proof(secret, role, nonces, node).verify_slice(&code);
-    checked.map_err(|_| refused("it does not know the job's secret"))?;
-    Ok(node)
+/// The secret, as the handshake takes it.
+pub(crate) fn psk(secret: &Secret) -> Psk {
+    Psk::new("petasos pmix daemons", secret)
 }
 
 fn refused(why: &str) -> io::Error {
@@ -93,14 +70,21 @@ fn refused(why: &str) -> io::Error {
 pub(crate) fn listen(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    answer(stream, secret, me, &random())
+    let here = Spot::of(stream.local_addr()?);
+    answer(stream, secret, me, here, &random())
 }
 
-/// The side that dials: who answers.
-pub(crate) fn dial(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
+/// The side that dials, and means one node.
+pub(crate) fn dial(
+    stream: &mut TcpStream,
+    secret: &Secret,
+    me: Node,
+    expected: Node,
+) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    ask(stream, secret, me, &random())
+    let there = Spot::of(stream.peer_addr()?);
+    ask(stream, secret, me, expected, there)
 }
 
 /// The listener's part, with a nonce that nobody has seen.
@@ -108,14 +92,30 @@ pub(crate) fn answer(
     stream: &mut (impl Read + Write),
     secret: &Secret,
     me: Node,
+    here: Spot,
     own: &Nonce,
 ) -> io::Result<Node> {
-    let mut theirs = [0; 32];
-    stream.write_all(&[&MAGIC[..], own].concat())?;
-    stream.read_exact(&mut theirs)?;
-    let who = take_proof(stream, secret, DIALLER, [own, &theirs])?;
-    send_proof(stream, secret, LISTENER, [own, &theirs], me)?;
-    Ok(who)
+    let first = [&MAGIC[..], own].concat();
+    stream.write_all(&first)?;
+    let (mut message, mut said) = ([0; HELLO + OVERHEAD], [0; HELLO]);
+    stream.read_exact(&mut message)?;
+    let mut shake = Handshake::responder(&psk(secret), &first);
+    let heard = shake.read(&message, &mut said);
+    heard.map_err(|_| refused("it does not know the job's secret"))?;
+    let node = |at: usize| Node(u32::from_le_bytes(std::array::from_fn(|nth| said[at + nth])));
+    let dialled = Spot::from_bytes(said.last_chunk().expect("its end"));
+    let verdict = match (node(4) == me, dialled == here) {
+        (true, true) => WELCOME,
+        (false, _) => OTHER_NODE,
+        (true, false) => ELSEWHERE,
+    };
+    let mut said = [verdict; VERDICT];
+    said[1..].copy_from_slice(&me.0.to_le_bytes());
+    let mut message = [0; VERDICT + OVERHEAD];
+    shake.write(&said, &mut message);
+    stream.write_all(&message)?;
+    check(verdict)?;
+    Ok(node(0))
 }
 
 /// The dialler's part.
@@ -123,29 +123,55 @@ pub(crate) fn ask(
     stream: &mut (impl Read + Write),
     secret: &Secret,
     me: Node,
-    own: &Nonce,
-) -> io::Result<Node> {
-    let (mut magic, mut theirs) = ([0; 8], [0; 32]);
-    stream.read_exact(&mut magic)?;
-    if magic != MAGIC {
+    expected: Node,
+    there: Spot,
+) -> io::Result<()> {
+    let mut first = [0; MAGIC.len() + 32];
+    stream.read_exact(&mut first)?;
+    if first[..MAGIC.len()] != MAGIC {
         return Err(refused("it does not speak this version of the protocol"));
     }
-    stream.read_exact(&mut theirs)?;
-    stream.write_all(own)?;
-    send_proof(stream, secret, DIALLER, [&theirs, own], me)?;
-    take_proof(stream, secret, LISTENER, [&theirs, own])
+    let mut shake = Handshake::initiator(&psk(secret), &first);
+    let (mut message, mut said) = ([0; HELLO + OVERHEAD], [0; HELLO]);
+    said[..4].copy_from_slice(&me.0.to_le_bytes());
+    said[4..8].copy_from_slice(&expected.0.to_le_bytes());
+    said[8..].copy_from_slice(&there.to_bytes());
+    shake.write(&said, &mut message);
+    stream.write_all(&message)?;
+    let (mut message, mut said) = ([0; VERDICT + OVERHEAD], [0; VERDICT]);
+    stream.read_exact(&mut message)?;
+    let heard = shake.read(&message, &mut said);
+    heard.map_err(|_| refused("it does not know the job's secret"))?;
+    check(said[0])?;
+    match said[1..] == expected.0.to_le_bytes() {
+        true => Ok(()),
+        false => check(OTHER_NODE),
+    }
+}
+
+fn check(verdict: u8) -> io::Result<()> {
+    match verdict {
+        WELCOME => Ok(()),
+        OTHER_NODE => Err(refused("another node answers in place of the one that is meant")),
+        ELSEWHERE => Err(refused("it is not at the address that was dialled: somebody passes on")),
+        _ => Err(refused("it says what nobody understands")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{net::TcpListener, thread};
+    use std::{
+        net::{Shutdown, TcpListener},
+        thread,
+    };
 
-    fn shake(ours: Secret, theirs: Secret) -> (io::Result<Node>, io::Result<Node>) {
+    fn shake(ours: Secret, theirs: Secret, expected: Node) -> (io::Result<Node>, io::Result<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let dialler =
-            thread::spawn(move || dial(&mut TcpStream::connect(address).unwrap(), &ours, Node(7)));
+        let dialler = thread::spawn(move || {
+            dial(&mut TcpStream::connect(address).unwrap(), &ours, Node(7), expected)
+        });
         let mut stream = listener.accept().unwrap().0;
         let heard = listen(&mut stream, &theirs, Node(3));
         drop(stream);
@@ -154,30 +180,69 @@ mod tests {
 
     #[test]
     fn who_knows_the_secret_is_known() {
-        let (heard, told) = shake([1; 32], [1; 32]);
-        assert_eq!((heard.unwrap(), told.unwrap()), (Node(7), Node(3)));
+        let (heard, told) = shake([1; 32], [1; 32], Node(3));
+        assert_eq!(heard.unwrap(), Node(7));
+        told.unwrap();
     }
 
     #[test]
     fn who_does_not_is_refused_and_learns_nothing() {
-        let (heard, told) = shake([1; 32], [2; 32]);
+        let (heard, told) = shake([1; 32], [2; 32], Node(3));
         assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert!(told.is_err());
     }
 
     #[test]
-    fn a_mirrored_proof_is_worth_nothing() {
+    fn another_node_is_not_the_one_that_was_dialled() {
+        let (heard, told) = shake([1; 32], [1; 32], Node(4));
+        assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(told.unwrap_err().to_string().contains("another node"));
+    }
+
+    /// A stranger listens where a daemon is thought to be, and passes on to it what comes.
+    #[test]
+    fn a_stranger_between_two_daemons_is_found_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (stranger, to) =
+            (TcpListener::bind("127.0.0.1:0").unwrap(), listener.local_addr().unwrap());
+        let at = stranger.local_addr().unwrap();
+        let relay = thread::spawn(move || {
+            let (client, server) = (stranger.accept().unwrap().0, TcpStream::connect(to).unwrap());
+            let pass = |mut from: TcpStream, mut to: TcpStream| {
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                })
+            };
+            let up = pass(client.try_clone().unwrap(), server.try_clone().unwrap());
+            let down = pass(server, client);
+            (up.join().unwrap(), down.join().unwrap())
+        });
+        let dialler = thread::spawn(move || {
+            dial(&mut TcpStream::connect(at).unwrap(), &[1; 32], Node(7), Node(3))
+        });
+        let mut stream = listener.accept().unwrap().0;
+        let heard = listen(&mut stream, &[1; 32], Node(3));
+        drop(stream);
+        let told = dialler.join().unwrap();
+        relay.join().unwrap();
+        assert_eq!(heard.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert!(told.unwrap_err().to_string().contains("not at the address"));
+    }
+
+    #[test]
+    fn a_mirrored_message_is_worth_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let liar = thread::spawn(move || {
             let mut stream = listener.accept().unwrap().0;
             stream.write_all(&[&MAGIC[..], &[9; 32]].concat()).unwrap();
-            let mut said = [0; 68];
+            let mut said = [0; HELLO + OVERHEAD];
             stream.read_exact(&mut said).unwrap();
-            stream.write_all(&said[32..]).unwrap();
+            stream.write_all(&said).unwrap();
         });
         let mut stream = TcpStream::connect(address).unwrap();
-        assert!(dial(&mut stream, &[1; 32], Node(7)).is_err());
+        assert!(dial(&mut stream, &[1; 32], Node(7), Node(3)).is_err());
         liar.join().unwrap();
     }
 }

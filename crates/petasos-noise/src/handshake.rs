@@ -1,0 +1,165 @@
+//! The two messages.
+
+use crate::Channel;
+use sha2::{Digest, Sha256};
+use snow::{Builder, HandshakeState, params::NoiseParams};
+use std::{fmt, sync::LazyLock};
+
+/// The pattern and what it is computed with: both sides ephemeral keys alone, and a secret that both know.
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
+/// How much longer a message is than its payload: an ephemeral key and a tag.
+pub const OVERHEAD: usize = 32 + 16;
+
+static PARAMS: LazyLock<NoiseParams> =
+    LazyLock::new(|| PATTERN.parse().expect("a pattern that snow knows"));
+
+/// A secret of any length, as the pattern takes it.
+#[derive(Clone)]
+pub struct Psk([u8; 32]);
+
+impl Psk {
+    /// The hash of a secret, for one purpose: who learns it for one cannot use it for another.
+    #[must_use]
+    pub fn new(purpose: &str, secret: &[u8]) -> Psk {
+        let mut hash = Sha256::new();
+        hash.update((purpose.len() as u64).to_le_bytes());
+        hash.update(purpose);
+        hash.update(secret);
+        Psk(hash.finalize().into())
+    }
+}
+
+impl fmt::Debug for Psk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Psk(…)")
+    }
+}
+
+/// A message that nobody made who knows the secret, for this handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message of somebody who does not know the secret")]
+pub struct Forged;
+
+/// One side of a handshake.
+#[derive(Debug)]
+pub struct Handshake(Box<HandshakeState>);
+
+impl Handshake {
+    /// The side that says the first message. Both sides say the same prologue.
+    #[must_use]
+    pub fn initiator(psk: &Psk, prologue: &[u8]) -> Handshake {
+        Handshake::new(psk, prologue, Builder::build_initiator)
+    }
+
+    /// The other side.
+    #[must_use]
+    pub fn responder(psk: &Psk, prologue: &[u8]) -> Handshake {
+        Handshake::new(psk, prologue, Builder::build_responder)
+    }
+
+    fn new<'a>(
+        psk: &'a Psk,
+        prologue: &'a [u8],
+        build: impl FnOnce(Builder<'a>) -> Result<HandshakeState, snow::Error>,
+    ) -> Handshake {
+        let builder = Builder::new(PARAMS.clone()).psk(0, &psk.0);
+        let builder = builder.and_then(|builder| builder.prologue(prologue));
+        // Nothing in there depends on what others say.
+        Handshake(Box::new(builder.and_then(build).expect("the pattern has all that it needs")))
+    }
+
+    /// The next message, which is this side's.
+    ///
+    /// # Panics
+    /// If it is the other side's turn, or `message` is not [`OVERHEAD`] longer than the payload.
+    pub fn write(&mut self, payload: &[u8], message: &mut [u8]) {
+        assert_eq!(message.len(), payload.len() + OVERHEAD, "room for the message");
+        let written = self.0.write_message(payload, message).expect("it is this side's turn");
+        assert_eq!(written, message.len());
+    }
+
+    /// The payload of the other side's message.
+    ///
+    /// # Panics
+    /// If `payload` is not [`OVERHEAD`] shorter than the message.
+    pub fn read(&mut self, message: &[u8], payload: &mut [u8]) -> Result<(), Forged> {
+        assert_eq!(message.len(), payload.len() + OVERHEAD, "room for the payload");
+        // What snow puts there before it has looked at the tag is not shown to anybody.
+        match self.0.read_message(message, payload) {
+            Ok(len) if len == payload.len() => Ok(()),
+            _ => {
+                payload.fill(0);
+                Err(Forged)
+            }
+        }
+    }
+
+    /// What follows the two messages, encrypted.
+    ///
+    /// # Panics
+    /// If they were not both said.
+    #[must_use]
+    pub fn into_channel(self) -> Channel {
+        Channel::new(self.0.into_transport_mode().expect("both messages were said"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(ours: &[u8], theirs: &[u8], prologues: [&[u8]; 2]) -> (Handshake, Handshake) {
+        let (ours, theirs) = (Psk::new("test", ours), Psk::new("test", theirs));
+        (Handshake::initiator(&ours, prologues[0]), Handshake::responder(&theirs, prologues[1]))
+    }
+
+    #[test]
+    fn both_hear_what_the_other_says() {
+        let (mut a, mut b) = pair(b"secret", b"secret", [b"p"; 2]);
+        let (mut message, mut payload) = ([0; 5 + OVERHEAD], [0; 5]);
+        a.write(b"hello", &mut message);
+        assert!(!message.windows(5).any(|five| five == b"hello"));
+        b.read(&message, &mut payload).unwrap();
+        assert_eq!(&payload, b"hello");
+        b.write(b"world", &mut message);
+        a.read(&message, &mut payload).unwrap();
+        assert_eq!(&payload, b"world");
+        let (mut a, mut b) = (a.into_channel(), b.into_channel());
+        let mut record = Vec::new();
+        a.seal(b"more", &mut record);
+        assert_eq!(b.open_all(&record), b"more");
+    }
+
+    #[test]
+    fn another_secret_purpose_or_prologue_is_no_good() {
+        let (mut message, mut payload) = ([0; 5 + OVERHEAD], [0; 5]);
+        for (ours, theirs, prologues) in [
+            (&b"secret"[..], &b"other"[..], [&b"p"[..], b"p"]),
+            (b"secret", b"secret", [b"p", b"q"]),
+        ] {
+            let (mut a, mut b) = pair(ours, theirs, prologues);
+            a.write(b"hello", &mut message);
+            assert_eq!(b.read(&message, &mut payload), Err(Forged));
+            assert_eq!(payload, [0; 5]);
+        }
+        let [mut a, mut b] = [
+            Handshake::initiator(&Psk::new("one", b"secret"), b""),
+            Handshake::responder(&Psk::new("two", b"secret"), b""),
+        ];
+        a.write(b"hello", &mut message);
+        assert_eq!(b.read(&message, &mut payload), Err(Forged));
+    }
+
+    #[test]
+    fn a_message_that_was_changed_is_no_good() {
+        let (mut message, mut payload) = ([0; 5 + OVERHEAD], [0; 5]);
+        let (mut a, _) = pair(b"secret", b"secret", [b"p"; 2]);
+        a.write(b"hello", &mut message);
+        for at in 0..message.len() {
+            let (_, mut b) = pair(b"secret", b"secret", [b"p"; 2]);
+            message[at] ^= 1;
+            assert_eq!(b.read(&message, &mut payload), Err(Forged), "{at}");
+            message[at] ^= 1;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Where a connection leads.
+
+use sha2::{Digest, Sha256};
+use std::{
+    fs,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::LazyLock,
+};
+
+/// The end of a connection that was dialled: address and port, and for an address that each machine has for
+/// itself, the machine.
+///
+/// Who dials puts in where he connected to; who answers compares that with where the connection came to him. A
+/// stranger between the two, who passes on to one what was meant for another, is found out by that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    ip: Ipv6Addr,
+    port: u16,
+    /// Of a loopback address: one boot of one kernel, and one network name space of it. Else zeroes.
+    machine: [u8; 16],
+}
+
+impl Spot {
+    /// Length of [`Spot::to_bytes`].
+    pub const LEN: usize = 16 + 2 + 16;
+
+    /// The end of a connection, seen from this machine.
+    #[must_use]
+    pub fn of(socket: SocketAddr) -> Spot {
+        let ip = socket.ip().to_canonical();
+        let machine = if ip.is_loopback() { here() } else { [0; 16] };
+        let ip = match ip {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        Spot { ip, port: socket.port(), machine }
+    }
+
+    /// As it travels.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Spot::LEN] {
+        let mut bytes = [0; Spot::LEN];
+        bytes[..16].copy_from_slice(&self.ip.octets());
+        bytes[16..18].copy_from_slice(&self.port.to_le_bytes());
+        bytes[18..].copy_from_slice(&self.machine);
+        bytes
+    }
+
+    /// What these bytes say.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Spot::LEN]) -> Spot {
+        let (ip, rest) = bytes.split_at(16);
+        let (port, machine) = rest.split_at(2);
+        Spot {
+            ip: Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|at| ip[at])),
+            port: u16::from_le_bytes([port[0], port[1]]),
+            machine: std::array::from_fn(|at| machine[at]),
+        }
+    }
+}
+
+/// A hash of what tells this machine's loopback interface from all others; where the system does not say, there is
+/// one machine. The name space is that of this thread, now.
+fn here() -> [u8; 16] {
+    static BOOT: LazyLock<String> =
+        LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default());
+    let space = fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
+    let text = format!("petasos loopback\n{}\n{}", BOOT.trim(), space.display());
+    let hash = Sha256::digest(text.as_bytes());
+    std::array::from_fn(|at| hash[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        for text in ["127.0.0.1:1", "[::1]:2", "10.0.0.1:65535", "[fd00::1]:4040"] {
+            let spot = Spot::of(text.parse().unwrap());
+            assert_eq!(Spot::from_bytes(&spot.to_bytes()), spot, "{text}");
+        }
+    }
+
+    #[test]
+    fn places_are_told_apart() {
+        let at = |text: &str| Spot::of(text.parse().unwrap());
+        assert_eq!(
+            at("[::ffff:10.0.0.1]:5"),
+            at("10.0.0.1:5"),
+            "as a listener of both kinds sees it"
+        );
+        let different = ["10.0.0.1:5", "10.0.0.1:6", "10.0.0.2:5", "127.0.0.1:5", "[::1]:5"];
+        for (nth, one) in different.iter().enumerate() {
+            assert!(different[..nth].iter().all(|other| at(other) != at(one)), "{one}");
+        }
+        let mut elsewhere = at("127.0.0.1:5").to_bytes();
+        elsewhere[20] ^= 1;
+        assert_ne!(Spot::from_bytes(&elsewhere), at("127.0.0.1:5"), "of another machine");
+        assert_eq!(at("10.0.0.1:5").machine, [0; 16]);
+    }
+}

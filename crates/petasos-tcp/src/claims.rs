@@ -1,0 +1,232 @@
+//! Who connects says at which address he listens. That is a *claim*: what another one at that address would make of it
+//! only he can say who is there. So it is a name for that one connection, and not believed where it would matter:
+//!
+//! * Somebody here means the address (`resolve`, or `import` of a key of its owner). The connection then falls silent on
+//!   this side until the claim is verified, and is lost if it is false.
+//! * The address is a peer's already, who is connected, was, or is being dialled. The newcomer waits for the verdict
+//!   until the claim is verified, and is turned away if it is false.
+//!
+//! *Verified* is a claim by dialling back: at the claimed address somebody is asked, over a handshake as any other,
+//! whether he made the connection of that [`Name`](crate::handshake::Name), and which life he is. Whoever listens there
+//! says that of connections that he made himself alone. So it does not help to know another's address and
+//! incarnation, nor to know the secret; and a process that was killed and starts again at its address takes the place
+//! of its predecessor at once, also where that one's connection lingers.
+//!
+//! What a peer lends over a connection is reached over that connection, whatever its name is (`import_from`): so a
+//! client that nobody can connect to, as behind a firewall, is served all the same.
+//!
+//! Each claim costs one attempt to connect, at most as many at a time as are allowed; without a secret nobody is
+//! dialled but on the loopback interface.
+
+use crate::{
+    connection::Closing,
+    dial::{Dial, Dialled},
+    endpoint::{TcpEndpoint, Way},
+    handshake::{Errand, Identity, Name, Verdict},
+    poller,
+    strangers::Stranger,
+};
+use petasos_fabric::{Address, LostReason, Peer, Time};
+use std::time::Duration;
+
+/// Claims looked into at a time. Who comes beyond that tries again.
+const AT_ONCE: usize = 32;
+/// How long it is tried to verify the claim of a peer that is meant.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is known of the address that a peer has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It came to us, and said so.
+    #[default]
+    Claimed,
+    /// It came to us, and who is at the address says so.
+    Vouched,
+    /// We dialled it.
+    Dialled,
+}
+
+/// A claim that is being looked into.
+#[derive(Debug)]
+pub(crate) struct Check {
+    address: Address,
+    pub(crate) dial: Box<Dial>,
+    about: About,
+}
+
+#[derive(Debug)]
+enum About {
+    /// Somebody who wants to come in.
+    Stranger(Box<Stranger>, Identity),
+    /// Somebody who is in.
+    Peer(Peer),
+}
+
+impl TcpEndpoint {
+    /// Whether it is possible that somebody who came to us has this address.
+    pub(crate) fn could_have(&self, address: &Address) -> bool {
+        let place = crate::address::numeric(address);
+        *address != self.identity.address
+            && place.is_some_and(|place| self.config.secret.is_some() || place.ip().is_loopback())
+    }
+
+    /// Lets a stranger wait until somebody vouches for him.
+    pub(crate) fn doubt(&mut self, mut stranger: Stranger, identity: Identity) {
+        let asked = |check: &Check| check.address == identity.address;
+        if self.checks.len() >= AT_ONCE || self.checks.iter().any(asked) {
+            stranger.answer(Verdict::Claimed, None, &self.identity);
+            return;
+        }
+        // He says nothing until he has the verdict.
+        self.poller.remove(&stranger.socket);
+        let name = stranger.session().name();
+        let patience = stranger.deadline.since(self.now);
+        let dial = Dial::back(identity.address.clone(), name, true, patience, self.now);
+        self.check(identity.address.clone(), dial, About::Stranger(Box::new(stranger), identity));
+    }
+
+    /// Somebody here means the address of this peer: from now on nothing goes there before it is verified.
+    pub(crate) fn insist(&mut self, peer: Peer) {
+        let Some(address) = self.engine.peer_info(peer).map(|info| info.address) else { return };
+        let Some(link) = self.link(peer) else { return };
+        let (Standing::Claimed, Some(session)) = (link.standing, link.session) else { return };
+        let Way::Open(connection) = &mut link.way else { return };
+        link.meant = true;
+        // While it is being closed nothing goes out either; it is looked into when that is over.
+        if connection.closing == Closing::No {
+            connection.closing = Closing::Doubted;
+            let dial = Dial::back(address.clone(), session.name(), false, PATIENCE, self.now);
+            self.check(address, dial, About::Peer(peer));
+        }
+    }
+
+    fn check(&mut self, address: Address, dial: Dial, about: About) {
+        self.counters.dialled_back += 1;
+        self.checks.push(Check { address, dial: Box::new(dial), about });
+    }
+
+    /// Moves on what is being looked into.
+    pub(crate) fn look_into_claims(&mut self) {
+        for mut check in std::mem::take(&mut self.checks) {
+            match self.ask(&mut check) {
+                None => self.checks.push(check),
+                Some(theirs) => self.conclude(check, theirs.as_ref()),
+            }
+        }
+    }
+
+    /// Who vouched for it; `None` while nothing is known.
+    fn ask(&mut self, check: &mut Check) -> Option<Option<Identity>> {
+        let now = self.now;
+        let dial = &mut check.dial;
+        match dial.step(now, &self.us()) {
+            Dialled::Pending => {}
+            Dialled::Opened => {
+                if let Some(socket) = dial.socket() {
+                    let _ = self.poller.add(socket, poller::Name::Check, true);
+                }
+            }
+            Dialled::Connected => {
+                if let Some(socket) = dial.socket() {
+                    self.poller.set(socket, poller::Name::Check, true, false);
+                }
+            }
+            Dialled::Vouched(true, identity) => return Some(Some(identity)),
+            Dialled::Vouched(false, _)
+            | Dialled::Failed
+            | Dialled::Hopeless(_)
+            | Dialled::Up(..)
+            | Dialled::Resumed(..) => return Some(None),
+        }
+        check.dial.patience.is_over(now).then_some(None)
+    }
+
+    fn conclude(&mut self, check: Check, theirs: Option<&Identity>) {
+        match check.about {
+            About::Stranger(mut stranger, identity) => {
+                let same = theirs.is_some_and(|theirs| theirs.incarnation == identity.incarnation);
+                if !same || stranger.has_left() {
+                    self.counters.refused += 1;
+                    stranger.answer(Verdict::Claimed, None, &self.identity);
+                } else if self.goes_first(&identity) {
+                    stranger.answer(Verdict::Crossed, None, &self.identity);
+                } else {
+                    let known = self.make_way(&identity);
+                    self.admit(*stranger, &identity, known, Standing::Vouched);
+                }
+            }
+            About::Peer(peer) => {
+                let known = self.engine.peer_info(peer).and_then(|info| info.incarnation);
+                let same = theirs.is_some_and(|theirs| Some(theirs.incarnation) == known);
+                if !same {
+                    self.counters.refused += 1;
+                    let why = format!("nobody at {} vouches for its connection", check.address);
+                    return self.lose(peer, LostReason::Refused(why));
+                }
+                let Some(link) = self.link(peer) else { return };
+                link.standing = Standing::Vouched;
+                if let Way::Open(connection) = &mut link.way
+                    && connection.closing == Closing::Doubted
+                {
+                    connection.closing = Closing::No;
+                }
+                self.soil(peer);
+            }
+        }
+    }
+
+    /// Whether our own connection to somebody who came is under way, and the one to use: that of the larger
+    /// incarnation is.
+    pub(crate) fn goes_first(&self, identity: &Identity) -> bool {
+        let known = self.engine.find_peer(&identity.address);
+        let link = known.and_then(|peer| self.links.get(peer.index as usize));
+        let crossed = link.is_some_and(|link| {
+            link.session.is_none()
+                && matches!(&link.way, Way::Dial(dial) if dial.socket().is_some())
+        });
+        crossed && self.identity.incarnation > identity.incarnation
+    }
+
+    /// Somebody is who he says that he is: what else was known by his address goes, unless it waits for him.
+    fn make_way(&mut self, identity: &Identity) -> Option<Peer> {
+        let peer = self.engine.find_peer(&identity.address)?;
+        let before = self.engine.peer_info(peer).and_then(|info| info.incarnation);
+        let link = self.link(peer)?;
+        match (&link.way, link.session) {
+            // The same life, under another name of ours: a connection of its own.
+            (Way::Open(_), _) if before == Some(identity.incarnation) => None,
+            (Way::Open(_), _) => {
+                self.lose(peer, LostReason::Restarted);
+                None
+            }
+            // It knows nothing any more of what we had going on.
+            (Way::Parked | Way::Dial(_), Some(_)) => {
+                self.lose(peer, LostReason::Closed);
+                None
+            }
+            (Way::Dial(_), None) => Some(peer),
+            _ => None,
+        }
+    }
+
+    /// Whether a connection of this name is one that we made, or are making.
+    fn made(&self, name: Name) -> bool {
+        self.links.iter().any(|link| match &link.way {
+            Way::Dial(dial) => dial.name() == Some(name),
+            _ => link.made && link.session.is_some_and(|session| session.name() == name),
+        })
+    }
+
+    /// Answers who asks for a connection of ours; gives everybody else back.
+    pub(crate) fn vouch(&self, mut stranger: Stranger, errand: Errand) -> Option<Stranger> {
+        let Errand::Vouch(name) = errand else { return Some(stranger) };
+        let verdict = if self.made(name) { Verdict::Vouched } else { Verdict::Denied };
+        stranger.answer(verdict, None, &self.identity);
+        None
+    }
+
+    /// When to look again after claims.
+    pub(crate) fn claims_until(&self, now: Time) -> Time {
+        self.checks.iter().map(|check| check.dial.next(now)).min().unwrap_or(Time::NEVER)
+    }
+}

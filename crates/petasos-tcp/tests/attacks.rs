@@ -1,0 +1,489 @@
+//! What somebody may try who must not get in, or must not be taken for somebody else.
+
+use petasos_fabric::{
+    Access, Address, Clock, Endpoint, Event, Incarnation, LostReason, Operation, Peer, PeerState,
+    Region, RemoteSpan, Token,
+};
+use petasos_noise::Spot;
+use petasos_tcp::{
+    Config, Secret, TcpEndpoint,
+    handshake::{CHALLENGE_LEN, Client, Goal, Identity, VERDICT_LEN, Verdict},
+};
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(3);
+const SECRET: &str = "a secret that both servers have";
+
+fn open(url: &str, secret: Option<&str>) -> TcpEndpoint {
+    let mut config = Config::default();
+    config.secret = secret.map(|text| Secret::new(text).unwrap());
+    TcpEndpoint::open(&Address::parse(url).unwrap(), config).unwrap()
+}
+
+fn socket(endpoint: &TcpEndpoint) -> SocketAddr {
+    endpoint.address().rest().split('?').next().unwrap().parse().unwrap()
+}
+
+/// Endpoints that are driven in turn, and what each of them was told.
+struct World {
+    clock: Clock,
+    ends: Vec<TcpEndpoint>,
+    events: Vec<Vec<Event>>,
+}
+
+impl World {
+    fn new(ends: Vec<TcpEndpoint>) -> World {
+        let events = ends.iter().map(|_| Vec::new()).collect();
+        World { clock: Clock::start(), ends, events }
+    }
+
+    fn add(&mut self, end: TcpEndpoint) -> usize {
+        self.ends.push(end);
+        self.events.push(Vec::new());
+        self.ends.len() - 1
+    }
+
+    fn pass(&mut self) {
+        for (end, events) in self.ends.iter_mut().zip(&mut self.events) {
+            end.progress(self.clock.now(), 64, events);
+        }
+    }
+
+    fn until(&mut self, what: &str, mut seen: impl FnMut(&World) -> bool) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !seen(self) {
+            self.pass();
+            thread::sleep(Duration::from_micros(50));
+            assert!(Instant::now() < end, "{what}: {:?}", self.events);
+        }
+    }
+
+    /// Drives all until somebody else is done.
+    fn during<T: Send + 'static>(&mut self, others: impl FnOnce() -> T + Send + 'static) -> T {
+        let other = thread::spawn(others);
+        self.until("the other is done", |_| other.is_finished());
+        other.join().unwrap()
+    }
+
+    fn connect(&mut self, from: usize, to: usize) -> Peer {
+        let address = self.ends[to].address().clone();
+        let peer = self.ends[from].resolve(&address, PATIENCE).unwrap();
+        self.until("a connection", |world| world.is_up(from, peer));
+        peer
+    }
+
+    fn is_up(&self, at: usize, peer: Peer) -> bool {
+        self.ends[at].peer(peer).is_some_and(|info| info.state == PeerState::Up)
+    }
+
+    fn send(&mut self, from: usize, to: Peer, text: &str) {
+        self.ends[from].inject(to, &[text.as_bytes()]).unwrap();
+    }
+
+    fn messages(&self, at: usize) -> Vec<(Peer, String)> {
+        let of = |event: &Event| match event {
+            Event::Message { peer, message } => {
+                Some((*peer, String::from_utf8_lossy(message).into_owned()))
+            }
+            _ => None,
+        };
+        self.events[at].iter().filter_map(of).collect()
+    }
+
+    fn lost(&self, at: usize) -> Vec<(Peer, LostReason)> {
+        let of = |event: &Event| match event {
+            Event::PeerLost { peer, reason } => Some((*peer, reason.clone())),
+            _ => None,
+        };
+        self.events[at].iter().filter_map(of).collect()
+    }
+
+    fn ups(&self, at: usize) -> usize {
+        self.events[at].iter().filter(|event| matches!(event, Event::PeerUp { .. })).count()
+    }
+}
+
+/// Passes what comes at one place on to another, in both directions; counts the bytes.
+struct Relay {
+    at: SocketAddr,
+    passed: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    /// Each piece may be changed on its way to the server, or to the client.
+    fn start(
+        listener: TcpListener,
+        to: SocketAddr,
+        change: impl Fn(bool, usize, &mut Vec<u8>) + Send + Sync + 'static,
+    ) -> Relay {
+        let at = listener.local_addr().unwrap();
+        let passed = Arc::new(AtomicUsize::new(0));
+        let (count, change) = (passed.clone(), Arc::new(change));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(to) else { continue };
+                for (up, from, to) in [(true, &client, &server), (false, &server, &client)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let (count, change) = (count.clone(), change.clone());
+                    thread::spawn(move || {
+                        let (mut buffer, mut at) = (vec![0; 1 << 16], 0);
+                        while let Ok(got @ 1..) = from.read(&mut buffer) {
+                            count.fetch_add(got, Ordering::Relaxed);
+                            let mut bytes = buffer[..got].to_vec();
+                            change(up, at, &mut bytes);
+                            at += got;
+                            if to.write_all(&bytes).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Relay { at, passed }
+    }
+}
+
+/// Two servers have one secret. One is down; at its address a stranger listens, and passes on to the other
+/// what comes, so that each side sees the other prove that it knows the secret.
+#[test]
+fn a_relay_to_another_server_of_the_same_secret_is_found_out() {
+    let mut world = World::new(vec![open("tcp://*", Some(SECRET)), open("tcp://*", Some(SECRET))]);
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let relay = Relay::start(stranger, socket(&world.ends[0]), |_, _, _| {});
+    let dialled = Address::parse(&format!("tcp://{}", relay.at)).unwrap();
+    let peer = world.ends[1].resolve(&dialled, PATIENCE).unwrap();
+    world.until("an end", |world| !world.events[1].is_empty());
+    assert!(!world.is_up(1, peer), "the client is connected to somebody who knows no secret");
+    assert!(matches!(world.lost(1)[..], [(lost, LostReason::Refused(_))] if lost == peer));
+    assert!(world.events[0].is_empty(), "the server has heard of nobody: {:?}", world.events[0]);
+    assert!(relay.passed.load(Ordering::Relaxed) > 100, "the relay passed the handshake on");
+}
+
+/// Somebody connects, and says that he is `claimed`. What the server answers, and the connection.
+fn claim(server: SocketAddr, secret: Option<&str>, claimed: &Identity) -> Option<TcpStream> {
+    let secret = secret.map(|text| Secret::new(text).unwrap());
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut challenge = [0; CHALLENGE_LEN];
+    stream.read_exact(&mut challenge).ok()?;
+    let spot = Spot::of(server);
+    let (mut client, hello) =
+        Client::begin(secret.as_ref(), false, [7; 32], claimed, Goal::Begin, spot, &challenge)
+            .ok()?;
+    stream.write_all(&hello).ok()?;
+    let mut verdict = [0; VERDICT_LEN];
+    stream.read_exact(&mut verdict).ok()?;
+    (client.verdict(&verdict).ok()?.0 == Verdict::Welcome).then_some(stream)
+}
+
+fn identity(endpoint: &TcpEndpoint) -> Identity {
+    Identity { address: endpoint.address().clone(), incarnation: endpoint.incarnation() }
+}
+
+/// Who claims the address of a peer that is connected changes nothing for it, whatever life he claims.
+#[test]
+fn a_claim_of_a_living_peers_address_is_refused() {
+    for secret in [None, Some(SECRET)] {
+        for same_life in [false, true] {
+            let mut world = World::new(vec![open("tcp://*", secret), open("tcp://*", secret)]);
+            let there = world.connect(1, 0);
+            world.until("both know", |world| world.ups(0) == 1);
+            let mut claimed = identity(&world.ends[1]);
+            if !same_life {
+                claimed.incarnation = Incarnation::random();
+            }
+            let server = socket(&world.ends[0]);
+            let taken = world.during(move || claim(server, secret, &claimed).is_some());
+            assert!(!taken, "same life: {same_life}");
+            assert_eq!(world.ups(0), 1, "{:?}", world.events[0]);
+            assert!(world.lost(0).is_empty() && world.lost(1).is_empty(), "{:?}", world.events);
+            world.send(1, there, "still here");
+            world.until("a message", |world| world.messages(0).len() == 1);
+        }
+    }
+}
+
+/// Who waits for a peer that has not started takes nobody for it who says so.
+#[test]
+fn a_claim_of_the_address_that_is_being_dialled_is_refused() {
+    let mut world = World::new(vec![open("tcp://*", None)]);
+    let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = Address::parse(&format!("tcp://{place}")).unwrap();
+    let peer = world.ends[0].resolve(&address, Duration::from_secs(60)).unwrap();
+    // The larger one's connection is the one, where both connect.
+    let incarnation = Incarnation::new(u64::MAX).unwrap();
+    let claimed = Identity { address, incarnation };
+    let server = socket(&world.ends[0]);
+    let taken = world.during(move || claim(server, None, &claimed).is_some());
+    assert!(!taken && !world.is_up(0, peer), "{:?}", world.events);
+}
+
+/// Nobody is connected yet, and somebody claims to be a third: what is meant for that one goes to it.
+#[test]
+fn a_name_that_was_claimed_before_is_asked_for_where_it_is() {
+    let mut world = World::new(vec![open("tcp://*", None), open("tcp://*", None)]);
+    let claimed = identity(&world.ends[1]);
+    let server = socket(&world.ends[0]);
+    let stream = world.during(move || claim(server, None, &claimed));
+    world.until("he is heard of", |world| stream.is_none() || world.ups(0) == 1);
+    let address = world.ends[1].address().clone();
+    let memory = Region::from_vec(b"the owner's".to_vec());
+    let region = world.ends[1].register(&memory.whole(), Access::READ).unwrap();
+    let key = world.ends[1].export(region).unwrap();
+    // The first attempt may end with the liar; the next one is for who is there.
+    let (mut stream, end) = (stream, Instant::now() + Duration::from_secs(10));
+    loop {
+        let Ok(remote) = world.ends[0].import(&key) else { continue };
+        let into = Region::zeroed(11);
+        let token = Token(7);
+        let local = [into.whole()].into_iter().collect();
+        let spans = [RemoteSpan { offset: 0, len: 11 }].into_iter().collect();
+        let get = Operation::Get { token, remote, local, spans };
+        world.ends[0].submit(&mut [get].into());
+        let mut done = None;
+        while done.is_none() {
+            world.pass();
+            done = world.events[0].iter().find_map(|event| match event {
+                Event::Done { token: Token(7), result } => Some(result.clone()),
+                _ => None,
+            });
+            assert!(Instant::now() < end, "{:?}", world.events);
+        }
+        world.events[0].clear();
+        if done.unwrap().is_ok() {
+            assert_eq!(into.whole().to_vec(), b"the owner's");
+            break;
+        }
+        world.ends[0].resolve(&address, PATIENCE).unwrap();
+    }
+    if let Some(stream) = &mut stream {
+        stream.set_nonblocking(true).unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        assert!(heard.is_empty(), "{} bytes were meant for somebody else", heard.len());
+    }
+}
+
+/// A peer that was killed, and starts again at its address, is believed, also while its old connection lingers.
+#[test]
+fn a_successor_at_the_same_address_is_believed() {
+    for secret in [None, Some(SECRET)] {
+        let mut world = World::new(vec![open("tcp://*", secret), open("tcp://*", secret)]);
+        world.connect(1, 0);
+        world.until("both know", |world| world.ups(0) == 1);
+        let address = world.ends[1].address().clone();
+        world.ends.pop();
+        world.events.pop();
+        // Nothing was read of the end of the first connection when the next one comes.
+        let next = world.add(open(address.as_str(), secret));
+        world.connect(next, 0);
+        world.until("both know", |world| world.ups(0) == 2);
+        assert_eq!(world.lost(0).len(), 1, "{:?}", world.events[0]);
+    }
+}
+
+/// A peer asks to close its connection again and again, and reads no answer: nothing piles up here.
+#[test]
+fn a_flood_of_notes_about_closing_ends_the_connection() {
+    const ASK: [u8; 8] = [0xf0, petasos_fabric::two_sided::header::VERSION, 0, 0, 0, 0, 0, 0];
+    let mut world = World::new(vec![open("tcp://*", None)]);
+    let server = socket(&world.ends[0]);
+    let flood = thread::spawn(move || {
+        let place = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::parse(&format!("tcp://{}", place.local_addr().unwrap())).unwrap();
+        let own = Identity { address, incarnation: Incarnation::random() };
+        let mut stream = claim(server, None, &own).unwrap();
+        let (notes, mut sent) = (ASK.repeat(8192), 0);
+        while sent < 256 << 20 && stream.write_all(&notes).is_ok() {
+            sent += notes.len();
+        }
+        sent
+    });
+    world.until("the flood ends", |_| flood.is_finished());
+    assert!(flood.join().unwrap() < 256 << 20, "it went on without an end");
+    world.until("the peer is cut off", |world| {
+        matches!(world.lost(0)[..], [(_, LostReason::Protocol(_))])
+    });
+}
+
+fn encrypting() -> TcpEndpoint {
+    open("tcp://*?encrypt", Some(SECRET))
+}
+
+/// Two endpoints of which the second encrypts, the relay between them, and the first one's peer. The second has been
+/// told that it is reached by the relay.
+fn tapped(
+    change: impl Fn(bool, usize, &mut Vec<u8>) + Send + Sync + 'static,
+) -> (World, Relay, Peer) {
+    let place = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = Config::default();
+    config.secret = Some(Secret::new(SECRET).unwrap());
+    config.reached_at = vec![place.local_addr().unwrap()];
+    let server = TcpEndpoint::open(&"tcp://*?encrypt".parse().unwrap(), config).unwrap();
+    let relay = Relay::start(place, socket(&server), change);
+    let mut world = World::new(vec![open("tcp://*", Some(SECRET)), server]);
+    let dialled = Address::parse(&format!("tcp://{}", relay.at)).unwrap();
+    let peer = world.ends[0].resolve(&dialled, PATIENCE).unwrap();
+    (world, relay, peer)
+}
+
+const TEXT: &str = "nobody on the way is to read this";
+
+#[test]
+fn what_is_encrypted_nobody_on_the_way_reads() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::<u8>::new()));
+    let tap = seen.clone();
+    let (mut world, relay, peer) = tapped(move |_, _, bytes| tap.lock().unwrap().extend(&*bytes));
+    world.until("a connection", |world| world.is_up(0, peer) && world.ups(1) == 1);
+    world.send(0, peer, TEXT);
+    world.until("a message", |world| world.messages(1).len() == 1);
+    let (back, text) = world.messages(1).remove(0);
+    assert_eq!(text, TEXT);
+    world.send(1, back, TEXT);
+    world.until("an answer", |world| world.messages(0).len() == 1);
+    let seen = seen.lock().unwrap();
+    assert!(relay.passed.load(Ordering::Relaxed) >= seen.len() && seen.len() > 2 * TEXT.len());
+    assert!(!seen.windows(TEXT.len()).any(|text| text == TEXT.as_bytes()));
+}
+
+/// Long bodies, gets and puts cut into records, in both directions.
+#[test]
+fn long_data_travels_encrypted() {
+    const LEN: usize = 3_000_001;
+    let mut world = World::new(vec![encrypting(), encrypting()]);
+    assert!(world.ends[0].address().as_str().ends_with("?encrypt"));
+    let there = world.connect(1, 0);
+    let pattern: Vec<u8> = (0..LEN).map(|at| (at * 7 + at / 251) as u8).collect();
+    let (memory, into) = (Region::from_vec(pattern.clone()), Region::zeroed(LEN));
+    let region = world.ends[0].register(&memory.whole(), Access::ALL).unwrap();
+    let key = world.ends[0].export(region).unwrap();
+    let remote = world.ends[1].import(&key).unwrap();
+    assert_eq!(remote.peer, there);
+    let spans = || [RemoteSpan { offset: 0, len: LEN as u64 }].into_iter().collect();
+    let local = |region: &Region| [region.whole()].into_iter().collect();
+    let token = Token(1);
+    let get = Operation::Get { token, remote, local: local(&into), spans: spans() };
+    let from = Region::from_vec(pattern.iter().rev().copied().collect());
+    let (token, level) = (Token(2), petasos_fabric::Level::Visible);
+    let put =
+        Operation::Put { token, remote, local: local(&from), spans: spans(), level, event: None };
+    for operation in [get, put] {
+        world.events[1].clear();
+        world.ends[1].submit(&mut [operation].into());
+        world.until("it is done", |world| {
+            world.events[1].iter().any(|event| matches!(event, Event::Done { result: Ok(_), .. }))
+        });
+    }
+    assert!(into.whole().to_vec() == pattern, "what was fetched");
+    assert!(memory.whole().to_vec() == from.whole().to_vec(), "what was put");
+}
+
+/// A bit of a packet is flipped on the way, or a packet is sent twice.
+#[test]
+fn forged_and_repeated_records_end_the_connection() {
+    for repeat in [false, true] {
+        let armed = Arc::new(AtomicUsize::new(0));
+        let arm = armed.clone();
+        let (mut world, _relay, peer) = tapped(move |up, _, bytes| {
+            if up && arm.load(Ordering::Acquire) == 1 {
+                match repeat {
+                    true => *bytes = bytes.repeat(2),
+                    false => bytes[20] ^= 4,
+                }
+            }
+        });
+        world.until("a connection", |world| world.is_up(0, peer) && world.ups(1) == 1);
+        world.send(0, peer, "good");
+        world.until("a message", |world| world.messages(1).len() == 1);
+        armed.store(1, Ordering::Release);
+        world.send(0, peer, "to be forged, or said twice");
+        world.until("the end", |world| !world.lost(1).is_empty());
+        assert!(matches!(world.lost(1)[..], [(_, LostReason::Protocol(_))]), "{:?}", world.lost(1));
+        assert_eq!(world.messages(1).len(), if repeat { 2 } else { 1 });
+    }
+}
+
+/// Somebody on the way says to each side that the other does not want encryption: then there is no connection.
+#[test]
+fn encryption_is_not_talked_away() {
+    // In the first frame the server's wishes are behind the protocol's name, in the second the client's at the front.
+    for (up, place) in [(false, 8), (true, 0)] {
+        let (mut world, _relay, peer) = tapped(move |upwards, at, bytes| {
+            if upwards == up && at == 0 {
+                bytes[place] ^= 2;
+            }
+        });
+        world.until("an end", |world| !world.lost(0).is_empty());
+        assert!(!world.is_up(0, peer) && world.events[1].is_empty(), "{:?}", world.events);
+    }
+}
+
+#[test]
+fn encryption_without_a_secret_is_refused() {
+    let opened = TcpEndpoint::open(&"tcp://*?encrypt".parse().unwrap(), Config::default());
+    assert!(opened.unwrap_err().to_string().contains("secret"));
+    let mut end = open("tcp://*", None);
+    let there = "tcp://127.0.0.1:4040?encrypt".parse().unwrap();
+    assert!(end.resolve(&there, PATIENCE).unwrap_err().to_string().contains("secret"));
+}
+
+/// Where everybody is dialled back who connects, nobody comes in under another's address, known or not.
+#[test]
+fn who_is_to_be_verified_does_not_come_in_before() {
+    let mut config = Config::default();
+    config.verify = true;
+    let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
+    let mut world = World::new(vec![server, open("tcp://*", None)]);
+    let (server, claimed) = (socket(&world.ends[0]), identity(&world.ends[1]));
+    assert!(!world.during(move || claim(server, None, &claimed).is_some()));
+    assert!(world.events[0].is_empty(), "{:?}", world.events[0]);
+    world.connect(1, 0);
+    world.until("both know", |world| world.ups(0) == 1);
+    assert_eq!(world.ends[0].counters().dialled_back, 2);
+}
+
+/// Two spellings of one address are two connections of one peer, of which the second is verified.
+#[test]
+fn the_same_peer_comes_under_two_names() {
+    let mut world = World::new(vec![open("tcp://*", None), open("tcp://*", None)]);
+    let there = world.connect(1, 0);
+    let name = format!("tcp://localhost:{}", socket(&world.ends[0]).port());
+    let again = world.ends[1].resolve(&Address::parse(&name).unwrap(), PATIENCE).unwrap();
+    world.until("both connections", |world| world.is_up(1, again) && world.ups(0) == 2);
+    world.send(1, there, "one");
+    world.send(1, again, "two");
+    world.until("both messages", |world| world.messages(0).len() == 2);
+}
+
+/// What a client lends is reached over the connection that it made, and nobody is dialled for that.
+#[test]
+fn a_key_is_used_over_the_connection_by_which_it_came() {
+    let mut world = World::new(vec![open("tcp://*", None), open("tcp://*", None)]);
+    let there = world.connect(1, 0);
+    let memory = Region::from_vec(b"lent".to_vec());
+    let region = world.ends[1].register(&memory.whole(), Access::READ).unwrap();
+    let key = world.ends[1].export(region).unwrap();
+    world.send(1, there, "a key follows");
+    world.until("a message", |world| world.messages(0).len() == 1);
+    let from = world.messages(0)[0].0;
+    let remote = world.ends[0].import_from(&key, from).unwrap();
+    assert_eq!((remote.peer, world.ends[0].counters().dialled_back), (from, 0));
+    // Meant by its address, it is verified first; it is the same connection.
+    assert_eq!(world.ends[0].import(&key).unwrap().peer, from);
+    assert_eq!(world.ends[0].counters().dialled_back, 1);
+    let _ = world.ends[0].inject(from, &[b"an answer, once that is done"]);
+    world.until("the answer", |world| world.messages(1).len() == 1);
+    assert_eq!(world.ends[0].import(&key).unwrap().peer, from);
+    assert_eq!(world.ends[0].counters().dialled_back, 1, "once");
+}
