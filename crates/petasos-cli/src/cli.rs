@@ -273,6 +273,10 @@ pub(crate) struct Serve {
     /// client at a time and until it has done: who may call this server can fill that directory
     #[arg(long)]
     pub(crate) files: bool,
+    /// With --files, over TCP on the loopback interface, let every user of this machine in without a
+    /// secret
+    #[arg(long, requires = "files", conflicts_with = "secret")]
+    pub(crate) open: bool,
     /// How to wait for calls
     #[arg(long, value_enum, default_value = "adaptive")]
     pub(crate) wait: Wait,

@@ -19,6 +19,7 @@ mod grid;
 mod interrupt;
 mod latency;
 mod limits;
+mod listen;
 mod load;
 mod machine;
 mod output;

@@ -2,8 +2,10 @@
 
 use crate::{
     cli,
-    exit::{Code, Failure, Outcome},
-    interrupt, output,
+    exit::{Failure, Outcome},
+    interrupt,
+    listen::Listening,
+    output,
     scratch::Scratch,
     server,
     server::Waiting,
@@ -21,20 +23,15 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
         cli::Wait::Spin => Waiting::Spinning,
         cli::Wait::Sleep => Waiting::Sleeping,
     };
-    let mut urls: Vec<String> = options.listen.iter().map(ToString::to_string).collect();
-    if urls.is_empty() {
-        let here = petasos::transports().iter();
-        let between = here.filter(|t| t.by_default && t.scheme != "self");
-        urls = between.map(|transport| transport.any.to_owned()).collect();
-    }
+    let secret = options.secret.as_deref();
+    // Without files there is nothing here but answers: who calls takes time of the processor.
+    let open_to_all = options.open || !options.files;
+    let listening = Listening { urls: &options.listen, secret, open: open_to_all };
+    let urls = listening.urls()?;
     // Removed at the end, after the engines.
     let scratch = options.files.then(Scratch::new).transpose()?;
     let mut engines = Vec::new();
     for (at, url) in urls.iter().enumerate() {
-        if url.starts_with("self://") {
-            let text = format!("{url}: nobody outside this process could reach it");
-            return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
-        }
         let endpoint = petasos::open(url, &open)?;
         let config = waiting.config();
         let store = match &scratch {
@@ -56,6 +53,10 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
             false => output::print(&format!("listening at {url}"))?,
         }
     }
+    let addresses: Vec<_> = engines.iter().map(|e| e.handle().address().clone()).collect();
+    let may =
+        if options.files { "call this server, and fill its directory" } else { "call this server" };
+    eprintln!("petasos: {}", listening.who(&addresses, may));
     if !options.json.json && engines.iter().any(|e| e.handle().address().scheme() == "tcp") {
         eprintln!("petasos: try `petasos ping URL`; Ctrl-C ends the server");
     }

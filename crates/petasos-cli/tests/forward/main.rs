@@ -6,5 +6,6 @@ mod common;
 mod export;
 mod full_scale;
 mod interrupted;
+mod reach;
 mod tree;
 mod whole;

@@ -107,7 +107,8 @@ fn a_full_disk() {
     if !works {
         return petasos_testing::skip("no mount namespaces here");
     }
-    let serve = place.command(&["forward", "serve", "exp", "--listen", "tcp://127.0.0.1:0"]);
+    let at = ["--listen", "tcp://127.0.0.1:0", "--open"];
+    let serve = place.command(&[&["forward", "serve", "exp"][..], &at].concat());
     shell.arg(serve.get_program()).args(serve.get_args());
     shell.envs(serve.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.current_dir(place.directory.path());

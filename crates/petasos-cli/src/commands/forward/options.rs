@@ -111,15 +111,20 @@ pub(crate) struct Serve {
     /// What to export
     #[arg(value_name = "DIR", required_unless_present = "object_store")]
     pub(crate) directory: Option<PathBuf>,
-    /// Where to listen, more than once if wanted [default: shm://* and tcp://127.0.0.1:0]
+    /// Where to listen, more than once if wanted [default: shm://*, which only processes of the same
+    /// user reach; with --secret or --open also tcp://127.0.0.1:0]
     #[arg(long, value_name = "URL", value_parser = parse_url)]
     pub(crate) listen: Vec<Address>,
     /// Let nobody change anything
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// A file with the secret that both sides of TCP know: needed beyond this machine
+    /// A file with the secret that both sides of TCP know: needed for TCP, unless --open is given
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
+    /// Over TCP on the loopback interface, let every user of this machine in without a secret: all of
+    /// them can then read and write what is exported, with the rights of the server
+    #[arg(long, conflicts_with = "secret")]
+    pub(crate) open: bool,
     /// A limit of the server's; `--limit help` lists them
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_limit)]
     pub(crate) limit: Vec<(String, u64)>,

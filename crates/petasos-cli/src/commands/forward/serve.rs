@@ -3,7 +3,9 @@
 use super::options::Serve;
 use crate::{
     exit::{Code, Failure, Outcome},
-    interrupt, output,
+    interrupt,
+    listen::{self, Listening},
+    output,
 };
 use object_store::{ObjectStore, local::LocalFileSystem, memory::InMemory};
 use petasos::OpenOptions;
@@ -37,29 +39,29 @@ pub(super) fn run(options: &Serve) -> Outcome {
     let what = storage.describe();
     let mut open = OpenOptions::default();
     open.secret_file.clone_from(&options.secret);
-    let mut urls: Vec<String> = options.listen.iter().map(ToString::to_string).collect();
-    if urls.is_empty() {
-        let here = petasos::transports().iter();
-        let between = here.filter(|t| t.by_default && t.scheme != "self");
-        urls = between.map(|transport| transport.any.to_owned()).collect();
-    }
-    if let Some(url) = urls.iter().find(|url| url.starts_with("self://")) {
-        let text = format!("{url}: nobody outside this process could reach it");
-        return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
-    }
-    let server = Server::listen(storage, &urls, &open, config)?;
-    for url in server.addresses() {
+    let listening = listening(options);
+    let server = Server::listen(storage, &listening.urls()?, &open, config)?;
+    let addresses = server.addresses();
+    let verb = if options.read_only { "read" } else { "read and write" };
+    let who = listening.who(&addresses, &format!("{verb} {what} as {}", listen::user()));
+    for url in &addresses {
         match options.json.json {
             true => output::print_json_line(&json!({ "listening": url.as_str() }))?,
             false => output::print(&format!("listening at {url}"))?,
         }
     }
+    // Also where a program reads the lines above: a person should see it in its log.
+    eprintln!("petasos: {who}");
     if !options.json.json {
         eprintln!("petasos: exports {what}; Ctrl-C ends the server");
     }
     interrupt::wait(None);
     server.stop();
     Ok(())
+}
+
+fn listening(options: &Serve) -> Listening<'_> {
+    Listening { urls: &options.listen, secret: options.secret.as_deref(), open: options.open }
 }
 
 fn config(options: &Serve) -> Outcome<ServerConfig> {
