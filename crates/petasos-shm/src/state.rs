@@ -40,7 +40,6 @@ pub struct Shm {
     pub(crate) config: Config,
     pub(crate) uid: u32,
     pub(crate) engine: Engine,
-    pub(crate) pool: Pool,
     pub(crate) capabilities: Capabilities,
     pub(crate) counters: Counters,
 
@@ -194,10 +193,9 @@ impl Shm {
         Ok(Shm {
             home: Home::here(),
             capabilities: capabilities(&config),
-            engine: Engine::new(address, incarnation, numbers, pool.clone()),
+            engine: Engine::new(address, incarnation, numbers, pool),
             config,
             uid,
-            pool,
             counters: Counters::default(),
             listener,
             epoll,
@@ -241,7 +239,7 @@ impl Shm {
         Counters {
             peers: channels().count(),
             segments: channels().map(|channel| channel.mapped.len()).sum(),
-            leases: self.pool.lent(),
+            leases: self.engine.lent(),
             ..self.counters
         }
     }
