@@ -211,7 +211,7 @@ impl<'a> World<'a> {
 
     /// A packet whose parts make sense one by one.
     fn packet(&mut self) -> Vec<u8> {
-        let kind = self.cut.u8() % 17;
+        let kind = self.cut.u8() % 23;
         let (flags, len) = (self.cut.u8() % 8, self.cut.u16() % 1100);
         let len = if self.cut.u8() & 3 == 0 { len } else { 0 };
         let [low, high] = len.to_le_bytes();
@@ -265,7 +265,6 @@ impl<'a> World<'a> {
             return;
         }
         match self.engine.accept(self.peer, &packet[..frame.header]) {
-            Ok(Placement::Busy) => {}
             Ok(placement) => self.coming = Some((placement, packet[frame.header..].to_vec())),
             Err(violation) => self.judge(Some(violation)),
         }

@@ -58,8 +58,6 @@ pub struct SeqEndpoint {
     strangers: Vec<OwnedFd>,
     /// Peers that are not up yet.
     connecting: Vec<Peer>,
-    /// Peers with a packet for which there was no room here.
-    paused: Vec<Peer>,
     /// Lost peers that came to us, oldest first.
     gone: VecDeque<Peer>,
     now: Time,
@@ -81,8 +79,6 @@ struct Link {
     retry: Time,
     /// A packet for which the socket had no room.
     unsent: Vec<u8>,
-    /// A packet for which the engine had no room.
-    held: Vec<u8>,
 }
 
 struct Bell(OwnedFd);
@@ -117,7 +113,6 @@ impl SeqEndpoint {
             links: Vec::new(),
             strangers: Vec::new(),
             connecting: Vec::new(),
-            paused: Vec::new(),
             gone: VecDeque::new(),
             now: Time::ZERO,
             names: Vec::new(),
@@ -275,22 +270,13 @@ impl SeqEndpoint {
             let Some((inward, _)) = &link.inward else {
                 return;
             };
-            if !link.held.is_empty() {
-                return;
-            }
             match receive(inward, &mut self.buffer, !up) {
                 Io::Moved(_) if !up => return,
-                Io::Moved(len) => match self.engine.deliver(peer, &self.buffer[..len]) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        link.held.extend_from_slice(&self.buffer[..len]);
-                        self.poller.want(inward, name(peer, INWARD), false, false);
-                        self.paused.push(peer);
-                    }
-                    Err(broken) => {
+                Io::Moved(len) => {
+                    if let Err(broken) = self.engine.deliver(peer, &self.buffer[..len]) {
                         return self.lose(peer, LostReason::Protocol(broken.to_string()));
                     }
-                },
+                }
                 Io::Later if link.out.is_some() || !up => return,
                 _ if up => return self.lose(peer, LostReason::Closed),
                 _ => {
@@ -302,27 +288,6 @@ impl SeqEndpoint {
                 }
             }
         }
-    }
-
-    /// Tries again to hand over the packet that had to wait.
-    fn resume(&mut self, peer: Peer) -> bool {
-        if !self.engine.is_up(peer) {
-            return true;
-        }
-        let held = std::mem::take(&mut self.link(peer).held);
-        match self.engine.deliver(peer, &held) {
-            Ok(true) => {
-                if let Some((inward, _)) = &self.links[peer.index as usize].inward {
-                    self.poller.want(inward, name(peer, INWARD), true, false);
-                }
-                self.read(peer, 1);
-                return true;
-            }
-            Ok(false) => self.link(peer).held = held,
-            Err(broken) => self.lose(peer, LostReason::Protocol(broken.to_string())),
-        }
-        self.paused.push(peer);
-        false
     }
 
     /// Sends what there is for a peer, until there is no more, or no room.
@@ -414,9 +379,6 @@ impl Endpoint for SeqEndpoint {
         for peer in std::mem::take(&mut self.connecting) {
             self.knock(peer);
         }
-        for peer in std::mem::take(&mut self.paused) {
-            busy |= self.resume(peer);
-        }
         while let Some(peer) = self.engine.next_output() {
             self.write(peer);
             busy = true;
@@ -432,7 +394,7 @@ impl Endpoint for SeqEndpoint {
             return Sleep::Busy;
         }
         // A lease that comes back makes no noise, and neither does a peer that starts.
-        match self.connecting.is_empty() && self.paused.is_empty() {
+        match self.connecting.is_empty() && !self.engine.has_waiting() {
             true => Sleep::Until(Time::NEVER),
             false => Sleep::Until(now.after(RETRY)),
         }

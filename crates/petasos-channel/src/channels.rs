@@ -36,10 +36,9 @@ pub struct Channels<D: Device> {
     pub(crate) entries: Vec<Entry>,
     /// The peer's slot and 1, by node.
     nodes: Vec<u32>,
-    /// Peers with something to send, to deliver; those for which the engine had no room.
+    /// Peers with something to send, to deliver.
     pub(crate) output: VecDeque<u32>,
     pub(crate) input: VecDeque<u32>,
-    pub(crate) held: Vec<u32>,
     /// Peers that wait for memory to lend, or to fetch into.
     pub(crate) starved_out: Vec<u32>,
     pub(crate) starved_in: Vec<u32>,
@@ -128,7 +127,6 @@ impl<D: Device> Channels<D> {
             nodes: Vec::new(),
             output: VecDeque::new(),
             input: VecDeque::new(),
-            held: Vec::new(),
             starved_out: Vec::new(),
             starved_in: Vec::new(),
             acks: VecDeque::new(),

@@ -13,6 +13,8 @@ use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Records of one peer that are taken before others have their turn.
 const TURN: usize = 32;
+/// How soon to look again whether there are leases for peers that wait.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl<D: Device> Channels<D> {
     /// Takes what the device reports. True if there was something.
@@ -34,13 +36,6 @@ impl<D: Device> Channels<D> {
 
     /// Takes up to so many records, of all peers in turn.
     fn deliver_all(&mut self, budget: usize) -> bool {
-        while let Some(index) = self.held.pop() {
-            if let Some(mut flow) = self.entries[index as usize].flow.take() {
-                flow.busy = false;
-                self.list_input(index, &mut flow);
-                self.lay(index, flow);
-            }
-        }
         let (mut left, mut worked) = (budget, false);
         for _ in 0..self.input.len() {
             if left == 0 {
@@ -192,12 +187,16 @@ impl<D: Device> Endpoint for Channels<D> {
 
     fn arm(&mut self, now: Time) -> Sleep {
         let engine = self.engine.has_events() || self.engine.has_output();
-        if engine || !self.output.is_empty() || !self.input.is_empty() || !self.held.is_empty() {
+        if engine || !self.output.is_empty() || !self.input.is_empty() {
             return Sleep::Busy;
         }
         let mut until = self.acks.front().map_or(Time::NEVER, |(at, _)| *at);
         if !self.active.is_empty() {
             until = until.min(self.sweep);
+        }
+        if self.engine.has_waiting() {
+            // A lease that is dropped wakes nobody.
+            until = until.min(now.after(LOOK_AGAIN));
         }
         match self.device.arm(now, self.takes_data()) {
             Sleep::Busy => Sleep::Busy,

@@ -42,8 +42,6 @@ pub(crate) struct Flow {
     pub(crate) pending: bool,
     /// In the list of those with something to deliver.
     pub(crate) stirred: bool,
-    /// The engine had no room for its next record.
-    pub(crate) busy: bool,
 
     // Out.
     pub(crate) train: Option<Train>,

@@ -55,7 +55,7 @@ impl Body<'_> {
 fn copy(from: &Slice, skip: usize, placement: &mut Placement, at: usize) {
     let len = from.len() - skip;
     match placement {
-        Placement::Busy | Placement::Discard => {}
+        Placement::Discard => {}
         Placement::Buffer(buffer) => from.read(skip, &mut buffer[at..at + len]),
         Placement::Memory(pieces) => {
             for (piece, begin) in parts(pieces, at, len) {
@@ -138,13 +138,13 @@ impl<D: Device> Channels<D> {
                 return Ok(count);
             }
             let next = self.entries[peer.index as usize].next_in;
-            let taken = if let Some(parked) = flow.parked.front()
+            if let Some(parked) = flow.parked.front()
                 && parked.seq == next
             {
                 if let Ahead::Running = parked.ahead {
                     return Ok(count);
                 }
-                self.take_parked(peer, flow)?
+                self.take_parked(peer, flow)?;
             } else if let In::Open(inward) = &mut flow.inward
                 && let Some(front) = inward.fifo.front()?
             {
@@ -153,20 +153,11 @@ impl<D: Device> Channels<D> {
                     1.. => return Ok(count),
                     _ => return Err(Garbage::new("a record that was there", front.seq().into())),
                 }
-                let taken = self.take(peer, flow, &front.head, &Body::Cells(&front.body), None)?;
-                if taken && let In::Open(inward) = &mut flow.inward {
+                self.take(peer, flow, &front.head, &Body::Cells(&front.body), None)?;
+                if let In::Open(inward) = &mut flow.inward {
                     flow.cells += inward.fifo.consume(&front);
                 }
-                taken
             } else {
-                return Ok(count);
-            };
-            if !taken {
-                // The engine has no room: asked again with each pass.
-                if !flow.busy {
-                    flow.busy = true;
-                    self.held.push(peer.index);
-                }
                 return Ok(count);
             }
             let entry = &mut self.entries[peer.index as usize];
@@ -176,24 +167,20 @@ impl<D: Device> Channels<D> {
         Ok(most)
     }
 
-    fn take_parked(&mut self, peer: Peer, flow: &mut Flow) -> Result<bool, Garbage> {
-        let Some(parked) = flow.parked.pop_front() else { return Ok(false) };
+    fn take_parked(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
+        let Some(parked) = flow.parked.pop_front() else { return Ok(()) };
         let ahead = match &parked.ahead {
             Ahead::Here(bounce) => Some(bounce),
             _ => None,
         };
         let taken = Head::split(&parked.bytes)
             .and_then(|(head, body)| self.take(peer, flow, &head, &Body::Packet(body), ahead));
-        if let Ok(false) = taken {
-            flow.parked.push_front(parked);
-            return Ok(false);
-        }
         self.unpark(parked);
         flow.records += 1;
         taken
     }
 
-    /// Takes the record whose turn it is. False if the engine has no room for it.
+    /// Takes the record whose turn it is.
     fn take(
         &mut self,
         peer: Peer,
@@ -201,7 +188,7 @@ impl<D: Device> Channels<D> {
         head: &Head,
         body: &Body<'_>,
         ahead: Option<&Bounce>,
-    ) -> Result<bool, Garbage> {
+    ) -> Result<(), Garbage> {
         if head.flags == FIRST | LAST && flow.assembly.is_none() {
             match body {
                 Body::Packet(bytes) => return Ok(self.engine.deliver(peer, bytes)?),
@@ -228,10 +215,7 @@ impl<D: Device> Channels<D> {
             if flow.assembly.is_some() {
                 return Err(Garbage::new("a packet within a packet", head.seq.into()));
             }
-            let placement = match self.engine.accept(peer, encoded)? {
-                Placement::Busy => return Ok(false),
-                placement => placement,
-            };
+            let placement = self.engine.accept(peer, encoded)?;
             skip += frame.header;
             let (lent, todo) = (VecDeque::new(), VecDeque::new());
             let (at, total, complete, running) = (0, frame.payload, false, 0);
@@ -265,7 +249,7 @@ impl<D: Device> Channels<D> {
             assembly.complete = true;
             self.land(peer, flow)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Hands a packet to the engine if all of it is there.
@@ -437,7 +421,7 @@ impl Assembly {
             self.todo.push_back(Fetch { seq, key, offset, into });
         };
         match &self.placement {
-            Placement::Busy | Placement::Discard => {}
+            Placement::Discard => {}
             Placement::Buffer(_) => {
                 let step = bounce.min(most);
                 for offset in (0..len).step_by(step) {

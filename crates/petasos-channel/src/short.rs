@@ -39,8 +39,7 @@ impl<D: Device> Channels<D> {
         let node = self.entries.get(peer.index as usize).and_then(|entry| entry.node);
         let Some(node) = node.filter(|_| self.engine.is_up(peer)) else { return false };
         let len = parts.iter().map(|part| part.len()).sum();
-        let queued = self.engine.has_output() && self.engine.messages_queued(peer);
-        if queued || len > self.config.limits.max_inject {
+        if len > self.config.limits.max_inject || !self.engine.may_send(peer, len) {
             return false;
         }
         let mut flow = self.lift(peer.index);
@@ -96,6 +95,7 @@ impl<D: Device> Channels<D> {
         counters.short_out += 1;
         counters.records += 1;
         counters.bytes += total as u64;
+        self.engine.sent_around(peer, len);
         self.heat(peer, flow);
         true
     }
@@ -117,7 +117,7 @@ impl<D: Device> Channels<D> {
 
     /// Whether there is something to tell or to do first.
     fn has_chores(&self) -> bool {
-        !self.held.is_empty() || !self.output.is_empty() || !self.engine.is_quiet()
+        !self.output.is_empty() || !self.engine.is_quiet()
     }
 
     fn next_short(&mut self, message: &mut Lease) -> Option<Peer> {
@@ -162,7 +162,7 @@ impl<D: Device> Channels<D> {
         }
         let next = self.entries[peer.index as usize].next_in;
         let most = self.config.limits.max_message;
-        let pool = self.engine.pool();
+        let engine = &mut self.engine;
         if let Some(parked) = flow.parked.front()
             && parked.seq == next
         {
@@ -171,8 +171,8 @@ impl<D: Device> Channels<D> {
             if !is_message(head, *prefix, body.len(), most) {
                 return Next::Other;
             }
-            let lent = pool.lend(bytes.len(), |room| room.copy_from_slice(bytes));
-            let Some(lease) = lent else { return Next::Other };
+            let lent = engine.lend(peer, bytes.len(), |room| room.copy_from_slice(bytes));
+            let Ok(lease) = lent else { return Next::Other };
             *message = lease;
             if let Some(parked) = flow.parked.pop_front() {
                 self.unpark(parked);
@@ -195,8 +195,8 @@ impl<D: Device> Channels<D> {
             if !is_message(front.head, prefix, len, most) {
                 return Next::Other;
             }
-            let lent = pool.lend(len - PREFIX, |room| front.body.read(PREFIX, room));
-            let Some(lease) = lent else { return Next::Other };
+            let lent = engine.lend(peer, len - PREFIX, |room| front.body.read(PREFIX, room));
+            let Ok(lease) = lent else { return Next::Other };
             *message = lease;
             flow.cells += inward.fifo.consume(&front);
         } else {

@@ -7,6 +7,20 @@ use petasos_fabric::{
     RegionId, Remote, RemoteSpan, Slice, Token,
 };
 use smallvec::smallvec;
+use std::time::Duration;
+
+/// Drives all until a number has not changed for a while.
+pub(crate) fn until_still(w: &mut World, number: impl Fn(&World) -> usize) {
+    let mut before = number(w);
+    loop {
+        w.run_for(Duration::from_millis(20));
+        let now = number(w);
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
 
 impl World<'_> {
     /// Whether all that was submitted has been accepted.

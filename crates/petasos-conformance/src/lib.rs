@@ -75,6 +75,7 @@ pub mod concurrent;
 pub mod driving;
 pub mod faults;
 pub mod keys;
+pub mod leases;
 pub mod lifecycle;
 pub mod long;
 pub mod memory;
@@ -196,6 +197,7 @@ macro_rules! probes {
                 unknown_peers, both_connect_at_once;
             tagged: by_tag, ignore_mask, by_source, order, truncation, lengths,
                 cancelled_receive, unexpected_while_messages_flow;
+            leases: held_leases_stop_nothing_else, a_slow_consumer_slows_nobody_else;
             long: whole_bodies, parts_of_bodies, discarded, any_order, headers, only_once,
                 cancelled_by_its_sender, cancelled_by_its_receiver;
             remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,

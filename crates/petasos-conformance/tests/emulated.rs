@@ -144,11 +144,7 @@ impl Emulated {
                     break;
                 };
                 match self.engine.deliver(conn.peer, &packet) {
-                    Ok(true) => worked = true,
-                    Ok(false) => {
-                        lock(way).push_front(packet);
-                        break;
-                    }
+                    Ok(()) => worked = true,
                     Err(wrong) => {
                         lost.push((conn.peer, LostReason::Protocol(wrong.to_string())));
                         break;

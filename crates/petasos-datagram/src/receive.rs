@@ -15,8 +15,6 @@ use zerocopy::IntoBytes;
 /// What became of a packet.
 enum Taken {
     Yes,
-    /// There is no room for it now.
-    Busy,
     Wrong(Violation),
 }
 
@@ -107,7 +105,6 @@ impl<N: Network> Datagrams<N> {
                     self.took(index);
                     return self.pause(index);
                 }
-                Taken::Busy => {}
                 Taken::Wrong(violation) => return self.wrong(index, &violation.to_string()),
             }
         }
@@ -155,10 +152,10 @@ impl<N: Network> Datagrams<N> {
                 });
             }
             let net = &self.net;
-            let Some(lease) =
-                self.engine.pool().lend(message, |room| net.read(packet, BEFORE, room))
-            else {
-                return Taken::Busy;
+            let lent = self.engine.lend(peer, message, |room| net.read(packet, BEFORE, room));
+            let lease = match lent {
+                Ok(lease) => lease,
+                Err(violation) => return Taken::Wrong(violation),
             };
             if self.engine.has_events() {
                 self.engine.take_events(usize::MAX, events);
@@ -167,8 +164,7 @@ impl<N: Network> Datagrams<N> {
             return Taken::Yes;
         }
         match self.land(peer, packet, prefix) {
-            Ok(true) => Taken::Yes,
-            Ok(false) => Taken::Busy,
+            Ok(()) => Taken::Yes,
             Err(violation) => Taken::Wrong(violation),
         }
     }
@@ -179,7 +175,7 @@ impl<N: Network> Datagrams<N> {
         peer: Peer,
         packet: Packet,
         prefix: [u8; header::PREFIX],
-    ) -> Result<bool, Violation> {
+    ) -> Result<(), Violation> {
         let frame = header::frame(prefix)?;
         let len = packet.len - HEAD;
         if frame.header + frame.payload != len {
@@ -191,7 +187,6 @@ impl<N: Network> Datagrams<N> {
         let mut at = HEAD + frame.header;
         let mut placement = self.engine.accept(peer, bytes)?;
         match &mut placement {
-            Placement::Busy => return Ok(false),
             Placement::Discard => {}
             Placement::Buffer(buffer) => self.net.read(packet, at, buffer),
             Placement::Memory(pieces) => {
@@ -200,11 +195,10 @@ impl<N: Network> Datagrams<N> {
                 }
             }
         }
-        self.engine.landed(peer, placement)?;
-        Ok(true)
+        self.engine.landed(peer, placement)
     }
 
-    /// Goes on with packets for which there was no room.
+    /// Goes on with packets whose turn had not come, or for whose events there was no room.
     pub(crate) fn resume(&mut self, limit: usize, events: &mut Vec<Event>) -> bool {
         let mut worked = false;
         for index in std::mem::take(&mut self.paused) {
@@ -216,7 +210,7 @@ impl<N: Network> Datagrams<N> {
         worked
     }
 
-    /// Takes the parked packets of a peer whose turn it is; lists it if there is no room for them. True if there were any.
+    /// Takes the parked packets of a peer whose turn it is; lists it if there are too many. True if there were any.
     pub(crate) fn take_parked(
         &mut self,
         index: u32,
@@ -233,13 +227,9 @@ impl<N: Network> Datagrams<N> {
                 break;
             }
             match self.engine.deliver(link.peer, packet) {
-                Ok(true) => {
+                Ok(()) => {
                     self.took(index);
                     worked = true;
-                }
-                Ok(false) => {
-                    self.pause(index);
-                    break;
                 }
                 Err(violation) => {
                     self.wrong(index, &violation.to_string());

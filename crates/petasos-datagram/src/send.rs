@@ -87,7 +87,7 @@ impl<N: Network> Datagrams<N> {
             || !link.has_window()
             || link.stuck.is_some()
             || total > N::SHORT
-            || engine.messages_queued(peer)
+            || !engine.may_send(peer, len)
         {
             return None;
         }
@@ -113,6 +113,7 @@ impl<N: Network> Datagrams<N> {
                 link.running += u32::from(taken == Taken::Waits);
                 link.sent = link.sent.wrapping_add(1);
                 link.told = link.taken;
+                engine.sent_around(peer, len);
                 self.counters.packets_out += 1;
                 if link.ring && self.rings {
                     self.ring(peer.index);

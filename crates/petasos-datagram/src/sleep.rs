@@ -45,7 +45,7 @@ impl<N: Network> Datagrams<N> {
         // What waits for others without their making a noise.
         let mut nap =
             !self.outgoing.is_empty() || !self.owing.is_empty() || !self.errands.is_empty();
-        nap |= self.accesses.is_waiting() || self.has_paused();
+        nap |= self.accesses.is_waiting() || self.has_paused() || self.engine.has_waiting();
         if self.rings {
             nap |= self.links.iter().flatten().any(|link| link.waits_for_notice());
             nap |= self.net.running() > 0 || !self.ask_for_rings();

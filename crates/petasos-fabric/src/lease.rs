@@ -43,7 +43,7 @@ impl Lease {
     /// it.
     pub const INLINE: usize = size_of::<Line>();
 
-    /// The longest message of two lines.
+    /// The longest message of two lines. Up to this length a message needs no buffer of a pool.
     pub const LINES: usize = 2 * Lease::INLINE;
 
     /// A short message.
@@ -143,6 +143,23 @@ impl Lease {
         let mut words = Line::default();
         fill(&mut words.as_mut_bytes()[..len]);
         Lease(Repr::Inline { len: len as u8, words })
+    }
+}
+
+impl Lease {
+    /// A message that needs no buffer, and that `fill` writes in place.
+    ///
+    /// # Panics
+    /// If it is longer than [`Lease::LINES`].
+    #[inline]
+    #[must_use]
+    pub fn short(len: usize, fill: impl FnOnce(&mut [u8])) -> Lease {
+        if len <= Lease::INLINE {
+            return Lease::inline_with(len, fill);
+        }
+        let mut words = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        fill(&mut words.as_mut_bytes()[..len]);
+        Lease(Repr::Lines { len: len as u8, words })
     }
 }
 

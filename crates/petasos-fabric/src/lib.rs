@@ -40,6 +40,7 @@ pub mod operation;
 pub mod peer;
 pub mod pool;
 pub mod quota;
+pub mod share;
 pub mod time;
 pub mod tuning;
 pub mod two_sided;
@@ -65,5 +66,6 @@ pub use operation::{
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
 pub use pool::{Buffer, Pool, retain_freed_memory, spare_vec};
 pub use quota::Quota;
+pub use share::Share;
 pub use time::{Clock, Patience, Time};
 pub use tuning::{Tuning, TuningError};

@@ -1,6 +1,6 @@
 //! Buffers for received messages: so many at a time, and used again.
 
-use crate::{Lease, quota::Quota};
+use crate::{Lease, Share, quota::Quota};
 use std::{
     cell::RefCell,
     fmt, mem,
@@ -55,14 +55,19 @@ impl Pool {
         Pool(Arc::new(Quota::with_bytes(limit, bytes)))
     }
 
-    /// Whether another buffer can be lent. Inline leases are always to be had.
+    /// What is taken of it.
+    pub(crate) fn quota(&self) -> &Arc<Quota> {
+        &self.0
+    }
+
+    /// Whether another buffer can be lent. Short leases are always to be had.
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.0.has_room()
     }
 
-    /// Buffers lent now.
+    /// Buffers that are lent now, or promised ([`Share`]).
     #[inline]
     #[must_use]
     pub fn lent(&self) -> usize {
@@ -74,8 +79,8 @@ impl Pool {
     #[inline]
     #[must_use]
     pub fn lend(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Lease> {
-        if len <= Lease::INLINE {
-            return Some(Lease::inline_with(len, fill));
+        if len <= Lease::LINES {
+            return Some(Lease::short(len, fill));
         }
         let mut buffer = self.buffer(len)?;
         fill(&mut buffer);
@@ -87,7 +92,7 @@ impl Pool {
     #[inline]
     #[must_use]
     pub fn buffer(&self, len: usize) -> Option<Buffer> {
-        self.0.take(len).then(|| Buffer { bytes: take(len), len, pool: Some(self.clone()) })
+        self.0.take(len).then(|| Buffer { bytes: take(len), len, loan: Loan::Pool(self.clone()) })
     }
 }
 
@@ -166,7 +171,14 @@ pub struct Buffer {
     /// At least `len` bytes: what is behind them stays as it is for the next message.
     bytes: Vec<u8>,
     len: usize,
-    pool: Option<Pool>,
+    loan: Loan,
+}
+
+/// From whom a buffer is on loan.
+enum Loan {
+    Nobody,
+    Pool(Pool),
+    Share(Share),
 }
 
 /// An empty vector with room for about so many bytes, more than [`Pool`]s lend as a rule: memory that
@@ -188,7 +200,13 @@ impl Buffer {
     /// Zeroes or bytes of earlier messages, on loan from nobody: to be filled.
     #[must_use]
     pub fn scratch(len: usize) -> Buffer {
-        Buffer { bytes: take(len), len, pool: None }
+        Buffer { bytes: take(len), len, loan: Loan::Nobody }
+    }
+
+    /// The same on loan from a share, which accounts for it.
+    #[inline]
+    pub(crate) fn of_share(len: usize, share: Share) -> Buffer {
+        Buffer { bytes: take(len), len, loan: Loan::Share(share) }
     }
 
     /// All of its memory, and how much of that is the buffer's.
@@ -199,15 +217,15 @@ impl Buffer {
     /// The buffer that such memory was.
     pub(crate) fn from_parts(bytes: Vec<u8>, len: usize) -> Buffer {
         debug_assert!(len <= bytes.len());
-        Buffer { bytes, len, pool: None }
+        Buffer { bytes, len, loan: Loan::Nobody }
     }
 
-    /// A message of these bytes. A short one moves into the lease itself, and the buffer goes back.
+    /// A message of these bytes. A short one is copied, and the buffer goes back.
     #[inline]
     #[must_use]
     pub fn into_lease(self) -> Lease {
-        match self.len <= Lease::INLINE {
-            true => Lease::inline(&self),
+        match self.len <= Lease::LINES {
+            true => Lease::short(self.len, |room| room.copy_from_slice(&self)),
             false => Lease::of(self),
         }
     }
@@ -217,7 +235,7 @@ impl Buffer {
 impl From<Vec<u8>> for Buffer {
     #[inline]
     fn from(bytes: Vec<u8>) -> Buffer {
-        Buffer { len: bytes.len(), bytes, pool: None }
+        Buffer { len: bytes.len(), bytes, loan: Loan::Nobody }
     }
 }
 
@@ -239,8 +257,10 @@ impl DerefMut for Buffer {
 impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
-        if let Some(pool) = &self.pool {
-            pool.0.give_back(self.len);
+        match &self.loan {
+            Loan::Nobody => {}
+            Loan::Pool(pool) => pool.0.give_back(self.len),
+            Loan::Share(share) => share.give_back(self.len),
         }
         keep(mem::take(&mut self.bytes));
     }
@@ -269,7 +289,7 @@ mod tests {
         let first = pool.lend(1000, |b| b.fill(1)).unwrap();
         let second = pool.lend(2000, |b| b.fill(2)).unwrap();
         assert!(pool.lend(1000, |_| ()).is_none());
-        assert!(pool.lend(10, |b| b.fill(3)).is_some(), "inline leases need no buffer");
+        assert!(pool.lend(10, |b| b.fill(3)).is_some(), "short leases need no buffer");
         assert!(first.iter().all(|b| *b == 1) && second.len() == 2000);
         drop(first);
         assert_eq!(pool.lent(), 1);
@@ -283,7 +303,7 @@ mod tests {
         let pool = Pool::with_bytes(10, 100_000);
         let first = pool.buffer(99_999).unwrap();
         let second = pool.buffer(1 << 20).expect("one more");
-        assert!(!pool.has_room() && pool.buffer(60).is_none());
+        assert!(!pool.has_room() && pool.buffer(160).is_none());
         drop(second.into_lease());
         assert!(pool.has_room() && pool.buffer(1).is_some());
         drop(first);
@@ -293,11 +313,11 @@ mod tests {
     #[test]
     fn lengths_of_all_sizes() {
         let pool = Pool::new(1);
-        for len in [0, 1, 57, 4096, 4097, 65536, 65537, 1 << 20] {
+        for len in [0, 1, 57, 112, 113, 4096, 4097, 65536, 65537, 1 << 20] {
             for fill in 1..4 {
                 let lease = pool.lend(len, |room| room.fill(fill)).unwrap();
                 assert!(lease.len() == len && lease.iter().all(|byte| *byte == fill));
-                assert_eq!(pool.lent(), usize::from(len > Lease::INLINE));
+                assert_eq!(pool.lent(), usize::from(len > Lease::LINES));
             }
         }
         let short = pool.buffer(5).unwrap();

@@ -18,6 +18,10 @@ pub struct Quota {
 /// A thing, above so many bits for the bytes: a terabyte.
 const THING: u64 = 1 << 40;
 
+fn many(things: usize, each: usize) -> u64 {
+    things as u64 * (THING + each as u64)
+}
+
 impl Quota {
     /// So many things, whatever they weigh.
     #[must_use]
@@ -45,17 +49,49 @@ impl Quota {
         admitted
     }
 
+    /// Takes so many things of so many bytes each, whether there is room for them or not: for who asked before
+    /// ([`Quota::look`]), and is the only one who takes.
+    #[inline]
+    pub(crate) fn take_many(&self, things: usize, each: usize) {
+        self.taken.fetch_add(many(things, each), Ordering::Relaxed);
+    }
+
     /// Gives a thing back that was taken with so many bytes.
     #[inline]
     pub fn give_back(&self, bytes: usize) {
         self.taken.fetch_sub(THING + bytes as u64, Ordering::Relaxed);
     }
 
-    /// Whether there is room for another thing.
+    /// Gives so many things of so many bytes each back.
+    #[inline]
+    pub(crate) fn give_back_many(&self, things: usize, each: usize) {
+        self.taken.fetch_sub(many(things, each), Ordering::Relaxed);
+    }
+
+    /// Gives bytes back, and no thing: what was taken weighs less than it was taken for.
+    #[inline]
+    pub(crate) fn lighten(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether another thing can be taken.
     #[inline]
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.admits(self.taken.load(Ordering::Relaxed))
+    }
+
+    /// Things and bytes that are taken, at one moment.
+    #[inline]
+    pub(crate) fn look(&self) -> (u64, u64) {
+        let taken = self.taken.load(Ordering::Relaxed);
+        (taken / THING, taken % THING)
+    }
+
+    /// Things and bytes that there are.
+    #[inline]
+    pub(crate) fn all(&self) -> (u64, u64) {
+        (self.things, self.bytes)
     }
 
     /// Things that are taken now.

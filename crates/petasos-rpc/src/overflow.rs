@@ -18,13 +18,15 @@ impl Inner {
         Ok((region, endpoint.export(region)?))
     }
 
-    /// Fetches what `remote` says.
-    async fn fetch(self: &Rc<Self>, remote: &[u8]) -> Result<Body, BulkError> {
+    /// Fetches what the message says. The message is let go before: many fetches at once would hold
+    /// leases that others need.
+    async fn fetch(self: &Rc<Self>, message: Body) -> Result<Body, BulkError> {
         let (len, key) = {
             let remote =
-                Remote::decode(remote).map_err(|error| BulkError::Import(error.to_string()))?;
+                Remote::decode(&message).map_err(|error| BulkError::Import(error.to_string()))?;
             (remote.len, Key::from_bytes(remote.key.to_vec())?)
         };
+        drop(message);
         let limit = self.config.max_body;
         if len > limit {
             return Err(BulkError::TooLarge { len, limit });
@@ -46,8 +48,8 @@ impl Inner {
         Ok(Body::new(buffer.into_lease(), 0))
     }
 
-    pub(crate) async fn fetch_arguments(self: &Rc<Self>, remote: &[u8]) -> Result<Body, Failure> {
-        self.fetch(remote).await.map_err(|error| match error {
+    pub(crate) async fn fetch_arguments(self: &Rc<Self>, message: Body) -> Result<Body, Failure> {
+        self.fetch(message).await.map_err(|error| match error {
             BulkError::TooLarge { .. } => {
                 Failure::TooLarge(format!("{error}; use bulk memory for such data"))
             }
@@ -59,7 +61,7 @@ impl Inner {
     pub(crate) fn fetch_result(self: &Rc<Self>, peer: Peer, id: CallId, body: Body) {
         let inner = Rc::clone(self);
         self.spawn(Box::pin(async move {
-            let fetched = inner.fetch(&body).await;
+            let fetched = inner.fetch(body).await;
             inner.send_frame(peer, &rpc::release(id));
             inner.return_credit(peer, None);
             match fetched {

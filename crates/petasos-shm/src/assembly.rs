@@ -22,7 +22,7 @@ pub(crate) fn place(
     at: usize,
 ) {
     match placement {
-        Placement::Busy | Placement::Discard => {}
+        Placement::Discard => {}
         Placement::Buffer(buffer) => {
             consumer.read(incoming, from, &mut buffer[at..at + incoming.len - from]);
         }

@@ -80,7 +80,7 @@ pub(crate) fn numbers<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
 #[repr(C)]
 pub(crate) struct Channel {
     pub(crate) handle: Peer,
-    /// The engine gave it to us to be served.
+    /// The engine gave it to us to be served, or keeps messages for it: others would overtake them.
     pub(crate) served: bool,
     /// Something was published, and whether it sleeps has not been looked at since: the next of
     /// those for whom that is so. Else [`RUNG`].
@@ -111,8 +111,8 @@ pub(crate) struct Channel {
     pub(crate) unposted: bool,
     /// Its ring is looked at without being rung for.
     pub(crate) watched: bool,
-    /// There is a message for which there was no lease.
-    pub(crate) held: bool,
+    /// There is a message for which the peer has no credit.
+    pub(crate) overdrawn: bool,
     /// What has come in part.
     pub(crate) assembly: Option<Assembly>,
     /// It is over as soon as its ring is empty.

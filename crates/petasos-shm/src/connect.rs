@@ -439,7 +439,7 @@ impl Shm {
             served: false,
             watched: false,
             unrung: RUNG,
-            held: false,
+            overdrawn: false,
             assembly: None,
             touched: self.now,
             ending: None,

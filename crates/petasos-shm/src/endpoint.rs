@@ -208,8 +208,11 @@ impl Endpoint for Shm {
             until = until.min(now.after(LOOK_AGAIN));
         }
         until = until.min(self.engine.deadline());
-        let exhausted = self.is_exhausted();
-        if !self.endings.is_empty() && !exhausted {
+        if self.engine.has_waiting() {
+            // A lease that is dropped rings nobody.
+            until = until.min(now.after(LOOK_AGAIN));
+        }
+        if !self.endings.is_empty() {
             return Sleep::Busy;
         }
         if !self.wait_for_room() {
@@ -224,12 +227,8 @@ impl Endpoint for Shm {
         for i in 0..self.watched.len() {
             let index = self.watched[i];
             let Some(channel) = self.channel(index) else { continue };
-            let held = channel.held;
             if channel.pair.peek() != Ok(None) {
-                if !held || !exhausted {
-                    return Sleep::Busy;
-                }
-                until = until.min(now.after(LOOK_AGAIN));
+                return Sleep::Busy;
             }
         }
         if until <= now { Sleep::Busy } else { Sleep::Until(until) }
@@ -356,7 +355,8 @@ impl Shm {
             return Err(InjectError::TooLong { len, max: self.config.max_message });
         }
         let queued = channel.served || (engine.has_output() && engine.messages_queued(peer));
-        if !queued {
+        let long = len > Lease::LINES;
+        if !queued && (!long || engine.may_send(peer, len)) {
             let sent = if len <= MAX_SHORT {
                 let mut room = [0; MAX_SHORT];
                 let bytes = if let [bytes] = parts { bytes } else { gather(parts, &mut room) };
@@ -368,6 +368,9 @@ impl Shm {
             };
             match sent {
                 Ok(true) => {
+                    if long {
+                        engine.sent_around(peer, len);
+                    }
                     counters.sent += 1;
                     counters.wake_ups += u64::from(channel.published(peer.index, unrung));
                     if channel.pair.uses_long() {
@@ -417,8 +420,8 @@ impl Shm {
         let end = events.len().saturating_add(room);
         let left = |events: &mut Vec<Event>| end.saturating_sub(events.len());
         let mut worked = self.armed && self.wake();
-        // What the engine has to say came before what lies in the rings.
-        if self.engine.has_events() {
+        // What the engine has to say came before what lies in the rings. And peers wait for credit.
+        if !self.engine.is_quiet() {
             worked |= self.engine.take_events(room, events);
         }
         if !self.within.is_empty() {

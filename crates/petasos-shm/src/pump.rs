@@ -61,7 +61,7 @@ impl Shm {
             };
             let peer = channel.handle;
             let Some(packet) = channel.stuck.take().or_else(|| engine.poll_transmit(peer)) else {
-                channel.served = false;
+                channel.served = engine.messages_queued(peer);
                 return sent > 0;
             };
             match channel.write(&packet) {
@@ -327,11 +327,6 @@ impl Shm {
                 self.published(index as u32);
             }
         }
-    }
-
-    /// Whether all leases are out: then what has come cannot be taken.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        !self.pool.has_room()
     }
 }
 

@@ -185,7 +185,7 @@ impl Shm {
     #[inline(never)]
     fn receive_longer(&mut self, index: u32, message: &mut Lease) -> Option<Peer> {
         loop {
-            let Shm { channels, pool, config, counters, .. } = self;
+            let Shm { channels, engine, config, counters, .. } = self;
             let channel = channels.get_mut(index as usize)?.as_deref_mut()?;
             let incoming = channel.pair.peek().ok()??;
             let (within, kind) = (channel.pair.is_within(), incoming.kind);
@@ -206,8 +206,8 @@ impl Shm {
                 // A pad was in front of it.
                 return self.receive_short(index, message).copied();
             } else if kind == kind::MESSAGE && incoming.len <= config.max_message {
-                let Some(mut buffer) = pool.buffer(incoming.len) else {
-                    channel.held = true;
+                let Ok(mut buffer) = engine.buffer(channel.handle, incoming.len) else {
+                    channel.overdrawn = true;
                     return None;
                 };
                 if incoming.announced {
@@ -219,7 +219,6 @@ impl Shm {
             } else {
                 return None;
             }
-            channel.held = false;
             if channel.pair.finish(incoming) {
                 counters.wake_ups += 1;
                 channel.ring();
@@ -326,7 +325,10 @@ impl Shm {
         let taken = match incoming.kind {
             _ if channel.pair.is_within() => self.receive_part(index, &incoming)?,
             kind::PACKET => self.receive_packet(index, &incoming)?,
-            // There was no lease, or it has come just now.
+            kind::MESSAGE if channel.overdrawn => {
+                return Err(format!("a message of {} bytes without credit", incoming.len));
+            }
+            // It has come just now.
             kind::SHORT => return Ok(false),
             kind::MESSAGE if incoming.len <= self.config.max_message => return Ok(false),
             kind => {
@@ -335,7 +337,6 @@ impl Shm {
             }
         };
         let Some(channel) = self.channel(index) else { return Ok(false) };
-        channel.held = !taken;
         if taken {
             let starving = channel.pair.finish(incoming);
             if starving {
@@ -350,17 +351,14 @@ impl Shm {
         Ok(taken)
     }
 
-    /// Takes in a packet of the engine's. False if it has to wait.
+    /// Takes in a packet of the engine's. False if the peer is gone.
     fn receive_packet(&mut self, index: u32, incoming: &Incoming) -> Result<bool, String> {
         let Some(channel) = self.channel(index) else { return Ok(false) };
         if incoming.announced {
             channel.assembly = Some(Assembly::Packet);
             return Ok(true);
         }
-        let Some((mut placement, header)) = self.place_packet(index, incoming, incoming.len)?
-        else {
-            return Ok(false);
-        };
+        let (mut placement, header) = self.place_packet(index, incoming, incoming.len)?;
         let Shm { channels, engine, .. } = self;
         let Some(Some(channel)) = channels.get(index as usize) else { return Ok(false) };
         place(channel.pair.lies_in(), incoming, header, &mut placement, 0);
@@ -368,21 +366,16 @@ impl Shm {
         landed.map(|()| true).map_err(|violation| violation.to_string())
     }
 
-    /// Takes in a part of such a packet. False if it has to wait.
+    /// Takes in a part of such a packet. False if it is of a message, and has to wait.
     fn receive_part(&mut self, index: u32, part: &Incoming) -> Result<bool, String> {
         let Some(channel) = self.channel(index) else { return Ok(false) };
         let left = channel.pair.missing();
         let (mut placement, header, at) = match channel.assembly.take() {
             Some(Assembly::Payload(placement, at)) => (placement, 0, at),
-            Some(Assembly::Packet) => match self.place_packet(index, part, left)? {
-                Some((placement, header)) => (placement, header, 0),
-                None => {
-                    if let Some(channel) = self.channel(index) {
-                        channel.assembly = Some(Assembly::Packet);
-                    }
-                    return Ok(false);
-                }
-            },
+            Some(Assembly::Packet) => {
+                let (placement, header) = self.place_packet(index, part, left)?;
+                (placement, header, 0)
+            }
             // A part of a message, which has come just now.
             message => {
                 channel.assembly = message;
@@ -401,15 +394,17 @@ impl Shm {
     }
 
     /// Where the payload of a packet of `len` bytes goes, the first of which lie here, and the length
-    /// of its header. None if it has to wait.
+    /// of its header.
     fn place_packet(
         &mut self,
         index: u32,
         incoming: &Incoming,
         len: usize,
-    ) -> Result<Option<(Placement, usize)>, String> {
+    ) -> Result<(Placement, usize), String> {
         let Shm { channels, engine, .. } = self;
-        let Some(Some(channel)) = channels.get_mut(index as usize) else { return Ok(None) };
+        let Some(Some(channel)) = channels.get_mut(index as usize) else {
+            return Err("a packet of nobody".to_owned());
+        };
         let mut bytes = [0; header::MAX];
         // Copied once, and only the copy is looked at.
         let most = incoming.len.min(bytes.len());
@@ -421,10 +416,7 @@ impl Shm {
             return Err(format!("a packet of {len} bytes that says otherwise"));
         }
         let placement = engine.accept(channel.handle, &bytes[..frame.header]);
-        Ok(match placement.map_err(|violation| violation.to_string())? {
-            Placement::Busy => None,
-            placement => Some((placement, frame.header)),
-        })
+        Ok((placement.map_err(|violation| violation.to_string())?, frame.header))
     }
 
     /// Takes in a packet of this transport's own.

@@ -35,7 +35,6 @@ pub struct Shm {
     pub(crate) config: Config,
     pub(crate) uid: u32,
     pub(crate) engine: Engine,
-    pub(crate) pool: Pool,
     pub(crate) capabilities: Capabilities,
     pub(crate) counters: Counters,
 
@@ -185,10 +184,9 @@ impl Shm {
         Ok(Shm {
             home: Home::here(),
             capabilities: capabilities(&config),
-            engine: Engine::new(address, incarnation, numbers, pool.clone()),
+            engine: Engine::new(address, incarnation, numbers, pool),
             config,
             uid,
-            pool,
             counters: Counters::default(),
             listener,
             epoll,
@@ -234,7 +232,7 @@ impl Shm {
         Counters {
             peers: channels().count(),
             segments: channels().map(|channel| channel.mapped.len()).sum(),
-            leases: self.pool.lent(),
+            leases: self.engine.lent(),
             ..self.counters
         }
     }

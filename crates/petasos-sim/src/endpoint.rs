@@ -49,8 +49,6 @@ struct Link {
     wire: Option<Wire>,
     /// Whether somebody here asked for the peer.
     asked: bool,
-    /// A packet that the engine had no room for; more follow in the order of coming.
-    held: VecDeque<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -119,9 +117,10 @@ impl SimEndpoint {
                 }
             }
             Arrival::Packet { wire, bytes } => {
-                if let Some(&peer) = self.peers.get(&wire) {
-                    self.links[peer.index as usize].held.push_back(bytes);
-                    self.deliver(peer);
+                if let Some(&peer) = self.peers.get(&wire)
+                    && let Err(violation) = self.engine.deliver(peer, &bytes)
+                {
+                    self.lose(peer, LostReason::Protocol(violation.to_string()));
                 }
             }
             Arrival::Room { wire } => self.blocked.push(wire),
@@ -141,25 +140,7 @@ impl SimEndpoint {
         }
     }
 
-    /// Hands the packets of a peer to the engine, as far as it has room.
-    fn deliver(&mut self, peer: Peer) {
-        while let Some(bytes) = self.links[peer.index as usize].held.pop_front() {
-            match self.engine.deliver(peer, &bytes) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.links[peer.index as usize].held.push_front(bytes);
-                    return;
-                }
-                Err(violation) => {
-                    self.lose(peer, LostReason::Protocol(violation.to_string()));
-                    return;
-                }
-            }
-        }
-    }
-
     fn lose(&mut self, peer: Peer, reason: LostReason) {
-        self.deliver(peer);
         let link = std::mem::take(&mut self.links[peer.index as usize]);
         self.unplug(link.wire);
         self.engine.peer_lost(peer, reason);
@@ -196,10 +177,6 @@ impl SimEndpoint {
             self.net.world().send(wire, self.place, bytes);
             busy = true;
         }
-    }
-
-    fn is_held_up(&self) -> bool {
-        self.links.iter().any(|link| !link.held.is_empty())
     }
 }
 
@@ -269,13 +246,6 @@ impl Endpoint for SimEndpoint {
         if events.len() - before >= budget {
             return true;
         }
-        if self.is_held_up() {
-            for index in 0..self.links.len() as u32 {
-                if let Some(peer) = self.engine.peer_at(index) {
-                    self.deliver(peer);
-                }
-            }
-        }
         for _ in 0..budget {
             // Not in the condition, where the network would stay locked.
             let arrival = self.net.world().take(self.place);
@@ -298,7 +268,8 @@ impl Endpoint for SimEndpoint {
     fn arm(&mut self, _: Time) -> Sleep {
         let rung = self.bell.0.swap(false, Ordering::SeqCst);
         let engine = self.engine.has_events() || self.engine.has_output();
-        let busy = rung || engine || self.is_held_up() || self.net.world().has_mail(self.place);
+        let waiting = self.engine.has_waiting();
+        let busy = rung || engine || waiting || self.net.world().has_mail(self.place);
         if busy { Sleep::Busy } else { Sleep::Until(Time::NEVER) }
     }
 

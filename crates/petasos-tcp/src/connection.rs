@@ -32,8 +32,6 @@ pub(crate) struct Connection {
     pub(crate) dead: bool,
     /// Passes since something came.
     pub(crate) quiet: u32,
-    /// Whether reading waits for room in the engine; then the poller does not wait for input.
-    pub(crate) paused: bool,
     /// Whether it waits for its turn to be read on.
     pub(crate) unread: bool,
     /// Whether it is being closed as idle.
@@ -77,8 +75,6 @@ pub(crate) enum Read {
     Empty,
     /// There may be more.
     More,
-    /// The engine has no room: pause.
-    Busy,
     /// Something about closing: read on.
     Note(Note),
     /// The stream has ended.
@@ -114,7 +110,6 @@ impl Connection {
             blocked: false,
             dead: false,
             quiet: 0,
-            paused: false,
             unread: false,
             closing: Closing::No,
             traffic: 0,
@@ -130,7 +125,7 @@ impl Connection {
 
     /// Whether nothing is under way on it.
     pub(crate) fn is_still(&self) -> bool {
-        let waits = self.blocked || self.dead || self.paused || self.unread;
+        let waits = self.blocked || self.dead || self.unread;
         let within = self.payload.is_some() || self.start < self.end || self.has_unsent();
         let within = within || self.sealed.as_ref().is_some_and(|sealed| sealed.has_come());
         self.closing == Closing::No && !waits && !within
@@ -162,9 +157,7 @@ impl Connection {
     ) -> Result<Read, Broken> {
         let mut fair = FAIR;
         loop {
-            if !self.take(peer, engine, budget, events)? {
-                return Ok(Read::Busy);
-            }
+            self.take(peer, engine, budget, events)?;
             if let Some(note) = self.note.take() {
                 return Ok(Read::Note(note));
             }
@@ -187,12 +180,9 @@ impl Connection {
                     if got < wanted && !self.sealed.as_ref().is_some_and(|s| s.has_whole()) {
                         // All that was there has come; what follows is for the next pass.
                         // Of this, some may be left in the buffer, of which the poller knows nothing.
-                        return Ok(match self.take(peer, engine, budget, events)? {
-                            false => Read::Busy,
-                            true if self.note.is_some() => Read::More,
-                            true if events.len() >= budget => Read::More,
-                            true => Read::Empty,
-                        });
+                        self.take(peer, engine, budget, events)?;
+                        let more = self.note.is_some() || events.len() >= budget;
+                        return Ok(if more { Read::More } else { Read::Empty });
                     }
                     if self.buffer.len() < BUFFER {
                         self.buffer.resize(BUFFER, 0);
@@ -237,7 +227,7 @@ impl Connection {
                     }
                 }
                 // Thrown away: through the buffer.
-                Placement::Discard | Placement::Busy => {
+                Placement::Discard => {
                     let len = due.min(self.buffer.len());
                     scatter.buffer(&mut self.buffer[..len]);
                     let got = scatter.receive(self.socket.as_fd())?;
@@ -268,14 +258,14 @@ impl Connection {
         got.map_err(|_| Broken::Forged)
     }
 
-    /// Takes the packets in the buffer. False if the engine has no room for the next one.
+    /// Takes the packets in the buffer.
     fn take(
         &mut self,
         peer: Peer,
         engine: &mut Engine,
         budget: usize,
         events: &mut Vec<Event>,
-    ) -> Result<bool, Broken> {
+    ) -> Result<(), Broken> {
         loop {
             if let Some(payload) = &mut self.payload {
                 let here = (payload.len - payload.at).min(self.end - self.start);
@@ -285,7 +275,7 @@ impl Connection {
                 self.start += here;
                 if payload.at < payload.len {
                     self.compact();
-                    return Ok(true);
+                    return Ok(());
                 }
                 if let Some(payload) = self.payload.take() {
                     engine.landed(peer, payload.placement)?;
@@ -294,10 +284,10 @@ impl Connection {
             let rest = &self.buffer[self.start..self.end];
             let Some(prefix) = rest.first_chunk::<PREFIX>() else {
                 self.compact();
-                return Ok(true);
+                return Ok(());
             };
             if events.len() >= budget {
-                return Ok(true);
+                return Ok(());
             }
             if let Some(len) = header::message_len(*prefix)
                 && let Some(message) = rest[PREFIX..].get(..len as usize)
@@ -307,14 +297,11 @@ impl Connection {
                 if engine.has_events() {
                     engine.take_events(budget.saturating_sub(events.len()), events);
                     if engine.has_events() {
-                        return Ok(true);
+                        return Ok(());
                     }
                 }
-                let Some(message) =
-                    engine.pool().lend(message.len(), |to| to.copy_from_slice(message))
-                else {
-                    return Ok(false);
-                };
+                let message =
+                    engine.lend(peer, message.len(), |to| to.copy_from_slice(message))?;
                 self.start += PREFIX + message.len();
                 events.push(Event::Message { peer, message });
                 continue;
@@ -323,20 +310,16 @@ impl Connection {
                 self.start += PREFIX;
                 self.traffic = self.traffic.wrapping_sub(PREFIX as u64);
                 self.note = Some(note);
-                return Ok(true);
+                return Ok(());
             }
             let frame = header::frame(*prefix)?;
             let Some(head) = rest.get(..frame.header) else {
                 self.compact();
-                return Ok(true);
+                return Ok(());
             };
-            match engine.accept(peer, head)? {
-                Placement::Busy => return Ok(false),
-                placement => {
-                    self.start += frame.header;
-                    self.payload = Some(Payload { placement, len: frame.payload, at: 0 });
-                }
-            }
+            let placement = engine.accept(peer, head)?;
+            self.start += frame.header;
+            self.payload = Some(Payload { placement, len: frame.payload, at: 0 });
         }
     }
 

@@ -66,8 +66,6 @@ pub struct TcpEndpoint {
     dirty: Vec<Peer>,
     /// Connections on which something came lately.
     hot: Vec<Peer>,
-    /// Connections that the engine has no room to read from.
-    paused: Vec<Peer>,
     /// Connections that were not read to the end, each once, in turn.
     unread: VecDeque<Peer>,
     gone: VecDeque<Peer>,
@@ -154,7 +152,6 @@ impl TcpEndpoint {
             idle_at: Time::NEVER,
             dirty: Vec::new(),
             hot: Vec::new(),
-            paused: Vec::new(),
             unread: VecDeque::new(),
             gone: VecDeque::new(),
             names: Vec::new(),
@@ -461,8 +458,7 @@ impl TcpEndpoint {
         let was_blocked = connection.blocked;
         match connection.write(peer, engine, counters) {
             Ok(()) if was_blocked != connection.blocked => {
-                let (read, write) = (!connection.paused, connection.blocked);
-                poller.set(&connection.socket, Name::Peer(peer.index), read, write);
+                poller.set(&connection.socket, Name::Peer(peer.index), true, connection.blocked);
             }
             Ok(()) => {}
             // What came before the end is still to be read.
@@ -475,7 +471,7 @@ impl TcpEndpoint {
 
     /// Reads from a peer, until `budget` events are there.
     fn read(&mut self, peer: Peer, budget: usize, events: &mut Vec<Event>) {
-        let TcpEndpoint { links, engine, counters, poller, config, .. } = self;
+        let TcpEndpoint { links, engine, counters, config, .. } = self;
         let link = links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer));
         let Some(Link { way: Way::Open(connection), .. }) = link else { return };
         let lost = match connection.read(peer, engine, counters, budget, events) {
@@ -488,15 +484,6 @@ impl TcpEndpoint {
             Ok(Read::Note(note)) => {
                 self.leave_unread(peer);
                 return self.hear_note(peer, note);
-            }
-            Ok(Read::Busy) => {
-                if !connection.paused {
-                    connection.paused = true;
-                    let name = Name::Peer(peer.index);
-                    poller.set(&connection.socket, name, false, connection.blocked);
-                    self.paused.push(peer);
-                }
-                return;
             }
             Ok(Read::End) => LostReason::Closed,
             Err(Broken::Violation(violation)) => {
@@ -536,24 +523,6 @@ impl TcpEndpoint {
         {
             connection.unread = true;
             self.unread.push_back(peer);
-        }
-    }
-
-    /// Tries to go on with connections that the engine had no room for.
-    fn resume(&mut self, budget: usize, events: &mut Vec<Event>) {
-        for peer in std::mem::take(&mut self.paused) {
-            if let Some(connection) = self.connection(peer) {
-                connection.paused = false;
-                self.read(peer, budget, events);
-            }
-            let TcpEndpoint { links, poller, .. } = self;
-            if let Some(Link { way: Way::Open(connection), .. }) =
-                links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer))
-                && !connection.paused
-            {
-                let name = Name::Peer(peer.index);
-                poller.set(&connection.socket, name, true, connection.blocked);
-            }
         }
     }
 
@@ -724,18 +693,18 @@ impl Endpoint for TcpEndpoint {
 
     #[inline]
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        if !self.engine.messages_queued(peer) {
-            let max = self.capabilities.limits.max_inject;
-            let len = parts.iter().map(|part| part.len()).sum();
-            if let Some(connection) = self.connection(peer)
-                && connection.closing == Closing::No
-                && connection.outbox.has_room()
-                && len <= max
-            {
-                connection.outbox.message(len, parts);
-                self.soil(peer);
-                return Ok(());
-            }
+        let max = self.capabilities.limits.max_inject;
+        let len = parts.iter().map(|part| part.len()).sum();
+        if self.engine.may_send(peer, len)
+            && let Some(connection) = self.connection(peer)
+            && connection.closing == Closing::No
+            && connection.outbox.has_room()
+            && len <= max
+        {
+            connection.outbox.message(len, parts);
+            self.engine.sent_around(peer, len);
+            self.soil(peer);
+            return Ok(());
         }
         self.engine.inject(peer, parts)
     }
@@ -773,9 +742,6 @@ impl Endpoint for TcpEndpoint {
             }
         }
         busy |= self.look(limit, events);
-        if !self.paused.is_empty() {
-            self.resume(limit, events);
-        }
         if !(self.strangers.is_empty() && self.dialing.is_empty() && self.checks.is_empty()) {
             self.keep_time();
         }
@@ -801,9 +767,9 @@ impl Endpoint for TcpEndpoint {
         }
         self.armed = true;
         let mut until = self.idle_at.min(self.engine.deadline()).min(self.claims_until(now));
-        if !self.paused.is_empty() {
+        if self.engine.has_waiting() {
             // A lease that comes back makes no noise.
-            until = now.after(LOOK_AGAIN);
+            until = until.min(now.after(LOOK_AGAIN));
         }
         for (_, stranger) in &self.strangers {
             until = until.min(stranger.deadline);

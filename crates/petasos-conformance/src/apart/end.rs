@@ -213,10 +213,11 @@ pub(super) struct End {
     address: Address,
     incarnation: Incarnation,
     capabilities: Capabilities,
-    /// Counts the messages that the probe keeps: so many are kept there.
-    pool: Pool,
-    /// How many are kept there.
-    lent: usize,
+    /// Messages that the probe has, and that are kept there: their numbers, and a pool of each that tells
+    /// whether it was dropped.
+    lent: Vec<(u64, Pool)>,
+    /// How many there were.
+    leases: u64,
 }
 
 impl End {
@@ -230,8 +231,8 @@ impl End {
             address: address(&opened.address),
             incarnation: Incarnation::new(opened.incarnation).expect("an incarnation"),
             capabilities: opened.can.into(),
-            pool: Pool::with_bytes(1 << 20, 1 << 30),
-            lent: 0,
+            lent: Vec::new(),
+            leases: 0,
         };
         (end, shared)
     }
@@ -268,9 +269,13 @@ impl End {
     }
 
     fn lease(&mut self, bytes: &[u8]) -> Lease {
-        let lease = self.pool.lend(bytes.len(), |room| room.copy_from_slice(bytes));
-        self.lent += usize::from(bytes.len() > Lease::INLINE);
-        lease.expect("more than the messages of any probe")
+        let pool = Pool::new(1);
+        let lease = pool.lend(bytes.len(), |room| room.copy_from_slice(bytes));
+        if bytes.len() > Lease::LINES {
+            self.lent.push((self.leases, pool));
+            self.leases += 1;
+        }
+        lease.expect("the only one")
     }
 }
 
@@ -343,8 +348,8 @@ impl Endpoint for End {
     }
 
     fn progress(&mut self, _: Time, budget: usize, events: &mut Vec<Event>) -> bool {
-        let let_go = (self.lent - self.pool.lent()) as u32;
-        self.lent -= let_go as usize;
+        let let_go = self.lent.extract_if(.., |(_, pool)| pool.lent() == 0);
+        let let_go = let_go.map(|(number, _)| number).collect();
         let ask = Ask::Progress { budget: budget as u32, let_go };
         let passed: Progressed = self.shared.lock().link.ask(&ask);
         let some = !passed.events.is_empty();

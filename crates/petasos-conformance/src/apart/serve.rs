@@ -43,7 +43,7 @@ pub fn serve(fixture: &dyn Fixture) {
     // Whoever is not there to hear it is not there to ask, either.
     let _ = writeln!(answers, "{HELLO}");
     let mut here =
-        Here { fixture, end: None, memories: BTreeMap::new(), leases: VecDeque::new(), passes: 0 };
+        Here { fixture, end: None, memories: BTreeMap::new(), leases: BTreeMap::new(), lent: 0, passes: 0 };
     let mut asked = false;
     while let Ok(Some(ask)) = read_frame(&mut asks) {
         asked = true;
@@ -61,8 +61,9 @@ struct Here<'f> {
     fixture: &'f dyn Fixture,
     end: Option<Box<dyn Endpoint>>,
     memories: BTreeMap<u64, Memory>,
-    /// Messages that the probe has, the oldest first.
-    leases: VecDeque<Lease>,
+    /// Messages that the probe has, by their numbers, and how many there were.
+    leases: BTreeMap<u64, Lease>,
+    lent: u64,
     passes: u64,
 }
 
@@ -122,7 +123,7 @@ impl Here<'_> {
                 )
             }
             Ask::Progress { budget, let_go } => {
-                self.leases.drain(..(let_go as usize).min(self.leases.len()));
+                let_go.iter().for_each(|number| drop(self.leases.remove(number)));
                 said(&self.progress(budget as usize))
             }
             Ask::Submit(ops) => {
@@ -206,8 +207,9 @@ impl Here<'_> {
     fn keep(&mut self, lease: Lease) -> Vec<u8> {
         let bytes = lease.to_vec();
         // Shorter ones are nobody's.
-        if bytes.len() > Lease::INLINE {
-            self.leases.push_back(lease);
+        if bytes.len() > Lease::LINES {
+            self.leases.insert(self.lent, lease);
+            self.lent += 1;
         }
         bytes
     }

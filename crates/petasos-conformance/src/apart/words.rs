@@ -45,8 +45,8 @@ pub(super) enum Ask {
     Submit(Vec<Op>),
     /// Nothing.
     Cancel(u64),
-    /// [`Progressed`]. So many leases, the oldest first, are let go of before.
-    Progress { budget: u32, let_go: u32 },
+    /// [`Progressed`]. Leases with these numbers are let go of before.
+    Progress { budget: u32, let_go: Vec<u64> },
     /// `Result<(), String>`: memory of the transport's own, under this number.
     Alloc { memory: u64, len: u64 },
     /// `Result<Handle, Unregistered>`, with the rights as they travel.

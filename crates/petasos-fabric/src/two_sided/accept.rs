@@ -4,11 +4,11 @@ use super::{
     EAGER_CREDITS, Engine, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, Placement, Violation,
     header::{Header, Status, message_len},
     ledger::Ledger,
-    link::{Bulk, Landing, Link, Serve, Served},
-    matching::{Unexpected, Waiting},
+    link::{Bulk, Landing, Link, Places, Serve, Served},
+    matching::{Matching, Unexpected, Waiting},
     operations::{Kind, Op, Sort, gather},
 };
-use crate::{Access, AtomicOp, Buffer, Done, Event, Lease, Peer, Pool};
+use crate::{Access, AtomicOp, Buffer, Done, Event, Peer};
 use bytes::Bytes;
 use smallvec::smallvec;
 
@@ -20,14 +20,6 @@ pub(super) fn at_most(what: &'static str, value: usize, limit: usize) -> Result<
     match value <= limit {
         true => Ok(()),
         false => broken(what, value as u64),
-    }
-}
-
-/// A buffer for a message: of the pool, unless it is short.
-fn buffer(pool: &Pool, len: usize) -> Option<Buffer> {
-    match len <= Lease::INLINE {
-        true => Some(Buffer::zeroed(len)),
-        false => pool.buffer(len),
     }
 }
 
@@ -43,12 +35,38 @@ impl Link {
 
     /// Another body of the peer's is announced.
     fn announce(&mut self, sort: Sort) -> Result<(), Violation> {
+        let most = match sort {
+            Sort::Long => MAX_BODIES,
+            Sort::Tagged => self.room_here.into(),
+        };
         let theirs = &mut self.theirs[sort as usize];
-        if *theirs >= MAX_BODIES {
+        if *theirs >= most {
             return broken("more bodies than allowed", (*theirs).into());
         }
         *theirs += 1;
         Ok(())
+    }
+
+    /// Gives the peer places for eager messages, as far as there are some, unless it has them.
+    fn promise_places(&mut self, matching: &mut Matching) {
+        if self.window == 0 {
+            self.window = matching.promise_eager(EAGER_CREDITS);
+            self.eager_granted = self.window;
+        }
+    }
+
+    /// The peer uses expected messages: gives it room for more, as far as there is some.
+    fn promise_room(&mut self, matching: &mut Matching, ledger: &mut Ledger) {
+        self.promise_places(matching);
+        if self.theirs[Sort::Tagged as usize] == u32::from(self.room_here) {
+            let more = self.room_here.min(MAX_BODIES as u16 - self.room_here);
+            let more = matching.promise_headers(more);
+            self.room_here += more;
+            self.room_granted += more;
+        }
+        if self.eager_granted > 0 || self.room_granted > 0 {
+            self.wake(ledger);
+        }
     }
 
     /// A fragment of an answer to a get or a pull.
@@ -87,27 +105,27 @@ impl Link {
 
 impl Engine {
     /// The short way for a plain message that is in memory, if that is what this is, and all is in
-    /// order: whether there was room for it.
+    /// order: whether it was taken.
     pub(super) fn deliver_message(
         &mut self,
         peer: Peer,
         header: &[u8],
         payload: &[u8],
-    ) -> Option<bool> {
+    ) -> Option<Result<(), Violation>> {
         let len = message_len(header.try_into().ok()?)? as usize;
         let (_, link) = self.peers.look(peer).filter(|(face, _)| face.is_up())?;
         if link.is_some_and(|link| link.landing.is_some()) || len > self.config.limits.max_message {
             return None;
         }
-        let counters = &mut self.ledger.counters;
-        let Some(message) = self.pool.lend(len, |room| room.copy_from_slice(payload)) else {
-            counters.busy += 1;
-            return Some(false);
+        let message = match self.lend(peer, len, |room| room.copy_from_slice(payload)) {
+            Ok(message) => message,
+            Err(violation) => return Some(Err(violation)),
         };
+        let counters = &mut self.ledger.counters;
         counters.packets_in += 1;
         counters.bytes_in += len as u64;
         self.ledger.events.push_back(Event::Message { peer, message });
-        Some(true)
+        Some(Ok(()))
     }
 
     pub(super) fn accept_packet(
@@ -116,24 +134,18 @@ impl Engine {
         header: &[u8],
     ) -> Result<Placement, Violation> {
         let (header, len) = Header::decode(header)?;
-        let Engine { config, pool, peers, regions, matching, ledger, .. } = self;
+        let Engine { config, peers, regions, matching, ledger, .. } = self;
         let Some(link) = peers.get_mut(peer).filter(|link| link.is_up()) else {
             return broken("a packet of a peer that is not up", 0);
         };
         if link.landing.is_some() {
             return broken("a packet within a packet", 0);
         }
-        let mut busy = || {
-            ledger.counters.busy += 1;
-            Ok(Placement::Busy)
-        };
         let limits = &config.limits;
         let (landing, placement) = match header {
             Header::Message | Header::MessageAsking { .. } => {
                 at_most("a message too long", len, limits.max_message)?;
-                let Some(buffer) = buffer(pool, len) else {
-                    return busy();
-                };
+                let buffer = link.buffer(len)?;
                 let mut wanted = None;
                 if let Header::MessageAsking { id } = header {
                     link.serve()?;
@@ -146,16 +158,14 @@ impl Engine {
                 if link.announced.contains_key(&body) {
                     return broken("a body announced twice", body);
                 }
-                let Some(buffer) = buffer(pool, len) else {
-                    return busy();
-                };
+                let buffer = link.buffer(len)?;
                 link.announce(Sort::Long)?;
                 let landing = Landing::Long { body, len: long };
                 (landing, Placement::Buffer(buffer))
             }
             Header::Tagged { tag } | Header::TaggedAsking { tag, .. } => {
                 at_most("an eager message too long", len, MAX_EAGER)?;
-                if link.held >= EAGER_CREDITS {
+                if link.held >= link.window {
                     return broken("more eager messages than allowed", link.held.into());
                 }
                 let wanted = match header {
@@ -166,10 +176,6 @@ impl Engine {
                     link.serve()?;
                 }
                 let posted = matching.take_posted(peer, tag);
-                if posted.is_none() && !matching.has_room(len, config.max_unexpected) {
-                    link.serving -= u32::from(wanted.is_some());
-                    return busy();
-                }
                 link.held += 1;
                 // A message that is too long for its receive is cut from a buffer.
                 let fits = posted.as_ref().and_then(|p| p.into.part(0, len));
@@ -231,23 +237,38 @@ impl Engine {
         };
         self.ledger.counters.packets_in += 1;
         self.ledger.counters.bytes_in += len as u64;
+        let message = matches!(landing, Landing::Message { .. } | Landing::Long { .. });
         if let Some(link) = self.peers.get_mut(peer) {
             link.landing = Some(landing);
+        }
+        if message {
+            self.refill(peer, len);
         }
         Ok(placement)
     }
 
     /// Packets without a payload.
     fn accept_control(&mut self, peer: Peer, header: Header) -> Result<(), Violation> {
-        let Engine { config, peers, regions, matching, ledger, .. } = self;
+        let Engine { config, pool, peers, regions, matching, ledger, .. } = self;
         let Some(link) = peers.get_mut(peer) else {
             return Ok(());
         };
         match header {
+            Header::Grant { .. } | Header::Ask | Header::Recall | Header::Return { .. } => {
+                link.accept_credit(header, (pool, config.limits.max_message), ledger)?;
+            }
+            Header::Room { count } => {
+                if count == 0 || count > u64::from(MAX_BODIES - u32::from(link.room)) {
+                    return broken("more room than there is", count);
+                }
+                link.room += count as u16;
+                link.wake(ledger);
+            }
             Header::TaggedBody { tag, body, len } => {
                 link.announce(Sort::Tagged)?;
+                link.promise_room(matching, ledger);
                 let data = Waiting::Body { body, len };
-                let message = Unexpected { peer, tag, data };
+                let message = Unexpected::new(peer, tag, data);
                 match matching.take_posted(peer, tag) {
                     Some(posted) => link.matched(posted, message, ledger),
                     None => {
@@ -256,11 +277,18 @@ impl Engine {
                     }
                 }
             }
+            Header::RoomAsk => {
+                link.promise_places(matching);
+                link.eager_asked = true;
+                link.wake(ledger);
+            }
             Header::Credit { count } => {
-                if count == 0 || count > u64::from(EAGER_CREDITS - link.eager) {
+                let none = count == 0 && link.places == Places::Unknown;
+                if none || count > u64::from(EAGER_CREDITS - link.eager) {
                     return broken("more credit than there is", count);
                 }
-                link.eager += count as u32;
+                link.places = Places::Known;
+                link.eager += count as u16;
                 link.wake(ledger);
             }
             Header::PutAbort { id } => {

@@ -9,10 +9,14 @@ pub const MAX_REQUESTS: u32 = 256;
 /// same kind behind it.
 pub const MAX_BODIES: u32 = 1024;
 /// Expected messages to one peer that may be sent with their data before a receive for them is
-/// known. Part of the protocol.
-pub const EAGER_CREDITS: u32 = 32;
+/// known, once it was asked for places: at most so many. Part of the protocol.
+pub const EAGER_CREDITS: u16 = 32;
 /// The longest expected message that may be sent so, in bytes. Part of the protocol.
 pub const MAX_EAGER: usize = 16 * 1024;
+
+/// Expected messages that one may announce to a peer, at any time, before it has said that there is
+/// room for more. Part of the protocol.
+pub const TAGGED_ROOM: u16 = 16;
 
 /// The numbers of one engine. Bytes unless said otherwise.
 ///
@@ -38,8 +42,8 @@ pub struct Config {
     /// Injected messages that wait for one peer, in bytes and headers together; beyond,
     /// `InjectError::Full`.
     pub inject_queue: usize,
-    /// Unmatched expected messages that this endpoint keeps, in bytes; beyond, a peer that sends
-    /// more is not read from until there is room.
+    /// Unmatched expected messages that this endpoint keeps, in bytes with their headers, beside
+    /// [`TAGGED_ROOM`] headers of each peer. Peers send what was promised room, and keep the rest.
     pub max_unexpected: usize,
     /// Imported keys at a time.
     pub max_imports: usize,
@@ -108,7 +112,7 @@ pub struct Counters {
     pub refused: u64,
     /// Payload that came too late and was thrown away, in bytes.
     pub discarded: u64,
-    /// How often a peer was not read from for want of room.
+    /// How often a peer that asked for credit was looked at and had to wait for leases.
     pub busy: u64,
     /// Expected messages that came before a receive for them.
     pub unexpected: u64,

@@ -1,7 +1,7 @@
 //! The engine as transports see it.
 
 use super::{
-    Config, Counters, Imported, Packet, Placement, Violation, header,
+    Config, Counters, Imported, Packet, Placement, TAGGED_ROOM, Violation, header,
     ledger::Ledger,
     matching::Matching,
     peers::Peers,
@@ -29,8 +29,6 @@ pub struct Engine {
     pub(super) ledger: Ledger,
     /// The handle of this endpoint itself, once somebody asked for it.
     pub(super) own: Option<Peer>,
-    /// A packet to this endpoint itself for which there was no room.
-    pub(super) stuck: Option<Packet>,
 }
 
 impl Engine {
@@ -46,13 +44,12 @@ impl Engine {
             incarnation,
             regions: Regions::new(config.limits.max_regions),
             imports: Imports::new(config.max_imports),
+            matching: Matching::new(config.max_unexpected),
             config,
             pool,
             peers: Peers::default(),
-            matching: Matching::default(),
             ledger: Ledger::default(),
             own: None,
-            stuck: None,
         }
     }
 
@@ -182,7 +179,7 @@ impl Engine {
         self.matching.drop_messages(peer, true);
         self.peers.remove(peer);
         if self.own == Some(peer) {
-            (self.own, self.stuck) = (None, None);
+            self.own = None;
         }
     }
 
@@ -195,6 +192,7 @@ impl Engine {
         if matches!(link.state, PeerState::Lost(_)) {
             return false;
         }
+        matching.withdraw(link.window, link.room_here - TAGGED_ROOM);
         link.lose(reason, regions, ledger);
         let address = link.address.clone();
         peers.unname(&address, peer);
@@ -314,7 +312,8 @@ impl Engine {
     }
 
     /// Whether messages to this peer wait here: then one that is sent around the engine would
-    /// overtake them.
+    /// overtake them. They wait while the peer is served, and also when it has no packet to give, for
+    /// credit, say.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
         !self.peers.look(peer).is_some_and(|(face, link)| {
@@ -325,8 +324,8 @@ impl Engine {
     // Packets that come.
 
     /// Takes the header of the next packet from a peer, and says where its payload shall go.
-    /// Always followed by [`Engine::landed`], also when there is no payload, except after
-    /// [`Placement::Busy`] and after the peer is lost.
+    /// Always followed by [`Engine::landed`], also when there is no payload, except after the peer is
+    /// lost.
     pub fn accept(&mut self, peer: Peer, header: &[u8]) -> Result<Placement, Violation> {
         let result = self.accept_packet(peer, header);
         self.ledger.counters.violations += u64::from(result.is_err());
@@ -340,9 +339,8 @@ impl Engine {
         result
     }
 
-    /// Takes a whole packet, copying the payload. `false` means busy: nothing has happened, ask
-    /// again later with the same packet.
-    pub fn deliver(&mut self, peer: Peer, packet: &[u8]) -> Result<bool, Violation> {
+    /// Takes a whole packet, copying the payload.
+    pub fn deliver(&mut self, peer: Peer, packet: &[u8]) -> Result<(), Violation> {
         let len = packet.len() as u64;
         let frame = match packet.first_chunk() {
             Some(prefix) => header::frame(*prefix)?,
@@ -353,16 +351,11 @@ impl Engine {
         }
         let (header, payload) = packet.split_at(frame.header);
         if let Some(taken) = self.deliver_message(peer, header, payload) {
-            return Ok(taken);
+            return taken;
         }
-        match self.accept(peer, header)? {
-            Placement::Busy => Ok(false),
-            mut placement => {
-                placement.write(0, payload);
-                self.landed(peer, placement)?;
-                Ok(true)
-            }
-        }
+        let mut placement = self.accept(peer, header)?;
+        placement.write(0, payload);
+        self.landed(peer, placement)
     }
 
     // Packets that go.
@@ -396,7 +389,7 @@ impl Engine {
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        let listed = self.ledger.events.len() | self.ledger.ready.len();
+        let listed = self.ledger.events.len() | self.ledger.ready.len() | self.ledger.waiting.len();
         listed | usize::from(self.own.is_some()) == 0
     }
 
@@ -434,9 +427,10 @@ impl Engine {
     }
 
     /// Moves up to `budget` events, in order, to `events`; serves what this endpoint sent to
-    /// itself. True if anything was done.
+    /// itself, and peers that wait for credit. True if anything was done.
     pub fn take_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
-        let moved = self.pump(budget);
+        let granted = self.has_waiting() && self.serve_waiting();
+        let moved = self.pump(budget) || granted;
         let count = self.ledger.events.len().min(budget);
         events.extend(self.ledger.events.drain(..count));
         moved || count > 0

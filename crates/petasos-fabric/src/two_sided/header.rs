@@ -20,7 +20,7 @@ pub const MAX: usize = 64;
 /// What all headers have in common, in bytes; enough for [`frame`].
 pub const PREFIX: usize = 8;
 /// The version of the format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MESSAGE: u8 = 1;
 const MESSAGE_ASKING: u8 = 2;
@@ -38,9 +38,16 @@ const DATA: u8 = 13;
 const REPLY: u8 = 14;
 const BODY_DONE: u8 = 15;
 const ATOMIC: u8 = 16;
+const ROOM: u8 = 17;
+const GRANT: u8 = 18;
+const ASK: u8 = 19;
+const RECALL: u8 = 20;
+const RETURN: u8 = 21;
+const ROOM_ASK: u8 = 22;
 
 /// Lengths by kind; zero for what is no kind.
-const LENGTHS: [u8; 17] = [0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48];
+const LENGTHS: [u8; 23] =
+    [0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48, 16, 16, 8, 8, 16, 8];
 
 /// The header of a plain unexpected message of `len` bytes, for transports that send those
 /// without the engine.
@@ -171,8 +178,20 @@ pub(super) enum Header {
     TaggedAsking { tag: u64, id: u64 },
     /// An expected message whose body is to be pulled.
     TaggedBody { tag: u64, body: u64, len: u64 },
-    /// Places for eager expected messages, given back.
+    /// Asks for places for eager expected messages; the answer is `Credit`, which may be of none.
+    RoomAsk,
+    /// Places for eager expected messages, given or given back.
     Credit { count: u64 },
+    /// Places for more announcements of expected messages.
+    Room { count: u64 },
+    /// So many more messages may be sent that need a lease.
+    Grant { count: u64 },
+    /// A message waits for a grant.
+    Ask,
+    /// Grants that are not needed are wanted back.
+    Recall,
+    /// So many of them are given back.
+    Return { count: u64 },
     /// A fragment of a put. The last one may ask for an answer; then all have `asking` set.
     Put { id: u64, target: Target, offset: u64, last: bool, asking: bool },
     /// The last fragment of a put with event, always to be answered.
@@ -250,6 +269,21 @@ impl Header {
                 out.numbers(&[count]);
                 CREDIT
             }
+            Header::Room { count } => {
+                out.numbers(&[count]);
+                ROOM
+            }
+            Header::Grant { count } => {
+                out.numbers(&[count]);
+                GRANT
+            }
+            Header::Ask => ASK,
+            Header::RoomAsk => ROOM_ASK,
+            Header::Recall => RECALL,
+            Header::Return { count } => {
+                out.numbers(&[count]);
+                RETURN
+            }
             Header::Put { id, target, offset, last, asking } => {
                 flags = if last { LAST } else { 0 } | if asking { ASKING } else { 0 };
                 out.numbers(&[id]).target(target).numbers(&[offset]);
@@ -319,6 +353,12 @@ impl Header {
             TAGGED_ASKING => Header::TaggedAsking { tag: f.u64(), id: f.u64() },
             TAGGED_BODY => Header::TaggedBody { tag: f.u64(), body: f.u64(), len: f.u64() },
             CREDIT => Header::Credit { count: f.u64() },
+            ROOM => Header::Room { count: f.u64() },
+            GRANT => Header::Grant { count: f.u64() },
+            ASK => Header::Ask,
+            ROOM_ASK => Header::RoomAsk,
+            RECALL => Header::Recall,
+            RETURN => Header::Return { count: f.u64() },
             PUT => {
                 known = LAST | ASKING;
                 Header::Put {
@@ -434,6 +474,12 @@ mod tests {
             Header::TaggedAsking { tag: 8, id: 9 },
             Header::TaggedBody { tag: 10, body: 11, len: 12 },
             Header::Credit { count: 13 },
+            Header::Room { count: 35 },
+            Header::Grant { count: 36 },
+            Header::Ask,
+            Header::RoomAsk,
+            Header::Recall,
+            Header::Return { count: 37 },
             Header::Put { id: 14, target, offset: 15, last: true, asking: false },
             Header::PutEvent { id: 16, target, offset: 17, data: 18, begin: 19, total: 20 },
             Header::PutAbort { id: 21 },
@@ -490,7 +536,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_refused() {
         for header in samples() {
-            for (at, byte) in [(0, 0), (0, 17), (1, 2), (3, 0x80)] {
+            for (at, byte) in [(0, 0), (0, 23), (1, 1), (3, 0x80)] {
                 let mut bytes = header.encode(0).to_vec();
                 bytes[at] = byte;
                 assert!(Header::decode(&bytes).is_err(), "{header:?} {at} {byte}");

@@ -1,7 +1,7 @@
 //! What comes in, second half: the payload is there, and takes effect.
 
 use super::{
-    EAGER_CREDITS, Engine, MAX_REQUESTS, Placement, Violation,
+    Engine, MAX_REQUESTS, Placement, Violation,
     accept::{at_most, broken},
     header::{Header, Status},
     ledger::Ledger,
@@ -20,9 +20,14 @@ impl Link {
     /// A place for an eager message is free again.
     fn owe(&mut self, ledger: &mut Ledger) {
         self.owed += 1;
-        if self.owed >= EAGER_CREDITS / 2 {
+        if self.owes_room() {
             self.wake(ledger);
         }
+    }
+
+    /// Whether so many of them are that the peer should know.
+    pub(super) fn owes_room(&self) -> bool {
+        self.owed > 0 && self.owed >= self.window / 2
     }
 
     /// Begins to pull the body of a message of the peer's.
@@ -138,7 +143,7 @@ impl Engine {
                 match (posted, placement) {
                     (Some(posted), Placement::Buffer(buffer)) => {
                         let data = Waiting::Here(buffer);
-                        link.matched(posted, Unexpected { peer, tag, data }, ledger);
+                        link.matched(posted, Unexpected::new(peer, tag, data), ledger);
                     }
                     (Some(posted), _) => {
                         link.owe(ledger);
@@ -147,7 +152,7 @@ impl Engine {
                     }
                     (None, Placement::Buffer(buffer)) => {
                         let data = Waiting::Here(buffer);
-                        let message = Unexpected { peer, tag, data };
+                        let message = Unexpected::new(peer, tag, data);
                         // A receive may have been posted while the payload came.
                         match matching.take_posted(peer, tag) {
                             Some(posted) => link.matched(posted, message, ledger),

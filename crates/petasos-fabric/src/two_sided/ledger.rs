@@ -1,7 +1,7 @@
 //! What is common to all peers: events, the names of operations, counters, and who has output.
 
 use super::Counters;
-use crate::{Done, Event, OpError, RegionId, Token};
+use crate::{Done, Event, OpError, Peer, RegionId, Token};
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasherDefault, Hasher},
@@ -17,6 +17,10 @@ pub(super) struct Ledger {
     pub(super) counters: Counters,
     /// Peers with output that nobody serves.
     pub(super) ready: VecDeque<u32>,
+    /// Peers that asked for credit and have got none yet, in the order of their turns.
+    pub(super) waiting: VecDeque<Peer>,
+    /// Peers that have credit, in the order in which they got it.
+    pub(super) credited: VecDeque<Peer>,
 }
 
 /// Where an operation is kept.

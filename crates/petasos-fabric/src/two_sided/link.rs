@@ -2,6 +2,7 @@
 
 use super::{
     MAX_REQUESTS,
+    credit::Grants,
     header::{Header, Status},
     ledger::{Ledger, Place},
     matching::Posted,
@@ -28,11 +29,22 @@ pub(super) struct Face {
     /// This endpoint itself.
     pub(super) own: bool,
     serials: u32,
-    /// Eager messages that we may send.
-    pub(super) eager: u32,
-    /// Eager messages of its for which it has not got the credit back, and credit to be given.
-    pub(super) held: u32,
-    pub(super) owed: u32,
+    /// Messages that we may send which need a lease, and whether we asked for more and got none since.
+    pub(super) credit: u32,
+    pub(super) asked: bool,
+    /// What it may send of these, once it has asked.
+    pub(super) grants: Option<Box<Grants>>,
+    /// Eager messages that we may send, and whether we know.
+    pub(super) eager: u16,
+    pub(super) places: Places,
+    /// Eager messages that it may send in all, of these such for which it has not got the credit back,
+    /// and credit to be given.
+    pub(super) window: u16,
+    pub(super) held: u16,
+    pub(super) owed: u16,
+    /// Announced expected messages that wait for receives: how many we may have with it, and it with us.
+    pub(super) room: u16,
+    pub(super) room_here: u16,
 }
 
 impl Face {
@@ -44,15 +56,30 @@ impl Face {
             state: PeerState::Connecting,
             own,
             serials: 0,
-            eager: super::EAGER_CREDITS,
+            credit: 0,
+            asked: false,
+            grants: None,
+            eager: 0,
+            places: Places::Unknown,
+            window: 0,
             held: 0,
             owed: 0,
+            room: super::TAGGED_ROOM,
+            room_here: super::TAGGED_ROOM,
         }
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.state == PeerState::Up
     }
+}
+
+/// Whether the peer has said how many eager expected messages it has places for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Places {
+    Unknown,
+    Asked,
+    Known,
 }
 
 /// And what is known of one with whom something is.
@@ -88,6 +115,15 @@ pub(super) struct Link {
     /// Injected bytes in `messages`, with headers; and whether somebody was told that it is full.
     pub(super) injected: usize,
     pub(super) full: bool,
+    /// Of credit for messages, what is to be said: so much is granted, what it has is recalled, and what
+    /// we have was recalled.
+    pub(super) granted: u32,
+    pub(super) recall: bool,
+    pub(super) give: bool,
+    /// Of expected messages: so many more places for eager ones, and for announced ones.
+    pub(super) eager_granted: u16,
+    pub(super) eager_asked: bool,
+    pub(super) room_granted: u16,
 
     /// The packet that is coming in.
     pub(super) landing: Option<Landing>,
@@ -222,6 +258,12 @@ impl Link {
             bodies: [0; 2],
             injected: 0,
             full: false,
+            granted: 0,
+            recall: false,
+            give: false,
+            eager_granted: 0,
+            eager_asked: false,
+            room_granted: 0,
             landing: None,
             serving: 0,
             failed: HashMap::new(),
@@ -242,7 +284,9 @@ impl Link {
             self.ops.len() + self.requests.len() + self.failed.len() + self.announced.len();
         let open = [self.bodies, self.theirs] != [[0; 2]; 2] || self.serving > 0;
         let busy = self.listed || self.full || self.injected > 0 || self.landing.is_some();
-        queues + tables == 0 && !open && !busy
+        let untold = self.granted > 0 || self.recall || self.give;
+        let untold = untold || self.eager_granted > 0 || self.eager_asked || self.room_granted > 0;
+        queues + tables == 0 && !open && !busy && !untold
     }
 
     /// Keeps no memory for what is empty.

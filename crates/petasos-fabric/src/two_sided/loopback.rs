@@ -9,24 +9,17 @@ impl Engine {
     pub(super) fn own_output(&self) -> bool {
         let listed =
             |peer| self.peers.look(peer).and_then(|(_, link)| link).is_some_and(|link| link.listed);
-        match &self.stuck {
-            Some(_) => self.pool.has_room(),
-            None => self.own.is_some_and(listed),
-        }
+        self.own.is_some_and(listed)
     }
 
     /// Moves up to `budget` packets from this endpoint to itself; true if any.
     pub(super) fn pump(&mut self, budget: usize) -> bool {
         let Some(own) = self.own else { return false };
         for moved in 0..budget {
-            let Some(packet) = self.stuck.take().or_else(|| self.poll_transmit(own)) else {
+            let Some(packet) = self.poll_transmit(own) else {
                 return moved > 0;
             };
             let landed = match self.accept(own, &packet.header) {
-                Ok(Placement::Busy) => {
-                    self.stuck = Some(packet);
-                    return moved > 0;
-                }
                 Ok(mut placement) => {
                     transfer(&packet.payload, &mut placement);
                     self.sent(own);
@@ -44,7 +37,7 @@ impl Engine {
 
 fn transfer(from: &Outgoing, to: &mut Placement) {
     match (from, to) {
-        (Outgoing::Nothing, _) | (_, Placement::Busy | Placement::Discard) => {}
+        (Outgoing::Nothing, _) | (_, Placement::Discard) => {}
         (Outgoing::Bytes(bytes), to) => to.write(0, bytes),
         (Outgoing::Memory(pieces), Placement::Buffer(buffer)) => {
             let mut at = 0;

@@ -11,8 +11,11 @@ pub(super) struct Matching {
     posted: VecDeque<Posted>,
     unexpected: VecDeque<Unexpected>,
     numbers: u64,
-    /// Bytes in `unexpected`.
-    bytes: usize,
+    /// Bytes that messages without a receive may take, and how many were promised to peers.
+    limit: usize,
+    promised: usize,
+    /// Bytes of messages whose peers are lost, and whose promises are over.
+    orphans: usize,
 }
 
 /// A receive that waits.
@@ -32,6 +35,8 @@ pub(super) struct Unexpected {
     pub(super) peer: Peer,
     pub(super) tag: u64,
     pub(super) data: Waiting,
+    /// Its peer is lost.
+    orphan: bool,
 }
 
 #[derive(Debug)]
@@ -45,7 +50,14 @@ pub(super) enum Waiting {
 /// What a message that waits costs beside its data.
 const ENVELOPE: usize = 64;
 
+/// The same of an eager message that was promised room.
+const EAGER: usize = ENVELOPE + super::MAX_EAGER;
+
 impl Unexpected {
+    pub(super) fn new(peer: Peer, tag: u64, data: Waiting) -> Unexpected {
+        Unexpected { peer, tag, data, orphan: false }
+    }
+
     fn cost(&self) -> usize {
         match &self.data {
             Waiting::Here(buffer) => ENVELOPE + buffer.len(),
@@ -67,6 +79,32 @@ impl Posted {
 }
 
 impl Matching {
+    /// Nothing waits; messages without a receive may take so many bytes.
+    pub(super) fn new(limit: usize) -> Matching {
+        Matching { limit, ..Matching::default() }
+    }
+
+    /// Promises room for eager messages, so many at most, of half of all room; gives how many.
+    pub(super) fn promise_eager(&mut self, most: u16) -> u16 {
+        let left = (self.limit / 2).saturating_sub(self.promised + self.orphans) / EAGER;
+        let count = left.min(most.into());
+        self.promised += count * EAGER;
+        count as u16
+    }
+
+    /// Promises room for messages of which only the headers are here.
+    pub(super) fn promise_headers(&mut self, most: u16) -> u16 {
+        let left = self.limit.saturating_sub(self.promised + self.orphans) / ENVELOPE;
+        let count = left.min(most.into());
+        self.promised += count * ENVELOPE;
+        count as u16
+    }
+
+    /// What was promised to a peer is free again: so many eager messages, and so many headers.
+    pub(super) fn withdraw(&mut self, eager: u16, headers: u16) {
+        self.promised -= usize::from(eager) * EAGER + usize::from(headers) * ENVELOPE;
+    }
+
     /// A receive; not yet in the list.
     pub(super) fn receive(
         &mut self,
@@ -85,7 +123,7 @@ impl Matching {
         let at =
             self.unexpected.iter().position(|message| posted.takes(message.peer, message.tag))?;
         let message = self.unexpected.remove(at)?;
-        self.bytes -= message.cost();
+        self.orphans -= if message.orphan { message.cost() } else { 0 };
         Some(message)
     }
 
@@ -108,26 +146,23 @@ impl Matching {
         self.posted.remove(at)
     }
 
-    /// Whether a message that nobody waits for may come.
-    pub(super) fn has_room(&self, len: usize, limit: usize) -> bool {
-        self.unexpected.is_empty() || self.bytes + ENVELOPE + len <= limit
-    }
-
     pub(super) fn keep(&mut self, message: Unexpected) {
-        self.bytes += message.cost();
         self.unexpected.push_back(message);
     }
 
-    /// Forgets what waits of a peer: bodies only, which cannot be had any more, or all.
+    /// Forgets what waits of a peer that is lost: bodies only, which cannot be had any more, or all.
     pub(super) fn drop_messages(&mut self, peer: Peer, all: bool) {
-        let mut freed = 0;
-        self.unexpected.retain(|message| {
-            let body = matches!(message.data, Waiting::Body { .. });
-            let goes = message.peer == peer && (all || body);
-            freed += if goes { message.cost() } else { 0 };
-            !goes
+        let orphans = &mut self.orphans;
+        self.unexpected.retain_mut(|message| {
+            if message.peer != peer {
+                return true;
+            }
+            let stays = !all && matches!(message.data, Waiting::Here(_));
+            let was = std::mem::replace(&mut message.orphan, stays);
+            *orphans -= if was { message.cost() } else { 0 };
+            *orphans += if stays { message.cost() } else { 0 };
+            stays
         });
-        self.bytes -= freed;
     }
 
     /// Takes a receive that waits for this peer alone.

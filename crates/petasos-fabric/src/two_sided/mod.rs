@@ -21,9 +21,8 @@
 //! *In.* [`Engine::accept`] takes a header and says where the payload shall go ([`Placement`]);
 //! when all of it is there, [`Engine::landed`] gives the placement back. One packet of a peer at a
 //! time, in order. [`Engine::deliver`] does both for a packet that is in memory already.
-//! [`Placement::Busy`] means: not now; keep the header, read nothing more from this peer, and ask
-//! again later with the same header. A [`Violation`] means that the peer breaks the protocol: close
-//! it, and tell with `peer_lost`.
+//! The engine takes every packet when it comes: there is no reason to stop reading. A [`Violation`]
+//! means that the peer breaks the protocol: close it, and tell with `peer_lost`.
 //!
 //! *Closing memory.* A region is deregistered once no packet has its memory any more, in either
 //! direction. While [`Engine::is_closing`], call [`Engine::keep_time`] in each pass, and do not sleep
@@ -32,21 +31,26 @@
 //!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
 //! raised by the engine in any other way. Take them before reading packets, and read none while
-//! they are more than the budget: then what waits here stays bounded. A transport that handles plain messages itself
-//! ([`header::message_header`], [`header::message_len`]) must take the engine's events first
-//! ([`Engine::has_events`]), and may send around the engine only while
-//! [`Engine::messages_queued`] says no; then the order among messages holds.
+//! they are more than the budget: then what waits here stays bounded. While peers wait for leases
+//! ([`Engine::has_waiting`]) take events again soon, for a lease that is dropped wakes nobody. A
+//! transport that handles plain messages itself ([`header::message_header`],
+//! [`header::message_len`]) must take the engine's events first ([`Engine::has_events`]), and gets
+//! leases from [`Engine::lend`]; it may send around the engine only what [`Engine::may_send`] allows,
+//! and says so ([`Engine::sent_around`]). Then the order among messages holds, and credit is right.
 //!
 //! # How it works
 //!
 //! Every request that wants an answer costs one of [`MAX_REQUESTS`] credits per peer, which the
 //! answer returns; a peer that overdraws breaks the protocol. So the answers that wait for a slow
 //! peer are bounded, and no one needs to stop reading in order to be safe: two sides that both
-//! have much to send cannot block each other. Remote memory is named by slot, generation and a
+//! have much to send cannot block each other. Messages that need a lease of the receiver's pool cost
+//! credit, which it grants each peer as far as it has leases (the page of `credit.rs` says how), so
+//! that no answer is ever behind a message that waits for one. Remote memory is named by slot, generation and a
 //! random secret, and each fragment is checked by the owner by itself. Long bodies and gets are
 //! pulled in a pipeline of bounded depth; puts are pushed, and each fragment says where it goes.
 //! Short expected messages travel eagerly as long as the target has promised a place for them
-//! ([`EAGER_CREDITS`]), and then as bodies that are pulled once they are matched. What was
+//! ([`EAGER_CREDITS`], asked for with the first one), and then as bodies that are pulled once they are matched; of these, too, only
+//! so many are announced as the target has room for ([`TAGGED_ROOM`] at first). What was
 //! cancelled keeps its id until the peer has answered, so that no answer is ever unknown.
 //!
 //! [`Peer::index`]: crate::Peer::index
@@ -54,6 +58,7 @@
 mod accept;
 mod closing;
 mod config;
+mod credit;
 mod engine;
 pub mod header;
 mod land;
@@ -70,7 +75,7 @@ mod submit;
 mod tests;
 mod transmit;
 
-pub use config::{Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS};
+pub use config::{Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM};
 pub use engine::Engine;
 pub use packet::{Outgoing, Packet, Placement, Violation};
 pub use registry::Imported;

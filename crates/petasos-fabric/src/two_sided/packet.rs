@@ -78,8 +78,6 @@ impl Outgoing {
 #[derive(Debug)]
 #[must_use = "the payload follows, and then the placement goes back to the engine"]
 pub enum Placement {
-    /// Not now. Nothing has happened; ask again later with the same header.
-    Busy,
     /// Nowhere: read it and throw it away. Also when there is no payload.
     Discard,
     /// Into this buffer, which is as long as the payload.
@@ -95,7 +93,7 @@ impl Placement {
     /// If they are more than the payload holds.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         match self {
-            Placement::Busy | Placement::Discard => {}
+            Placement::Discard => {}
             Placement::Buffer(buffer) => buffer[at..at + bytes.len()].copy_from_slice(bytes),
             Placement::Memory(pieces) => {
                 let (mut skip, mut rest) = (at, bytes);

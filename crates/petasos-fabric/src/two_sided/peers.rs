@@ -105,6 +105,24 @@ impl Peers {
         })
     }
 
+    /// What is known of a peer in any case, to be changed.
+    #[inline]
+    pub(super) fn face_mut(&mut self, peer: Peer) -> Option<&mut Face> {
+        let (generation, slot) = self.slots.get_mut(peer.index as usize)?;
+        match slot {
+            _ if *generation != peer.generation => None,
+            Slot::Free => None,
+            Slot::Idle(face) => Some(face),
+            Slot::Busy(link) => Some(&mut link.face),
+        }
+    }
+
+    /// Credit of all that they have not used.
+    pub(super) fn promised(&self) -> usize {
+        let faces = self.slots.iter().filter_map(|(_, slot)| slot.face());
+        faces.map(Face::promised).sum()
+    }
+
     pub(super) fn at(&self, index: u32) -> Option<&Face> {
         self.slots.get(index as usize)?.1.face()
     }

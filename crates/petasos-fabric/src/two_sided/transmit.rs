@@ -1,11 +1,12 @@
 //! Which packet goes next.
 
 use super::{
-    Config, EAGER_CREDITS, MAX_BODIES, Outgoing, Packet,
+    Config, MAX_BODIES, Outgoing, Packet,
+    credit::costs,
     header::{Header, Status},
     ledger::Ledger,
-    link::{Bulk, Control, Flight, Link, Message, Serve, Served},
-    operations::{Announce, Kind, Op, Source, gather, payload_part},
+    link::{Bulk, Control, Flight, Link, Message, Places, Serve, Served},
+    operations::{Announce, Kind, Op, Sort, Source, gather, payload_part},
     registry::Regions,
 };
 use crate::{Done, OpErrorKind, Payload};
@@ -20,6 +21,8 @@ const MAX_PIECES: usize = 64;
 enum Next {
     /// It must wait.
     Blocked,
+    /// It must wait for credit, or, an expected one, until it is known whether there are places.
+    Starved,
     /// It was cancelled.
     Gone,
     Packet(Packet),
@@ -99,11 +102,7 @@ impl Link {
     }
 
     fn poll_control(&mut self) -> Option<Packet> {
-        if self.owed >= EAGER_CREDITS / 2 {
-            let count = u64::from(self.owed);
-            self.held -= self.owed;
-            self.owed = 0;
-            let header = Header::Credit { count };
+        if let Some(header) = self.poll_credit().or_else(|| self.poll_room()) {
             return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
         }
         Some(match self.control.pop_front()? {
@@ -120,6 +119,18 @@ impl Link {
         })
     }
 
+    /// What there is to say about room for expected messages, if anything.
+    fn poll_room(&mut self) -> Option<Header> {
+        if self.eager_granted > 0 || self.owes_room() || self.eager_asked {
+            self.eager_asked = false;
+            let count = u64::from(self.owed + std::mem::take(&mut self.eager_granted));
+            self.held -= std::mem::take(&mut self.face.owed);
+            return Some(Header::Credit { count });
+        }
+        let count = u64::from(std::mem::take(&mut self.room_granted));
+        (count > 0).then_some(Header::Room { count })
+    }
+
     /// The next unexpected message.
     fn poll_message(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
         loop {
@@ -128,7 +139,11 @@ impl Link {
                     let id = *id;
                     self.message_packet(id, ledger)
                 }
+                Message::Injected(bytes) if costs(bytes.len()) && self.face.credit == 0 => {
+                    Next::Starved
+                }
                 Message::Injected(bytes) => {
+                    self.face.credit -= u32::from(costs(bytes.len()));
                     let bytes = bytes.clone();
                     self.uninject(bytes.len(), config.inject_queue, ledger);
                     let payload = Outgoing::Bytes(bytes);
@@ -137,6 +152,10 @@ impl Link {
             };
             match next {
                 Next::Blocked => return None,
+                Next::Starved => {
+                    let header = self.ask_for_credit()?;
+                    return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+                }
                 Next::Gone => self.messages.pop_front(),
                 Next::Packet(packet) => {
                     self.messages.pop_front();
@@ -153,6 +172,12 @@ impl Link {
             let id = *self.tagged.front()?;
             match self.message_packet(id, ledger) {
                 Next::Blocked => return None,
+                // It asks for places first, once.
+                Next::Starved if self.places == Places::Unknown => {
+                    self.places = Places::Asked;
+                    return Some(self.packet(Header::RoomAsk, Outgoing::Nothing, Flight::Nothing));
+                }
+                Next::Starved => return None,
                 Next::Gone => self.tagged.pop_front(),
                 Next::Packet(packet) => {
                     self.tagged.pop_front();
@@ -164,7 +189,13 @@ impl Link {
 
     fn message_packet(&mut self, id: u64, ledger: &mut Ledger) -> Next {
         let (may_ask, eager) = (self.may_ask(), self.eager > 0);
-        let may_announce = self.bodies.map(|bodies| bodies < MAX_BODIES);
+        let known = self.places == Places::Known;
+        let may_announce = [
+            self.bodies[Sort::Long as usize] < MAX_BODIES,
+            self.bodies[Sort::Tagged as usize] < self.room.into(),
+        ];
+        let starved = |len: usize, credit: u32| costs(len) && credit == 0;
+        let credit = self.credit;
         let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
             self.unqueue(id, ledger);
             return Next::Gone;
@@ -172,6 +203,9 @@ impl Link {
         if let Kind::Message { payload, tag: Some(tag), .. } = &mut op.kind
             && !eager
         {
+            if !known {
+                return Next::Starved;
+            }
             op.kind = Kind::Body {
                 data: std::mem::replace(payload, Payload::Bytes(Bytes::new())),
                 announce: Announce::Tagged(*tag),
@@ -183,6 +217,10 @@ impl Link {
                 if *asking && !may_ask {
                     return Next::Blocked;
                 }
+                let len = if tag.is_none() { payload.len() } else { 0 };
+                if starved(len, credit) {
+                    return Next::Starved;
+                }
                 let (tag, asking) = (*tag, *asking);
                 let payload = payload_part(payload, 0, payload.len());
                 op.awaiting = asking.into();
@@ -193,13 +231,21 @@ impl Link {
                     (Some(tag), false) => Header::Tagged { tag },
                     (Some(tag), true) => Header::TaggedAsking { tag, id: request },
                 };
-                self.eager -= u32::from(tag.is_some());
+                self.eager -= u16::from(tag.is_some());
+                self.credit -= u32::from(costs(len));
                 self.packet(header, payload, Flight::Op(id))
             }
             Kind::Body { data, announce, open } => {
                 let sort = announce.sort();
                 if !may_announce[sort as usize] {
                     return Next::Blocked;
+                }
+                let header_len = match announce {
+                    Announce::Long(bytes) => bytes.len(),
+                    Announce::Tagged(_) => 0,
+                };
+                if starved(header_len, credit) {
+                    return Next::Starved;
                 }
                 *open = true;
                 let (body, len) = (id, data.len() as u64);
@@ -214,6 +260,7 @@ impl Link {
                     }
                 };
                 self.bodies[sort as usize] += 1;
+                self.credit -= u32::from(costs(header_len));
                 self.packet(header, payload, Flight::Nothing)
             }
             _ => unreachable!("only messages are in their queues"),

@@ -43,7 +43,14 @@ impl Victim {
         self.engine.regions.target(id).unwrap()
     }
 
-    fn take(&mut self, header: Header, payload: &[u8]) -> Result<bool, String> {
+    /// No more is promised and lent than there is.
+    fn is_within_bounds(&self) -> bool {
+        let promised = self.engine.peers.get(self.peer).map_or(0, |face| face.promised());
+        let pool = self.engine.pool();
+        promised <= pool.lent() && pool.lent() <= 16
+    }
+
+    fn take(&mut self, header: Header, payload: &[u8]) -> Result<(), String> {
         let mut packet = header.encode(payload.len()).to_vec();
         packet.extend_from_slice(payload);
         self.engine.deliver(self.peer, &packet).map_err(|v| v.to_string())
@@ -54,8 +61,7 @@ impl Victim {
         let mut events = Vec::new();
         for count in 0..100_000 {
             match self.take(header(count.into()), payload) {
-                Ok(true) => {}
-                Ok(false) => return count,
+                Ok(()) => {}
                 Err(_) => return count,
             }
             self.engine.take_events(100, &mut events);
@@ -100,7 +106,12 @@ fn floods_are_bounded() {
     assert_eq!(flood(&|_, body| Header::Long { body, len: 1 }, b"h"), MAX_BODIES);
     let body = |_: &Victim, body| Header::TaggedBody { tag: 1, body, len: 1 };
     assert_eq!(flood(&body, &[]), MAX_BODIES);
-    assert_eq!(flood(&|_, tag| Header::Tagged { tag }, b"x"), EAGER_CREDITS);
+    // It asks for places, and gets them.
+    let eager = |_: &Victim, tag| match tag {
+        0 => Header::RoomAsk,
+        _ => Header::Tagged { tag },
+    };
+    assert_eq!(flood(&eager, &[]), 1 + u32::from(EAGER_CREDITS));
 }
 
 #[test]
@@ -110,8 +121,20 @@ fn what_cuts_a_peer_off() {
         (Header::Message, 257),
         (Header::Long { body: 1, len: 1 }, 129),
         (Header::Tagged { tag: 1 }, 16 * 1024 + 1),
-        (Header::Credit { count: 1 }, 0),
+        (Header::Credit { count: 0 }, 0),
         (Header::Credit { count: u64::MAX }, 0),
+        (Header::Credit { count: 33 }, 0),
+        (Header::Room { count: 0 }, 0),
+        (Header::Room { count: 1009 }, 0),
+        (Header::Grant { count: 0 }, 0),
+        (Header::Grant { count: u64::MAX }, 0),
+        (Header::Return { count: 1 }, 0),
+        (Header::Ask, 1),
+        (Header::RoomAsk, 1),
+        (Header::Message, 113),
+        (Header::MessageAsking { id: 1 }, 113),
+        (Header::Long { body: 1, len: 1 }, 113),
+        (Header::Tagged { tag: 1 }, 5),
         (Header::Reply { id: 3, status: Status::Good }, 0),
         (Header::Data { id: 3, offset: 0 }, 5),
         (Header::Pull { id: 1, body: 1, offset: 0, len: 1 }, 0),
@@ -128,10 +151,10 @@ fn what_cuts_a_peer_off() {
         victim.engine.peer_lost(victim.peer, reason);
         assert!(victim.take(Header::Message, b"x").is_err(), "it is cut off");
         assert_eq!(victim.engine.pool().lent(), 0);
-        assert_eq!(victim.engine.counters().violations, 2);
+        assert_eq!(victim.engine.counters().violations, 2, "{header:?}");
     }
     let mut victim = Victim::new();
-    assert!(victim.take(Header::Long { body: 1, len: 1 }, b"h").unwrap());
+    assert!(victim.take(Header::Long { body: 1, len: 1 }, b"h").is_ok());
     assert!(victim.take(Header::Long { body: 1, len: 1 }, b"h").is_err());
     for short in 0..8 {
         assert!(victim.engine.deliver(victim.peer, &[1; 8][..short]).is_err());
@@ -170,7 +193,7 @@ fn refusals_are_answers() {
         (atomic(all, 0), 0, Status::Unsupported),
     ];
     for (header, len, expected) in cases {
-        assert_eq!(victim.take(header, &vec![7; len]), Ok(true));
+        assert_eq!(victim.take(header, &vec![7; len]), Ok(()));
         let packet = victim.engine.poll_transmit(victim.peer).unwrap();
         let (reply, _) = Header::decode(&packet.header).unwrap();
         assert_eq!(reply, Header::Reply { id: 0, status: expected }, "{header:?}");
@@ -305,9 +328,10 @@ proptest! {
             }
             let Some(link) = victim.engine.peers.get_mut(victim.peer) else { unreachable!() };
             prop_assert!(link.serving <= MAX_REQUESTS && link.held <= EAGER_CREDITS);
+            prop_assert!(link.theirs[1] <= link.room_here.into());
             prop_assert!(link.theirs.iter().all(|theirs| *theirs <= MAX_BODIES));
             prop_assert!(link.bulk.len() <= MAX_REQUESTS as usize);
-            prop_assert!(victim.engine.pool().lent() <= 16);
+            prop_assert!(victim.is_within_bounds());
             victim.engine.take_events(1000, &mut events);
             events.clear();
         }

@@ -1,6 +1,7 @@
 //! Engines joined by channels in memory, which take every liberty a transport has.
 
 mod access;
+mod credit;
 mod hostile;
 mod messages;
 mod model;
@@ -62,10 +63,15 @@ pub(super) fn small_config() -> Config {
 
 impl Net {
     pub(super) fn new(count: usize, config: &Config) -> Net {
+        Net::with_leases(count, config, 64)
+    }
+
+    /// The same with pools of so many leases.
+    pub(super) fn with_leases(count: usize, config: &Config, leases: usize) -> Net {
         let address = |i: usize| Address::parse(&format!("test://{i}")).unwrap();
         let mut engines: Vec<Engine> = (0..count)
             .map(|i| {
-                let pool = Pool::new(64);
+                let pool = Pool::new(leases);
                 Engine::new(address(i), Incarnation::random(), config.clone(), pool)
             })
             .collect();
@@ -118,14 +124,10 @@ impl Net {
                 let packet = &line.wire[0];
                 let frame = super::header::frame(*packet.first_chunk().unwrap()).unwrap();
                 let (header, payload) = packet.split_at(frame.header);
-                match self.engines[b].accept(from, header).expect("in order") {
-                    Placement::Busy => false,
-                    placement => {
-                        line.coming = Some((placement, payload.to_vec(), 0));
-                        line.wire.pop_front();
-                        true
-                    }
-                }
+                let placement = self.engines[b].accept(from, header).expect("in order");
+                line.coming = Some((placement, payload.to_vec(), 0));
+                line.wire.pop_front();
+                true
             }
             Step::Write => {
                 let Some((placement, payload, done)) = &mut line.coming else {

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    AtomicOp, AtomicType, Body, Level, Payload, RegionId, RemoteSpan, Slice, Slices, Spans,
+    AtomicOp, AtomicType, Body, Lease, Level, Payload, RegionId, RemoteSpan, Slice, Slices, Spans,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -75,11 +75,16 @@ struct Run {
     frozen: Vec<(Region, Vec<u8>, &'static str)>,
     fetched: Vec<Vec<u64>>,
     lost: Option<(usize, usize)>,
+    /// Messages that the program holds, for some time.
+    held: Vec<Lease>,
+    /// How many at most.
+    hoards: usize,
 }
 
 impl Run {
     fn new(count: usize, seed: u64) -> Run {
-        let mut net = Net::new(count, &small_config());
+        let leases = [1, 3, 64][seed as usize % 3];
+        let mut net = Net::with_leases(count, &small_config(), leases);
         let table = || vec![vec![None; count]; count];
         let (mut reads, mut writes, mut counts) = (table(), table(), table());
         let (mut readable, mut written, mut counters) = (Vec::new(), Vec::new(), Vec::new());
@@ -120,6 +125,8 @@ impl Run {
             frozen: Vec::new(),
             fetched: vec![Vec::new(); count],
             lost: None,
+            held: Vec::new(),
+            hoards: if seed % 2 == 0 { 0 } else { leases * count },
         }
     }
 
@@ -278,6 +285,9 @@ impl Run {
                     assert!(number > self.heard[a][from], "out of order");
                     self.heard[a][from] = number;
                     assert!(message[4..].iter().all(|byte| *byte == number as u8));
+                    if self.held.len() < self.hoards {
+                        self.held.push(message);
+                    }
                 }
                 Event::LongMessage { header, body, len, .. } => {
                     self.bodies[a].push((body, len, header[0]));
@@ -369,6 +379,10 @@ impl Run {
     fn wander(&mut self, steps: usize, calm: usize) {
         let count = self.net.engines.len();
         for _ in 0..steps {
+            if !self.held.is_empty() && self.random.below(30) == 0 {
+                let at = self.random.below(self.held.len());
+                self.held.swap_remove(at);
+            }
             let a = self.random.below(count);
             match self.random.below(calm) {
                 0 => self.act(),
@@ -409,7 +423,26 @@ impl Run {
         panic!("it does not come to rest");
     }
 
+    /// All leases are held; whatever is no message completes, and so do messages that need none.
+    fn check_under_hoarding(&mut self) {
+        self.end();
+        for (at, (_, was, done)) in self.ops.iter().enumerate() {
+            let waits = matches!(
+                was,
+                Was::Message | Was::Long | Was::SendTagged | Was::Post { .. } | Was::Deregister { .. }
+            );
+            assert!(waits || *done, "operation {at} waits for a lease");
+        }
+        for engine in &self.net.engines {
+            let (lent, promised) = (engine.pool().lent(), engine.peers.promised());
+            assert!(lent <= engine.pool().quota().limit(), "{lent} are lent and promised");
+            assert_eq!(engine.lent(), lent - promised);
+        }
+        (self.hoards, self.held) = (0, Vec::new());
+    }
+
     fn check(mut self) {
+        self.check_under_hoarding();
         self.end();
         // Receives without a message end when cancelled; messages without a receive, received.
         for (at, (engine, _, done)) in self.ops.iter().enumerate() {
@@ -456,7 +489,7 @@ impl Run {
         assert!(self.fetched.iter().map(Vec::len).sum::<usize>() as u64 <= total);
         self.net.assert_clean();
         for engine in &self.net.engines {
-            assert_eq!(engine.pool().lent(), 0, "a lease is left");
+            assert_eq!(engine.lent(), 0, "a lease is left");
             assert_eq!(engine.counters().violations, 0);
         }
     }

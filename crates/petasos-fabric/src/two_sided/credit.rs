@@ -1,0 +1,387 @@
+//! Credit: messages that need a lease travel only when the receiver has promised one.
+//!
+//! A message of more than [`Lease::LINES`] bytes, and such a header of a long message, costs a credit
+//! that its receiver granted, and that is a promise of its pool: lent and promised together are never
+//! more than the pool has. So what comes always finds its lease, and nothing behind it waits: not an
+//! answer to a get, not a request, not what comes from another peer. Messages for which there is no
+//! credit stay where they are, with their sender, and behind them all messages for the same receiver.
+//! Shorter ones cost nothing.
+//!
+//! Nobody has credit in the beginning. Who wants to send and has none *asks*, once; the receiver
+//! *grants*, few at first, and twice as many each time when half of them is used, up to a window. How much
+//! one peer may hold at a time, in leases that the program has not dropped and in credit, is its
+//! [`Share`]: a slow consumer of one peer's messages leaves room for those of others. Who waits with
+//! nothing is served first: for him, credit of those who granted longest ago is *recalled*, and they
+//! *return* what they do not need. A peer that does not return it (it is stopped, or means harm) keeps
+//! its share, and no more.
+
+use super::{
+    Engine, Violation,
+    accept::broken,
+    header::Header,
+    ledger::Ledger,
+    link::{Face, Link},
+};
+use crate::{Buffer, Lease, Peer, PeerState, Pool, Share};
+
+/// The most credit that a peer may have, in messages; above it somebody miscounts. Part of the protocol.
+const MOST: u32 = 1 << 20;
+/// The longest window, and the shortest one.
+const WINDOW: std::ops::RangeInclusive<usize> = 4..=128;
+/// What a peer gets first, if there is plenty.
+const FIRST: usize = 8;
+/// Peers that are looked at in one pass of those who wait, and whose credit is recalled in one.
+const TURN: usize = 16;
+
+/// What was granted to a peer.
+#[derive(Debug)]
+pub(super) struct Grants {
+    share: Share,
+    /// Credit that it has not used, as far as is known here.
+    unused: u32,
+    /// The same after the last grant.
+    level: u32,
+    /// How much it was given at a time at last.
+    step: u32,
+    /// Bytes by which promises were longer than the messages that came.
+    excess: u64,
+    /// It waits for a grant, and is in the list of those who do.
+    pub(super) waits: bool,
+    /// It is in the list of those who have credit.
+    listed: bool,
+    /// It was asked to return what it does not need.
+    recalled: bool,
+}
+
+/// Whether a message of so many bytes costs a credit.
+#[inline]
+pub(super) fn costs(len: usize) -> bool {
+    len > Lease::LINES
+}
+
+impl Grants {
+    fn new(share: Share) -> Grants {
+        Grants {
+            share,
+            unused: 0,
+            level: 0,
+            step: 0,
+            excess: 0,
+            waits: false,
+            listed: false,
+            recalled: false,
+        }
+    }
+
+    /// Promises more, no more than its share allows; gives how much.
+    fn more(&mut self, window: usize) -> u32 {
+        self.settle();
+        let left = self.share.left();
+        let next = match self.step as usize {
+            0 => (left / 16).clamp(1, FIRST),
+            step => 2 * step,
+        };
+        let count = next.min(window).saturating_sub(self.unused as usize).min(left);
+        if count > 0 {
+            self.share.promise(count);
+            self.step = next.min(window) as u32;
+            self.unused += count as u32;
+            self.level = self.unused;
+            self.recalled = false;
+        }
+        count as u32
+    }
+
+    /// Half of the last grant is used, and another one is due.
+    #[inline]
+    fn is_low(&self) -> bool {
+        2 * self.unused <= self.level && !self.recalled && !self.waits
+    }
+
+    /// Gives back the bytes that promises had too many.
+    fn settle(&mut self) {
+        if self.excess > 0 {
+            self.share.lighten(std::mem::take(&mut self.excess));
+        }
+    }
+
+    /// So many credits come back unused.
+    fn give_back(&mut self, count: u32) {
+        self.settle();
+        self.share.withdraw(count as usize);
+        self.unused -= count;
+        (self.level, self.step, self.recalled) = (self.unused, 0, false);
+    }
+}
+
+impl Drop for Grants {
+    fn drop(&mut self) {
+        self.settle();
+        self.share.withdraw(self.unused as usize);
+    }
+}
+
+impl Face {
+    /// A buffer for a message of so many bytes that has come. It breaks the protocol without credit.
+    #[inline]
+    pub(super) fn buffer(&mut self, len: usize) -> Result<Buffer, Violation> {
+        if !costs(len) {
+            return Ok(Buffer::zeroed(len));
+        }
+        match self.grants.as_deref_mut() {
+            Some(grants) if grants.unused > 0 => {
+                grants.unused -= 1;
+                grants.recalled &= grants.unused > 0;
+                grants.excess += grants.share.excess(len);
+                Ok(grants.share.buffer(len))
+            }
+            _ => broken("a message without credit", len as u64),
+        }
+    }
+
+    /// Promises to this peer that it has not used.
+    pub(super) fn promised(&self) -> usize {
+        self.grants.as_ref().map_or(0, |grants| grants.unused as usize)
+    }
+}
+
+impl Link {
+    /// What there is to say about credit, if anything.
+    pub(super) fn poll_credit(&mut self) -> Option<Header> {
+        if self.granted > 0 {
+            let count = std::mem::take(&mut self.granted).into();
+            return Some(Header::Grant { count });
+        }
+        if std::mem::take(&mut self.recall) {
+            return Some(Header::Recall);
+        }
+        if std::mem::take(&mut self.give) {
+            // What waits here is on its way as soon as it may.
+            let needed = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
+            let count = self.credit.saturating_sub(needed);
+            if count > 0 {
+                self.credit -= count;
+                return Some(Header::Return { count: count.into() });
+            }
+        }
+        None
+    }
+
+    /// Asks for credit, unless that was done. Messages wait for it.
+    pub(super) fn ask_for_credit(&mut self) -> Option<Header> {
+        (!std::mem::replace(&mut self.asked, true)).then_some(Header::Ask)
+    }
+
+    /// Grants more, if there is more for this peer.
+    fn grant(&mut self, window: usize, ledger: &mut Ledger) -> bool {
+        let peer = self.handle;
+        let Some(grants) = self.face.grants.as_deref_mut() else { return false };
+        let count = grants.more(window);
+        if count == 0 {
+            return false;
+        }
+        if !std::mem::replace(&mut grants.listed, true) {
+            ledger.credited.push_back(peer);
+        }
+        self.granted += count;
+        self.wake(ledger);
+        true
+    }
+
+    /// Tops up what a peer has that uses it.
+    #[inline]
+    fn refill(&mut self, window: usize, ledger: &mut Ledger) {
+        if self.face.grants.as_deref().is_some_and(Grants::is_low) {
+            self.grant(window, ledger);
+        }
+    }
+
+    /// The peer's word about credit.
+    pub(super) fn accept_credit(
+        &mut self,
+        header: Header,
+        (pool, longest): (&Pool, usize),
+        ledger: &mut Ledger,
+    ) -> Result<(), Violation> {
+        match header {
+            Header::Grant { count } => {
+                if count == 0 || count > u64::from(MOST - self.credit) {
+                    return broken("more credit than there is", count);
+                }
+                self.credit += count as u32;
+                self.asked = false;
+                self.wake(ledger);
+            }
+            Header::Ask => {
+                let peer = self.handle;
+                let grants = self
+                    .face
+                    .grants
+                    .get_or_insert_with(|| Box::new(Grants::new(pool.share(longest))));
+                // Asked again, it waits already.
+                if !std::mem::replace(&mut grants.waits, true) {
+                    ledger.waiting.push_back(peer);
+                }
+            }
+            Header::Recall => {
+                self.give = true;
+                self.wake(ledger);
+            }
+            Header::Return { count } => match self.face.grants.as_deref_mut() {
+                Some(grants) if count > 0 && count <= grants.unused.into() => {
+                    grants.give_back(count as u32);
+                    if grants.unused > 0 && !std::mem::replace(&mut grants.listed, true) {
+                        ledger.credited.push_back(self.face.handle);
+                    }
+                }
+                _ => return broken("credit that was not granted", count),
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// How much credit a peer has at a time at most: enough for a round trip, and a small part of the pool.
+    fn window(&self) -> usize {
+        let (things, bytes) = self.pool.quota().all();
+        let longest = self.config.limits.max_message.max(1) as u64;
+        let (shortest, most) = WINDOW.into_inner();
+        let count = (things / 16).min(bytes / 16 / longest) as usize;
+        count.clamp(shortest, most)
+    }
+
+    /// Whether peers wait for credit for which there was no room: no wake-up tells of leases that are
+    /// dropped, so look again soon ([`Engine::take_events`]), and do not sleep for long.
+    #[inline]
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.ledger.waiting.is_empty()
+    }
+
+    /// Buffers that the program holds.
+    #[must_use]
+    pub fn lent(&self) -> usize {
+        self.pool.lent().saturating_sub(self.peers.promised())
+    }
+
+    /// Grants credit to those who wait for it, in turn. True if anybody got some.
+    pub(super) fn serve_waiting(&mut self) -> bool {
+        let (window, mut starving, mut granted) = (self.window(), false, false);
+        let Engine { peers, ledger, .. } = self;
+        for _ in 0..ledger.waiting.len().min(TURN) {
+            let Some(peer) = ledger.waiting.pop_front() else { break };
+            let Some(link) = peers.get_mut(peer) else { continue };
+            let Some(grants) = link.face.grants.as_deref_mut() else { continue };
+            grants.waits = false;
+            if link.state != PeerState::Up {
+                continue;
+            }
+            if link.grant(window, ledger) {
+                granted = true;
+                continue;
+            }
+            if let Some(grants) = link.face.grants.as_deref_mut() {
+                grants.waits = true;
+                starving |= grants.share.held() == 0;
+                ledger.waiting.push_back(peer);
+                ledger.counters.busy += 1;
+            }
+        }
+        if starving && !granted {
+            self.recall();
+        }
+        granted
+    }
+
+    /// Asks some of those who have credit to return what they do not need.
+    fn recall(&mut self) {
+        let Engine { peers, ledger, .. } = self;
+        let mut asked = 0;
+        while asked < TURN
+            && let Some(peer) = ledger.credited.pop_front()
+        {
+            let Some(grants) = peers.get_mut(peer).and_then(|l| l.face.grants.as_deref_mut())
+            else {
+                continue;
+            };
+            grants.settle();
+            // It is in the list again once it has more, or has said what it needs.
+            grants.listed = false;
+            grants.recalled = grants.unused > 0;
+            if grants.recalled
+                && let Some(link) = peers.get_mut(peer)
+            {
+                link.recall = true;
+                link.wake(ledger);
+                asked += 1;
+            }
+        }
+    }
+
+    // For transports that move plain messages without the engine.
+
+    /// Whether a plain message of so many bytes may be sent around the engine now: nothing waits here
+    /// before it, and there is credit for it. Once it was sent, say [`Engine::sent_around`].
+    #[inline]
+    #[must_use]
+    pub fn may_send(&self, peer: Peer, len: usize) -> bool {
+        self.peers.look(peer).is_some_and(|(face, link)| {
+            let first = link.is_none_or(|link| link.messages.is_empty());
+            face.is_up() && !face.own && first && (!costs(len) || face.credit > 0)
+        })
+    }
+
+    /// A plain message of so many bytes was sent around the engine.
+    #[inline]
+    pub fn sent_around(&mut self, peer: Peer, len: usize) {
+        if costs(len)
+            && let Some(face) = self.peers.face_mut(peer)
+        {
+            face.credit -= 1;
+        }
+    }
+
+    /// A buffer for a plain message that came and is taken around the engine: its peer's credit is used.
+    /// Compare the length with `limits.max_message` before.
+    pub fn buffer(&mut self, peer: Peer, len: usize) -> Result<Buffer, Violation> {
+        let Some(face) = self.peers.face_mut(peer) else {
+            return broken("a message of an unknown peer", len as u64);
+        };
+        let buffer = face.buffer(len);
+        self.ledger.counters.violations += u64::from(buffer.is_err());
+        self.refill(peer, len);
+        buffer
+    }
+
+    /// The same as a lease that `fill` writes. It sees zeroes or bytes of earlier messages, and must
+    /// write all.
+    #[inline]
+    pub fn lend(
+        &mut self,
+        peer: Peer,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Lease, Violation> {
+        if !costs(len) {
+            return Ok(Lease::short(len, fill));
+        }
+        let mut buffer = self.buffer(peer, len)?;
+        fill(&mut buffer);
+        Ok(buffer.into_lease())
+    }
+
+    /// A message of so many bytes was taken of a peer, who may need more credit.
+    #[inline]
+    pub(super) fn refill(&mut self, peer: Peer, len: usize) {
+        let low = |face: &Face| face.grants.as_deref().is_some_and(Grants::is_low);
+        if costs(len) && self.peers.get(peer).is_some_and(low) {
+            let window = self.window();
+            let Engine { peers, ledger, .. } = self;
+            if let Some(link) = peers.get_mut(peer) {
+                link.refill(window, ledger);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Messages that wait for leases, and what does not wait for them.
+
+use super::*;
+use crate::{AtomicOp, AtomicType, Lease, Level, Payload, RemoteSpan};
+use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
+
+const LEN: usize = Lease::LINES + 1;
+
+fn message(number: u32) -> Bytes {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(LEN, 7);
+    bytes.into()
+}
+
+fn send(net: &mut Net, a: usize, b: usize, number: u32) {
+    let (peer, level) = (net.peers[a][b], Level::Reusable);
+    let (token, payload) = (Token(u64::MAX - u64::from(number)), Payload::Bytes(message(number)));
+    net.engines[a].submit(Operation::Send { token, peer, payload, level });
+}
+
+/// The messages that came to `a` from `b`, which their program holds.
+fn take(net: &mut Net, a: usize, b: usize) -> Vec<Lease> {
+    let from = net.peers[a][b];
+    let events = std::mem::take(&mut net.events[a]);
+    let is = |event: &Event| matches!(event, Event::Message { peer, .. } if *peer == from);
+    let (messages, rest) = events.into_iter().partition::<Vec<_>, _>(is);
+    net.events[a] = rest;
+    let lease = |event| match event {
+        Event::Message { message, .. } => message,
+        _ => unreachable!(),
+    };
+    messages.into_iter().map(lease).collect()
+}
+
+fn numbers(leases: &[Lease]) -> Vec<u32> {
+    leases.iter().map(|lease| u32::from_le_bytes(lease[..4].try_into().unwrap())).collect()
+}
+
+/// All accesses from `a` to memory of `b`, in both directions of data: they complete.
+fn access(net: &mut Net, a: usize, b: usize) {
+    let memory = Region::zeroed(3000);
+    let (_, remote) = net.share(b, a, &memory, Access::ALL);
+    let data = bytes(2000, 3);
+    let spans: crate::Spans = smallvec![RemoteSpan { offset: 8, len: 2000 }];
+    let (token, level) = (Token(1), Level::Visible);
+    let local = smallvec![Region::from(data.clone()).whole()];
+    let put = Operation::Put { token, remote, local, spans: spans.clone(), level, event: None };
+    assert!(matches!(net.finish(a, put), Ok(Done::Put)));
+    let into = Region::zeroed(2000);
+    let local = smallvec![into.whole()];
+    let get = Operation::Get { token, remote, local, spans };
+    assert!(matches!(net.finish(a, get), Ok(Done::Got)));
+    assert!(into.to_vec() == data);
+    let sum = Operation::Atomic {
+        token,
+        remote,
+        offset: 0,
+        op: AtomicOp::Sum,
+        kind: AtomicType::U64,
+        operand: SmallVec::from_slice(&[1; 8]),
+        compare: SmallVec::new(),
+        fetch: true,
+    };
+    assert!(matches!(net.finish(a, sum), Ok(Done::Fetched(_))));
+}
+
+#[test]
+fn answers_and_requests_pass_messages_that_wait() {
+    for leases in [1, 2, 16] {
+        let mut net = Net::with_leases(2, &small_config(), leases);
+        (0..100).for_each(|i| send(&mut net, 0, 1, i));
+        net.settle();
+        let held = take(&mut net, 1, 0);
+        assert!((1..=leases).contains(&held.len()), "{} of {leases}", held.len());
+        access(&mut net, 0, 1);
+        access(&mut net, 1, 0);
+        // Messages the other way, which may be held, too.
+        (0..3).for_each(|i| send(&mut net, 1, 0, i));
+        net.settle();
+        let mut back = numbers(&take(&mut net, 0, 1));
+        while back.len() < 3 {
+            net.settle();
+            back.append(&mut numbers(&take(&mut net, 0, 1)));
+        }
+        assert_eq!(back, [0, 1, 2]);
+        // Now one by one: all come, in order.
+        let mut seen = numbers(&held);
+        drop(held);
+        while seen.len() < 100 {
+            net.settle();
+            let more = take(&mut net, 1, 0);
+            assert!(!more.is_empty(), "{} came", seen.len());
+            seen.append(&mut numbers(&more));
+        }
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn short_messages_cost_nothing_and_keep_their_place() {
+    let mut net = Net::with_leases(2, &small_config(), 1);
+    let peer = net.peers[0][1];
+    for i in 0..50u32 {
+        net.engines[0].inject(peer, &[&i.to_le_bytes(), &[1; Lease::LINES - 4]]).unwrap();
+    }
+    net.settle();
+    let held = take(&mut net, 1, 0);
+    assert_eq!((numbers(&held), net.engines[1].lent()), ((0..50).collect(), 0));
+    assert!(net.engines[0].may_send(peer, Lease::LINES));
+    assert!(!net.engines[0].may_send(peer, LEN), "nobody has credit in the beginning");
+    send(&mut net, 0, 1, 50);
+    send(&mut net, 0, 1, 51);
+    net.engines[0].inject(peer, &[&52u32.to_le_bytes()]).unwrap();
+    net.settle();
+    let first = take(&mut net, 1, 0);
+    assert_eq!(numbers(&first), [50]);
+    assert!(!net.engines[0].may_send(peer, 1), "it would overtake what waits");
+    drop(first);
+    net.settle();
+    assert_eq!(numbers(&take(&mut net, 1, 0)), [51, 52]);
+}
+
+#[test]
+fn a_slow_consumer_slows_nobody_else() {
+    let mut net = Net::with_leases(4, &small_config(), 64);
+    (0..200).for_each(|i| send(&mut net, 1, 0, i));
+    (0..200).for_each(|i| send(&mut net, 2, 0, i));
+    let (mut held, mut other) = (Vec::new(), Vec::new());
+    while other.len() < 200 {
+        net.settle();
+        held.append(&mut take(&mut net, 0, 1));
+        let more = take(&mut net, 0, 2);
+        assert!(!more.is_empty(), "{} came, {} are held", other.len(), held.len());
+        other.append(&mut numbers(&more));
+    }
+    assert!((16..40).contains(&held.len()), "{}", held.len());
+    send(&mut net, 3, 0, 7);
+    net.settle();
+    assert_eq!(numbers(&take(&mut net, 0, 3)), [7]);
+}
+
+/// Peers that have what they do not need give it back to who has nothing; who is stopped keeps it.
+#[test]
+fn idle_credit_is_recalled() {
+    let count = 12;
+    let mut net = Net::with_leases(count, &small_config(), 8);
+    for round in 0..3 {
+        for a in 1..count {
+            send(&mut net, a, 0, round);
+            net.settle();
+            assert_eq!(numbers(&take(&mut net, 0, a)), [round], "of {a}");
+        }
+    }
+    let promised = net.engines[0].peers.promised();
+    assert!(promised <= 8 && net.engines[0].pool().lent() == promised, "{promised}");
+    // One is cut off: what it had is there for the others.
+    for a in 1..count {
+        net.cut(0, a);
+    }
+    assert_eq!(net.engines[0].pool().lent(), 0);
+}
+
+/// Some never answer. What they have is theirs, and the others go on with the rest.
+#[test]
+fn peers_that_return_nothing_keep_a_bounded_part() {
+    let count = 8;
+    let mut net = Net::with_leases(count, &small_config(), 64);
+    let greedy: Vec<usize> = (1..count - 1).collect();
+    for a in &greedy {
+        // They ask, and use nothing of what they get.
+        let peer = net.peers[0][*a];
+        let ask = super::super::header::Header::Ask.encode(0);
+        for _ in 0..100 {
+            net.engines[0].deliver(peer, &ask).unwrap();
+            net.collect(0);
+            while net.engines[0].poll_transmit(peer).is_some() {
+                net.engines[0].sent(peer);
+            }
+        }
+    }
+    assert!(net.engines[0].pool().lent() < 60, "{}", net.engines[0].pool().lent());
+    for i in 0..500 {
+        send(&mut net, count - 1, 0, i);
+        net.settle();
+        assert_eq!(numbers(&take(&mut net, 0, count - 1)), [i]);
+    }
+}
+
+#[test]
+fn a_queue_in_which_messages_wait_is_full_at_its_bound() {
+    let mut config = small_config();
+    config.inject_queue = 1000;
+    let mut net = Net::with_leases(2, &config, 1);
+    let peer = net.peers[0][1];
+    let mut count = 0;
+    while net.engines[0].inject(peer, &[&message(count)]).is_ok() {
+        count += 1;
+        net.settle();
+    }
+    let held = take(&mut net, 1, 0);
+    assert_eq!(held.len(), 1);
+    assert!((8..12).contains(&count), "{count}");
+    let mut seen = numbers(&held);
+    drop(held);
+    while seen.len() < count as usize {
+        net.settle();
+        seen.append(&mut numbers(&take(&mut net, 1, 0)));
+    }
+    assert_eq!(seen, (0..count).collect::<Vec<_>>());
+    let writable = |event: &&Event| matches!(event, Event::Writable { .. });
+    assert_eq!(net.events[0].iter().filter(writable).count(), 1);
+}
+
+/// Expected messages that nobody waits for stay within their bound, and hold up nothing.
+#[test]
+fn announced_messages_are_bounded() {
+    let mut config = small_config();
+    config.max_unexpected = 100 * 64;
+    let count = 9;
+    let mut net = Net::with_leases(count, &config, 4);
+    for a in 1..count {
+        let peer = net.peers[a][0];
+        for i in 0..300u64 {
+            let payload = Payload::Bytes(Bytes::copy_from_slice(&i.to_le_bytes()));
+            let (token, level) = (Token(i), Level::Reusable);
+            net.engines[a].submit(Operation::SendTagged { token, peer, tag: 5, payload, level });
+        }
+    }
+    net.settle();
+    let kept = net.engines[0].counters().unexpected;
+    let own = (count as u64 - 1) * u64::from(crate::two_sided::TAGGED_ROOM);
+    assert!((own..=own + 100).contains(&kept), "{kept} are kept");
+    access(&mut net, 1, 0);
+    access(&mut net, 0, 1);
+    for a in 1..count {
+        let source = Some(net.peers[0][a]);
+        for i in 0..300u64 {
+            let into = Region::zeroed(8);
+            let into_slice = into.whole();
+            let post =
+                Operation::PostReceive { token: Token(i), source, tag: 5, ignore: 0, into: into_slice };
+            assert!(matches!(net.finish(0, post), Ok(Done::Tagged { len: 8, .. })), "{a} {i}");
+            assert_eq!(into.to_vec(), i.to_le_bytes());
+        }
+    }
+}
