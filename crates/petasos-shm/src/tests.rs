@@ -212,6 +212,46 @@ fn garbage_at_the_listener() {
     drop(silent);
 }
 
+/// What the owner's table says of a region's length may not be what its key says: what is mapped is what the key says,
+/// or nothing.
+#[test]
+fn what_is_mapped_is_as_long_as_its_key_says() {
+    let (mut owner, mut guest) = (End::new(), End::new());
+    join(&mut guest, &mut owner);
+    let memory = owner.shm.alloc(8192).unwrap();
+    let region = owner.shm.register(&memory.whole(), Access::READ).unwrap();
+    let key = owner.shm.export(region).unwrap();
+    let remote = guest.shm.import(&key).unwrap();
+    let (slot, (_, tag)) = (region.index, owner.shm.exposed[region.index as usize].unwrap());
+    let segment = memory.backing::<crate::segment::Segment>().unwrap();
+    let (id, segment_len) = (segment.id, segment.len() as u64);
+    let entry = |len| crate::table::Entry {
+        base: 0,
+        len,
+        access: Access::READ,
+        segment: id,
+        offset: 0,
+        segment_len,
+    };
+    for (len, maps) in [(8192, true), (100, false), (8191, false), (8192, true)] {
+        owner.shm.table.open(slot, tag, &entry(len));
+        guest.events.clear();
+        let mut queue = VecDeque::from([Operation::Map { token: Token(7), remote }]);
+        guest.shm.submit(&mut queue);
+        let done = |end: &End| end.events.iter().any(|e| matches!(e, Event::Done { .. }));
+        until("it is mapped or not", &mut [&mut guest, &mut owner], |ends| done(ends[0]));
+        let found = guest.events.drain(..).find_map(|event| match event {
+            Event::Done { result, .. } => Some(result),
+            _ => None,
+        });
+        match found.unwrap() {
+            Ok(Done::Mapped(mapped)) => assert_eq!((mapped.len(), maps), (8192, true)),
+            other => assert!(!maps && other.is_err(), "{len}: {other:?}"),
+        }
+    }
+    assert_eq!(guest.shm.counters().violations, 0, "a key may be wrong, and the owner right");
+}
+
 /// How a deregistration ended, if it did.
 fn closed(end: &mut End, token: u64) -> Option<Result<Done, petasos_fabric::OpError>> {
     let is = |e: &Event| matches!(e, Event::Done { token: of, .. } if of.0 == token);

@@ -159,14 +159,16 @@ pub fn adopt_whole(fd: impl AsFd, most: usize) -> Result<Mapping, Unfit> {
 }
 
 fn fixed_len(fd: impl AsFd) -> Result<u64, Unfit> {
-    // Files of huge pages can be sealed in the same way, but who touches a page when there are no more is killed.
-    let kind = fstatfs(&fd)?.f_type as u64;
-    if kind != libc::TMPFS_MAGIC as u64 {
-        return Err(Unfit::Kind(kind));
-    }
+    // First: only files of memory have seals. Another file system, which may be a program of that process, is not asked
+    // anything, for it need not answer.
     let seals = fcntl_get_seals(&fd)?;
     if !seals.contains(FIXED) {
         return Err(Unfit::Seals(seals.bits()));
+    }
+    // Huge pages can be sealed in the same way, but who touches one when there are no more is killed.
+    let kind = fstatfs(&fd)?.f_type as u64;
+    if kind != libc::TMPFS_MAGIC as u64 {
+        return Err(Unfit::Kind(kind));
     }
     Ok(fstat(fd)?.st_size as u64)
 }

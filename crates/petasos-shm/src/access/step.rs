@@ -95,6 +95,11 @@ impl Channel {
         };
         let asked = entry.segment != 0 && region.is_none() && self.want(access, entry, changes);
         match &access.operation {
+            // Who maps it counts on the length that the key says.
+            Operation::Map { remote, .. } if entry.len != remote.len => {
+                let (len, bound) = (remote.len, entry.len);
+                Step::Done(Err(OpErrorKind::OutOfBounds { offset: 0, len, bound }))
+            }
             Operation::Map { .. } => match region {
                 Some(memory) => Step::Done(Ok(Done::Mapped(Region::view(&memory)))),
                 None if asked => Step::Wait,
