@@ -32,6 +32,8 @@ use std::{sync::Arc, time::Duration};
 
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(100);
+/// What we are to who connects.
+const LISTENER: &str = "the listening process";
 /// Connections accepted in one pass.
 const AT_ONCE: usize = 16;
 
@@ -154,7 +156,7 @@ impl Shm {
                         self.let_go(peer, &LostReason::Closed);
                         continue;
                     }
-                    Err(Err(error)) => attempt.again(now, error.to_string()),
+                    Err(Err(error)) => attempt.again(now, socket::reason(error, "this process")),
                 }
                 self.attempts.push(attempt);
                 let last = self.attempts.len() - 1;
@@ -210,7 +212,13 @@ impl Shm {
         let Some(greeted) = &attempt.waiting else { return };
         let (note, fds) = match socket::receive(&greeted.socket) {
             Err(Errno::AGAIN | Errno::INTR) => return,
-            Ok((bytes, fds)) if !bytes.is_empty() => (Note::decode(&bytes), fds),
+            // Nothing is wrong with the peer.
+            Ok(received) if received.cut => {
+                return attempt.again(now, socket::out_of_descriptors("this process"));
+            }
+            Ok(received) if !received.bytes.is_empty() => {
+                (Note::decode(&received.bytes), received.fds)
+            }
             Ok(_) => return attempt.again(now, "it closed the connection".to_owned()),
             Err(error) => return attempt.again(now, error.to_string()),
         };
@@ -313,8 +321,11 @@ impl Shm {
         };
         let Some(arrival) = self.arrivals.take(index) else { return };
         let result = match received {
-            Ok((bytes, fds)) => match Note::decode(&bytes) {
-                Ok(Note::Hello(greeting)) => self.admit(&arrival, greeting, fds),
+            Ok(received) => match Note::decode(&received.bytes) {
+                Ok(Note::Hello(_)) if received.cut => {
+                    Err((true, socket::out_of_descriptors(LISTENER)))
+                }
+                Ok(Note::Hello(greeting)) => self.admit(&arrival, greeting, received.fds),
                 Ok(_) => Err((false, "a greeting was expected".to_owned())),
                 Err(garbled) => Err((false, garbled.to_string())),
             },
@@ -368,7 +379,7 @@ impl Shm {
         let table = PeerTable::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
         let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
         let (peer, uninvited) = self.seat(&greeting)?;
-        let bell = bell::event().map_err(|error| (true, error.to_string()))?;
+        let bell = bell::event().map_err(|error| (true, socket::reason(error, LISTENER)))?;
         let fds = [self.table_fd.as_fd(), bell.as_fd()];
         let welcome = Note::Welcome(self.greeting()).encode();
         if let Err(error) = socket::send(&arrival.socket, &welcome, &fds) {
@@ -454,7 +465,7 @@ impl Shm {
         }
         self.channels[index] = Some(Box::new(channel));
         self.start_watching(peer.index);
-        if self.accesses.get(index).is_some_and(|queue| !queue.is_empty()) {
+        if self.accesses.of(peer.index) > 0 && self.accesses.enlist(peer.index) {
             self.working.push_back(peer.index);
         }
         self.engine.peer_up(peer, greeting.incarnation);

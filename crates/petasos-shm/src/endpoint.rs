@@ -108,7 +108,7 @@ impl Endpoint for Shm {
     }
 
     fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        while self.engine.has_room()
+        while self.has_room()
             && let Some(operation) = operations.pop_front()
         {
             match operation {
@@ -388,6 +388,11 @@ impl Shm {
         self.engine.inject(peer, parts)
     }
 
+    /// Whether another operation is taken: as many as the engine takes, its own and others together.
+    fn has_room(&self) -> bool {
+        self.engine.has_room() && self.accesses.len() < self.engine.config().max_operations
+    }
+
     /// Whether there is more to do in a pass than to look at the peers in front: one test of all
     /// that could tell, as mostly there is not.
     #[inline]
@@ -485,8 +490,7 @@ impl Shm {
         }
         for i in 0..self.working.len() {
             let index = self.working[i];
-            let queue = self.accesses.get(index as usize);
-            if queue.is_some_and(|queue| queue.iter().any(|access| !access.is_waiting())) {
+            if self.accesses.all_of(index).any(|access| !access.is_waiting()) {
                 return false;
             }
             let Some(channel) = self.channel(index) else { continue };

@@ -233,9 +233,10 @@ impl Shm {
         for _ in 0..64 {
             let most = self.config.max_mapped;
             let Some(channel) = self.channel(index) else { return };
+            // A segment for which there is no descriptor to be had is not mapped.
             let (bytes, fds) = match socket::receive(&channel.socket) {
-                Ok((bytes, _)) if bytes.is_empty() => return self.hang_up_now(index),
-                Ok(received) => received,
+                Ok(received) if received.bytes.is_empty() => return self.hang_up_now(index),
+                Ok(received) => (received.bytes, received.fds),
                 Err(Errno::AGAIN | Errno::INTR) => return,
                 Err(_) => return self.hang_up_now(index),
             };

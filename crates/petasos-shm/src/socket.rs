@@ -8,11 +8,11 @@ use rustix::{
     fs::{FileType, Mode, fchmod, lstat, unlink},
     io::{Errno, IoSlice, IoSliceMut},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, bind, connect, listen, recvmsg,
-        sendmsg, socket_with,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, bind,
+        connect, listen, recvmsg, sendmsg, socket_with,
     },
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open},
 };
 use smallvec::SmallVec;
 use std::{mem::MaybeUninit, os::fd::AsRawFd};
@@ -172,24 +172,51 @@ pub(crate) fn send(fd: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result
     sendmsg(fd, &[IoSlice::new(bytes)], &mut ancillary, flags).map(|_| ())
 }
 
-/// The next message: its bytes and descriptors. No bytes: the other end was closed.
-pub(crate) fn receive(fd: impl AsFd) -> Result<(SmallVec<[u8; 256]>, Fds), Errno> {
+/// A message.
+pub(crate) struct Received {
+    /// None: the other end was closed.
+    pub(crate) bytes: SmallVec<[u8; 256]>,
+    pub(crate) fds: Fds,
+    /// Descriptors came for which this process had no room.
+    pub(crate) cut: bool,
+}
+
+/// The next message.
+pub(crate) fn receive(fd: impl AsFd) -> Result<Received, Errno> {
     let mut bytes = [0; hello::LEN + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let mut buffers = [IoSliceMut::new(&mut bytes)];
-    let len = match recvmsg(&fd, &mut buffers, &mut ancillary, flags) {
+    let message = match recvmsg(&fd, &mut buffers, &mut ancillary, flags) {
         // Somebody who closes with something unread resets us first, and once; what was said
         // before, a refusal above all, comes after.
-        Err(Errno::CONNRESET) => recvmsg(&fd, &mut buffers, &mut ancillary, flags)?.bytes,
-        received => received?.bytes,
+        Err(Errno::CONNRESET) => recvmsg(&fd, &mut buffers, &mut ancillary, flags)?,
+        received => received?,
     };
+    let cut = message.flags.contains(ReturnFlags::CTRUNC);
+    let len = message.bytes;
     let mut fds = Fds::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(all) = message {
             fds.extend(all);
         }
     }
-    Ok((SmallVec::from_slice(&bytes[..len]), fds))
+    Ok(Received { bytes: SmallVec::from_slice(&bytes[..len]), fds, cut })
+}
+
+/// That a process, ours in somebody's words, has as many descriptors as it may.
+pub(crate) fn out_of_descriptors(whose: &str) -> String {
+    let limit = getrlimit(Resource::Nofile).current;
+    let limit = limit.map_or_else(|| "all".to_owned(), |limit| limit.to_string());
+    format!("{whose} has {limit} descriptors open, which is its limit: raise it with `ulimit -n`")
+}
+
+/// What the system said, and what can be done about it.
+pub(crate) fn reason(error: Errno, whose: &str) -> String {
+    match error {
+        Errno::MFILE => out_of_descriptors(whose),
+        Errno::NFILE => format!("{error}: raise the sysctl fs.file-max"),
+        error => error.to_string(),
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Config, Counters, OpenError,
-    access::Access,
+    access::Accesses,
     bell::OwnBell,
     channel::{Channel, NOBODY},
     closing::{Closing, Lingering},
@@ -50,7 +50,8 @@ pub struct Shm {
 
     /// By the index of the peer's handle.
     pub(crate) channels: Vec<Option<Box<Channel>>>,
-    pub(crate) accesses: Vec<VecDeque<Access>>,
+    /// Accesses that do not go through the engine, or not yet.
+    pub(crate) accesses: Accesses,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) arrivals: Arrivals,
 
@@ -195,7 +196,7 @@ impl Shm {
             table_fd,
             probe: Arc::new(incarnation.get()),
             channels: Vec::new(),
-            accesses: Vec::new(),
+            accesses: Accesses::default(),
             attempts: Vec::new(),
             arrivals: Arrivals::default(),
             watched: Vec::new(),
@@ -310,8 +311,8 @@ impl Shm {
         }
         self.serving.retain(|i| *i != index);
         self.working.retain(|i| *i != index);
-        let queue = self.accesses.get_mut(index as usize).map(std::mem::take);
-        for access in queue.unwrap_or_default() {
+        self.accesses.delist(index);
+        while let Some(access) = self.accesses.take(index) {
             let kind = OpErrorKind::PeerLost(reason.clone());
             self.complete(access.token(), Some(peer), Err(kind));
         }

@@ -165,7 +165,7 @@ fn garbage_at_the_listener() {
         socket::send(&socket, bytes, fds).unwrap();
         for _ in 0..10_000 {
             server.pass();
-            if let Ok((bytes, _)) = socket::receive(&socket) {
+            if let Ok(socket::Received { bytes, .. }) = socket::receive(&socket) {
                 return Note::decode(&bytes);
             }
         }
@@ -620,4 +620,64 @@ fn segments_are_mapped_and_let_go() {
     until("the mapping is let go", &mut [&mut owner, &mut guest], |ends| {
         ends[1].shm.counters().segments == 0
     });
+}
+
+/// More is submitted than there is room for, to a peer that is not there: what was not taken is left in the queue. And
+/// what was taken is found by its token, however much there is.
+#[test]
+fn submitting_and_cancelling_are_bounded() {
+    let mut owner = End::new();
+    let memory = Region::zeroed(64);
+    let region = owner.shm.register(&memory.whole(), Access::ALL).unwrap();
+    let key = owner.shm.export(region).unwrap();
+    let mut guest = End::new();
+    drop(owner);
+    let remote = guest.shm.import(&key).unwrap();
+    let from = memory.whole();
+    let put = |token| Operation::Put {
+        token: Token(token),
+        remote,
+        local: smallvec![from.clone()],
+        spans: smallvec![RemoteSpan { offset: 0, len: 64 }],
+        level: petasos_fabric::Level::Visible,
+        event: None,
+    };
+    let most = guest.shm.engine.config().max_operations;
+    let count = 2_000_000;
+    let mut queue: VecDeque<Operation> = (0..count).map(put).collect();
+    guest.shm.submit(&mut queue);
+    assert_eq!(queue.len(), count as usize - most);
+    assert_eq!(queue.front().map(Operation::token), Some(Token(most as u64)));
+    guest.pass();
+    guest.shm.submit(&mut queue);
+    assert_eq!(queue.len(), count as usize - most, "nothing has ended");
+    drop(queue);
+    // From the end, from the front, and what is not there.
+    let begin = guest.shm.accesses.steps;
+    let cancelled = 10_000;
+    for nth in 0..cancelled / 2 {
+        guest.shm.cancel(Token(most as u64 - 1 - nth));
+        guest.shm.cancel(Token(nth));
+        guest.shm.cancel(Token(most as u64 + nth));
+    }
+    let steps = guest.shm.accesses.steps - begin;
+    assert!(steps <= 4 * cancelled, "{steps} entries were looked at");
+    // There is as much room again, in a queue that does not grow by what was taken back.
+    let mut queue: VecDeque<Operation> = (count..count + cancelled + 1).map(put).collect();
+    guest.shm.submit(&mut queue);
+    assert_eq!(queue.len(), 1);
+    for _ in 0..5 {
+        for token in count..count + cancelled {
+            guest.shm.cancel(Token(token));
+        }
+        let mut queue: VecDeque<Operation> = (count..count + cancelled).map(put).collect();
+        guest.shm.submit(&mut queue);
+        assert!(queue.is_empty());
+    }
+    let mut done = 0;
+    while done < cancelled * 6 {
+        guest.pass();
+        done += guest.events.drain(..).filter(|e| matches!(e, Event::Done { .. })).count() as u64;
+    }
+    assert_eq!(guest.shm.accesses.len(), most);
 }

@@ -8,7 +8,7 @@ use petasos_shm::{Config, Shm};
 use petasos_testing::{Process, again, again_as_nobody, role};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{DumpableBehavior, set_dumpable_behavior},
+    process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit},
 };
 use smallvec::smallvec;
 use std::{
@@ -156,6 +156,66 @@ fn start(test: &str, at: &str) -> Process {
 
 fn at() -> String {
     std::env::var("AT").unwrap()
+}
+
+/// Leaves this process room for so many more descriptors, until what this gives is dropped.
+fn leave_room_for(count: usize) -> Vec<std::fs::File> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let few = Some(256);
+    setrlimit(Resource::Nofile, Rlimit { current: few, maximum }).unwrap();
+    let mut taken = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        taken.push(file);
+    }
+    taken.truncate(taken.len() - count);
+    taken
+}
+
+/// At the limit of descriptors, on either side: that is what is said, and what to do about it.
+#[test]
+fn out_of_descriptors() {
+    let at = format!("shm://{}", name("descriptors"));
+    match role().as_deref() {
+        Some("server") => {
+            let end = End::open(&self::at(), Config::default());
+            let _taken = leave_room_for(3);
+            end.serve(LEN);
+        }
+        // The room is for: nothing; socket and pair; its own three, of which one is free again, and of the answer come two.
+        Some("client") => {
+            for room in [0, 2, 3] {
+                let mut end = End::open("shm://*", Config::default());
+                let _taken = leave_room_for(room);
+                let to = address(&self::at());
+                end.shm.resolve(&to, Duration::from_millis(300)).unwrap();
+                let reason = loop {
+                    if let Event::PeerLost { reason, .. } = end.event() {
+                        break reason;
+                    }
+                };
+                println!("\nlost {reason}");
+            }
+            return;
+        }
+        _ => {}
+    }
+    let mut server = start("out_of_descriptors", &at);
+    let mut end = End::open("shm://*", Config::default());
+    end.shm.resolve(&address(&at), Duration::from_millis(300)).unwrap();
+    let Event::PeerLost { reason, .. } = end.event() else { panic!("another event") };
+    let text = reason.to_string();
+    assert!(matches!(reason, LostReason::Unreachable(..)), "{text}");
+    assert!(text.contains("the listening process has") && text.contains("ulimit -n"), "{text}");
+    server.kill();
+    drop(server);
+
+    let _other = start("killed_servers", &at);
+    let mut client = again("out_of_descriptors", "client").env("AT", &at).start();
+    for _ in 0..3 {
+        let text = client.line("lost ");
+        assert!(text.contains("this process has") && text.contains("ulimit -n"), "{text}");
+        assert!(!text.contains("credentials"), "{text}");
+    }
 }
 
 /// Killed in the middle of writing into the ring, and in the middle of a transfer: all ends in

@@ -10,8 +10,11 @@
 //! 2. by reaching into the other process, where that is allowed;
 //! 3. and else through packets, which the two-sided engine sends and the owner serves.
 
+mod list;
 mod queue;
 mod step;
+
+pub(crate) use list::Accesses;
 
 use crate::cross::{MAX_PIECES, Way};
 use bytes::Bytes;

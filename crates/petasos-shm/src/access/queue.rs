@@ -6,8 +6,6 @@ use petasos_fabric::{
     Access as Rights, Done, LostReason, OpErrorKind, Operation, Peer, Region, Remote, Token,
     two_sided::Imported,
 };
-use std::collections::VecDeque;
-
 /// Accesses of one peer that end in one pass.
 const PER_PEER: usize = 64;
 
@@ -48,13 +46,9 @@ impl Shm {
     }
 
     fn enqueue(&mut self, peer: Peer, access: Access) {
-        let index = peer.index as usize;
-        if self.accesses.len() <= index {
-            self.accesses.resize_with(index + 1, VecDeque::new);
-        }
-        self.accesses[index].push_back(access);
-        let connected = self.channels.get(index).is_some_and(Option::is_some);
-        if self.accesses[index].len() == 1 && connected {
+        self.accesses.push(peer.index, access);
+        let connected = self.channels.get(peer.index as usize).is_some_and(Option::is_some);
+        if connected && self.accesses.enlist(peer.index) {
             self.working.push_back(peer.index);
         }
     }
@@ -135,9 +129,10 @@ impl Shm {
         for _ in 0..self.working.len() {
             let Some(index) = self.working.pop_front() else { break };
             worked |= self.work_for(index, &mut budget);
-            let left = self.accesses.get(index as usize).is_some_and(|queue| !queue.is_empty());
-            if left && self.channel(index).is_some() {
+            if self.accesses.of(index) > 0 && self.channel(index).is_some() {
                 self.working.push_back(index);
+            } else {
+                self.accesses.delist(index);
             }
             if budget == 0 {
                 break;
@@ -148,7 +143,7 @@ impl Shm {
 
     fn work_for(&mut self, index: u32, budget: &mut usize) -> bool {
         let mut worked = false;
-        let turns = self.accesses.get(index as usize).map_or(0, |queue| queue.len().min(PER_PEER));
+        let turns = self.accesses.of(index).min(PER_PEER);
         for _ in 0..turns {
             if *budget == 0 {
                 break;
@@ -160,11 +155,11 @@ impl Shm {
                 return worked;
             };
             let peer = channel.handle;
-            let Some(mut access) = accesses[index as usize].pop_front() else { break };
+            let Some((place, mut access)) = accesses.next(index) else { break };
             if channel.ending.is_some() {
                 // Fails with the rest once what the peer sent has been taken.
                 access.waiting = true;
-                accesses[index as usize].push_front(access);
+                accesses.put_back(place, access, true);
                 break;
             }
             let before = access.moved;
@@ -176,9 +171,10 @@ impl Shm {
             worked |= !access.waiting;
             match step {
                 Step::Moved | Step::Wait | Step::Full => {
-                    self.accesses[index as usize].push_back(access);
+                    self.accesses.put_back(place, access, false);
                 }
                 Step::Done(result) => {
+                    self.accesses.end(place, access.token());
                     let event = matches!(access.operation, Operation::Put { event: Some(_), .. });
                     self.complete(access.token(), Some(peer), result);
                     if event {
@@ -186,17 +182,18 @@ impl Shm {
                     }
                 }
                 Step::Engine => {
+                    self.accesses.end(place, access.token());
                     self.counters.served_by_owner += 1;
                     self.engine.submit(access.operation);
                 }
                 Step::Over => {
                     access.waiting = true;
-                    self.accesses[index as usize].push_front(access);
+                    self.accesses.put_back(place, access, true);
                     self.hang_up(index, LostReason::Closed);
                     return true;
                 }
                 Step::Broken(what) => {
-                    self.accesses[index as usize].push_front(access);
+                    self.accesses.put_back(place, access, true);
                     self.violated(index, what);
                     return true;
                 }
@@ -210,15 +207,9 @@ impl Shm {
 
     /// Takes back an access that has not ended. False if there is none with this token.
     pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
-        for index in 0..self.accesses.len() {
-            let queue = &mut self.accesses[index];
-            if let Some(at) = queue.iter().position(|access| access.token() == token) {
-                queue.remove(at);
-                let peer = self.engine.peer_at(index as u32);
-                self.complete(token, peer, Err(OpErrorKind::Cancelled));
-                return true;
-            }
-        }
-        false
+        let Some(index) = self.accesses.cancel(token) else { return false };
+        let peer = self.engine.peer_at(index);
+        self.complete(token, peer, Err(OpErrorKind::Cancelled));
+        true
     }
 }
