@@ -18,8 +18,8 @@ impl Inner {
         Ok((region, endpoint.export(region)?))
     }
 
-    /// Fetches what `remote` says.
-    async fn fetch(self: &Rc<Self>, remote: &[u8]) -> Result<Body, BulkError> {
+    /// Fetches what `remote` says, which came from this peer.
+    async fn fetch(self: &Rc<Self>, peer: Peer, remote: &[u8]) -> Result<Body, BulkError> {
         let (len, key) = {
             let remote =
                 Remote::decode(remote).map_err(|error| BulkError::Import(error.to_string()))?;
@@ -29,7 +29,7 @@ impl Inner {
         if len > limit {
             return Err(BulkError::TooLarge { len, limit });
         }
-        let imported = self.import(&key)?;
+        let imported = self.import(&key, Some(peer))?;
         if len > imported.remote.len {
             return Err(BulkError::OutOfBounds { offset: 0, len, bound: imported.remote.len });
         }
@@ -46,8 +46,12 @@ impl Inner {
         Ok(Body::new(buffer.into_lease(), 0))
     }
 
-    pub(crate) async fn fetch_arguments(self: &Rc<Self>, remote: &[u8]) -> Result<Body, Failure> {
-        self.fetch(remote).await.map_err(|error| match error {
+    pub(crate) async fn fetch_arguments(
+        self: &Rc<Self>,
+        peer: Peer,
+        remote: &[u8],
+    ) -> Result<Body, Failure> {
+        self.fetch(peer, remote).await.map_err(|error| match error {
             BulkError::TooLarge { .. } => {
                 Failure::TooLarge(format!("{error}; use bulk memory for such data"))
             }
@@ -59,7 +63,7 @@ impl Inner {
     pub(crate) fn fetch_result(self: &Rc<Self>, peer: Peer, id: CallId, body: Body) {
         let inner = Rc::clone(self);
         self.spawn(Box::pin(async move {
-            let fetched = inner.fetch(&body).await;
+            let fetched = inner.fetch(peer, &body).await;
             inner.send_frame(peer, &rpc::release(id));
             inner.return_credit(peer, None);
             match fetched {
