@@ -219,6 +219,10 @@ impl Endpoint for Auto {
         self.import_key(key)
     }
 
+    fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
+        self.import_key_of(key, from)
+    }
+
     fn release(&mut self, remote: Remote) {
         if let Some(entry) = self.peers.get(remote.peer) {
             let Way { member, peer } = entry.way;

@@ -7,7 +7,7 @@
 use crate::{Auto, Places, submit::Pending};
 use petasos_fabric::{
     Access, Done, Endpoint, Event, ExportError, ImportError, Incarnation, Key, OpError,
-    OpErrorKind, Operation, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
+    OpErrorKind, Operation, Peer, RegionId, RegisterError, Remote, Slice, Token, key::KeyParts,
 };
 use std::{collections::HashMap, time::Duration};
 
@@ -158,6 +158,25 @@ impl Auto {
     pub(crate) fn import_key(&mut self, key: &Key) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
         let ours = self.resolve(&parts.owner, PATIENCE)?;
+        self.import_parts(parts, ours, false)
+    }
+
+    /// The same for a key that came from this peer.
+    pub(crate) fn import_key_of(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
+        let parts = key.parse()?;
+        let own = self.peers.get(from).is_some_and(|entry| {
+            entry.address == parts.owner && entry.incarnation == Some(parts.incarnation)
+        });
+        if own { self.import_parts(parts, from, true) } else { self.import_key(key) }
+    }
+
+    /// The key of a peer; of one by whom it came it is reached by the way on which it came.
+    fn import_parts(
+        &mut self,
+        parts: KeyParts,
+        ours: Peer,
+        came: bool,
+    ) -> Result<Remote, ImportError> {
         let no_route =
             || ImportError::NoRoute { owner: parts.owner.clone(), scheme: crate::SCHEME };
         let entry = self.peers.get(ours).ok_or_else(no_route)?;
@@ -178,7 +197,11 @@ impl Auto {
         let owner = endpoint.peer(way.peer).map_or_else(|| ways[at].clone(), |info| info.address);
         let route =
             member_key(route, owner, &parts).ok_or(ImportError::Malformed("a bad route"))?;
-        let remote = endpoint.import(&route).map_err(|error| match error {
+        let remote = match came {
+            true => endpoint.import_from(&route, way.peer),
+            false => endpoint.import(&route),
+        };
+        let remote = remote.map_err(|error| match error {
             ImportError::Stale(_) => ImportError::Stale(parts.owner.clone()),
             other => other,
         })?;

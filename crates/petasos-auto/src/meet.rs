@@ -231,6 +231,12 @@ impl Auto {
             && let Some(entry) = self.peers.get(known)
             && entry.incarnation.is_some_and(|incarnation| incarnation != card.incarnation)
         {
+            // One of the two lies, or did not end yet. On a node the kernel says who has a name. A network's member has
+            // looked into what it was told, and says by itself that the earlier one is lost.
+            if self.members[way.member].reach != Reach::Node {
+                let why = "a living peer has the address that it claims".to_owned();
+                return self.cut(way, LostReason::Refused(why));
+            }
             let earlier = entry.way;
             self.cut(earlier, LostReason::Restarted);
         }

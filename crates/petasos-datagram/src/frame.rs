@@ -22,8 +22,11 @@
 //!
 //! # Control messages
 //!
-//! They travel on the connection by which the two found each other, behind its credentials; the first byte
-//! is the kind.
+//! They travel on the connection by which the two found each other; the first byte is the kind. Over TCP that connection
+//! begins with the handshake of `petasos-tcp`, which proves the secret and is bound to the address that was dialled and
+//! to who both sides are; who came is dialled back before he is let in. Over shared memory the kernel says who is
+//! there. So a ticket is known to the one peer to whom it was given, and bound to what that connection is bound to. (In the
+//! heads of packets it is in clear on the library's network, and only as secret as that is.)
 
 use petasos_fabric::Access;
 

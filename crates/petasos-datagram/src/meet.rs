@@ -33,10 +33,16 @@ impl Medium {
     /// Opens the endpoint by which peers meet at this place.
     pub(crate) fn meet(&self, rest: &str, config: &Config) -> Result<Box<dyn Endpoint>, OpenError> {
         Ok(match self.meeting {
+            Meeting::Tcp if rest.contains('?') => {
+                let what = "the packets, which go through a library, are not encrypted";
+                return Err(OpenError::Config(format!("an option in `{rest}`: {what}")));
+            }
             Meeting::Tcp => {
                 let mut numbers = petasos_tcp::Config::default();
                 numbers.secret.clone_from(&config.secret);
                 numbers.silence = config.silence;
+                // Packets go past that endpoint: who comes in is to be who he says before there are any.
+                numbers.verify = true;
                 numbers.limits.max_peers = config.limits.max_peers;
                 numbers.limits.max_message = LONGEST;
                 numbers.limits.max_inject = LONGEST;
@@ -69,6 +75,10 @@ impl Medium {
             Meeting::Tcp => "tcp",
             Meeting::Shm => "shm",
         };
+        if address.rest().contains('?') {
+            let reason = "packets that go through a library are not encrypted".to_owned();
+            return Err(ResolveError::Malformed { address: address.clone(), reason });
+        }
         Ok(Address::parse(&format!("{scheme}://{}", address.rest()))?)
     }
 }

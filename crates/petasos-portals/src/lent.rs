@@ -171,7 +171,7 @@ impl State {
     /// What a key is for, if it is to so much memory of the one who sent it.
     fn reach_lent(&mut self, peer: Peer, key: &[u8], len: u64) -> Option<Remote> {
         let key = Key::from_bytes(Bytes::copy_from_slice(key)).ok()?;
-        let remote = self.endpoint.import(&key).ok()?;
+        let remote = self.endpoint.import_from(&key, peer).ok()?;
         if remote.peer == peer && remote.len >= len {
             return Some(remote);
         }

@@ -89,7 +89,7 @@ impl Context {
     /// The engine that serves the call: to open bulk memory, and to call others.
     #[must_use]
     pub fn engine(&self) -> Engine {
-        Engine::borrowed(Rc::clone(&self.0.inner))
+        Engine::of_call(Rc::clone(&self.0.inner), self.0.peer)
     }
 
     /// A result, encoded as the caller wants it.

@@ -6,7 +6,7 @@ use crate::{
     registry::Provider,
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Key, Region, Sleep, Slice, Time,
+    Access, Address, AllocError, Capabilities, Endpoint, Key, Peer, Region, Sleep, Slice, Time,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -31,6 +31,8 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Engine {
     inner: Rc<Inner>,
+    /// Who made the call that a handler has it for.
+    caller: Option<Peer>,
     /// Ends the engine with its last owner; engines lent to handlers own nothing.
     _owner: Option<Rc<Owner>>,
 }
@@ -59,11 +61,16 @@ impl Engine {
 
     fn owning(inner: Rc<Inner>) -> Engine {
         let owner = Some(Rc::new(Owner(Rc::clone(&inner))));
-        Engine { inner, _owner: owner }
+        Engine { inner, caller: None, _owner: owner }
     }
 
     pub(crate) fn borrowed(inner: Rc<Inner>) -> Engine {
-        Engine { inner, _owner: None }
+        Engine { inner, caller: None, _owner: None }
+    }
+
+    /// For the handler of a call of this peer.
+    pub(crate) fn of_call(inner: Rc<Inner>, caller: Peer) -> Engine {
+        Engine { inner, caller: Some(caller), _owner: None }
     }
 
     /// Where others reach this engine.
@@ -126,9 +133,10 @@ impl Engine {
         Bulk::new(&self.inner, pieces, access)
     }
 
-    /// Opens bulk memory that somebody described.
+    /// Opens bulk memory that somebody described. If that is who made the call for which a handler has this engine, it
+    /// is reached over the connection by which the call came; otherwise at the address of its owner.
     pub fn open(&self, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
-        RemoteBulk::open(&self.inner, handle)
+        RemoteBulk::open(&self.inner, handle, self.caller)
     }
 
     /// Opens memory to put, get and atomics of others.
@@ -136,9 +144,9 @@ impl Engine {
         crate::memory::export(&self.inner, &memory.into(), access)
     }
 
-    /// Prepares the use of memory that somebody exported.
+    /// Prepares the use of memory that somebody exported; reached as [`Engine::open`] says.
     pub fn import(&self, key: &Key) -> Result<RemoteMemory, BulkError> {
-        RemoteMemory::new(Rc::clone(&self.inner), key)
+        RemoteMemory::new(Rc::clone(&self.inner), key, self.caller)
     }
 
     /// A handle for other threads.

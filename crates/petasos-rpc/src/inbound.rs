@@ -121,7 +121,7 @@ impl Inner {
         let known = context.clone();
         let work = async move {
             let Body { mut message, start } = match request.overflow {
-                true => inner.fetch_arguments(body).await?,
+                true => inner.fetch_arguments(peer, body).await?,
                 false => body,
             };
             let arrival = Arrival {

@@ -2,7 +2,7 @@
 
 use crate::{BulkError, inner::Inner};
 use petasos_fabric::{
-    Access, AtomicOp, AtomicType, Done, Key, Level, OpError, OpErrorKind, Operation, Region,
+    Access, AtomicOp, AtomicType, Done, Key, Level, OpError, OpErrorKind, Operation, Peer, Region,
     RegionId, Remote, RemoteSpan, Slice,
 };
 use smallvec::{SmallVec, smallvec};
@@ -62,8 +62,17 @@ impl Drop for Imported {
 }
 
 impl Inner {
-    pub(crate) fn import(self: &Rc<Self>, key: &Key) -> Result<Imported, BulkError> {
-        let remote = self.endpoint.borrow_mut().import(key)?;
+    /// A key that came from this peer, if anybody knows from whom.
+    pub(crate) fn import(
+        self: &Rc<Self>,
+        key: &Key,
+        from: Option<Peer>,
+    ) -> Result<Imported, BulkError> {
+        let mut endpoint = self.endpoint.borrow_mut();
+        let remote = match from {
+            Some(from) => endpoint.import_from(key, from)?,
+            None => endpoint.import(key)?,
+        };
         Ok(Imported { inner: Rc::clone(self), remote })
     }
 }
@@ -79,8 +88,12 @@ pub struct RemoteMemory {
 }
 
 impl RemoteMemory {
-    pub(crate) fn new(inner: Rc<Inner>, key: &Key) -> Result<RemoteMemory, BulkError> {
-        let imported = inner.import(key)?;
+    pub(crate) fn new(
+        inner: Rc<Inner>,
+        key: &Key,
+        from: Option<Peer>,
+    ) -> Result<RemoteMemory, BulkError> {
+        let imported = inner.import(key, from)?;
         Ok(RemoteMemory { inner, imported })
     }
 

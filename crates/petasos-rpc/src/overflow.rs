@@ -18,9 +18,9 @@ impl Inner {
         Ok((region, endpoint.export(region)?))
     }
 
-    /// Fetches what the message says. The message is let go before: many fetches at once would hold
-    /// leases that others need.
-    async fn fetch(self: &Rc<Self>, message: Body) -> Result<Body, BulkError> {
+    /// Fetches what the message says, which came from this peer. The message is let go before: many
+    /// fetches at once would hold leases that others need.
+    async fn fetch(self: &Rc<Self>, peer: Peer, message: Body) -> Result<Body, BulkError> {
         let (len, key) = {
             let remote =
                 Remote::decode(&message).map_err(|error| BulkError::Import(error.to_string()))?;
@@ -31,7 +31,7 @@ impl Inner {
         if len > limit {
             return Err(BulkError::TooLarge { len, limit });
         }
-        let imported = self.import(&key)?;
+        let imported = self.import(&key, Some(peer))?;
         if len > imported.remote.len {
             return Err(BulkError::OutOfBounds { offset: 0, len, bound: imported.remote.len });
         }
@@ -48,8 +48,12 @@ impl Inner {
         Ok(Body::new(buffer.into_lease(), 0))
     }
 
-    pub(crate) async fn fetch_arguments(self: &Rc<Self>, message: Body) -> Result<Body, Failure> {
-        self.fetch(message).await.map_err(|error| match error {
+    pub(crate) async fn fetch_arguments(
+        self: &Rc<Self>,
+        peer: Peer,
+        message: Body,
+    ) -> Result<Body, Failure> {
+        self.fetch(peer, message).await.map_err(|error| match error {
             BulkError::TooLarge { .. } => {
                 Failure::TooLarge(format!("{error}; use bulk memory for such data"))
             }
@@ -61,7 +65,7 @@ impl Inner {
     pub(crate) fn fetch_result(self: &Rc<Self>, peer: Peer, id: CallId, body: Body) {
         let inner = Rc::clone(self);
         self.spawn(Box::pin(async move {
-            let fetched = inner.fetch(body).await;
+            let fetched = inner.fetch(peer, body).await;
             inner.send_frame(peer, &rpc::release(id));
             inner.return_credit(peer, None);
             match fetched {

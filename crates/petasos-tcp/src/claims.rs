@@ -31,8 +31,8 @@ use std::time::Duration;
 
 /// Claims looked into at a time. Who comes beyond that tries again.
 const AT_ONCE: usize = 32;
-/// How long it is tried to verify the claim of a peer that is meant.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it is tried to verify the claim of a peer that was meant before, if there is nobody at the address.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of the address that a peer has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub(crate) enum Standing {
 pub(crate) struct Check {
     address: Address,
     pub(crate) dial: Box<Dial>,
+    /// How long nobody may be there.
+    patience: Duration,
     about: About,
 }
 
@@ -82,11 +84,12 @@ impl TcpEndpoint {
         let name = stranger.session().name();
         let patience = stranger.deadline.since(self.now);
         let dial = Dial::back(identity.address.clone(), name, true, patience, self.now);
-        self.check(identity.address.clone(), dial, About::Stranger(Box::new(stranger), identity));
+        let about = About::Stranger(Box::new(stranger), identity.clone());
+        self.check(identity.address, dial, patience, about);
     }
 
     /// Somebody here means the address of this peer: from now on nothing goes there before it is verified.
-    pub(crate) fn insist(&mut self, peer: Peer) {
+    pub(crate) fn insist(&mut self, peer: Peer, patience: Duration) {
         let Some(address) = self.engine.peer_info(peer).map(|info| info.address) else { return };
         let Some(link) = self.link(peer) else { return };
         let (Standing::Claimed, Some(session)) = (link.standing, link.session) else { return };
@@ -95,14 +98,14 @@ impl TcpEndpoint {
         // While it is being closed nothing goes out either; it is looked into when that is over.
         if connection.closing == Closing::No {
             connection.closing = Closing::Doubted;
-            let dial = Dial::back(address.clone(), session.name(), false, PATIENCE, self.now);
-            self.check(address, dial, About::Peer(peer));
+            let dial = Dial::back(address.clone(), session.name(), false, patience, self.now);
+            self.check(address, dial, patience, About::Peer(peer));
         }
     }
 
-    fn check(&mut self, address: Address, dial: Dial, about: About) {
+    fn check(&mut self, address: Address, dial: Dial, patience: Duration, about: About) {
         self.counters.dialled_back += 1;
-        self.checks.push(Check { address, dial: Box::new(dial), about });
+        self.checks.push(Check { address, dial: Box::new(dial), patience, about });
     }
 
     /// Moves on what is being looked into.
@@ -129,6 +132,12 @@ impl TcpEndpoint {
             Dialled::Connected => {
                 if let Some(socket) = dial.socket() {
                     self.poller.set(socket, poller::Name::Check, true, false);
+                }
+                // Somebody is there, and may compute, or be stopped: he has his time to answer, as a peer has that is
+                // connected. (Somebody who wants to come in has a deadline.)
+                if let About::Peer(_) = check.about {
+                    let attempt = self.config.handshake + crate::dial::LONGEST_PAUSE;
+                    dial.patience.renew(check.patience + 2 * attempt);
                 }
             }
             Dialled::Vouched(true, identity) => return Some(Some(identity)),

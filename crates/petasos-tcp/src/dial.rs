@@ -24,7 +24,7 @@ use std::{
 
 /// The first pause between two attempts; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How long the other side's connection is waited for when both connect at a time.
 const CROSSED_PAUSE: Duration = Duration::from_millis(500);
 

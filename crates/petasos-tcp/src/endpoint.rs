@@ -663,7 +663,7 @@ impl Endpoint for TcpEndpoint {
                     dial.patience.renew(patience);
                 }
             }
-            self.insist(peer);
+            self.insist(peer, patience);
             return Ok(peer);
         }
         let peer = self.add(address, true)?;

@@ -131,7 +131,7 @@ impl TcpEndpoint {
                         self.parked.remove(&session.name());
                     }
                     if meant {
-                        self.insist(peer);
+                        self.insist(peer, crate::claims::PATIENCE);
                     }
                 }
                 self.soil(peer);
@@ -207,7 +207,7 @@ impl TcpEndpoint {
             self.parked.remove(&session.name());
         }
         if meant {
-            self.insist(peer);
+            self.insist(peer, crate::claims::PATIENCE);
         }
         self.counters.connections += 1;
         self.counters.resumed += 1;

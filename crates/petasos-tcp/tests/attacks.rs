@@ -487,3 +487,25 @@ fn a_key_is_used_over_the_connection_by_which_it_came() {
     assert_eq!(world.ends[0].import(&key).unwrap().peer, from);
     assert_eq!(world.ends[0].counters().dialled_back, 1, "once");
 }
+
+/// Who is meant by his address, and computes for a while, is not lost for that: the system answers for him.
+#[test]
+fn a_peer_that_does_nothing_for_a_while_is_verified_later() {
+    let mut config = Config::default();
+    config.handshake = Duration::from_millis(50);
+    let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
+    let mut world = World::new(vec![server, open("tcp://*", None)]);
+    world.connect(1, 0);
+    world.until("both know", |world| world.ups(0) == 1);
+    let address = world.ends[1].address().clone();
+    let peer = world.ends[0].resolve(&address, Duration::from_millis(100)).unwrap();
+    let end = Instant::now() + Duration::from_millis(600);
+    while Instant::now() < end {
+        let World { clock, ends, events } = &mut world;
+        ends[0].progress(clock.now(), 64, &mut events[0]);
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(world.is_up(0, peer), "{:?}", world.lost(0));
+    let _ = world.ends[0].inject(peer, &[b"when you have time"]);
+    world.until("a message", |world| world.messages(1).len() == 1);
+}

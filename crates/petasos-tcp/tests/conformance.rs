@@ -10,11 +10,13 @@ struct OverTcp {
     time: RealTime,
     secret: Option<Secret>,
     idle: Option<Duration>,
+    encrypt: bool,
 }
 
 impl Fixture for OverTcp {
     fn fresh(&self) -> Address {
-        Address::parse(&format!("tcp://127.0.0.1:{}", free_port("127.0.0.1"))).unwrap()
+        let option = if self.encrypt { "?encrypt" } else { "" };
+        Address::parse(&format!("tcp://127.0.0.1:{}{option}", free_port("127.0.0.1"))).unwrap()
     }
 
     fn open(&self, at: &Address) -> Box<dyn Endpoint> {
@@ -37,3 +39,15 @@ conformance!(
 conformance!(apart, OverTcp::default());
 conformance!(parting, OverTcp { idle: Some(Duration::from_millis(10)), ..OverTcp::default() });
 conformance!(stopped, OverTcp::default());
+
+/// All packets are encrypted, and connections closed as often as they can be.
+mod encrypted {
+    use super::*;
+
+    conformance!(OverTcp {
+        secret: Some(Secret::new("a secret for the tests").unwrap()),
+        idle: Some(Duration::from_millis(10)),
+        encrypt: true,
+        ..OverTcp::default()
+    });
+}

@@ -3,7 +3,7 @@
 use super::{BlockStream, BulkHandle, Sink, descriptor::MAX_PIECES};
 use crate::{BulkError, inner::Inner, memory::Imported, operation::Pending};
 use bytes::Bytes;
-use petasos_fabric::{Access, Key, Level, Operation, Region, RemoteSpan, Slice};
+use petasos_fabric::{Access, Key, Level, Operation, Peer, Region, RemoteSpan, Slice};
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
@@ -33,7 +33,11 @@ enum Way {
 }
 
 impl RemoteBulk {
-    pub(crate) fn open(inner: &Rc<Inner>, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
+    pub(crate) fn open(
+        inner: &Rc<Inner>,
+        handle: &BulkHandle,
+        from: Option<Peer>,
+    ) -> Result<RemoteBulk, BulkError> {
         if handle.pieces.len() > MAX_PIECES {
             let (len, limit) = (handle.pieces.len() as u64, MAX_PIECES as u64);
             return Err(BulkError::TooLarge { len, limit });
@@ -41,7 +45,7 @@ impl RemoteBulk {
         let mut pieces = SmallVec::new();
         let mut len = 0u64;
         for piece in &handle.pieces {
-            let imported = inner.import(&Key::from_bytes(piece.key.clone())?)?;
+            let imported = inner.import(&Key::from_bytes(piece.key.clone())?, from)?;
             let bound = imported.remote.len;
             let sum = len.checked_add(piece.len).filter(|_| piece.len <= bound);
             len = sum.ok_or(BulkError::OutOfBounds { offset: 0, len: piece.len, bound })?;
