@@ -21,11 +21,13 @@ use crate::{
     state::{SCHEME, Source, watch, watch_as},
     table::Table,
 };
-use petasos_fabric::{Address, LostReason, Patience, Peer, PeerState, Time};
+use petasos_fabric::{
+    Accepted, Address, LostReason, Patience, Peer, PeerState, Time, acceptor::unauthenticated_limit,
+};
 use rustix::{
+    event::epoll,
     fd::{AsFd, OwnedFd},
     io::Errno,
-    net::{SocketFlags, accept_with},
 };
 use std::time::Duration;
 
@@ -33,6 +35,10 @@ const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(100);
 /// Connections accepted in one pass.
 const AT_ONCE: usize = 16;
+/// Why somebody has to come again whose descriptors could not be taken.
+const NO_DESCRIPTOR: &str = "no descriptor is left there for another connection (RLIMIT_NOFILE)";
+/// How long the listener is left alone when as many as may be are saying who they are.
+const FULL: Duration = Duration::from_millis(50);
 
 /// A connection that we want.
 pub(crate) struct Attempt {
@@ -45,6 +51,8 @@ pub(crate) struct Attempt {
     waiting: Option<Greeted>,
     /// Why the last try failed.
     reason: String,
+    /// Whether the other side said so: that is worth more than that it says nothing now.
+    told: bool,
 }
 
 /// A connection on which we have sent our greeting.
@@ -68,6 +76,8 @@ pub(crate) struct Arrivals {
     count: usize,
     /// There may be more who wait to be accepted.
     pub(crate) more: bool,
+    /// When the listener is to be looked at again, where it was left alone.
+    pub(crate) resumes: Option<Time>,
 }
 
 impl Arrivals {
@@ -83,9 +93,10 @@ impl Arrivals {
         Some(arrival)
     }
 
-    /// When the first of them must have spoken.
+    /// When the first of them must have spoken, or the listener is to be looked at again.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.slots.iter().filter_map(|(_, slot)| Some(slot.as_ref()?.deadline)).min()
+        let spoken = self.slots.iter().filter_map(|(_, slot)| Some(slot.as_ref()?.deadline));
+        spoken.chain(self.resumes).min()
     }
 }
 
@@ -100,6 +111,7 @@ impl Attempt {
             delay: FIRST_RETRY,
             waiting: None,
             reason: "nothing was tried yet".to_owned(),
+            told: false,
         }
     }
 
@@ -146,7 +158,9 @@ impl Shm {
                 match self.dial(&attempt) {
                     Ok(greeted) => {
                         attempt.waiting = Some(greeted);
-                        attempt.reason = "it does not answer".to_owned();
+                        if !attempt.told {
+                            attempt.reason = "it does not answer".to_owned();
+                        }
                     }
                     Err(Ok(reason)) => {
                         self.engine.peer_lost(peer, reason);
@@ -207,14 +221,17 @@ impl Shm {
         let attempt = &mut self.attempts[at];
         let peer = attempt.peer;
         let Some(greeted) = &attempt.waiting else { return };
-        let (note, fds) = match socket::receive(&greeted.socket) {
+        let (note, fds) = match socket::receive_whole(&greeted.socket) {
             Err(Errno::AGAIN | Errno::INTR) => return,
             Ok((bytes, fds)) if !bytes.is_empty() => (Note::decode(&bytes), fds),
             Ok(_) => return attempt.again(now, "it closed the connection".to_owned()),
             Err(error) => return attempt.again(now, error.to_string()),
         };
         let lost = match note {
-            Ok(Note::Refused { again: true, text }) => return attempt.again(now, text),
+            Ok(Note::Refused { again: true, text }) => {
+                attempt.told = true;
+                return attempt.again(now, text);
+            }
             Ok(Note::Refused { again: false, text }) => LostReason::Refused(text),
             Ok(Note::Welcome(greeting)) => match self.welcomed(at, greeting, fds) {
                 Ok(()) => return,
@@ -253,13 +270,24 @@ impl Shm {
     pub(crate) fn accept(&mut self, now: Time) -> bool {
         self.arrivals.more = true;
         for accepted in 0..AT_ONCE {
-            if self.arrivals.count >= self.config.max_handshakes {
+            if self.arrivals.count >= unauthenticated_limit(self.config.max_handshakes) {
+                self.leave_listener(now.after(FULL));
                 return accepted > 0;
             }
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(fd) = accept_with(&self.listener.fd, flags) else {
-                self.arrivals.more = false;
-                return accepted > 0;
+            let taken = self.acceptor.accept(&self.listener.fd, now, |socket, shortage| {
+                let note = Note::Refused { again: true, text: shortage.to_string() };
+                let _ = socket::send(socket, &note.encode(), &[]);
+            });
+            let fd = match taken {
+                Accepted::Connection(fd) => fd,
+                Accepted::None => {
+                    self.arrivals.more = false;
+                    return accepted > 0;
+                }
+                Accepted::Exhausted(_) => {
+                    self.leave_listener(self.acceptor.resumes());
+                    return accepted > 0;
+                }
             };
             let Ok(who) = socket::credentials(&fd) else { continue };
             if !self.admits(who.uid) {
@@ -288,6 +316,26 @@ impl Shm {
         true
     }
 
+    /// Does not look at the listener before then: it would be ready all the time.
+    fn leave_listener(&mut self, until: Time) {
+        (self.arrivals.more, self.arrivals.resumes) = (false, Some(until));
+        self.poll_listener(epoll::EventFlags::empty());
+    }
+
+    /// Looks at the listener again, if it is time to.
+    pub(crate) fn resume_listener(&mut self, now: Time) {
+        if self.arrivals.resumes.is_some_and(|then| now >= then) {
+            (self.arrivals.more, self.arrivals.resumes) = (true, None);
+            self.acceptor.resume();
+            self.poll_listener(epoll::EventFlags::IN);
+        }
+    }
+
+    fn poll_listener(&self, flags: epoll::EventFlags) {
+        // It was added, and is open: this cannot fail but for want of memory.
+        let _ = epoll::modify(&self.epoll, &self.listener.fd, Source::Listener.data(0, 0), flags);
+    }
+
     /// Cuts those who have not spoken in time.
     pub(crate) fn cut_arrivals(&mut self, now: Time) {
         for index in 0..self.arrivals.slots.len() {
@@ -306,7 +354,7 @@ impl Shm {
         if !Source::same_generation(generation, *now) {
             return;
         }
-        let received = match socket::receive(&arrival.socket) {
+        let received = match socket::receive_whole(&arrival.socket) {
             Err(Errno::AGAIN | Errno::INTR) => return,
             received => received,
         };
@@ -317,6 +365,8 @@ impl Shm {
                 Ok(_) => Err((false, "a greeting was expected".to_owned())),
                 Err(garbled) => Err((false, garbled.to_string())),
             },
+            // What it has sent is lost, as there was no descriptor for it: it may come again.
+            Err(Errno::MFILE) => Err((true, NO_DESCRIPTOR.to_owned())),
             Err(error) => Err((false, error.to_string())),
         };
         match result {

@@ -8,9 +8,9 @@ use rustix::{
     fs::{FileType, Mode, fchmod, lstat, unlink},
     io::{Errno, IoSlice, IoSliceMut},
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketFlags, SocketType, bind, connect, listen, recvmsg,
-        sendmsg, socket_with,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, bind,
+        connect, listen, recvmsg, sendmsg, socket_with,
     },
     process::{Pid, PidfdFlags, pidfd_open},
 };
@@ -164,22 +164,38 @@ pub(crate) fn send(fd: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result
 
 /// The next message: its bytes and descriptors. No bytes: the other end was closed.
 pub(crate) fn receive(fd: impl AsFd) -> Result<(SmallVec<[u8; 256]>, Fds), Errno> {
+    receive_any(fd).map(|(bytes, fds, _)| (bytes, fds))
+}
+
+/// The same; `EMFILE` where this process has no descriptor left for those that came.
+pub(crate) fn receive_whole(fd: impl AsFd) -> Result<(SmallVec<[u8; 256]>, Fds), Errno> {
+    match receive_any(fd)? {
+        (_, _, true) => Err(Errno::MFILE),
+        (bytes, fds, false) => Ok((bytes, fds)),
+    }
+}
+
+/// A message, and whether some of its descriptors were lost.
+fn receive_any(fd: impl AsFd) -> Result<(SmallVec<[u8; 256]>, Fds, bool), Errno> {
     let mut bytes = [0; hello::LEN + 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let mut buffers = [IoSliceMut::new(&mut bytes)];
-    let len = match recvmsg(&fd, &mut buffers, &mut ancillary, flags) {
+    let received = match recvmsg(&fd, &mut buffers, &mut ancillary, flags) {
         // Somebody who closes with something unread resets us first, and once; what was said
         // before, a refusal above all, comes after.
-        Err(Errno::CONNRESET) => recvmsg(&fd, &mut buffers, &mut ancillary, flags)?.bytes,
-        received => received?.bytes,
+        Err(Errno::CONNRESET) => recvmsg(&fd, &mut buffers, &mut ancillary, flags)?,
+        received => received?,
     };
+    // More than there was room for would be said in the same way: no message has more.
+    let cut = received.flags.contains(ReturnFlags::CTRUNC);
+    let len = received.bytes;
     let mut fds = Fds::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(all) = message {
             fds.extend(all);
         }
     }
-    Ok((SmallVec::from_slice(&bytes[..len]), fds))
+    Ok((SmallVec::from_slice(&bytes[..len]), fds, cut))
 }
