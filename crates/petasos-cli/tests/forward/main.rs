@@ -3,6 +3,7 @@
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod descriptors;
 mod export;
 mod full_scale;
 mod interrupted;
