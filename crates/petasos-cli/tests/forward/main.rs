@@ -8,5 +8,6 @@ mod export;
 mod full_scale;
 mod interrupted;
 mod reach;
+mod retry;
 mod tree;
 mod whole;
