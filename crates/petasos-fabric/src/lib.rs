@@ -23,6 +23,7 @@
 //!
 //! What a transport lacks is added by the layers of this crate: see [`two_sided`].
 
+pub mod acceptor;
 pub mod address;
 pub mod capability;
 mod delegate;
@@ -45,6 +46,7 @@ pub mod time;
 pub mod tuning;
 pub mod two_sided;
 
+pub use acceptor::{Accepted, Acceptor};
 pub use address::{Address, AddressError};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
 pub use doze::Doze;

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod descriptors;
 mod error;
 mod keeper;
 #[cfg(feature = "mount")]

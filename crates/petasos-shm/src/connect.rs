@@ -22,11 +22,13 @@ use crate::{
     state::{SCHEME, Source, watch, watch_as},
     table::PeerTable,
 };
-use petasos_fabric::{Address, LostReason, Patience, Peer, PeerState, Time};
+use petasos_fabric::{
+    Accepted, Address, LostReason, Patience, Peer, PeerState, Time, acceptor::unauthenticated_limit,
+};
 use rustix::{
+    event::epoll,
     fd::{AsFd, OwnedFd},
     io::Errno,
-    net::{SocketFlags, accept_with},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -36,6 +38,8 @@ const LAST_RETRY: Duration = Duration::from_millis(100);
 const LISTENER: &str = "the listening process";
 /// Connections accepted in one pass.
 const AT_ONCE: usize = 16;
+/// How long the listener is left alone when as many as may be are saying who they are.
+const FULL: Duration = Duration::from_millis(50);
 
 /// A connection that we want.
 pub(crate) struct Attempt {
@@ -48,6 +52,8 @@ pub(crate) struct Attempt {
     waiting: Option<Greeted>,
     /// Why the last try failed.
     reason: String,
+    /// Whether the other side said so: that is worth more than that it says nothing now.
+    told: bool,
 }
 
 /// A connection on which we have sent our greeting.
@@ -71,6 +77,8 @@ pub(crate) struct Arrivals {
     count: usize,
     /// There may be more who wait to be accepted.
     pub(crate) more: bool,
+    /// When the listener is to be looked at again, where it was left alone.
+    pub(crate) resumes: Option<Time>,
 }
 
 impl Arrivals {
@@ -86,9 +94,10 @@ impl Arrivals {
         Some(arrival)
     }
 
-    /// When the first of them must have spoken.
+    /// When the first of them must have spoken, or the listener is to be looked at again.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.slots.iter().filter_map(|(_, slot)| Some(slot.as_ref()?.deadline)).min()
+        let spoken = self.slots.iter().filter_map(|(_, slot)| Some(slot.as_ref()?.deadline));
+        spoken.chain(self.resumes).min()
     }
 }
 
@@ -103,6 +112,7 @@ impl Attempt {
             delay: FIRST_RETRY,
             waiting: None,
             reason: "nothing was tried yet".to_owned(),
+            told: false,
         }
     }
 
@@ -149,7 +159,9 @@ impl Shm {
                 match self.dial(&attempt) {
                     Ok(greeted) => {
                         attempt.waiting = Some(greeted);
-                        attempt.reason = "it does not answer".to_owned();
+                        if !attempt.told {
+                            attempt.reason = "it does not answer".to_owned();
+                        }
                     }
                     Err(Ok(reason)) => {
                         self.engine.peer_lost(peer, reason);
@@ -223,7 +235,10 @@ impl Shm {
             Err(error) => return attempt.again(now, error.to_string()),
         };
         let lost = match note {
-            Ok(Note::Refused { again: true, text }) => return attempt.again(now, text),
+            Ok(Note::Refused { again: true, text }) => {
+                attempt.told = true;
+                return attempt.again(now, text);
+            }
             Ok(Note::Refused { again: false, text }) => LostReason::Refused(text),
             Ok(Note::Welcome(greeting)) => match self.welcomed(at, greeting, fds) {
                 Ok(()) => return,
@@ -262,13 +277,24 @@ impl Shm {
     pub(crate) fn accept(&mut self, now: Time) -> bool {
         self.arrivals.more = true;
         for accepted in 0..AT_ONCE {
-            if self.arrivals.count >= self.config.max_handshakes {
+            if self.arrivals.count >= unauthenticated_limit(self.config.max_handshakes) {
+                self.leave_listener(now.after(FULL));
                 return accepted > 0;
             }
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(fd) = accept_with(&self.listener.fd, flags) else {
-                self.arrivals.more = false;
-                return accepted > 0;
+            let taken = self.acceptor.accept(&self.listener.fd, now, |socket, shortage| {
+                let note = Note::Refused { again: true, text: shortage.to_string() };
+                let _ = socket::send(socket, &note.encode(), &[]);
+            });
+            let fd = match taken {
+                Accepted::Connection(fd) => fd,
+                Accepted::None => {
+                    self.arrivals.more = false;
+                    return accepted > 0;
+                }
+                Accepted::Exhausted(_) => {
+                    self.leave_listener(self.acceptor.resumes());
+                    return accepted > 0;
+                }
             };
             let Ok(who) = socket::credentials(&fd) else { continue };
             if !self.admits(who.uid) {
@@ -295,6 +321,26 @@ impl Shm {
             self.greeted(index as u32, generation);
         }
         true
+    }
+
+    /// Does not look at the listener before then: it would be ready all the time.
+    fn leave_listener(&mut self, until: Time) {
+        (self.arrivals.more, self.arrivals.resumes) = (false, Some(until));
+        self.poll_listener(epoll::EventFlags::empty());
+    }
+
+    /// Looks at the listener again, if it is time to.
+    pub(crate) fn resume_listener(&mut self, now: Time) {
+        if self.arrivals.resumes.is_some_and(|then| now >= then) {
+            (self.arrivals.more, self.arrivals.resumes) = (true, None);
+            self.acceptor.resume();
+            self.poll_listener(epoll::EventFlags::IN);
+        }
+    }
+
+    fn poll_listener(&self, flags: epoll::EventFlags) {
+        // It was added, and is open: this cannot fail but for want of memory.
+        let _ = epoll::modify(&self.epoll, &self.listener.fd, Source::Listener.data(0, 0), flags);
     }
 
     /// Cuts those who have not spoken in time.

@@ -20,6 +20,10 @@ pub struct Counters {
     pub violations: u64,
     /// Connections refused for their user.
     pub refused: u64,
+    /// Connections that could not be kept for want of descriptors or memory, and were told so.
+    pub turned_away: u64,
+    /// System calls that took a connection, or tried to.
+    pub accepts: u64,
     /// Handshakes that came to nothing.
     pub failed_handshakes: u64,
     /// Peers connected now.

@@ -146,6 +146,7 @@ impl Shm {
             self.attend_at = now.after(LOOK);
         }
         let mut worked = self.look(now);
+        self.resume_listener(now);
         if self.arrivals.more {
             worked |= self.accept(now);
         }

@@ -13,8 +13,8 @@ use crate::{
     table::{SLOTS, Table},
 };
 use petasos_fabric::{
-    Address, Capabilities, Credential, Done, Enforcement, Event, Home, Incarnation, LostReason,
-    OpError, OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time, Token,
+    Acceptor, Address, Capabilities, Credential, Done, Enforcement, Event, Home, Incarnation,
+    LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time, Token,
     two_sided::{self, Engine},
 };
 use rustix::{
@@ -54,6 +54,7 @@ pub struct Shm {
     pub(crate) accesses: Accesses,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) arrivals: Arrivals,
+    pub(crate) acceptor: Acceptor,
 
     /// Peers that are watched, the lately active ones in front; and where the round is.
     pub(crate) watched: Vec<u32>,
@@ -199,6 +200,7 @@ impl Shm {
             accesses: Accesses::default(),
             attempts: Vec::new(),
             arrivals: Arrivals::default(),
+            acceptor: Acceptor::new(),
             watched: Vec::new(),
             round: 0,
             turn: 0,
@@ -234,6 +236,8 @@ impl Shm {
             peers: channels().count(),
             segments: channels().map(|channel| channel.mapped.len()).sum(),
             leases: self.engine.lent(),
+            turned_away: self.acceptor.turned_away(),
+            accepts: self.acceptor.tries(),
             ..self.counters
         }
     }

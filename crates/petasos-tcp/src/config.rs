@@ -28,7 +28,8 @@ pub struct Config {
     /// How long a handshake may take. Default: 3 s.
     pub handshake: Duration,
     /// Connections that have not shown the secret yet, at a time; the oldest goes when there is
-    /// one more. Default: 256.
+    /// one more. Never more than an eighth of the descriptors that this process may have.
+    /// Default: 256.
     pub strangers: usize,
     /// A connection on which nothing was under way for so long is closed, if the other side closes
     /// its own as well (has set this, or `max_connections`). The peer stays: the next message, of either
@@ -78,6 +79,10 @@ pub struct Counters {
     pub refused: u64,
     /// Addresses that were dialled to see whether a claim is true.
     pub dialled_back: u64,
+    /// Connections that could not be kept for want of descriptors or memory, and were cut off.
+    pub turned_away: u64,
+    /// System calls that took a connection, or tried to.
+    pub accepts: u64,
     /// Peers cut off because they broke the protocol.
     pub violations: u64,
     /// System calls that sent.

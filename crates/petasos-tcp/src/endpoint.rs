@@ -11,14 +11,14 @@ use crate::{
     strangers::{Heard, Stranger},
 };
 use petasos_fabric::{
-    Access, Address, Capabilities, Credential, Endpoint, Event, ExportError, Home, ImportError,
-    Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer, PeerInfo, Pool, RegionId,
-    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Accepted, Acceptor, Access, Address, Capabilities, Credential, Endpoint, Event, ExportError,
+    Home, ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer,
+    PeerInfo, Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    acceptor::unauthenticated_limit,
     two_sided::{self, Engine},
 };
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, accept_with, bind, getsockname, listen, socket_with,
-    sockopt,
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
 use slab::Slab;
 use std::{
@@ -51,6 +51,7 @@ pub struct TcpEndpoint {
     pub(crate) config: Config,
     pub(crate) identity: Identity,
     listener: OwnedFd,
+    acceptor: Acceptor,
     pub(crate) poller: Poller,
     bell: Arc<Bell>,
     pub(crate) links: Vec<Link>,
@@ -142,6 +143,7 @@ impl TcpEndpoint {
             config,
             identity: Identity { address: own, incarnation },
             listener,
+            acceptor: Acceptor::new(),
             poller,
             bell,
             links: Vec::new(),
@@ -165,7 +167,8 @@ impl TcpEndpoint {
     /// What the endpoint did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        let (turned_away, accepts) = (self.acceptor.turned_away(), self.acceptor.tries());
+        Counters { turned_away, accepts, ..self.counters }
     }
 
     // Peers and connections.
@@ -235,14 +238,19 @@ impl TcpEndpoint {
     /// Takes the connections that wait at the listener.
     fn accept(&mut self) {
         for _ in 0..16 {
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            let Ok(socket) = accept_with(&self.listener, flags) else { return };
-            if self.strangers.len() >= self.config.strangers.max(1) {
-                let oldest = self.strangers.iter().min_by_key(|(_, s)| s.deadline);
-                if let Some(slot) = oldest.map(|(slot, _)| slot) {
-                    self.strangers.remove(slot);
-                    self.counters.refused += 1;
+            // Who has to hear why would have to be greeted first: the end says enough.
+            let socket = match self.acceptor.accept(&self.listener, self.now, |_, _| {}) {
+                Accepted::Connection(socket) => socket,
+                Accepted::None => return,
+                Accepted::Exhausted(_) => {
+                    // Until then it would be ready all the time.
+                    self.poller.set(&self.listener, Name::Listener, false, false);
+                    // A descriptor for whoever comes next, who may know the secret.
+                    return self.drop_oldest_stranger();
                 }
+            };
+            if self.strangers.len() >= unauthenticated_limit(self.config.strangers) {
+                self.drop_oldest_stranger();
             }
             let deadline = self.now.after(self.config.handshake);
             let random = [nonce(), nonce()];
@@ -255,6 +263,19 @@ impl TcpEndpoint {
                 self.strangers.remove(slot);
             }
         }
+    }
+
+    fn drop_oldest_stranger(&mut self) {
+        let oldest = self.strangers.iter().min_by_key(|(_, s)| s.deadline);
+        if let Some(slot) = oldest.map(|(slot, _)| slot) {
+            self.strangers.remove(slot);
+            self.counters.refused += 1;
+        }
+    }
+
+    /// Whether there is a listener that was left alone, for want of descriptors.
+    fn is_full(&self) -> bool {
+        self.acceptor.resumes() != Time::NEVER
     }
 
     /// Listens to a stranger who has something to say.
@@ -583,8 +604,12 @@ impl TcpEndpoint {
         busy
     }
 
-    /// Strangers who are too slow, and dials.
+    /// Strangers who are too slow, dials, and a listener that was left alone.
     fn keep_time(&mut self) {
+        if self.is_full() && !self.acceptor.is_paused(self.now) {
+            self.acceptor.resume();
+            self.poller.set(&self.listener, Name::Listener, true, false);
+        }
         if !self.strangers.is_empty() {
             let now = self.now;
             let before = self.strangers.len();
@@ -742,7 +767,8 @@ impl Endpoint for TcpEndpoint {
             }
         }
         busy |= self.look(limit, events);
-        if !(self.strangers.is_empty() && self.dialing.is_empty() && self.checks.is_empty()) {
+        let timed = !(self.strangers.is_empty() && self.dialing.is_empty() && self.checks.is_empty());
+        if timed || self.is_full() {
             self.keep_time();
         }
         if now >= self.idle_at {
@@ -767,6 +793,7 @@ impl Endpoint for TcpEndpoint {
         }
         self.armed = true;
         let mut until = self.idle_at.min(self.engine.deadline()).min(self.claims_until(now));
+        until = until.min(self.acceptor.resumes());
         if self.engine.has_waiting() {
             // A lease that comes back makes no noise.
             until = until.min(now.after(LOOK_AGAIN));
@@ -836,6 +863,7 @@ impl std::fmt::Debug for TcpEndpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::accept_with;
     use std::net::TcpStream;
 
     #[test]

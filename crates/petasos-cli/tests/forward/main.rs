@@ -3,9 +3,11 @@
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod descriptors;
 mod export;
 mod full_scale;
 mod interrupted;
 mod reach;
+mod retry;
 mod tree;
 mod whole;

@@ -21,9 +21,11 @@
 
 mod error;
 mod file;
+mod silence;
 
 pub use error::RemoteError;
 pub use file::RemoteFile;
+use silence::Hearing;
 
 use crate::{
     FsResult, RelPath,
@@ -55,12 +57,18 @@ pub struct ConnectOptions {
     pub timeout: Duration,
     /// Time limit of the first word. Default: that of operations.
     pub patience: Option<Duration>,
+    /// A session whose server says nothing for so long, while operations are under way, is given
+    /// up, and they fail with [`RemoteError::Ended`]: the process may be stopped, or the network
+    /// broken. A server whose disk is slow does say something, as it is asked from time to time.
+    /// Default: never; then each operation fails for itself, at its time limit.
+    pub silence: Option<Duration>,
 }
 
 impl Default for ConnectOptions {
     fn default() -> ConnectOptions {
         let name = format!("process {}", std::process::id());
-        ConnectOptions { name, timeout: Duration::from_secs(60), patience: None }
+        let timeout = Duration::from_secs(60);
+        ConnectOptions { name, timeout, patience: None, silence: None }
     }
 }
 
@@ -99,6 +107,8 @@ struct Session {
     welcome: Welcome,
     /// Why it ended, if it did.
     ended: RefCell<Option<String>>,
+    /// What is known of whether the server is there.
+    hearing: Hearing,
     /// Calls under way.
     calls: Cell<usize>,
     /// Calls that the server had no room for: each begins again when another one has ended.
@@ -131,6 +141,7 @@ impl Remote {
             peer: address.clone(),
             welcome,
             ended: RefCell::default(),
+            hearing: Hearing::default(),
             calls: Cell::new(0),
             refused: RefCell::default(),
             hold: Cell::new(Some(hold)),
@@ -140,6 +151,9 @@ impl Remote {
         let held = forever.hold(id, ticket, options.name);
         if session.welcome.lease_ms > 0 {
             renew(&session);
+        }
+        if let Some(longest) = options.silence {
+            silence::watch(&session, longest);
         }
         let weak = Rc::downgrade(&session);
         engine.spawn(async move {
@@ -186,6 +200,19 @@ impl Remote {
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         self.session.ended.borrow().clone()
+    }
+
+    /// For how long the server has said nothing, while operations were under way: as
+    /// [`ConnectOptions::silence`] counts.
+    #[must_use]
+    pub fn silent_for(&self) -> Duration {
+        self.session.hearing.silence()
+    }
+
+    /// Whether the server has answered anything in this session, beyond its beginning.
+    #[must_use]
+    pub fn has_answered(&self) -> bool {
+        self.session.hearing.ever()
     }
 
     /// Ends the session, and waits until the server has closed what was open.
@@ -388,9 +415,17 @@ impl Remote {
     ) -> Result<T, RemoteError> {
         let session = &*self.session;
         let answer = loop {
+            // Nobody is there for it: the peer would be looked for once more.
+            if let Some(reason) = self.ended() {
+                return Err(RemoteError::Ended { peer: session.peer.to_string(), reason });
+            }
             let under_way = UnderWay::new(session);
-            let answer = call(&session.client, session.welcome.session).await;
+            let call = call(&session.client, session.welcome.session);
+            let Some(answer) = session.hearing.until_given_up(call).await else { continue };
             drop(under_way);
+            if answer.is_ok() {
+                session.hearing.hear();
+            }
             match &answer {
                 Ok(Err(error)) if error.errno() == Errno::NOBUFS && session.calls.get() > 0 => {
                     let (sender, another_ended) = oneshot::channel();

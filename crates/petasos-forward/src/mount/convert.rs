@@ -109,9 +109,13 @@ pub(super) fn open_flags(flags: OFlags) -> OpenFlags {
             asked = asked.with(ask);
         }
     }
-    // These need a file that can be written.
+    // The server wants a file that can be written for these. One that is opened to be read is cut
+    // all the same, as by Linux' own file systems; where it appends means nothing.
     if !writable(flags) {
-        asked = OpenFlags(asked.0 & !(OpenFlags::APPEND.0 | OpenFlags::TRUNCATE.0));
+        asked = OpenFlags(asked.0 & !OpenFlags::APPEND.0);
+    }
+    if flags.contains(OFlags::TRUNC) {
+        asked = asked.with(OpenFlags::WRITE);
     }
     asked
 }
@@ -196,6 +200,9 @@ mod tests {
             assert!(asked.has(flag) && asked.has(OpenFlags::APPEND) && asked.is_known());
         }
         let asked = open_flags(OFlags::RDONLY | OFlags::TRUNC | OFlags::APPEND);
+        let cut = OpenFlags::WRITE.with(OpenFlags::TRUNCATE);
+        assert_eq!(asked, OpenFlags::READ.with(OpenFlags::NO_FOLLOW).with(cut));
+        let asked = open_flags(OFlags::RDONLY | OFlags::APPEND);
         assert_eq!(asked, OpenFlags::READ.with(OpenFlags::NO_FOLLOW));
         assert_eq!(open_flags(OFlags::WRONLY), OpenFlags::WRITE.with(OpenFlags::NO_FOLLOW));
     }

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     client::ConnectOptions,
+    descriptors,
     keeper::Keeper,
     protocol::{Attr, Kind},
 };
@@ -257,5 +258,8 @@ fn detach_by_helper(directory: &Path) -> bool {
     let mut helper = Command::new("fusermount3");
     helper.args(["-u", "-z", "-q", "--"]).arg(directory);
     helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    helper.status().is_ok_and(|status| status.success())
+    helper.spawn().is_ok_and(|mut helper| {
+        descriptors::give_back(&helper);
+        helper.wait().is_ok_and(|status| status.success())
+    })
 }

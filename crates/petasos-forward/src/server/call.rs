@@ -3,6 +3,7 @@
 use super::{
     budget::{Early, Memory},
     core::{Core, INLINE},
+    descriptors::Descriptor,
     files::OpenFile,
     gate::Pass,
     manners,
@@ -105,9 +106,10 @@ impl Call {
         self.session.files().file(number)
     }
 
-    /// A place for something that is about to be opened.
-    pub(super) fn reserve(&self) -> FsResult<Reserved> {
-        Reserved::new(&self.session)
+    /// A place, and a descriptor, for something that is about to be opened.
+    pub(super) fn reserve(&self) -> FsResult<(Reserved, Descriptor)> {
+        let place = Reserved::new(&self.session)?;
+        Ok((place, self.core.descriptors.take(self.session.client)?))
     }
 
     /// Waits until another block of the client's may be on the way.

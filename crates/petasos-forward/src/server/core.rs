@@ -5,6 +5,7 @@ use super::{
     budget::Budget,
     config::ServerConfig,
     counters::Counting,
+    descriptors::Descriptors,
     files::{Keys, Open},
     locks::Locks,
     pace::{Chore, Pace},
@@ -70,6 +71,7 @@ pub(super) struct Core {
     pub(super) keeper: Arc<Keeper>,
     pub(super) locks: Locks,
     pub(super) keys: Arc<Keys>,
+    pub(super) descriptors: Arc<Descriptors>,
     pub(super) total: Counting,
     sessions: RwLock<Sessions>,
     tickets: Tickets,
@@ -97,6 +99,7 @@ impl Core {
             keeper,
             locks: Locks::new(config.limits.locks_per_session),
             keys: Arc::default(),
+            descriptors: Descriptors::new(config.threads),
             total: Counting::default(),
             sessions: RwLock::default(),
             tickets,
@@ -278,7 +281,8 @@ impl Core {
         work: impl FnOnce(&dyn Storage) -> FsResult<T>,
     ) -> FsResult<T> {
         let _busy = session.busy(self)?;
-        catch_unwind(AssertUnwindSafe(|| work(&*self.storage))).unwrap_or_else(panicked)
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&*self.storage)));
+        worked.unwrap_or_else(panicked).map_err(|error| self.descriptors.explain(error))
     }
 
     /// Does what blocks, for an open session; who wants to know is told by `work`. Gives up with

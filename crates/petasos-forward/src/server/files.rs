@@ -1,6 +1,6 @@
 //! What a session has open: files and directories under numbers, which are not used twice.
 
-use super::{gather::Gather, leases::Forfeit};
+use super::{descriptors::Descriptor, gather::Gather, leases::Forfeit};
 use crate::{
     FsError, FsResult,
     protocol::{OpenFlags, StageKey},
@@ -36,10 +36,16 @@ pub(super) struct OpenFile {
     pub(super) staged: Option<Staged>,
     /// Whether its locks were taken, where there are leases.
     pub(super) forfeit: Option<Arc<Forfeit>>,
+    /// Counts as open until the last holder lets go.
+    pub(super) _descriptor: Descriptor,
 }
 
 /// An open directory: pages come one after the other.
-pub(super) struct OpenDir(pub(super) Mutex<Box<dyn StoredDir>>);
+pub(super) struct OpenDir {
+    directory: Mutex<Box<dyn StoredDir>>,
+    /// Counts as open until the last holder lets go.
+    _descriptor: Descriptor,
+}
 
 impl OpenFile {
     /// Whether it may be written.
@@ -72,8 +78,12 @@ impl OpenFile {
 }
 
 impl OpenDir {
+    pub(super) fn new(directory: Box<dyn StoredDir>, descriptor: Descriptor) -> OpenDir {
+        OpenDir { directory: Mutex::new(directory), _descriptor: descriptor }
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Box<dyn StoredDir>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -204,7 +214,7 @@ impl fmt::Debug for OpenDir {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::descriptors::Descriptors, *};
     use crate::protocol::Page;
 
     struct Empty;
@@ -216,7 +226,8 @@ mod tests {
     }
 
     fn directory() -> Open {
-        Open::Directory(Arc::new(OpenDir(Mutex::new(Box::new(Empty)))))
+        let descriptor = Descriptors::new(1).take(1).unwrap();
+        Open::Directory(Arc::new(OpenDir::new(Box::new(Empty), descriptor)))
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     call::{Call, sane, short_enough, within_reach},
     core::INLINE,
+    descriptors::Descriptor,
     files::{Open, OpenFile},
     gate::Gate,
     gather::{self, Served},
@@ -53,14 +54,14 @@ impl Call {
             return Err(FsError::new(Errno::INVAL, detail));
         }
         let (path, creation) = (RelPath::parse(path)?, checked_creation(creation)?);
-        let place = self.reserve()?;
+        let (place, descriptor) = self.reserve()?;
         let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TRUNCATE);
         let chore = if makes { Chore::Make } else { Chore::Open };
         let leases = self.core.config.limits.lease.is_some();
         let opened = self.run_short(chore, move |storage| {
             let file = storage.open(&path, flags, &creation)?;
             let attr = file.attr()?;
-            Ok((OpenFile::new(file, flags, attr.ino, None, leases), attr))
+            Ok((OpenFile::new(file, flags, attr.ino, None, leases, descriptor), attr))
         });
         let (file, attr) = opened.await?;
         Ok((place.fill(Open::File(Arc::new(file)))?, attr))
@@ -199,6 +200,7 @@ impl OpenFile {
         ino: u64,
         staged: Option<super::files::Staged>,
         leases: bool,
+        descriptor: Descriptor,
     ) -> OpenFile {
         let appending = Gate::new(1, usize::MAX);
         let forfeit = leases.then(Arc::<Forfeit>::default);
@@ -206,7 +208,8 @@ impl OpenFile {
             Some(forfeit) => Arc::new(Leased { file, forfeit: Arc::clone(forfeit) }),
             None => file,
         };
-        OpenFile { file, flags, ino, gather: Arc::default(), appending, staged, forfeit }
+        let (gather, _descriptor) = (Arc::default(), descriptor);
+        OpenFile { file, flags, ino, gather, appending, staged, forfeit, _descriptor }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rustix::io::Errno;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Entries of a page of a directory: some 100 bytes each.
 const PAGE: usize = 1024;
@@ -63,7 +63,7 @@ impl Call {
 
     pub(super) async fn open_dir(&self, path: &[u8]) -> FsResult<(u64, Page)> {
         let path = RelPath::parse(path)?;
-        let place = self.reserve()?;
+        let (place, descriptor) = self.reserve()?;
         let opened = self.run(0, move |storage| {
             let mut directory = storage.open_dir(&path)?;
             let page = directory.next(PAGE)?;
@@ -73,7 +73,7 @@ impl Call {
         if !page.more {
             return Ok((0, page));
         }
-        let open = Open::Directory(Arc::new(OpenDir(Mutex::new(directory))));
+        let open = Open::Directory(Arc::new(OpenDir::new(directory, descriptor)));
         Ok((place.fill(open)?, page))
     }
 

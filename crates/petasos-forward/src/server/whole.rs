@@ -74,13 +74,14 @@ impl Call {
     pub(super) async fn stage(&self, key: StageKey, path: &[u8]) -> FsResult<(u64, Attr)> {
         self.to_change()?;
         entry(path)?;
-        let place = self.reserve()?;
+        let (place, descriptor) = self.reserve()?;
         let staged = Staged::take(&self.core.keys, key, self.session.id)?;
         let opened = self.run(0, move |storage| {
             let file = storage.stage(&key)?;
             let attr = file.attr()?;
             let flags = OpenFlags::READ.with(OpenFlags::WRITE);
-            Ok((OpenFile::new(file, flags, attr.ino, Some(staged), false), attr))
+            let (ino, staged) = (attr.ino, Some(staged));
+            Ok((OpenFile::new(file, flags, ino, staged, false, descriptor), attr))
         });
         let (file, attr) = opened.await?;
         Ok((place.fill(Open::File(Arc::new(file)))?, attr))

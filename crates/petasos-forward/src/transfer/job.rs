@@ -22,8 +22,9 @@ use std::{
 /// What is compared at a time.
 pub(super) const BLOCK: u64 = 4 << 20;
 
-/// The longest piece that is moved: what servers move at a time. Longer ones would be more memory on the
-/// way, which the system has to clear for each process that is new, and which no cache holds.
+/// The longest piece that is moved: what servers move at a time. Longer ones would be more memory
+/// on the way, which the system has to clear for each process that is new, and which no cache
+/// holds.
 const PIECE: u64 = 1 << 20;
 
 /// Threads for the disk.
@@ -108,7 +109,16 @@ impl Job {
         (self.watch)(event);
     }
 
+    /// Something was not moved. What fails because the server is gone is counted, and not told one
+    /// by one.
     pub(super) fn failed(&self, problem: Problem) {
+        let for_that = problem.cause.lost() || matches!(problem.cause, Cause::Directory);
+        if for_that && let Some(over) = self.link.over() {
+            let mut report = self.report();
+            report.unreached += 1;
+            report.lost.get_or_insert(over);
+            return;
+        }
         (self.watch)(Event::Failed(&problem));
         self.report().problems.push(problem);
     }
@@ -137,6 +147,11 @@ impl Job {
         self.progress.done(bytes);
     }
 
+    /// Whether the server was lost for good: nothing more is begun.
+    pub(super) fn is_over(&self) -> bool {
+        self.link.is_over()
+    }
+
     /// After a loss: waits for the next session, if there is to be one.
     pub(super) async fn next_session(&self) -> Result<(), Cause> {
         self.link.stat(&RelPath::root(), true).await?;
@@ -145,6 +160,13 @@ impl Job {
 
     pub(super) fn finish(&self) -> Report {
         let mut report = self.report.take();
+        if report.lost.is_none()
+            && let Some(over) = self.link.over()
+        {
+            // What comes last was not done.
+            report.unreached += 1;
+            report.lost = Some(over);
+        }
         report.took = self.begun.elapsed();
         report.reconnected = self.link.reconnected() - self.reconnected.get();
         report

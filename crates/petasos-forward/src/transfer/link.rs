@@ -19,6 +19,10 @@ use std::{
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A server that is connected is not given up for less silence, nor a first connection for less
+/// time: the machine may be busy.
+const SHORTEST: Duration = Duration::from_secs(1);
+
 /// An operation that loses its session so often is given up: it may be what ends the server.
 const TRIES: u32 = 8;
 
@@ -32,23 +36,32 @@ pub struct Link {
     remote: RefCell<Remote>,
     /// Which session it is: the first, the second.
     number: Cell<u64>,
+    /// Since when there is no server, as long as there was none since.
+    lost: Cell<Option<Instant>>,
     /// Why there will be none any more.
     over: RefCell<Option<RemoteError>>,
     one: Rc<Budget>,
 }
 
 impl Link {
-    /// Connects. When the server goes away later, it is tried for as long as `retry` to connect
-    /// again.
+    /// Connects, within `retry` (a second at least). When the server goes away later, it is tried
+    /// for as long as `retry` to connect again: counted once for all that goes on over this link,
+    /// from the moment from which the server was not heard of. A server that is connected but says
+    /// nothing for so long (a second at least) is lost as well. Each time that it answers again,
+    /// the time begins anew.
+    ///
+    /// After that everything fails at once, with the same error.
     pub async fn connect(
         engine: &Engine,
         address: &Address,
-        options: ConnectOptions,
+        mut options: ConnectOptions,
         retry: Duration,
     ) -> Result<Link, RemoteError> {
-        let end = Instant::now() + retry;
+        let longest = retry.max(SHORTEST);
+        options.silence.get_or_insert(longest);
+        let end = Instant::now() + longest;
         let remote = loop {
-            match Remote::connect(engine, address, options.clone()).await {
+            match connect_until(engine, address, &options, end).await {
                 // One that is there, and ends this very moment, is like one that ends later.
                 Err(error) if went_away(&error) && Instant::now() < end => pause(PAUSE).await,
                 connected => break connected?,
@@ -61,6 +74,7 @@ impl Link {
             retry,
             remote: RefCell::new(remote),
             number: Cell::new(0),
+            lost: Cell::default(),
             over: RefCell::default(),
             one: Budget::new(1),
         })
@@ -83,6 +97,17 @@ impl Link {
         self.number.get()
     }
 
+    /// Why there is no server any more, and will not be looked for.
+    #[must_use]
+    pub fn over(&self) -> Option<RemoteError> {
+        self.over.borrow().clone()
+    }
+
+    /// Whether the server was lost for good.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.borrow().is_some()
+    }
+
     /// Says good-bye, and waits until the server has closed what was open.
     pub async fn disconnect(self) {
         // A session that has ended meanwhile needs none.
@@ -96,6 +121,9 @@ impl Link {
     ) -> Result<T, RemoteError> {
         let mut tries = 0;
         loop {
+            if let Some(over) = self.over() {
+                return Err(over);
+            }
             let (number, remote) = (self.number.get(), self.remote());
             match operation(remote).await {
                 Err(error) if worth_another(&error) && tries < TRIES => {
@@ -118,13 +146,18 @@ impl Link {
         if self.number.get() != number {
             return Ok(());
         }
-        if let Some(over) = &*self.over.borrow() {
-            return Err(over.clone());
+        if let Some(over) = self.over() {
+            return Err(over);
         }
-        let end = Instant::now() + self.retry;
+        let remote = self.remote();
+        let known = self.lost.get().filter(|_| !remote.has_answered());
+        let now = Instant::now();
+        let since = known.or(now.checked_sub(remote.silent_for())).unwrap_or(now);
+        self.lost.set(Some(since));
+        let end = since + self.retry;
         let mut last = error;
         while Instant::now() < end {
-            match Remote::connect(&self.engine, &self.address, self.options.clone()).await {
+            match connect_until(&self.engine, &self.address, &self.options, end).await {
                 Ok(remote) => {
                     self.remote.replace(remote);
                     self.number.set(number + 1);
@@ -138,9 +171,39 @@ impl Link {
             }
             pause(PAUSE).await;
         }
-        self.over.replace(Some(last.clone()));
-        Err(last)
+        let over = self.give_up(last);
+        self.over.replace(Some(over.clone()));
+        Err(over)
     }
+
+    /// What all that is still to be done fails with.
+    fn give_up(&self, last: RemoteError) -> RemoteError {
+        if !worth_another(&last) {
+            return last;
+        }
+        let last = match last {
+            RemoteError::Ended { reason, .. } => reason,
+            last => last.to_string(),
+        };
+        let reason = match self.retry {
+            Duration::ZERO => last,
+            retry => format!("it was lost, and not there again within {retry:?}: {last}"),
+        };
+        RemoteError::Ended { peer: self.address.to_string(), reason }
+    }
+}
+
+/// Connects, or gives up when the time is over.
+async fn connect_until(
+    engine: &Engine,
+    address: &Address,
+    options: &ConnectOptions,
+    end: Instant,
+) -> Result<Remote, RemoteError> {
+    let mut options = options.clone();
+    let left = end.saturating_duration_since(Instant::now()).max(PAUSE);
+    options.patience = Some(options.patience.unwrap_or(options.timeout).min(left));
+    Remote::connect(engine, address, options).await
 }
 
 /// The server was there.

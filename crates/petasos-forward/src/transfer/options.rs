@@ -96,6 +96,11 @@ pub struct Report {
     pub reconnected: u64,
     /// What failed. The rest went on.
     pub problems: Vec<Problem>,
+    /// Why the transfer ended before its time: the server was lost for good.
+    pub lost: Option<RemoteError>,
+    /// What had been begun or was about to, and was not moved for that reason. More may not even
+    /// have been looked for.
+    pub unreached: u64,
     /// How long it took.
     pub took: Duration,
 }

@@ -122,6 +122,10 @@ impl Putting {
         let this = Rc::clone(self);
         job.crew.spawn(async move {
             while let Some(item) = source.next().await {
+                // The rest is not even looked for.
+                if this.job.is_over() {
+                    break;
+                }
                 if let Some(item) = this.at_once(item) {
                     let slot = this.job.slots.take(1).await;
                     let that = Rc::clone(&this);
@@ -135,6 +139,10 @@ impl Putting {
         job.crew.drive().await;
         let names = self.names.take();
         for (first, item) in names {
+            if job.is_over() {
+                job.report().unreached += 1;
+                continue;
+            }
             let slot = job.slots.take(1).await;
             let this = Rc::clone(self);
             job.crew.spawn(async move {
@@ -421,7 +429,7 @@ impl Putting {
 
     /// What comes last: attributes of directories, those that are deepest first.
     pub(super) async fn finish(self: &Rc<Self>) {
-        if !self.attributes {
+        if !self.attributes || self.job.is_over() {
             return;
         }
         let mut directories = self.directories.take();

@@ -58,6 +58,10 @@ pub async fn sync_to(
     let job = &putting.job;
     if sync.delete && ready_to_delete(job, &index, from.as_os_str().as_bytes()) {
         for (path, kind) in doomed(&index, options) {
+            if job.is_over() {
+                job.report().unreached += 1;
+                continue;
+            }
             job.say(Event::Delete(&path));
             if sync.dry_run {
                 job.report().deleted += 1;

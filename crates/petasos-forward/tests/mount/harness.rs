@@ -86,6 +86,15 @@ pub(crate) fn bench() -> Option<Bench> {
 
 /// An export over any transport, mounted as `change` says.
 pub(crate) fn bench_over(any: &str, change: impl FnOnce(&mut MountOptions)) -> Option<Bench> {
+    bench_of(any, ServerConfig::default(), change)
+}
+
+/// The same of a server with these settings.
+pub(crate) fn bench_of(
+    any: &str,
+    config: ServerConfig,
+    change: impl FnOnce(&mut MountOptions),
+) -> Option<Bench> {
     if !can_mount() {
         return None;
     }
@@ -94,7 +103,7 @@ pub(crate) fn bench_over(any: &str, change: impl FnOnce(&mut MountOptions)) -> O
     let (export, at) = (directory.path().join("export"), directory.path().join("at"));
     fs::create_dir(&export).unwrap();
     fs::create_dir(&at).unwrap();
-    let server = serve(&export, any);
+    let server = serve_as(&export, any, config);
     let url = server.addresses()[0].to_string();
     let mut options = MountOptions::default();
     change(&mut options);
@@ -104,8 +113,12 @@ pub(crate) fn bench_over(any: &str, change: impl FnOnce(&mut MountOptions)) -> O
 }
 
 pub(crate) fn serve(export: &Path, url: &str) -> Server {
+    serve_as(export, url, ServerConfig::default())
+}
+
+fn serve_as(export: &Path, url: &str, config: ServerConfig) -> Server {
     let storage = Arc::new(Local::open(export).unwrap());
-    Server::listen(storage, &[url], &OpenOptions::default(), ServerConfig::default()).unwrap()
+    Server::listen(storage, &[url], &OpenOptions::default(), config).unwrap()
 }
 
 pub(crate) fn mount(url: &str, at: &Path, options: MountOptions) -> Mounted {

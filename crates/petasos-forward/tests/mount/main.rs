@@ -8,6 +8,7 @@ mod full;
 mod harness;
 mod posix;
 mod programs;
+mod read_only;
 mod sharing;
 mod smoke;
 mod users;

@@ -9,7 +9,10 @@ use crate::{
     exit::{Code, Failure, Outcome},
     interrupt, output,
 };
-use petasos_forward::mount::{Cache, MountError, MountOptions, Mounted, Unmounted};
+use petasos_forward::{
+    descriptors,
+    mount::{Cache, MountError, MountOptions, Mounted, Unmounted},
+};
 use std::{
     env,
     io::{BufRead, BufReader, Write},
@@ -37,6 +40,7 @@ pub(crate) fn run(options: &Mount) -> Outcome {
         // The terminal's end, and its Ctrl-C, are not meant for it.
         let _ = rustix::process::setsid();
     }
+    descriptors::raise();
     let mut mounted = mount(options, directory.clone())?;
     let place = &options.place;
     match background {

@@ -36,6 +36,9 @@ use std::{
     time::Duration,
 };
 
+/// A server is looked for as long, also where `--retry` says less: it may be about to start.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
 /// Failures that are said one by one; of the others only how many.
 const SAID: u64 = 20;
 
@@ -166,7 +169,7 @@ fn run(
     moving: &Moving,
     work: impl AsyncFnOnce(&Rc<Link>, &Options, &Arc<Progress>, Watch) -> Outcome<Report>,
 ) -> Outcome {
-    let engine = session::engine(address, reach)?;
+    let engine = session::engine_within(address, reach, moving.retry.max(AT_LEAST))?;
     let connecting = session::connecting(what, reach);
     let progress = Progress::new();
     let report = engine.block_on(async {
@@ -253,7 +256,7 @@ fn fatal(cause: Cause) -> Failure {
 }
 
 fn sum_up(report: &Report, moving: &Moving) -> Outcome {
-    let failed = report.problems.len() as u64;
+    let failed = report.problems.len() as u64 + report.unreached;
     let seconds = report.took.as_secs_f64();
     if moving.json {
         let summary = json!({
@@ -268,6 +271,7 @@ fn sum_up(report: &Report, moving: &Moving) -> Outcome {
             "deleted": report.deleted,
             "left_out": report.left_out,
             "failed": failed,
+            "lost": report.lost.as_ref().map(ToString::to_string),
             "reconnected": report.reconnected,
             "seconds": seconds,
         });
@@ -278,11 +282,17 @@ fn sum_up(report: &Report, moving: &Moving) -> Outcome {
     let codes = || report.problems.iter().map(|problem| code(&problem.cause));
     let worst = match failed {
         0 => return Ok(()),
+        _ if report.lost.is_some() && codes().all(|code| code != Code::Mismatch) => {
+            Code::Unreachable
+        }
         _ if codes().any(|code| code == Code::Mismatch) => Code::Mismatch,
         _ if codes().any(|code| code == Code::Unreachable) => Code::Unreachable,
         _ => Code::Failed,
     };
-    let text = format!("{} not transferred", count(failed, "item was", "items were"));
+    let mut text = format!("{} not transferred", count(failed, "item was", "items were"));
+    if let Some(lost) = &report.lost {
+        text = format!("{lost}: {text}, and no more were looked for");
+    }
     let failure = Failure::new(worst, text);
     let errno = report.problems.iter().find_map(|problem| match &problem.cause {
         Cause::Remote(error) => Some(error.errno()),

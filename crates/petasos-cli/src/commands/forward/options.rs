@@ -66,7 +66,9 @@ pub(crate) struct Reach {
 /// How data is moved.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Moving {
-    /// How long to try to reach a server again that went away meanwhile
+    /// How long to try to reach a server again that went away meanwhile, or says nothing any more:
+    /// one time for all that is under way, which begins anew when it answers again. After it the
+    /// command ends
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_time)]
     pub(crate) retry: Duration,
     /// Files on the way at a time
@@ -111,8 +113,8 @@ pub(crate) struct Serve {
     /// What to export
     #[arg(value_name = "DIR", required_unless_present = "object_store")]
     pub(crate) directory: Option<PathBuf>,
-    /// Where to listen, more than once if wanted [default: shm://*, which only processes of the same
-    /// user reach; with --secret or --open also tcp://127.0.0.1:0]
+    /// Where to listen, more than once if wanted [default: shm://*, which only processes of the
+    /// same user reach; with --secret or --open also tcp://127.0.0.1:0]
     #[arg(long, value_name = "URL", value_parser = parse_url)]
     pub(crate) listen: Vec<Address>,
     /// Let nobody change anything
@@ -121,8 +123,8 @@ pub(crate) struct Serve {
     /// A file with the secret that both sides of TCP know: needed for TCP, unless --open is given
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<PathBuf>,
-    /// Over TCP on the loopback interface, let every user of this machine in without a secret: all of
-    /// them can then read and write what is exported, with the rights of the server
+    /// Over TCP on the loopback interface, let every user of this machine in without a secret: all
+    /// of them can then read and write what is exported, with the rights of the server
     #[arg(long, conflicts_with = "secret")]
     pub(crate) open: bool,
     /// A limit of the server's; `--limit help` lists them

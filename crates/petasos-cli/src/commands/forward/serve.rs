@@ -10,6 +10,7 @@ use crate::{
 use object_store::{ObjectStore, local::LocalFileSystem, memory::InMemory};
 use petasos::OpenOptions;
 use petasos_forward::{
+    descriptors,
     server::{Server, ServerConfig, StartError},
     storage::{Local, Objects, Storage},
 };
@@ -34,6 +35,7 @@ pub(super) fn run(options: &Serve) -> Outcome {
         return output::print(&lines.join("\n"));
     }
     interrupt::be_polite();
+    descriptors::raise();
     let config = config(options)?;
     let storage = storage(options)?;
     let what = storage.describe();

@@ -15,12 +15,18 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// An engine that can reach the server at `url`.
 pub(super) fn engine(url: &Address, reach: &Reach) -> Outcome<Engine> {
+    engine_within(url, reach, PATIENCE)
+}
+
+/// The same, which looks for the server for so long at most.
+pub(super) fn engine_within(url: &Address, reach: &Reach, most: Duration) -> Outcome<Engine> {
     if url.scheme() == "self" {
         let text = format!("{url}: a process of its own has nobody else in it");
         return Err(Failure::new(Code::Usage, text).advise("the URL that the server prints"));
     }
     let secret = reach.secret.as_deref();
-    client::engine(url, secret, Waiting::Adaptive, PATIENCE.min(reach.timeout))
+    let patience = PATIENCE.min(reach.timeout).min(most);
+    client::engine(url, secret, Waiting::Adaptive, patience)
 }
 
 /// What the server is told of this command.
