@@ -116,9 +116,11 @@ impl<O> Kept<O> {
 pub(crate) fn lend(owner: Lent) -> Region {
     let whole = owner.memory.whole();
     let base = NonNull::new(whole.as_ptr()).expect("memory of a region is never at null");
-    // SAFETY: the owner holds the region that has this memory, which is mapped, initialised and writable as long, and
-    // never handed out as exclusive, for the owner holds it; so there are no references into it.
-    unsafe { RegionBuilder::new(base, whole.len()).build(Box::new(owner)) }
+    let builder = RegionBuilder::new(base, whole.len());
+    let builder = if owner.memory.is_writable() { builder } else { builder.read_only() };
+    // SAFETY: the owner holds the region that has this memory, which is mapped and initialised as long, writable if that
+    // is, and never handed out as exclusive, for the owner holds it; so there are no references into it.
+    unsafe { builder.build(Box::new(owner)) }
 }
 
 /// The memory itself, without its owner: what a registration holds.

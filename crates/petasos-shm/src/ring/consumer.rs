@@ -142,7 +142,10 @@ impl<M: Memory> Consumer<M> {
     pub(crate) unsafe fn read_raw(&self, incoming: &Incoming, at: usize, to: *mut u8, len: usize) {
         assert!(!incoming.announced && at + len <= incoming.len, "beyond the end of a packet");
         debug_assert!(incoming.kind != SHORT, "its bytes lie in lines");
-        // SAFETY: `peek` made sure that the message lies within the ring.
+        // One of another ring, and a larger one, would not.
+        let end = incoming.cell + cells_for(incoming.len);
+        assert!(end <= self.cells, "a packet that lies within this ring");
+        // SAFETY: the message lies within the ring, as was checked just now.
         unsafe { self.memory.copy_out(incoming.cell * CELL + HEADER + at, to, len) }
     }
 

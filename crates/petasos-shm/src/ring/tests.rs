@@ -230,7 +230,7 @@ mod model {
         let count = if cfg!(miri) { 150 } else { 20_000 };
         let what = move |n: usize| {
             let len = [4, 60, 0, 100, 112, part(16)][n % 6];
-            let kind = if len <= MAX_SHORT && n % 5 > 0 { SHORT } else { LONG };
+            let kind = if len <= MAX_SHORT && !n.is_multiple_of(5) { SHORT } else { LONG };
             (kind, vec![n as u8; len])
         };
         let memory = Heap::new(16);
