@@ -28,6 +28,8 @@ struct Registered {
     there: Vec<RegionId>,
     /// It is being closed: by whom, with how many members it still is, and what went wrong.
     closing: Option<(Token, usize, Option<OpError>)>,
+    /// The members that have closed it.
+    closed: Vec<usize>,
 }
 
 impl Regions {
@@ -51,7 +53,7 @@ impl Regions {
         for (member, id) in there.iter().enumerate() {
             self.ours.insert((member, *id), region);
         }
-        *slot = Some(Registered { there, closing: None });
+        *slot = Some(Registered { there, closing: None, closed: Vec::new() });
         region
     }
 
@@ -96,38 +98,70 @@ impl Auto {
         Ok(self.regions.add(there))
     }
 
-    /// Closes a region with all members.
+    /// Closes a region with all members; again, with those that have not closed it yet.
     pub(crate) fn close(&mut self, token: Token, region: RegionId, patience: Duration) {
-        let count = self.members.len();
         let Some(registered) = self.regions.get_mut(region).filter(|r| r.closing.is_none()) else {
             return self.fail(token, OpError::local(OpErrorKind::UnknownRegion));
         };
-        registered.closing = Some((token, count, None));
-        for (member, region_there) in registered.there.clone().into_iter().enumerate() {
-            let token = self.token(Pending::Closing { token, region, member });
+        let there: Vec<_> = registered.there.iter().copied().enumerate().collect();
+        let open = there.into_iter().filter(|(member, _)| !registered.closed.contains(member));
+        let open: Vec<_> = open.collect();
+        registered.closing = Some((token, open.len(), None));
+        for (member, region_there) in open {
+            let token = self.token(Pending::Closing { region, member });
             let close = Operation::Deregister { token, region: region_there, patience };
             self.hand(member, close);
         }
     }
 
-    /// A member has closed its part. Gives the result when all have.
+    /// A member has closed its part, or not: the memory may still be reached by its way. Gives the result when all
+    /// have said so.
     pub(crate) fn closed(
         &mut self,
         region: RegionId,
+        member: usize,
         result: Result<Done, OpError>,
     ) -> Option<Event> {
-        let (token, left, error) = self.regions.get_mut(region)?.closing.as_mut()?;
+        let result = result.map_err(|error| self.in_our_words(member, error));
+        let registered = self.regions.get_mut(region)?;
+        let (token, left, worst) = registered.closing.as_mut()?;
         *left -= 1;
-        if let Err(found) = result {
-            error.get_or_insert(found);
+        let reached = |error: &OpError| error.kind == OpErrorKind::StillReached;
+        let held = result.as_ref().is_err_and(reached);
+        if let Err(found) = result
+            && (held || worst.is_none())
+        {
+            *worst = Some(found);
+        }
+        if !held {
+            registered.closed.push(member);
         }
         if *left > 0 {
             return None;
         }
         let token = *token;
-        let error = self.regions.remove(region)?.closing.and_then(|(.., error)| error);
+        let (.., error) = registered.closing.take()?;
+        if !error.as_ref().is_some_and(reached) {
+            self.regions.remove(region);
+        }
         let result = error.map_or(Ok(Done::Deregistered), Err);
         Some(Event::Done { token, result })
+    }
+
+    /// A member's error, with our address of the peer that it names.
+    fn in_our_words(&self, member: usize, mut error: OpError) -> OpError {
+        let endpoint = &self.members[member].endpoint;
+        let named = error.peer.as_ref().and_then(|named| {
+            let mut entries = self.peers.handles().into_iter().filter_map(|p| self.peers.get(p));
+            entries.find(|entry| {
+                entry.way.member == member
+                    && endpoint.peer(entry.way.peer).is_some_and(|info| info.address == *named)
+            })
+        });
+        if let Some(entry) = named {
+            error.peer = Some(entry.address.clone());
+        }
+        error
     }
 
     pub(crate) fn export_all(&self, region: RegionId) -> Result<Key, ExportError> {

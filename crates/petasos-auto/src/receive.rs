@@ -100,7 +100,7 @@ impl Auto {
                 };
                 Some(Event::Done { token, result: result.map_err(reword) })
             }
-            Pending::Closing { region, .. } => self.closed(region, result),
+            Pending::Closing { region, member } => self.closed(region, member, result),
             Pending::Nobody => None,
         }
     }

@@ -17,7 +17,7 @@ pub(crate) enum Pending {
     /// A user's.
     User { token: Token, peer: Peer, address: Address, member: usize },
     /// A member's part in closing a region.
-    Closing { token: Token, region: RegionId, member: usize },
+    Closing { region: RegionId, member: usize },
     /// Nobody waits for it.
     Nobody,
 }
@@ -194,9 +194,8 @@ impl Auto {
             }
         }
         let theirs = self.pending.iter().filter_map(|(name, pending)| match pending {
-            Pending::User { token, member, .. } | Pending::Closing { token, member, .. }
-                if *token == wanted =>
-            {
+            // What closes memory is not cancelled, as nobody would close it then.
+            Pending::User { token, member, .. } if *token == wanted => {
                 Some((Token(name as u64), *member))
             }
             _ => None,

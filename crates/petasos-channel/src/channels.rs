@@ -15,7 +15,10 @@ use petasos_fabric::{
 };
 use slab::Slab;
 use smallvec::SmallVec;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
 
 /// Lost peers that came to us, whose handles are still known.
 const KEPT: usize = 64;
@@ -66,11 +69,20 @@ pub struct Channels<D: Device> {
     pub(crate) serial: u32,
     pub(crate) tokens: HashMap<Token, usize>,
     pub(crate) registered: HashMap<RegionId, (Registration, RemoteKey)>,
-    /// Regions that the device is closing.
-    pub(crate) closing: HashSet<RegionId>,
+    /// Regions that the device is closing, and who waits for that.
+    pub(crate) closing: HashMap<RegionId, Option<Waiting>>,
 
     pub(crate) scratch: Vec<u8>,
     pub(crate) mail: Vec<DeviceEvent>,
+}
+
+/// An operation that waits until the device has closed a region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) token: Token,
+    pub(crate) patience: Duration,
+    /// Known from the next pass on.
+    pub(crate) until: Option<Time>,
 }
 
 /// What a completion of the device's is for.
@@ -85,7 +97,7 @@ pub(crate) enum Pending {
     /// Something fetched.
     Get { peer: Peer, seq: u32, bounce: Option<(Bounce, usize, usize)> },
     /// A region of the user's is being closed.
-    Deregister(Operation),
+    Deregister(RegionId),
     /// A piece of an access of the user's.
     Access { slot: usize, serial: u32 },
 }
@@ -145,7 +157,7 @@ impl<D: Device> Channels<D> {
             serial: 0,
             tokens: HashMap::new(),
             registered: HashMap::new(),
-            closing: HashSet::new(),
+            closing: HashMap::new(),
             scratch: Vec::new(),
             mail: Vec::new(),
         }
@@ -391,11 +403,13 @@ impl<D: Device> Channels<D> {
         let Some(pending) = self.tickets.try_remove(ticket.0 as usize) else { return };
         match pending {
             Pending::Pad => {}
-            Pending::Deregister(operation) => {
-                if let Operation::Deregister { region, .. } = &operation {
-                    self.closing.remove(region);
+            // Where nobody waits any more the engine keeps it until somebody asks again.
+            Pending::Deregister(region) => {
+                if let Some(Waiting { token, patience, .. }) =
+                    self.closing.remove(&region).flatten()
+                {
+                    self.engine.submit(Operation::Deregister { token, region, patience });
                 }
-                self.engine.submit(operation);
             }
             Pending::Access { slot, serial } => self.access_done(slot, serial, result),
             Pending::Put { peer, seq } => match result {

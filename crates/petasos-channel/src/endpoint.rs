@@ -1,6 +1,9 @@
 //! The contract of the fabric, over the channels.
 
-use crate::{Channels, Device, channels::Pending};
+use crate::{
+    Channels, Device,
+    channels::{Pending, Waiting},
+};
 use bytes::Bytes;
 use petasos_fabric::{
     Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
@@ -59,19 +62,40 @@ impl<D: Device> Channels<D> {
         let Operation::Deregister { token, region, patience } = operation else {
             return Some(operation);
         };
-        if self.closing.contains(&region) {
-            let result = Err(OpError::local(OpErrorKind::UnknownRegion));
-            self.engine.raise(Event::Done { token, result });
+        let waiting = Some(Waiting { token, patience, until: None });
+        if let Some(before) = self.closing.get_mut(&region) {
+            // The device is at it: one operation waits for that.
+            if before.is_none() {
+                *before = waiting;
+            } else {
+                let result = Err(OpError::local(OpErrorKind::UnknownRegion));
+                self.engine.raise(Event::Done { token, result });
+            }
             return None;
         }
         let Some((registration, _)) = self.registered.remove(&region) else {
             return Some(Operation::Deregister { token, region, patience });
         };
-        self.closing.insert(region);
-        let close = Operation::Deregister { token, region, patience };
-        let ticket = self.ticket(Pending::Deregister(close));
+        self.engine.shut(region);
+        self.closing.insert(region, waiting);
+        let ticket = self.ticket(Pending::Deregister(region));
         self.device.deregister(registration, Some(ticket));
         None
+    }
+
+    /// Ends operations that have waited for the device, or for packets, as long as they wanted to.
+    fn look_after_closing(&mut self) {
+        let now = self.now;
+        self.engine.keep_time(now);
+        for waiting in self.closing.values_mut() {
+            let late = waiting
+                .as_mut()
+                .is_some_and(|w| *w.until.get_or_insert(now.after(w.patience)) <= now);
+            if let Some(Waiting { token, .. }) = waiting.take_if(|_| late) {
+                let result = Err(OpError::local(OpErrorKind::StillReached));
+                self.engine.raise(Event::Done { token, result });
+            }
+        }
     }
 
     fn send_all(&mut self) -> bool {
@@ -177,6 +201,9 @@ impl<D: Device> Endpoint for Channels<D> {
             self.poll_device(budget);
         }
         self.run_timers();
+        if !self.closing.is_empty() || self.engine.is_closing() {
+            self.look_after_closing();
+        }
         let left = budget.saturating_sub(events.len() - before);
         self.engine.take_events(left, events) || worked
     }
@@ -197,6 +224,10 @@ impl<D: Device> Endpoint for Channels<D> {
         if self.engine.has_waiting() {
             // A lease that is dropped wakes nobody.
             until = until.min(now.after(LOOK_AGAIN));
+        }
+        until = until.min(self.engine.deadline());
+        for waiting in self.closing.values().flatten() {
+            until = until.min(waiting.until.unwrap_or(now));
         }
         match self.device.arm(now, self.takes_data()) {
             Sleep::Busy => Sleep::Busy,

@@ -150,7 +150,7 @@ pub enum Operation {
     ///
     /// A peer that is stopped, or in the middle of a copy, may hold that up. After `patience` it
     /// ends with [`OpErrorKind::StillReached`](crate::OpErrorKind::StillReached), which names such
-    /// a peer: the region stays closed to new access, the endpoint keeps its memory, and the same
+    /// a peer where the transport knows which one it is: the region stays closed to new access, the endpoint keeps its memory, and the same
     /// region may be deregistered again, as often as wanted, until that succeeds. While one is
     /// under way, another one for the same region fails with `UnknownRegion`.
     Deregister {

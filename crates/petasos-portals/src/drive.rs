@@ -86,6 +86,11 @@ impl State {
             Event::LongMessage { peer, header, body, len } => {
                 self.take_told(peer, &header, Some((body, len)));
             }
+            Event::Done { token, result: Err(error) }
+                if error.kind == OpErrorKind::StillReached =>
+            {
+                self.close_again(Handle::from_bits(token.0));
+            }
             Event::Done { token, result } => {
                 let result = match result {
                     // The sender's word for the length was the transport's.

@@ -51,12 +51,7 @@ impl State {
         match self.endpoint.export(region) {
             Ok(key) if key.as_bytes().len() <= most => Some((region, key)),
             _ => {
-                let token = self.transfer(Transfer::Discard);
-                self.submit(FabricOperation::Deregister {
-                    token,
-                    region,
-                    patience: FabricOperation::PATIENCE,
-                });
+                self.close(region, Transfer::Unlent(region));
                 None
             }
         }
@@ -95,12 +90,26 @@ impl State {
         let Some(underway) = self.operations.get_mut(operation) else { return };
         let Some(region) = underway.lent.take() else { return };
         underway.landing = true;
-        let token = self.transfer(Transfer::Recalled { operation, outcome });
-        self.submit(FabricOperation::Deregister {
-            token,
-            region,
-            patience: FabricOperation::PATIENCE,
-        });
+        self.close(region, Transfer::Recalled { region, operation, outcome });
+    }
+
+    fn close(&mut self, region: RegionId, transfer: Transfer) {
+        let token = self.transfer(transfer);
+        let patience = FabricOperation::PATIENCE;
+        self.submit(FabricOperation::Deregister { token, region, patience });
+    }
+
+    /// Memory was not closed, for a peer may still reach it: asks again. The operation ends when it is, however
+    /// long that takes, as its memory is not the program's before.
+    pub(crate) fn close_again(&mut self, transfer: Handle<Transfer>) {
+        let Some(transfer) = self.transfers.remove(transfer) else { return };
+        match transfer {
+            Transfer::Recalled { region, .. } | Transfer::Unlent(region) => {
+                tracing::warn!(?region, "a peer may still reach memory that was lent to it");
+                self.close(region, transfer);
+            }
+            _ => tracing::error!("an operation that closes nothing cannot be closed again"),
+        }
     }
 
     /// Nobody else reaches the memory any more.

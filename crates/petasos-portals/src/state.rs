@@ -17,7 +17,7 @@ use crate::{
     target::{Permit, Serving},
 };
 use petasos_fabric::{
-    Clock, Endpoint, Event as FabricEvent, Operation, Peer, Remote, Support, Time,
+    Clock, Endpoint, Event as FabricEvent, Operation, Peer, RegionId, Remote, Support, Time,
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -99,7 +99,9 @@ pub(crate) enum Transfer {
     /// to it, by way of a buffer if ours is in too many pieces.
     Lent { serving: Serving, remote: Remote, scratch: Option<Memory> },
     /// Memory that was lent is closed: then the operation ends so.
-    Recalled { operation: Handle<Underway>, outcome: Recalled },
+    Recalled { region: RegionId, operation: Handle<Underway>, outcome: Recalled },
+    /// Memory of which no key could be made is closed again.
+    Unlent(RegionId),
     /// A long reply comes.
     Result { operation: Handle<Underway>, memory: Memory, scratch: Option<Memory>, len: u64 },
     /// A body that nobody wants goes.

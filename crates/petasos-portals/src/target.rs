@@ -409,7 +409,7 @@ impl State {
     ) {
         match self.transfers.remove(transfer) {
             None => tracing::error!(?transfer, "the transport completed an operation twice"),
-            Some(Transfer::Discard) => {}
+            Some(Transfer::Discard | Transfer::Unlent(_)) => {}
             Some(Transfer::Put(operation)) => self.sent(operation, result),
             Some(Transfer::Reply(serving)) => {
                 self.promise(serving.arrival.portal, false);
@@ -418,7 +418,9 @@ impl State {
             Some(Transfer::Lent { serving, remote, scratch }) => {
                 self.moved_lent(&serving, remote, scratch, result);
             }
-            Some(Transfer::Recalled { operation, outcome }) => self.recalled(operation, outcome),
+            Some(Transfer::Recalled { operation, outcome, .. }) => {
+                self.recalled(operation, outcome)
+            }
             Some(Transfer::Incoming { serving, scratch }) => {
                 if let (Ok(()), Some(scratch)) = (result, scratch) {
                     let memory = &self.matching.at(serving.taken.entry).spec.memory;

@@ -247,7 +247,7 @@ impl Inner {
             Event::Message { peer, message } => self.take_frame(*peer, message),
             Event::Done { token, result } => {
                 let result = std::mem::replace(result, Ok(Done::Put));
-                self.operations.borrow_mut().complete(*token, result);
+                self.completed(*token, result);
             }
             Event::Writable { peer } => self.unpark(*peer),
             Event::PeerLost { peer, reason } => self.lose(*peer, reason),
@@ -432,7 +432,7 @@ impl Inner {
             submitted.remove(at);
             drop(submitted);
             let error = petasos_fabric::OpError::local(petasos_fabric::OpErrorKind::Cancelled);
-            self.operations.borrow_mut().complete(token, Err(error));
+            self.completed(token, Err(error));
             return;
         }
         drop(submitted);

@@ -30,12 +30,13 @@ impl Exported {
 
     /// Closes it; afterwards no access can land any more. Dropping the future leaves that to the
     /// engine.
+    ///
+    /// # Errors
+    /// After some seconds with [`OpErrorKind::StillReached`], which names a peer that is stopped or in the middle of a
+    /// copy: the engine keeps the memory, lets nobody new in, and closes it as soon as that peer has left.
     pub async fn close(mut self) -> Result<(), BulkError> {
         self.closed = true;
-        let region = self.region;
-        self.inner
-            .operate(|token| Operation::Deregister { token, region, patience: Operation::PATIENCE })
-            .await?;
+        self.inner.deregister(self.region).await?;
         Ok(())
     }
 }

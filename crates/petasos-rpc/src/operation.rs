@@ -1,7 +1,7 @@
 //! Fabric operations as futures.
 
 use crate::inner::Inner;
-use petasos_fabric::{Done, OpError, Operation, RegionId, Token};
+use petasos_fabric::{Done, OpError, OpErrorKind, Operation, RegionId, Token};
 use slab::Slab;
 use std::{
     pin::Pin,
@@ -21,6 +21,8 @@ enum Slot {
     Done(Result<Done, OpError>),
     /// Nobody waits for it any more.
     Orphan,
+    /// The same, and it closes this region: until that is done.
+    Closing(RegionId),
 }
 
 impl Operations {
@@ -28,9 +30,14 @@ impl Operations {
         self.slots.len()
     }
 
-    /// Takes in a completion.
-    pub(crate) fn complete(&mut self, token: Token, result: Result<Done, OpError>) {
-        let Ok(at) = usize::try_from(token.0) else { return };
+    /// Takes in a completion. Gives a region that is to be closed again under the same token, for it is still reached.
+    #[must_use]
+    pub(crate) fn complete(
+        &mut self,
+        token: Token,
+        result: Result<Done, OpError>,
+    ) -> Option<RegionId> {
+        let at = usize::try_from(token.0).ok()?;
         match self.slots.get_mut(at) {
             Some(slot @ Slot::Pending(_)) => {
                 let before = std::mem::replace(slot, Slot::Done(result));
@@ -38,14 +45,24 @@ impl Operations {
                     waker.wake();
                 }
             }
-            Some(Slot::Orphan) => {
+            Some(Slot::Closing(region)) if is_still_reached(&result) => return Some(*region),
+            Some(Slot::Orphan | Slot::Closing(_)) => {
                 self.slots.remove(at);
             }
             Some(Slot::Done(_)) | None => {
                 tracing::error!(token = token.0, "the transport completed an operation twice");
             }
         }
+        None
     }
+}
+
+fn is_still_reached(result: &Result<Done, OpError>) -> bool {
+    matches!(result, Err(error) if error.kind == OpErrorKind::StillReached)
+}
+
+fn deregister(token: Token, region: RegionId) -> Operation {
+    Operation::Deregister { token, region, patience: Operation::PATIENCE }
 }
 
 /// An operation that was submitted. Dropping it asks for its end; its memory stays with the
@@ -55,6 +72,8 @@ pub(crate) struct Pending {
     inner: Rc<Inner>,
     at: usize,
     over: bool,
+    /// The region that it closes. It is closed also where nobody waits for that.
+    closes: Option<RegionId>,
 }
 
 impl Inner {
@@ -62,17 +81,29 @@ impl Inner {
     pub(crate) fn operate(self: &Rc<Self>, make: impl FnOnce(Token) -> Operation) -> Pending {
         let at = self.operations.borrow_mut().slots.insert(Slot::Pending(None));
         self.submit(make(Token(at as u64)));
-        Pending { inner: Rc::clone(self), at, over: false }
+        Pending { inner: Rc::clone(self), at, over: false, closes: None }
     }
 
-    /// Deregisters, and lets the endpoint finish that by itself.
+    /// Deregisters. When a peer still reaches the region after a while, that is the result, and the engine goes
+    /// on asking until it is closed; so it does when the future is dropped.
+    pub(crate) fn deregister(self: &Rc<Self>, region: RegionId) -> Pending {
+        let mut pending = self.operate(|token| deregister(token, region));
+        pending.closes = Some(region);
+        pending
+    }
+
+    /// Deregisters, and lets the engine finish that by itself.
     pub(crate) fn deregister_later(&self, region: RegionId) {
-        let at = self.operations.borrow_mut().slots.insert(Slot::Orphan);
-        self.submit(Operation::Deregister {
-            token: Token(at as u64),
-            region,
-            patience: Operation::PATIENCE,
-        });
+        let at = self.operations.borrow_mut().slots.insert(Slot::Closing(region));
+        self.submit(deregister(Token(at as u64), region));
+    }
+
+    /// An operation has ended.
+    pub(crate) fn completed(&self, token: Token, result: Result<Done, OpError>) {
+        let again = self.operations.borrow_mut().complete(token, result);
+        if let Some(region) = again {
+            self.submit(deregister(token, region));
+        }
     }
 }
 
@@ -91,6 +122,9 @@ impl Future for Pending {
         };
         drop(operations);
         self.over = true;
+        if let Some(region) = self.closes.filter(|_| is_still_reached(&result)) {
+            self.inner.deregister_later(region);
+        }
         Poll::Ready(result)
     }
 }
@@ -101,15 +135,23 @@ impl Drop for Pending {
             return;
         }
         let mut operations = self.inner.operations.borrow_mut();
-        match &mut operations.slots[self.at] {
-            slot @ Slot::Pending(_) => {
+        let slot = &mut operations.slots[self.at];
+        match (&*slot, self.closes) {
+            (Slot::Pending(_), Some(region)) => *slot = Slot::Closing(region),
+            (Slot::Pending(_), None) => {
                 *slot = Slot::Orphan;
                 drop(operations);
                 self.inner.cancel_operation(Token(self.at as u64));
             }
-            _ => {
+            (Slot::Done(result), closes) => {
+                let again = closes.filter(|_| is_still_reached(result));
                 operations.slots.remove(self.at);
+                drop(operations);
+                if let Some(region) = again {
+                    self.inner.deregister_later(region);
+                }
             }
+            _ => unreachable!("an operation that somebody waits for is no orphan"),
         }
     }
 }

@@ -3,15 +3,16 @@
 use crate::{
     access::Route,
     hub::{Refused, What},
-    local::{IMPORT_PATIENCE, Local, MAX_REMOTES, SCHEME},
+    local::{Closing, IMPORT_PATIENCE, Local, MAX_REMOTES, SCHEME},
     peers::State,
     registry,
 };
 use bytes::{BufMut, Bytes};
 use petasos_fabric::{
     Access, Address, Capabilities, Done, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, Notify, Operation, Peer, PeerInfo, RegionId,
-    RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
+    InjectError, Key, LostReason, Notifier, Notify, OpError, OpErrorKind, Operation, Peer,
+    PeerInfo, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    key::KeyParts,
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc, time::Duration};
 
@@ -186,7 +187,8 @@ impl Endpoint for Local {
         if self.hub.bell.take_notice() || self.hub.has_mail() || self.collect_closed() {
             return Sleep::Busy;
         }
-        let mut until = Time::NEVER;
+        let until = self.closing.iter().filter_map(|closing| closing.until).min();
+        let mut until = until.unwrap_or(Time::NEVER);
         for index in self.peers.active() {
             let entry = self.peers.at(index);
             match &entry.state {
@@ -295,16 +297,24 @@ impl Endpoint for Local {
 }
 
 impl Local {
-    /// Completes the deregistrations whose last access has ended. True if there were any.
+    /// Completes the deregistrations whose last access has ended, and those that have waited for as long as they
+    /// wanted to. True if there were any.
     fn collect_closed(&mut self) -> bool {
-        let closing = std::mem::take(&mut self.closing);
+        let now = self.now;
         let mut collected = false;
-        for (token, region) in closing {
+        for mut closing in std::mem::take(&mut self.closing) {
+            let Closing { token, region, patience, .. } = closing;
             if self.hub.regions.collect(region) {
                 collected = true;
                 self.done(token, Ok(Done::Deregistered));
+            } else if now
+                .is_some_and(|now| *closing.until.get_or_insert(now.after(patience)) <= now)
+            {
+                collected = true;
+                self.left.push(region);
+                self.done(token, Err(OpError::local(OpErrorKind::StillReached)));
             } else {
-                self.closing.push((token, region));
+                self.closing.push(closing);
             }
         }
         collected

@@ -22,6 +22,15 @@ use std::{
     time::Duration,
 };
 
+/// A region that is closed, and into which somebody still reaches.
+pub(crate) struct Closing {
+    pub(crate) token: Token,
+    pub(crate) region: RegionId,
+    pub(crate) patience: Duration,
+    /// Known from the next pass on.
+    pub(crate) until: Option<Time>,
+}
+
 /// An endpoint of the fabric inside this process.
 pub struct Local {
     pub(crate) hub: Arc<Hub>,
@@ -38,7 +47,9 @@ pub struct Local {
     pub(crate) offered: HashMap<u64, Offered>,
     pub(crate) next_offer: u64,
     pub(crate) fetches: VecDeque<Fetch>,
-    pub(crate) closing: Vec<(Token, RegionId)>,
+    pub(crate) closing: Vec<Closing>,
+    /// Closed regions that were still reached when a patience was over.
+    pub(crate) left: Vec<RegionId>,
     pub(crate) ready: VecDeque<Event>,
     pub(crate) mail: VecDeque<Packet>,
     /// Operations accepted whose completion is not in `ready` yet.
@@ -120,6 +131,7 @@ impl Local {
             next_offer: 0,
             fetches: VecDeque::new(),
             closing: Vec::new(),
+            left: Vec::new(),
             ready: VecDeque::new(),
             mail: VecDeque::new(),
             outstanding: 0,

@@ -3,7 +3,7 @@
 use crate::{
     access::{Access, Atomic, Copy, Kind, Route},
     hub::{Refused, Tagged, What},
-    local::{Local, Offered},
+    local::{Closing, Local, Offered},
     matching::{Fetch, Posted},
     offer::Offer,
     peers::State,
@@ -13,7 +13,7 @@ use petasos_fabric::{
     Access as Rights, Body, Done, Level, LostReason, OpError, OpErrorKind, Operation, Payload,
     Peer, RegionId, Remote, Slice, Slices, Spans, Token,
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Operations under way at a time.
 const MAX_OPERATIONS: usize = 1 << 17;
@@ -106,7 +106,9 @@ impl Local {
             Operation::Map { remote, .. } => {
                 self.access(token, remote, Rights::READ, |_| Ok(Kind::Map))
             }
-            Operation::Deregister { region, .. } => self.deregister(token, region),
+            Operation::Deregister { region, patience, .. } => {
+                self.deregister(token, region, patience)
+            }
             _ => Err(OpError::local(OpErrorKind::Unsupported("this operation"))),
         };
         if let Err(error) = result {
@@ -328,11 +330,17 @@ impl Local {
             .ok_or(OpError::local(OpErrorKind::UnknownRegion))
     }
 
-    fn deregister(&mut self, token: Token, region: RegionId) -> Result<(), OpError> {
-        if !self.hub.regions.close(region) {
+    fn deregister(
+        &mut self,
+        token: Token,
+        region: RegionId,
+        patience: Duration,
+    ) -> Result<(), OpError> {
+        let left = self.left.iter().position(|left| *left == region);
+        if left.map(|at| self.left.swap_remove(at)).is_none() && !self.hub.regions.close(region) {
             return Err(OpError::local(OpErrorKind::UnknownRegion));
         }
-        self.closing.push((token, region));
+        self.closing.push(Closing { token, region, patience, until: None });
         Ok(())
     }
 

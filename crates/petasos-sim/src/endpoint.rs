@@ -237,7 +237,10 @@ impl Endpoint for SimEndpoint {
     }
 
     /// `now` is not looked at: the network knows the time.
-    fn progress(&mut self, _: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+    fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
+        if self.engine.is_closing() {
+            self.engine.keep_time(now);
+        }
         let before = events.len();
         let mut busy = self.engine.take_events(budget, events);
         if !self.net.world().lives(self.place) {
@@ -270,7 +273,7 @@ impl Endpoint for SimEndpoint {
         let engine = self.engine.has_events() || self.engine.has_output();
         let waiting = self.engine.has_waiting();
         let busy = rung || engine || waiting || self.net.world().has_mail(self.place);
-        if busy { Sleep::Busy } else { Sleep::Until(Time::NEVER) }
+        if busy { Sleep::Busy } else { Sleep::Until(self.engine.deadline()) }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

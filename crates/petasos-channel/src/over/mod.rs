@@ -46,6 +46,8 @@ const STASHED: usize = 256 << 20;
 const KEPT: usize = 256;
 /// The token of operations whose end nobody waits for. Tickets have tokens beyond it.
 const NOBODY: u64 = 0;
+/// Operations that close memory have numbers from here on.
+const CLOSING: u64 = 1 << 63;
 
 /// A [`Device`] that is an endpoint of the fabric.
 #[derive(Debug)]
@@ -66,6 +68,9 @@ pub struct Over<E> {
     refused: Vec<(Node, Fault)>,
     /// Which node each access is with.
     tickets: HashMap<u64, Node>,
+    /// Regions that are being closed, by the token, and who is told; and how many there were.
+    closing: HashMap<u64, (RegionId, Option<Ticket>)>,
+    closings: u64,
     mail: VecDeque<DeviceEvent>,
     /// Data packets that nobody wanted.
     stash: VecDeque<DeviceEvent>,
@@ -133,6 +138,8 @@ impl<E: Endpoint> Over<E> {
             opened: HashMap::new(),
             refused: Vec::new(),
             tickets: HashMap::new(),
+            closing: HashMap::new(),
+            closings: 0,
             mail: VecDeque::new(),
             stash: VecDeque::new(),
             events: Vec::new(),
@@ -313,6 +320,18 @@ impl<E: Endpoint> Over<E> {
                     self.mail.push_back(event);
                 }
             }
+            Event::Done { token, result } if token.0 & CLOSING != 0 => {
+                let Some(&(region, ticket)) = self.closing.get(&token.0) else { return };
+                if matches!(&result, Err(error) if error.kind == OpErrorKind::StillReached) {
+                    // Until it is closed: who waits for the device has a patience of its own.
+                    return self.close(token, region);
+                }
+                self.closing.remove(&token.0);
+                if let Some(ticket) = ticket {
+                    let result = result.map(|_| SmallVec::new()).map_err(|error| fault(&error));
+                    self.mail.push_back(DeviceEvent::Done { ticket, result });
+                }
+            }
             Event::Done { token, result } if token.0 != NOBODY => {
                 let ticket = Ticket(token.0 - 1);
                 let result = result.map_err(|error| fault(&error)).map(|done| match done {
@@ -376,6 +395,15 @@ fn refusal(error: InjectError) -> Refusal {
     match error {
         InjectError::Full => Refusal::Full,
         _ => Refusal::Gone,
+    }
+}
+
+impl<E: Endpoint> Over<E> {
+    /// Closes a region of the endpoint's.
+    fn close(&mut self, token: Token, region: RegionId) {
+        let patience = Operation::PATIENCE;
+        self.queue.push_back(Operation::Deregister { token, region, patience });
+        self.inner.submit(&mut self.queue);
     }
 }
 
@@ -522,13 +550,10 @@ impl<E: Endpoint> Device for Over<E> {
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>) {
         let region = region_of(registration);
         self.opened.remove(&region);
-        let token = Token(ticket.map_or(NOBODY, |ticket| ticket.0 + 1));
-        self.queue.push_back(Operation::Deregister {
-            token,
-            region,
-            patience: Operation::PATIENCE,
-        });
-        self.inner.submit(&mut self.queue);
+        self.closings += 1;
+        let token = Token(CLOSING | self.closings);
+        self.closing.insert(token.0, (region, ticket));
+        self.close(token, region);
     }
 
     fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {
