@@ -54,7 +54,7 @@ impl Round<'_> {
     }
 }
 
-fn restore_and_remove(path: &Path) {
+pub(crate) fn restore_and_remove(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     if let Ok(found) = fs::metadata(path.join("closed"))
         && found.is_dir()
@@ -66,7 +66,7 @@ fn restore_and_remove(path: &Path) {
 
 /// What trees and moments are made from: as `PETASOS_SEED` says, or else `usual`. It is printed, which
 /// shows it where a test fails.
-fn seed(usual: u64) -> u64 {
+pub(crate) fn seed(usual: u64) -> u64 {
     let chosen = std::env::var("PETASOS_SEED").ok();
     let seed = chosen.map_or(usual, |text| text.parse().expect("PETASOS_SEED is a number"));
     println!("PETASOS_SEED={seed}");

@@ -9,5 +9,6 @@ mod full_scale;
 mod interrupted;
 mod reach;
 mod retry;
+mod storm;
 mod tree;
 mod whole;

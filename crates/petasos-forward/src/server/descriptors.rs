@@ -135,7 +135,8 @@ mod tests {
         assert!(more.len() > 10, "what one gave back is for the others");
         second.extend(more);
         drop(second);
-        assert_eq!((all.lock().taken, all.lock().by.len()), (0, 0));
+        let state = all.lock();
+        assert_eq!((state.taken, state.by.len()), (0, 0));
     }
 
     #[test]
