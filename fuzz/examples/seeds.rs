@@ -11,7 +11,7 @@ use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
 use petasos_tcp::{
     Secret,
-    handshake::{Client, Identity, Server, Verdict},
+    handshake::{Client, Goal, Identity, Server, Verdict},
 };
 use petasos_wire::{
     Encoding,
@@ -153,23 +153,39 @@ fn handshakes() -> Vec<Vec<u8>> {
         address: Address::parse(&format!("tcp://127.0.0.1:{port}")).expect("an address"),
         incarnation: Incarnation::new(port).expect("not zero"),
     };
+    let spot = petasos_noise::Spot::of(([10, 0, 0, 1], 4040).into());
     let mut seeds = Vec::new();
     let known = Secret::new([7; 32]).expect("a secret");
-    for (choice, secret) in [(0, None), (1, Some(&known))] {
-        let (mut server, challenge) = Server::begin([1; 32]);
-        let (_, hello) =
-            Client::begin(secret, [2; 32], &identity(2), None, &challenge).expect("a challenge");
-        server.hello(secret, &hello).expect("a hello");
-        for choice in [choice, choice | 2] {
-            seeds.push([&[choice], &hello[..]].concat());
-            for verdict in [Verdict::Welcome, Verdict::Crossed, Verdict::Refused] {
-                let verdict = server.verdict(secret, verdict, &identity(1));
-                seeds.push([&[choice | 4, 1], &verdict[..]].concat());
-            }
-            seeds.push([&[choice | 4, 0], &challenge[..], &hello[..]].concat());
+    for goal in [Goal::Begin, Goal::Vouch(name(spot))] {
+        // In clear, as the target puts it under the secret itself.
+        let (mut server, challenge) = Server::begin(None, false, [1; 32], [3; 32]);
+        let hello = Client::begin(None, true, [2; 32], &identity(2), goal, spot, &challenge);
+        let (_, hello) = hello.expect("a challenge");
+        server.hello(None, &hello).expect("a hello");
+        seeds.push([&[0], &hello[..]].concat());
+        seeds.push([&[3, hello[0]], &hello[33..]].concat());
+        for verdict in [Verdict::Welcome, Verdict::Crossed, Verdict::Claimed, Verdict::Vouched] {
+            let verdict = server.verdict(verdict, None, &identity(1));
+            seeds.push([&[4, 1], &verdict[..]].concat());
+            seeds.push([&[7, 1, 0], &verdict[33..]].concat());
         }
     }
+    let (mut server, challenge) = Server::begin(Some(&known), true, [1; 32], [3; 32]);
+    let refused = server.verdict(Verdict::Refused, None, &identity(1));
+    seeds.push([&[5, 0], &challenge[..], &refused].concat());
+    seeds.push([&[10, 16, 0], &[0; 40][..]].concat());
     seeds
+}
+
+/// What a connection is called.
+fn name(spot: petasos_noise::Spot) -> petasos_tcp::handshake::Name {
+    let (_, challenge) = Server::begin(None, false, [1; 32], [3; 32]);
+    let own = Identity {
+        address: Address::parse("tcp://127.0.0.1:9").expect("an address"),
+        incarnation: Incarnation::new(9).expect("not zero"),
+    };
+    let begun = Client::begin(None, false, [2; 32], &own, Goal::Begin, spot, &challenge);
+    begun.expect("a challenge").0.name()
 }
 
 /// Steps of the target: operations of the program, what is sent, and an answer of each kind.

@@ -1,41 +1,41 @@
-//! The handshake over TCP, from both sides, by one who may know the secret: then the proof is
-//! right, whatever is said.
+//! The handshake over TCP, from both sides, by one who may know the secret: then the messages are
+//! right, whatever they say. And the records that follow, by one who does not.
 #![no_main]
 
-use hmac::{Hmac, Mac};
 use libfuzzer_sys::fuzz_target;
 use petasos_fabric::{Address, Incarnation};
 use petasos_fuzz::Cut;
+use petasos_noise::{Channel, Forged, Handshake, OVERHEAD, Psk, RECORD, Spot};
 use petasos_tcp::{
     Secret,
     handshake::{
-        CHALLENGE_LEN, Client, HELLO_LEN, HandshakeError, Identity, Server, VERDICT_LEN, Verdict,
+        CHALLENGE_LEN, Client, Goal, HELLO_LEN, HandshakeError, Identity, Server, VERDICT_LEN,
+        Verdict,
     },
 };
-use sha2::Sha256;
 
-const NONCE: usize = 32;
-const PROOF: usize = 32;
 const KEY: [u8; 32] = [7; 32];
 
 fuzz_target!(|data: &[u8]| {
     let mut cut = Cut(data);
     let choice = cut.u8();
     let secret = Secret::new(KEY.to_vec()).expect("a secret");
-    let (secret, key) = match choice & 1 {
-        0 => (None, &[][..]),
-        _ => (Some(&secret), &KEY[..]),
-    };
-    let proven = choice & 2 != 0;
-    petasos_fuzz::bounded(4096, || match choice & 4 {
-        0 => hello(secret, key, proven, cut),
-        _ => verdict(secret, key, proven, cut),
+    let secret = (choice & 1 != 0).then_some(&secret);
+    let known = choice & 2 != 0;
+    petasos_fuzz::bounded(128 << 10, || match choice & 12 {
+        0 => hello(secret, known, cut),
+        4 => verdict(secret, known, cut),
+        _ => records(known, cut),
     });
 });
 
 fn own() -> Identity {
     let address = Address::parse("tcp://127.0.0.1:4040").expect("an address");
     Identity { address, incarnation: Incarnation::new(9).expect("not zero") }
+}
+
+fn spot() -> Spot {
+    Spot::of(([10, 0, 0, 1], 4040).into())
 }
 
 fn frame<const N: usize>(cut: &mut Cut<'_>) -> [u8; N] {
@@ -45,59 +45,98 @@ fn frame<const N: usize>(cut: &mut Cut<'_>) -> [u8; N] {
     out
 }
 
-fn proof(key: &[u8], parts: [&[u8]; 4]) -> [u8; PROOF] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
-    parts.iter().for_each(|part| mac.update(part));
-    mac.finalize().into_bytes().into()
+fn psk() -> Psk {
+    Psk::new("petasos tcp", &KEY)
+}
+
+fn prologue(challenge: &[u8], wishes: u8) -> Vec<u8> {
+    [challenge, &[wishes]].concat()
 }
 
 /// A server gets a hello.
-fn hello(secret: Option<&Secret>, key: &[u8], proven: bool, mut cut: Cut<'_>) {
-    let (mut server, challenge) = Server::begin([1; NONCE]);
-    let nonce = &challenge[CHALLENGE_LEN - NONCE..];
+fn hello(secret: Option<&Secret>, known: bool, mut cut: Cut<'_>) {
+    let (mut server, challenge) = Server::begin(secret, false, [1; 32], [3; 32]);
     let mut hello: [u8; HELLO_LEN] = frame(&mut cut);
-    let (said, place) = hello.split_at_mut(HELLO_LEN - PROOF);
-    let right = proof(key, [b"petasos client", nonce, &said[..NONCE], &said[NONCE..]]);
-    if proven {
-        place.copy_from_slice(&right);
+    let mut good = secret.is_none() && hello[HELLO_LEN - 16..] == [0; 16];
+    if known && secret.is_some() {
+        let said: [u8; HELLO_LEN - 1 - OVERHEAD] = std::array::from_fn(|at| hello[1 + at]);
+        let prologue = prologue(&challenge, hello[0]);
+        Handshake::initiator(&psk(), &prologue).write(&said, &mut hello[1..]);
+        good = true;
     }
-    // A recorded proof may be right, too.
-    let proven = *place == right;
     match server.hello(secret, &hello) {
-        Ok((identity, _)) => {
-            assert!(proven, "nobody guesses a proof");
-            assert_eq!(identity.address.scheme(), "tcp");
+        Ok(heard) => {
+            assert!(good, "nobody guesses a secret");
+            assert_eq!(heard.identity.address.scheme(), "tcp");
+            let verdict = server.verdict(Verdict::Welcome, None, &own());
+            assert_eq!(verdict[0], 0);
+            let encrypted = secret.is_some() && hello[0] & 2 != 0;
+            assert_eq!(server.into_channel().is_some(), encrypted);
         }
-        Err(error) => assert_eq!(error == HandshakeError::Proof, !proven),
+        Err(error) => {
+            assert_eq!(error == HandshakeError::Proof, !good);
+            let refused = server.verdict(Verdict::Refused, None, &own());
+            assert!(refused[1..].iter().all(|byte| *byte == 0), "a stranger learns nothing");
+        }
     }
-    let refused = server.verdict(secret, Verdict::Refused, &own());
-    assert!(refused[1..].iter().all(|byte| *byte == 0), "a stranger learns nothing");
 }
 
 /// A client gets a challenge and a verdict.
-fn verdict(secret: Option<&Secret>, key: &[u8], proven: bool, mut cut: Cut<'_>) {
-    let (_, good) = Server::begin([1; NONCE]);
+fn verdict(secret: Option<&Secret>, known: bool, mut cut: Cut<'_>) {
+    let (_, own_challenge) = Server::begin(secret, false, [1; 32], [3; 32]);
     let challenge: [u8; CHALLENGE_LEN] = match cut.u8() {
         0 => frame(&mut cut),
-        _ => good,
+        _ => own_challenge,
     };
-    let Ok((client, hello)) = Client::begin(secret, [2; NONCE], &own(), None, &challenge) else {
-        return;
-    };
+    let (nonce, goal) = ([2; 32], Goal::Begin);
+    let begun = Client::begin(secret, false, nonce, &own(), goal, spot(), &challenge);
+    let Ok((mut client, hello)) = begun else { return };
     let mut verdict: [u8; VERDICT_LEN] = frame(&mut cut);
-    let (said, place) = verdict.split_at_mut(VERDICT_LEN - PROOF);
-    let nonce = &challenge[CHALLENGE_LEN - NONCE..];
-    let right = proof(key, [b"petasos server", nonce, &hello[..NONCE], said]);
-    if proven {
-        place.copy_from_slice(&right);
+    let mut good = secret.is_none() && verdict[VERDICT_LEN - 16..] == [0; 16];
+    if known && secret.is_some() {
+        let mut server = Handshake::responder(&psk(), &prologue(&challenge, hello[0]));
+        let mut heard = [0; HELLO_LEN - 1 - OVERHEAD];
+        server.read(&hello[1..], &mut heard).expect("of one who knows the secret");
+        let said: [u8; VERDICT_LEN - 1 - OVERHEAD] = std::array::from_fn(|at| verdict[1 + at]);
+        server.write(&said, &mut verdict[1..]);
+        good = true;
     }
-    let proven = *place == right;
-    match client.verdict(secret, &verdict) {
-        Ok((verdict, identity)) => {
-            assert!(proven && verdict != Verdict::Refused);
+    match client.verdict(&verdict) {
+        Ok((verdict, _, identity)) => {
+            assert!(good && verdict != Verdict::Refused);
             assert_eq!(identity.address.scheme(), "tcp");
         }
-        Err(HandshakeError::Refused) => assert_eq!(verdict[0], Verdict::Refused as u8),
-        Err(error) => assert_eq!(error == HandshakeError::Proof, !proven),
+        Err(HandshakeError::Refused) => assert_ne!(verdict[0], 0),
+        Err(error) => assert_eq!(error == HandshakeError::Proof, !good),
+    }
+}
+
+/// What follows a good handshake: records that nobody made, before or behind one that the other side made.
+fn records(first: bool, cut: Cut<'_>) {
+    let (mut a, mut b) = (Handshake::initiator(&psk(), b""), Handshake::responder(&psk(), b""));
+    let mut message = [0; OVERHEAD];
+    a.write(&[], &mut message);
+    b.read(&message, &mut []).expect("the other side's");
+    b.write(&[], &mut message);
+    a.read(&message, &mut []).expect("the other side's");
+    let (mut a, mut b) = (a.into_channel(), b.into_channel());
+    let mut stream = Vec::new();
+    if first {
+        a.seal(b"good", &mut stream);
+    }
+    let good = stream.len();
+    stream.extend_from_slice(cut.0);
+    let (mut at, mut text) = (0, vec![0; RECORD]);
+    loop {
+        match Channel::whole(&stream[at..]) {
+            Ok(None) => return,
+            Ok(Some(len)) => match b.open(&stream[at..at + len], &mut text) {
+                Ok(4) => assert!(at + len == good, "nobody guesses a record"),
+                Ok(len) => panic!("a text of {len} bytes"),
+                Err(Forged) => return assert!(at >= good),
+            },
+            Err(Forged) => return assert!(at >= good),
+        }
+        at = good;
     }
 }

@@ -29,7 +29,7 @@ use crate::{
 use petasos_fabric::{Address, LostReason, Peer, Time};
 use std::time::Duration;
 
-/// Claims looked into at a time. Who comes beyond that tries again.
+/// Those who want to come in whose claims are looked into at a time, each with another address. Who comes beyond that tries again.
 const AT_ONCE: usize = 32;
 /// How long it is tried to verify the claim of a peer that was meant before, if there is nobody at the address.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -74,8 +74,10 @@ impl TcpEndpoint {
 
     /// Lets a stranger wait until somebody vouches for him.
     pub(crate) fn doubt(&mut self, mut stranger: Stranger, identity: Identity) {
-        let asked = |check: &Check| check.address == identity.address;
-        if self.checks.len() >= AT_ONCE || self.checks.iter().any(asked) {
+        let waiting = |check: &&Check| matches!(check.about, About::Stranger(..));
+        let mut waiting = self.checks.iter().filter(waiting).map(|check| &check.address);
+        let many = waiting.clone().count() >= AT_ONCE;
+        if many || waiting.any(|address| *address == identity.address) {
             stranger.answer(Verdict::Claimed, None, &self.identity);
             return;
         }

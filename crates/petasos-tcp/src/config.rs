@@ -12,7 +12,7 @@ pub struct Config {
     pub secret: Option<Secret>,
     /// Whether what goes over the connections is encrypted and authenticated. Needs a secret. A connection is
     /// encrypted where either side wants that; here it can also be said in the address, as
-    /// `tcp://HOST:PORT?encrypt`. Default: no.
+    /// `tcp://HOST:PORT?encrypt`. Takes up to half a MiB of buffers for a connection that is open. Default: no.
     pub encrypt: bool,
     /// Addresses by which others reach this endpoint though it does not have them: where something on the way
     /// translates addresses, or passes connections on. Who dialled anything else than where the connection came

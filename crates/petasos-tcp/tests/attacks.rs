@@ -446,7 +446,7 @@ fn who_is_to_be_verified_does_not_come_in_before() {
     let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
     let mut world = World::new(vec![server, open("tcp://*", None)]);
     let (server, claimed) = (socket(&world.ends[0]), identity(&world.ends[1]));
-    assert!(!world.during(move || claim(server, None, &claimed).is_some()));
+    assert!(world.during(move || claim(server, None, &claimed).is_none()));
     assert!(world.events[0].is_empty(), "{:?}", world.events[0]);
     world.connect(1, 0);
     world.until("both know", |world| world.ups(0) == 1);
