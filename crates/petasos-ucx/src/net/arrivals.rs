@@ -17,7 +17,8 @@ use std::{
 /// Packets up to here are copied in the callback, so that the library's buffers go back at once.
 const COPIED: usize = 512;
 
-/// Where callbacks put what they have to tell. It lies at a fixed place, and lives as long as the worker.
+/// Where callbacks put what they have to tell. It lies at a fixed place ([`Fixed`](super::fixed::Fixed)), and lives as
+/// long as the worker.
 ///
 /// Callbacks come on the thread that calls into the worker, which is one at a time.
 pub(super) struct Landing {
@@ -27,7 +28,7 @@ pub(super) struct Landing {
     /// Slots that are over, with what the library said.
     over: RefCell<VecDeque<(u32, ucs_status_t)>>,
     /// What the library was given to find the way here, by slot.
-    slots: Box<[Waiting]>,
+    slots: Vec<Waiting>,
     /// The longest packet that there can be.
     longest: usize,
     /// Whether a flush of the worker is under way.
@@ -304,5 +305,48 @@ impl Landing {
             Arrival::Copied(..) => None,
         };
         arrived.into_iter().filter_map(kept).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::fixed::Fixed;
+
+    /// What a worker is: it has the landing, and goes elsewhere after the library was told of it.
+    struct Holder {
+        landing: Fixed<Landing>,
+    }
+
+    fn packet(landing: *mut c_void, bytes: &mut [u8]) {
+        let mut param = std::mem::MaybeUninit::<ucp_am_recv_param>::zeroed();
+        // SAFETY: plain data, of which all zeroes are a value; as the library calls it.
+        let status = unsafe {
+            let param = param.as_mut_ptr();
+            (*param).recv_attr = 0;
+            came(landing, std::ptr::null(), 0, bytes.as_mut_ptr().cast(), bytes.len(), param)
+        };
+        assert_eq!(status, UCS_OK);
+    }
+
+    #[test]
+    fn callbacks_find_the_landing_wherever_its_holder_went() {
+        let landing = Fixed::new(Landing::new(2, 100));
+        for slot in &landing.slots {
+            slot.landing.set(landing.as_ptr());
+        }
+        let (to_landing, to_slot) = (landing.as_ptr().cast(), landing.began(1));
+        landing.expect(1);
+        let holder = std::sync::Arc::new(Some(Holder { landing }));
+        packet(to_landing, &mut [1, 2, 3]);
+        packet(to_landing, &mut [0; 101]);
+        // SAFETY: as the library calls it, with what `began` gave.
+        unsafe { over(std::ptr::null_mut(), UCS_OK, to_slot) };
+        let Some(Holder { landing }) = &*holder else { panic!("it is there") };
+        assert!(landing.over.borrow().is_empty(), "one of two has ended");
+        landing.ended(1, UCS_OK);
+        assert_eq!(*landing.over.borrow(), [(1, UCS_OK)]);
+        assert!(matches!(landing.arrived.borrow_mut().pop_front(), Some(Arrival::Copied(0, 3))));
+        assert!(landing.arrived.borrow().is_empty(), "longer than any");
     }
 }

@@ -37,8 +37,8 @@ pub(super) enum Held {
     ),
 }
 
-/// A list of pieces, at a fixed place.
-pub(super) struct Pieces(pub(super) Box<[crate::sys::ucp_dt_iov]>);
+/// A list of pieces, at a fixed place: a vector, as pointers into a box end where it is moved.
+pub(super) struct Pieces(pub(super) Vec<crate::sys::ucp_dt_iov>);
 
 /// Leave to reach memory of a node: a name for what the [`Net`] has unpacked.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@
 //! * What a peer said is compared with what the library packs for us, before the library reads it ([`crate::form`]).
 
 mod arrivals;
+mod fixed;
 mod memory;
 mod network;
 mod objects;

@@ -1,6 +1,9 @@
 //! The library's objects: contexts and workers, made and destroyed.
 
-use super::arrivals::{Landing, came};
+use super::{
+    arrivals::{Landing, came},
+    fixed::Fixed,
+};
 use crate::{
     OpenError,
     kinds::Kind,
@@ -202,7 +205,7 @@ pub(super) struct Worker {
     worker: NonNull<ucp_worker>,
     pub(super) library: &'static Library,
     pub(super) context: Context,
-    pub(super) landing: Box<Landing>,
+    pub(super) landing: Fixed<Landing>,
     pub(super) wait: Option<RawFd>,
     /// Buffers of packets that it sends.
     _memory: Region,
@@ -216,7 +219,7 @@ impl Worker {
         memory: Region,
     ) -> Result<Worker, OpenError> {
         let library = context.library;
-        let landing = Box::new(landing);
+        let landing = Fixed::new(landing);
         landing.settle(library);
         let mut params = MaybeUninit::<ucp_worker_params>::zeroed();
         let mut worker = ptr::null_mut();
@@ -240,7 +243,7 @@ impl Worker {
             id: PACKET,
             flags: UCP_AM_FLAG_WHOLE_MSG,
             cb: came,
-            arg: ptr::from_ref(&*worker.landing).cast_mut().cast(),
+            arg: worker.landing.as_ptr().cast(),
         };
         // SAFETY: an open worker; the landing lies at a fixed place, and is dropped after the worker is destroyed.
         let status = unsafe { (library.ucp_worker_set_am_recv_handler)(worker.as_ptr(), &handler) };
@@ -300,7 +303,7 @@ impl Worker {
 
     /// Begins to wait until all that was posted has left: see [`Worker::is_flushed`].
     pub(super) fn begin_flush(&self) {
-        let param = request(flushed, ptr::from_ref(&*self.landing).cast_mut().cast());
+        let param = request(flushed, self.landing.as_ptr().cast());
         // SAFETY: an open worker; the landing outlives it.
         let began =
             Began::of(unsafe { (self.library.ucp_worker_flush_nbx)(self.as_ptr(), &param) });

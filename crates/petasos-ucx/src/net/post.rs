@@ -134,7 +134,7 @@ impl Net {
                 Outgoing::Memory([whole.whole()].into_iter().collect())
             }
         };
-        let pieces = Pieces(pieces.into_boxed_slice());
+        let pieces = Pieces(pieces);
         let (list, count) = (pieces.0.as_ptr().cast(), pieces.0.len());
         match self.send_memory(to, slot, list, count, UCP_DATATYPE_IOV) {
             Ok(began) => {
