@@ -156,7 +156,7 @@ impl Pair {
             petasos_testing::skip("this provider has no access of its own here");
             return None;
         };
-        let node = net.insert(&peer.name().to_vec()).unwrap();
+        let node = net.insert(peer.name()).unwrap();
         let there = Net::place(&opened);
         Some(Pair { net, peer, node, memory, there, _opened: opened })
     }

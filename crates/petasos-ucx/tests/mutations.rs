@@ -143,7 +143,7 @@ fn is_heard(net: &mut Net, node: Node, peer: &mut Net) {
 /// Keys: whatever UCX took is used to write and to read, where the memory is.
 fn keys(place: Place, seeds: Range<u64>) {
     let (mut net, mut peer) = (open(place), open(place));
-    let node = net.insert(&peer.name().to_vec()).unwrap();
+    let node = net.insert(peer.name()).unwrap();
     is_heard(&mut net, node, &mut peer);
     let memory = Slice::from(vec![7; 64 << 10]);
     let opened = peer.open_memory(&memory, Access::READ.with(Access::WRITE)).unwrap();

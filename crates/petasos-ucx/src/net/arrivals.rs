@@ -280,9 +280,9 @@ impl Net {
                 into.len()
             }
             Current::Is(Arrival::Kept(data, len)) if is_within(at, into.len(), len) => {
-                assert!(into.region().is_writable(), "writing to a read-only region");
-                // SAFETY: the library's memory, so long, until it is given back; memory of a region, as long, to which
-                // there are no references, which is writable, and no part of the library's.
+                assert!(into.region().is_writable(), "receiving into read-only memory");
+                // SAFETY: the library's memory, so long, until it is given back; writable memory of a region, as long,
+                // to which there are no references, and which is no part of the library's.
                 unsafe { copy_opaque(data.as_ptr().add(at), into.as_ptr(), into.len()) };
                 into.len()
             }
@@ -337,7 +337,7 @@ mod tests {
         }
         let (to_landing, to_slot) = (landing.as_ptr().cast(), landing.began(1));
         landing.expect(1);
-        let holder = std::sync::Arc::new(Some(Holder { landing }));
+        let holder = std::rc::Rc::new(Some(Holder { landing }));
         packet(to_landing, &mut [1, 2, 3]);
         packet(to_landing, &mut [0; 101]);
         // SAFETY: as the library calls it, with what `began` gave.

@@ -41,19 +41,19 @@ impl<T> Drop for Fixed<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{cell::Cell, sync::Arc};
+    use std::{cell::Cell, rc::Rc};
 
     #[test]
     fn pointers_stay_good_wherever_it_goes() {
-        let dropped = Arc::new(());
-        let fixed = Fixed::new((Cell::new(1), Arc::clone(&dropped)));
+        let dropped = Rc::new(());
+        let fixed = Fixed::new((Cell::new(1), Rc::clone(&dropped)));
         let pointer = fixed.as_ptr();
-        let moved = Arc::new(Some((0, fixed)));
+        let moved = Rc::new(Some((0, fixed)));
         // SAFETY: it lives, and there are only shared references.
         unsafe { &*pointer }.0.set(2);
         assert_eq!(moved.as_ref().as_ref().map(|(_, fixed)| fixed.deref().0.get()), Some(2));
-        assert_eq!(Arc::strong_count(&dropped), 2);
+        assert_eq!(Rc::strong_count(&dropped), 2);
         drop(moved);
-        assert_eq!(Arc::strong_count(&dropped), 1);
+        assert_eq!(Rc::strong_count(&dropped), 1);
     }
 }
