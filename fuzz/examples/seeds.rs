@@ -39,7 +39,8 @@ fn main() -> io::Result<()> {
     write("pmi1", petasos_pmix::fuzzing::pmi1_seeds())?;
     write("pmix41", petasos_pmix::fuzzing::pmix41_seeds())?;
     write("engine", engines())?;
-    write("networks", networks())
+    write("networks", networks())?;
+    write("forms", forms())
 }
 
 fn write(target: &str, seeds: impl IntoIterator<Item = Vec<u8>>) -> io::Result<()> {
@@ -459,4 +460,39 @@ fn networks() -> Vec<Vec<u8>> {
     all.extend(texts.map(|text| of(2, text.into_bytes())));
     all.extend(cards);
     all
+}
+
+/// What UCX packs (1.13, 1.22): our own first, and then somebody else's.
+fn forms() -> Vec<Vec<u8>> {
+    let bytes = |text: &str| -> Vec<u8> {
+        let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("digits");
+        (0..text.len()).step_by(2).map(byte).collect()
+    };
+    let of = |choice: u8, own: &str, theirs: &str| {
+        let (own, theirs) = (bytes(own), bytes(theirs));
+        [&[choice, own.len() as u8][..], &own, &theirs].concat()
+    };
+    let attributes = "17b751389763344bd7e0373700132300";
+    let ip = format!("cf19{attributes}");
+    let node = "0bdc48490b811f60";
+    let memory = "32004c3e5077ccab33004f230088";
+    vec![
+        of(0, "020000000000000000080102030405060708", "020000000000000000080807060504030201"),
+        of(0, "000000000000000000", "000000000000000000"),
+        of(1, &format!("204ebb3ce14d32ee1a208600 02c0000202{ip}82c1bb").replace(' ', ""), ""),
+        of(
+            1,
+            &format!("2091aafdd777373a49000600 02c0000202{ip}82d8758680").replace(' ', ""),
+            &format!("204ebb3ce14d32ee1a208600 02c0000202{ip}82c1bb").replace(' ', ""),
+        ),
+        of(3, &format!("208774e4bb2084bf6f4088{node}a7d377cc2b{memory}520e0000020000c0"), ""),
+        of(
+            7,
+            &format!(
+                "208b410b7dc8d823b44008{node}a7d377cc2b{memory}520e0000020000c02188{node}478bbd370636\
+                 00242e5077ccab330092210084520e0000"
+            ),
+            "",
+        ),
+    ]
 }

@@ -63,6 +63,7 @@ pub mod faulty;
 pub mod fixture;
 pub mod forks;
 pub mod ledger;
+pub mod mutations;
 pub mod network;
 pub mod processes;
 pub mod random;

@@ -193,6 +193,7 @@ impl<N: Network> Datagrams<N> {
         } else {
             self.kept.keep(&memory, access, opened);
         }
+        self.net.close_memory();
         if let Some((operation, _)) = operation {
             self.engine.submit(operation);
         }

@@ -17,7 +17,7 @@ use {
 };
 
 /// Numbers of those that are gone.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Gone {
     some: AtomicBool,
     names: Mutex<Vec<u64>>,

@@ -97,13 +97,15 @@ impl<O> Kept<O> {
         }
     }
 
-    /// Closes what nobody can register again.
-    pub(crate) fn look_after(&mut self) {
+    /// Drops what nobody can register again. True if there was anything.
+    pub(crate) fn look_after(&mut self) -> bool {
         let gone = self.gone.take();
-        if !gone.is_empty() {
-            self.list.retain(|(what, _)| !gone.contains(&what.name));
-            self.bytes = self.list.iter().map(|(what, _)| what.len).sum();
+        if gone.is_empty() {
+            return false;
         }
+        self.list.retain(|(what, _)| !gone.contains(&what.name));
+        self.bytes = self.list.iter().map(|(what, _)| what.len).sum();
+        true
     }
 
     /// How much is kept open.

@@ -56,6 +56,7 @@ mod kept;
 mod link;
 mod meet;
 mod network;
+mod nodes;
 mod notice;
 mod receive;
 mod send;
@@ -68,5 +69,6 @@ pub use error::OpenError;
 pub use network::{
     Facts, Happened, Mark, Medium, Meeting, Network, Node, Packet, Reach, Refusal, Taken,
 };
+pub use nodes::{Handle, Nodes, Objects};
 pub use petasos_tcp::{Secret, SecretError};
 pub use state::Datagrams;

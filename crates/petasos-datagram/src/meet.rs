@@ -106,7 +106,9 @@ impl<N: Network> Datagrams<N> {
 
     /// Moves the control endpoint on. True if anything was done.
     pub(crate) fn attend(&mut self) -> bool {
-        self.kept.look_after();
+        if self.kept.look_after() {
+            self.net.close_memory();
+        }
         let mut mail = std::mem::take(&mut self.mail);
         let mut worked = self.control.progress(self.now, 64, &mut mail);
         worked |= !mail.is_empty();

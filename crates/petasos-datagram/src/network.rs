@@ -5,6 +5,8 @@ use crate::{Config, OpenError};
 use petasos_fabric::{Access, Address, Enforcement, Slice, two_sided::Outgoing};
 use std::os::fd::BorrowedFd;
 
+pub use crate::nodes::Node;
+
 /// How endpoints find each other, before the library knows of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
@@ -45,10 +47,6 @@ pub struct Facts {
     /// Who checks rights on memory that was opened.
     pub enforcement: Enforcement,
 }
-
-/// An endpoint in the library's table of addresses. What the number means is the network's business.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node(pub u64);
 
 /// The caller's name for what it posted; comes back with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +141,15 @@ pub enum Happened {
 /// * Calls never block. What is posted is held by the network (memory, and whatever else the library works on) until
 ///   its mark has come back, or the network is dropped; memory that the library does not let go of then is never freed.
 /// * Each posted mark comes back once, whatever becomes of the node, unless the network is dropped.
+/// * Nodes, keys and opened memory are names: what they stand for is the network's, goes with it, and is used and given back
+///   on the thread that drives it. Those of another network are refused.
 pub trait Network: Send + Sized + 'static {
     /// Which of the library's networks an address means.
     type Kind: Copy;
     /// Why an endpoint was not opened.
     type OpenError: std::error::Error + From<OpenError>;
-    /// Memory that is open to others; closed when dropped, and held until then.
+    /// Memory that is open to others, and held: closed after it was dropped, by [`Network::close_memory`], or with the
+    /// network.
     type Opened: Send;
     /// Leave to reach a node's memory, in the form in which the library takes it.
     type Key: Clone + Send + std::fmt::Debug;
@@ -227,8 +228,9 @@ pub trait Network: Send + Sized + 'static {
         mark: Mark,
     ) -> Result<(), (Refusal, Outgoing)>;
 
-    /// Reads or writes memory of a node's, at an offset in what was opened. `local` is held until the mark comes
-    /// back; a write is complete when it has arrived. At most [`Facts::access`] bytes.
+    /// Reads or writes memory of a node's, at an offset in what was opened, with a key that was made for this node.
+    /// `local` is held until the mark comes back; a write is complete when it has arrived. At most [`Facts::access`]
+    /// bytes. To read into memory that cannot be written is refused.
     fn access(
         &mut self,
         node: Node,
@@ -264,9 +266,13 @@ pub trait Network: Send + Sized + 'static {
     /// Opens memory to nodes. `None` if it cannot be.
     fn open_memory(&mut self, memory: &Slice, access: Access) -> Option<Self::Opened>;
 
+    /// Closes memory whose [`Network::Opened`] was dropped: nobody reaches it after that.
+    fn close_memory(&mut self);
+
     /// What others need to reach it, as it travels: at most [`MAX_PLACE`](crate::frame::MAX_PLACE) bytes.
     fn place(opened: &Self::Opened) -> Vec<u8>;
 
     /// Leave to reach memory at a node, of what [`Network::place`] gave there, or anything else that a peer may say.
+    /// `None` if that is no key as this library makes them.
     fn key(&mut self, node: Node, place: &[u8]) -> Option<Self::Key>;
 }

@@ -16,8 +16,17 @@ pub enum LoadError {
     #[error("this is not a libfabric that can be used: {0}")]
     Symbol(String),
     /// Older than what this transport asks for.
-    #[error("libfabric {found} is too old: 1.17 or later is needed")]
+    #[error("libfabric {found} is too old: from 1.17 on, and of 2, it can be used")]
     TooOld {
+        /// What is here.
+        found: String,
+    },
+    /// Newer than what is known to have the interface that this transport asks for.
+    #[error(
+        "libfabric {found} is not known here, and its binary interface may be another one: from 1.17 on, and of 2, it \
+         can be used"
+    )]
+    TooNew {
         /// What is here.
         found: String,
     },

@@ -39,6 +39,13 @@ fn parts(name: &[u8]) -> Option<(&str, u32)> {
     plain.then_some((file, process.parse().ok()?))
 }
 
+/// Whether this is the name of an endpoint of this crate's, as the provider has it: with a zero behind it.
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    let Some((0, text)) = name.split_last() else { return false };
+    let of_ours = |(_, process): (&str, u32)| name_of(process).len() == text.len();
+    !text.contains(&0) && parts(text).is_some_and(of_ours)
+}
+
 /// Removes what is left of a lost peer's endpoint, if its process is gone. In another name space of processes it might
 /// not be seen, so only the peers of this one are asked for.
 pub(crate) fn remove(name: &[u8]) {
@@ -139,5 +146,18 @@ mod tests {
         ] {
             assert_eq!(parts(other.as_bytes()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn names_of_peers_end_where_they_should() {
+        let own = name();
+        assert!(is_name(format!("{own}\0").as_bytes()));
+        for other in
+            [own.clone(), format!("{own}\0\0"), format!("{own}0\0"), "\0".repeat(own.len() + 1)]
+        {
+            assert!(!is_name(other.as_bytes()), "{other:?}");
+        }
+        let longer = own.replacen(MARK, "petasos-0", 1);
+        assert!(parts(longer.as_bytes()).is_some() && !is_name(format!("{longer}\0").as_bytes()));
     }
 }

@@ -185,6 +185,10 @@ impl Network for Swallowing {
         self.0.open_memory(memory, access)
     }
 
+    fn close_memory(&mut self) {
+        self.0.close_memory();
+    }
+
     fn place(opened: &Self::Opened) -> Vec<u8> {
         Net::place(opened)
     }

@@ -1,19 +1,23 @@
 //! What the tests of several crates share: tests that are skipped aloud, processes that end with
-//! the test, tests run again as another user, processes that fork, emulated hosts whose link can be cut,
-//! facts of C's headers, and which version of a library is tested.
+//! the test, tests run again as another user, seeds tried in processes that may crash, processes that fork, emulated
+//! hosts whose link can be cut, libraries that pretend, facts of C's headers, and which version of a library is tested.
 
 #![deny(unsafe_code)]
 
 mod fork;
 mod headers;
 mod hosts;
+mod pretended;
 mod process;
+mod seeds;
 mod skip;
 mod version;
 
 pub use fork::fork;
 pub use headers::ask_the_headers;
 pub use hosts::{Hosts, in_host};
+pub use pretended::Pretended;
 pub use process::{Process, again, again_as_nobody, is_root, role};
+pub use seeds::survived;
 pub use skip::skip;
 pub use version::assert_at_least;

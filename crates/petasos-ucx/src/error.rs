@@ -16,7 +16,9 @@ pub enum LoadError {
     #[error("this is not a UCX that can be used: {0}")]
     Symbol(String),
     /// Another one than this transport asks for.
-    #[error("UCX {found} cannot be used: 1.13 or later is needed")]
+    #[error(
+        "UCX {found} cannot be used: its interface is known here from 1.13 on, as long as the first number is 1"
+    )]
     Version {
         /// What is here.
         found: String,
@@ -61,6 +63,17 @@ pub enum OpenError {
     Loopback {
         /// The library's version.
         version: String,
+    },
+    /// What the library packs is not what this transport can check when a peer says it.
+    #[error(
+        "UCX {version} over {transports} packs addresses in a form that is not known here, so that those of peers could \
+         not be checked: take another version, or, if it is set, UCX_UNIFIED_MODE out of the environment"
+    )]
+    Form {
+        /// The library's version.
+        version: String,
+        /// What was asked for, in UCX's words.
+        transports: &'static str,
     },
     /// The library refused.
     #[error("UCX {version} over {transports}: {call}: {reason}{advice}")]

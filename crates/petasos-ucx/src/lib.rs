@@ -25,10 +25,11 @@
 //! # Who is trusted
 //!
 //! Peers, once they showed who they are, say where their workers are (an address in UCX's form), and how memory is
-//! reached: UCX takes both for granted. What it reads beyond their ends is ours, and ends every list; what they say is not
-//! checked otherwise. So a peer could crash this process; without a
-//! secret, and with TCP on the loopback interface, that is everybody on this machine. Over shared memory it is processes
-//! of one user, who can do so anyway.
+//! reached. UCX takes both for granted, and reads them from a pointer without a length; so they are read here before, and
+//! have to look like what UCX packs for this endpoint ([`form`]). What is left is in `docs/networks.md`: addresses that
+//! nobody has, and what workers say to each other in UCX's own protocol. Without a secret, and with TCP on the loopback
+//! interface, that is left to everybody on this machine; over shared memory to processes of one user, who can reach each
+//! other anyway.
 //!
 //! # What others do in this process
 //!
@@ -38,6 +39,8 @@
 //! may drop an endpoint, and must not use it.
 
 mod error;
+#[doc(hidden)]
+pub mod form;
 mod kinds;
 mod net;
 mod probe;

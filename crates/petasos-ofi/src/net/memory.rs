@@ -1,39 +1,62 @@
 //! Nodes, and memory that is opened to them.
 
-use super::{Net, objects, open::Handle};
-use crate::sys::{
-    FI_ENABLE, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fid_mr,
+use super::{Net, objects, objects::Objects, open::Handle};
+use crate::{
+    leftovers,
+    sys::{
+        FI_ENABLE, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE, fid_mr,
+    },
 };
-use petasos_datagram::Node;
+use petasos_datagram::{self as datagram, Node};
 use petasos_fabric::{Access, Slice};
-use std::{mem::ManuallyDrop, ptr};
+use std::{mem, ptr, sync::Arc};
 
-/// Memory that was opened: closed when dropped, and held until then.
+/// An entry of the library's table of addresses, which several nodes may share: some providers count those of one name,
+/// and some do not, and take it out with the first.
+pub(super) struct Entry {
+    at: u64,
+    nodes: u32,
+    /// If that endpoint is one of this process.
+    #[expect(dead_code, reason = "kept for the library")]
+    share: Option<Arc<Objects>>,
+}
+
+/// A node: where it is in the library's table, and its name.
+pub(super) struct Known {
+    pub(super) at: u64,
+    name: Arc<[u8]>,
+}
+
+/// Memory that was opened: a name for what the [`Net`] has registered.
 pub struct Opened {
-    handle: ManuallyDrop<Handle<fid_mr>>,
-    memory: Slice,
+    #[expect(dead_code, reason = "says when it is dropped")]
+    name: datagram::Handle,
+    key: u64,
+    base: u64,
 }
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        // SAFETY: taken once, here, and not used after.
-        let handle = unsafe { ManuallyDrop::take(&mut self.handle) };
-        if !handle.close() {
-            // It may still be reached: then it stays, for good.
-            std::mem::forget(self.memory.clone());
-        }
-    }
-}
-
-// SAFETY: as for `Net`, whose domain it belongs to: it is used by the thread that drives the endpoint.
-unsafe impl Send for Opened {}
 
 impl Opened {
     /// The key by which the provider knows it, and where it lies.
     pub(super) fn place(&self) -> (u64, u64) {
-        // SAFETY: an object of the library's, which is open.
-        let key = unsafe { (*self.handle.as_ptr()).key };
-        (key, self.memory.as_ptr() as u64)
+        (self.key, self.base)
+    }
+}
+
+/// Memory that is registered, and held until it is not.
+pub(super) struct Registered {
+    handle: Handle<fid_mr>,
+    memory: Slice,
+}
+
+impl Registered {
+    /// Ends the registration, and gives the memory back. `None` if the library does not let go of it: then it stays, for
+    /// good.
+    pub(super) fn close(self) -> Option<Slice> {
+        if !self.handle.close() {
+            mem::forget(self.memory);
+            return None;
+        }
+        Some(self.memory)
     }
 }
 
@@ -47,39 +70,51 @@ impl Net {
         if self.apart && objects::is_local(name) {
             return Err("libfabric 2's provider shm does not connect endpoints of one process");
         }
-        let mut node = 0;
+        if let Some((name, entry)) = self.entries.get_key_value(name) {
+            let known = Known { at: entry.at, name: name.clone() };
+            let name = name.clone();
+            self.entries.entry(name).and_modify(|entry| entry.nodes += 1);
+            return Ok(self.nodes.insert(known));
+        }
+        let mut at = 0;
         let av = self.objects.av.as_ptr();
-        // SAFETY: the table is open; the name is as long as this provider's names are, and if those are texts,
-        // it ends with a zero; a place for one answer.
+        // SAFETY: the table is open; the name is as long as this provider's names are, and has their form where that is
+        // known: if they are texts, it ends with a zero; a place for one answer.
         let count = unsafe {
-            ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, &mut node, 0, ptr::null_mut())
+            ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, &mut at, 0, ptr::null_mut())
         };
         if count != 1 {
             return Err("libfabric does not take its name");
         }
-        if let Some(share) = objects::share(name, &self.objects) {
-            self.shares.insert(node, share);
-        }
-        Ok(Node(node))
+        let share = objects::share(name, &self.objects);
+        let name: Arc<[u8]> = name.into();
+        self.entries.insert(name.clone(), Entry { at, nodes: 1, share });
+        Ok(self.nodes.insert(Known { at, name }))
     }
 
-    /// Whether a name of the right length has the form of ours: a text that ends, a socket address of the same
-    /// family, or whatever the provider's own names are made of.
+    /// Whether a name of the right length has the form of ours: a text of this crate's making, a socket address of the
+    /// same family, or whatever the provider's own names are made of.
     fn plausible(&self, name: &[u8]) -> bool {
         if self.name.starts_with(b"fi_") {
-            return name.starts_with(b"fi_") && name.last() == Some(&0);
+            return leftovers::is_name(name);
         }
         !self.details.socket_names || name.get(..2) == self.name.get(..2)
     }
 
-    /// Takes a node out of the table.
+    /// Takes a node out of the table, with the last that shares its entry.
     pub(super) fn remove_node(&mut self, node: Node) {
-        let mut node = node.0;
+        let Some(Known { name, .. }) = self.nodes.remove(node) else { return };
+        let Some(entry) = self.entries.get_mut(&name) else { return };
+        entry.nodes -= 1;
+        if entry.nodes > 0 {
+            return;
+        }
+        let mut at = entry.at;
         let av = self.objects.av.as_ptr();
-        // SAFETY: the table is open, and this node was put into it and not taken out, for `Node`s are made by
-        // `insert` alone and the caller removes each once.
-        let _ = unsafe { ((*(*av).ops).remove)(av, &mut node, 1, 0) };
-        self.shares.remove(&node);
+        // SAFETY: the table is open, and this entry was put into it once, and is taken out once: it goes from our own list
+        // below, where no node is left of it.
+        let _ = unsafe { ((*(*av).ops).remove)(av, &mut at, 1, 0) };
+        self.entries.remove(&name);
     }
 
     /// Opens memory to the nodes, under a random key where the provider lets us choose. `None` if it says
@@ -103,8 +138,8 @@ impl Net {
                 false => getrandom::u64().ok()? >> (64 - self.details.key_bits),
             };
             let mut object = ptr::null_mut();
-            // SAFETY: the domain is open; the memory is held as long as the registration is (`Opened` has both,
-            // and closes the registration first).
+            // SAFETY: the domain is open; the memory is held as long as the registration is (`Registered` has both, and
+            // closes the registration first).
             let handle = unsafe {
                 let code = ((*(*domain).mr).reg)(
                     self.objects.domain.fid(),
@@ -124,9 +159,20 @@ impl Net {
             if self.details.bound_memory && !self.bind(&handle) {
                 return None;
             }
-            return Some(Opened { handle: ManuallyDrop::new(handle), memory: memory.clone() });
+            // SAFETY: an object of the library's, which is open.
+            let key = unsafe { (*handle.as_ptr()).key };
+            let base = memory.as_ptr() as u64;
+            let name = self.opened.insert(Registered { handle, memory: memory.clone() });
+            return Some(Opened { name, key, base });
         }
         None
+    }
+
+    /// Closes memory whose names were dropped.
+    pub(super) fn close_returned(&mut self) {
+        for memory in self.opened.returned() {
+            drop(memory.close());
+        }
     }
 
     fn bind(&self, handle: &Handle<fid_mr>) -> bool {

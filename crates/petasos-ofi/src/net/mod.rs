@@ -8,7 +8,9 @@
 //! * Memory that the library writes is only copied from, never referred to ([`petasos_fabric::Region`]).
 //! * What the library says about where something came is checked against what it was given.
 //! * One thread at a time calls in (`&mut self`), which is what was agreed with the provider
-//!   (`FI_THREAD_DOMAIN`).
+//!   (`FI_THREAD_DOMAIN`). So all objects of the library are a [`Net`]'s own, but for shares that keep an endpoint open
+//!   ([`objects`]). Who holds a node or opened memory has a name for it (`petasos_datagram::nodes`), which no other `Net`
+//!   knows.
 
 mod memory;
 mod network;
@@ -19,9 +21,10 @@ mod post;
 mod slots;
 
 use crate::sys::{fi_cq_data_entry, fid_cq, fid_ep, library::Library};
+use memory::{Entry, Known, Registered};
 use objects::{Objects, Visitors};
-use petasos_datagram::Facts;
-use petasos_fabric::Region;
+use petasos_datagram::{self as datagram, Facts, Nodes};
+use petasos_fabric::{Region, Slice};
 use slots::{Contexts, Slots};
 use std::{collections::HashMap, os::fd::RawFd, sync::Arc};
 
@@ -34,9 +37,14 @@ pub struct Net {
     ep: *mut fid_ep,
     cq: *mut fid_cq,
     objects: Arc<Objects>,
-    /// Shares in endpoints of this process that are in the table of addresses.
-    shares: HashMap<u64, Arc<Objects>>,
-    /// And those that have this one in theirs.
+    nodes: Nodes<Known>,
+    /// The table of addresses, by names; with shares in endpoints of this process that are there.
+    entries: HashMap<Arc<[u8]>, Entry>,
+    /// Memory that nodes reach.
+    opened: datagram::Objects<Registered>,
+    /// Memory that nodes reached until now, of which answers may be on their way: held until the endpoint is closed.
+    last: Vec<Slice>,
+    /// Endpoints of this process that have this one in their tables.
     #[expect(dead_code, reason = "kept for the library, and filled by others")]
     visitors: Arc<Visitors>,
     slots: Slots,
@@ -88,6 +96,7 @@ struct Details {
     key_bits: u32,
 }
 
-// SAFETY: the library's objects have no tie to the thread that made them; they are used by one thread at a
-// time, since every call takes `&mut self` (or reads what is fixed), which is what FI_THREAD_DOMAIN asks for.
+// SAFETY: the library's objects have no tie to the thread that made them; they are used and closed by one thread at a
+// time, since every call takes `&mut self` (or reads what is fixed), which is what FI_THREAD_DOMAIN asks for. What others
+// hold are names, and shares of `Objects`, which they but drop.
 unsafe impl Send for Net {}

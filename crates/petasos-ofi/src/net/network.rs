@@ -166,6 +166,10 @@ impl Network for Net {
         self.open_to_nodes(memory, access)
     }
 
+    fn close_memory(&mut self) {
+        self.close_returned();
+    }
+
     fn place(opened: &Opened) -> Vec<u8> {
         let (key, base) = opened.place();
         [key.to_le_bytes(), base.to_le_bytes()].concat()

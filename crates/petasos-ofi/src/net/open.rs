@@ -14,7 +14,7 @@ use crate::{
         offer::Offer,
     },
 };
-use petasos_datagram::Facts;
+use petasos_datagram::{self as datagram, Facts, Nodes};
 use petasos_fabric::{Enforcement, Home, Region};
 use std::{
     collections::HashMap,
@@ -314,7 +314,10 @@ impl Net {
             ep: at,
             cq: queue,
             objects,
-            shares: HashMap::new(),
+            nodes: Nodes::default(),
+            entries: HashMap::new(),
+            opened: datagram::Objects::default(),
+            last: Vec::new(),
             visitors,
             slots,
             contexts,
@@ -352,6 +355,9 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        for memory in self.opened.all() {
+            self.last.extend(memory.close());
+        }
         // What others still fetch stays: whoever does so without asking would get what is there then.
         if self.slots.running() > 0 {
             mem::forget(mem::replace(&mut self.slots, Slots::new(0)));

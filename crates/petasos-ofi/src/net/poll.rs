@@ -127,13 +127,14 @@ impl Net {
     /// If that is beyond its end.
     #[inline]
     pub(super) fn read_packet(&self, packet: Packet, at: usize, into: &mut [u8]) {
-        assert!(at + into.len() <= packet.len);
+        assert!(at.checked_add(into.len()).is_some_and(|end| end <= packet.len));
         self.slab(packet).read(packet.at + at, into);
     }
 
     /// A part of a packet.
     pub(super) fn part(&self, packet: Packet, at: usize, len: usize) -> Option<Slice> {
-        (at + len <= packet.len).then(|| self.slab(packet).slice(packet.at + at, len))?
+        let within = at.checked_add(len).is_some_and(|end| end <= packet.len);
+        within.then(|| self.slab(packet).slice(packet.at.checked_add(at)?, len))?
     }
 
     fn slab(&self, packet: Packet) -> &Region {

@@ -5,8 +5,8 @@ use super::{
     slots::{BUFFER, Held, Owner},
 };
 use crate::sys::{
-    FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, FI_REMOTE_CQ_DATA, fi_msg,
-    fi_msg_rma, fi_rma_iov,
+    FI_ADDR_UNSPEC, FI_DELIVERY_COMPLETE, FI_EAGAIN, FI_MULTI_RECV, FI_REMOTE_CQ_DATA, fi_addr_t,
+    fi_msg, fi_msg_rma, fi_rma_iov,
 };
 use petasos_datagram::{Mark, Node, Reach, Refusal, slots::copy_payload};
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
@@ -21,7 +21,20 @@ fn outcome(code: isize) -> Result<(), Refusal> {
     }
 }
 
+/// A node that is not there.
+const NOBODY: Refusal = Refusal::Failed(-(libc::EHOSTUNREACH as isize));
+/// What this endpoint has not.
+const UNSUPPORTED: Refusal = Refusal::Failed(-(libc::EOPNOTSUPP as isize));
+/// Memory that cannot be written.
+const READ_ONLY: Refusal = Refusal::Failed(-(libc::EFAULT as isize));
+
 impl Net {
+    /// Where a node is in the library's table.
+    #[inline]
+    fn at(&self, node: Node) -> Result<fi_addr_t, Refusal> {
+        self.nodes.get(node).map(|known| known.at).ok_or(NOBODY)
+    }
+
     /// Sends what `fill` writes, in so many bytes that the provider takes it before the call returns: at
     /// most [`Facts::inject`](petasos_datagram::Facts::inject). Nothing comes back.
     #[inline]
@@ -31,11 +44,14 @@ impl Net {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), Refusal> {
+        assert!(len <= self.facts.inject);
+        let to = self.at(to)?;
         let room = &mut self.scratch[..len];
         fill(room);
         let ep = self.ep;
-        // SAFETY: the endpoint is open; the bytes are ours, and copied before the call returns.
-        let code = unsafe { ((*(*ep).msg).inject)(ep, room.as_ptr().cast(), len, to.0) };
+        // SAFETY: the endpoint is open, and has that address in its table; the bytes are ours, not more than the provider
+        // takes so, and copied before the call returns.
+        let code = unsafe { ((*(*ep).msg).inject)(ep, room.as_ptr().cast(), len, to) };
         outcome(code)
     }
 
@@ -61,12 +77,13 @@ impl Net {
 
     fn send_buffer(&mut self, to: Node, slot: u32, len: usize) -> Result<(), Refusal> {
         debug_assert!(len <= BUFFER);
+        let to = self.at(to)?;
         let ep = self.ep;
         let (buffer, context) = (self.slots.buffer(slot), self.contexts.of(Owner::Slot(slot)));
-        // SAFETY: the endpoint is open; buffer and context are this slot's, at a fixed place, and are not
+        // SAFETY: the endpoint is open, and has that address in its table; buffer and context are this slot's, at a fixed place, and are not
         // used for anything else before the completion, since the caller keeps the slot if this succeeds.
         let code =
-            unsafe { ((*(*ep).msg).send)(ep, buffer.cast(), len, ptr::null_mut(), to.0, context) };
+            unsafe { ((*(*ep).msg).send)(ep, buffer.cast(), len, ptr::null_mut(), to, context) };
         outcome(code)
     }
 
@@ -90,6 +107,10 @@ impl Net {
             self.slots.keep(slot, (mark, Held::Nothing));
             return Ok(());
         }
+        let addr = match self.at(to) {
+            Ok(addr) => addr,
+            Err(refusal) => return Err((refusal, payload)),
+        };
         let mut pieces: SmallVec<[libc::iovec; 8]> = SmallVec::new();
         let piece = |at: *mut u8, len| libc::iovec { iov_base: at.cast(), iov_len: len };
         pieces.push(piece(self.slots.buffer(slot), head.len()));
@@ -115,12 +136,12 @@ impl Net {
             msg_iov: pieces.as_ptr(),
             desc: ptr::null_mut(),
             iov_count: pieces.len(),
-            addr: to.0,
+            addr,
             context: self.contexts.of(Owner::Slot(slot)),
             data: 0,
         };
         let ep = self.ep;
-        // SAFETY: the endpoint is open; the list of pieces is copied by the call. What they name is the slot's
+        // SAFETY: the endpoint is open, and has that address in its table; the list of pieces is copied by the call. What they name is the slot's
         // buffer, and memory of the payload or of the copy, which is held, and stays where it is, until the
         // completion (or the end of the endpoint) frees the slot. The library only reads it.
         let code = unsafe { ((*(*ep).msg).sendmsg)(ep, &message, 0) };
@@ -143,6 +164,14 @@ impl Net {
         offset: u64,
         mark: Mark,
     ) -> Result<(), Refusal> {
+        let noticed = matches!(reach, Reach::Noticed(_));
+        if !self.details.rma || (noticed && self.facts.notice_bits == 0) {
+            return Err(UNSUPPORTED);
+        }
+        if reach == Reach::Get && !local.region().is_writable() {
+            return Err(READ_ONLY);
+        }
+        let addr = self.at(node)?;
         let slot = self.slots.next().ok_or(Refusal::Full)?;
         let ep = self.ep;
         let here = libc::iovec { iov_base: local.as_ptr().cast(), iov_len: local.len() };
@@ -152,16 +181,15 @@ impl Net {
             msg_iov: &here,
             desc: ptr::null_mut(),
             iov_count: 1,
-            addr: node.0,
+            addr,
             rma_iov: &there,
             rma_iov_count: 1,
             context: self.contexts.of(Owner::Slot(slot)),
             data: if let Reach::Noticed(data) = reach { data } else { 0 },
         };
-        // SAFETY: the endpoint is open, and its offer has remote access, so that the table is there; both
-        // lists are copied by the call; the local memory is held, and stays where it is, until the completion
-        // (or the end of the endpoint) frees the slot. It is writable if it is written: the caller has
-        // checked the operation.
+        // SAFETY: the endpoint is open, has that address in its table, and its offer has remote access, so that the table
+        // of calls is there; both lists are copied by the call; the local memory is held, and stays where it is, until the
+        // completion (or the end of the endpoint) frees the slot. It is writable if it is written.
         let code = unsafe {
             match reach {
                 Reach::Get => ((*(*ep).rma).readmsg)(ep, &message, 0),
@@ -220,8 +248,9 @@ impl Net {
             let mark = Mark::Short { link: 0, serial: 0 };
             return self.post_short(to, &[], &[bytes], mark).is_ok();
         }
+        let Ok(to) = self.at(to) else { return false };
         let ep = self.ep;
-        // SAFETY: the endpoint is open; the bytes are copied before the call returns.
-        unsafe { ((*(*ep).msg).inject)(ep, bytes.as_ptr().cast(), bytes.len(), to.0) == 0 }
+        // SAFETY: the endpoint is open, and has that address in its table; the bytes are copied before the call returns.
+        unsafe { ((*(*ep).msg).inject)(ep, bytes.as_ptr().cast(), bytes.len(), to) == 0 }
     }
 }

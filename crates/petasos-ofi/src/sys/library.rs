@@ -1,10 +1,11 @@
 //! The library, loaded once per process, when somebody first asks for it.
 
-use super::{VERSION, fi_info, fid_fabric};
+use super::{LAST_MAJOR, VERSION, fi_info, fid_fabric};
 use crate::LoadError;
 use libloading::os::unix::{Library as Shared, RTLD_LOCAL, RTLD_NOW};
 use std::{
     ffi::{CStr, OsString, c_char, c_int, c_void},
+    mem::ManuallyDrop,
     sync::OnceLock,
 };
 
@@ -58,34 +59,50 @@ fn load() -> Result<Library, LoadError> {
 }
 
 fn symbols(shared: Shared, path: OsString) -> Result<Library, LoadError> {
+    // Never unloaded, whatever it is: it has threads, and handlers of signals.
+    let shared = ManuallyDrop::new(shared);
     let missing = |error: libloading::Error| LoadError::Symbol(error.to_string());
-    // SAFETY: these are the functions of libfabric with those names, in the signatures that fabric.h and
-    // fi_errno.h give them; they stay valid because the library is not unloaded (below).
-    let library = unsafe {
+    // SAFETY: the function of libfabric with this name, which has had this signature in all versions.
+    let version = unsafe {
         let version =
             shared.get::<unsafe extern "C" fn() -> u32>(b"fi_version").map_err(missing)?;
-        Library {
+        version()
+    };
+    check(version)?;
+    // SAFETY: these are the functions of libfabric with those names, in the signatures that fabric.h and
+    // fi_errno.h give them in these versions; they stay valid because the library is not unloaded.
+    unsafe {
+        Ok(Library {
             getinfo: *shared.get(b"fi_getinfo").map_err(missing)?,
             freeinfo: *shared.get(b"fi_freeinfo").map_err(missing)?,
             dupinfo: *shared.get(b"fi_dupinfo").map_err(missing)?,
             fabric: *shared.get(b"fi_fabric").map_err(missing)?,
             strerror: *shared.get(b"fi_strerror").map_err(missing)?,
-            version: version(),
+            version,
             path,
-        }
-    };
-    // Never unloaded: it has threads, and handlers of signals.
-    let _ = shared.into_raw();
-    match library.version >= VERSION {
-        true => Ok(library),
-        false => Err(LoadError::TooOld { found: library.version_text() }),
+        })
     }
+}
+
+/// Whether the binary interface of this version is the one that is written down here. A new first number says that it may
+/// be another.
+fn check(version: u32) -> Result<(), LoadError> {
+    match (version >> 16, version) {
+        (_, ..VERSION) => Err(LoadError::TooOld { found: text(version) }),
+        (..=LAST_MAJOR, _) => Ok(()),
+        _ => Err(LoadError::TooNew { found: text(version) }),
+    }
+}
+
+/// A version, as `1.17`.
+fn text(version: u32) -> String {
+    format!("{}.{}", version >> 16, version & 0xffff)
 }
 
 impl Library {
     /// Its version, as `1.17`.
     pub(crate) fn version_text(&self) -> String {
-        format!("{}.{}", self.version >> 16, self.version & 0xffff)
+        text(self.version)
     }
 
     /// The first part of it.
@@ -114,6 +131,22 @@ impl Library {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_that_are_known_are_taken() {
+        for (major, minor, taken) in [
+            (0, 99, false),
+            (1, 16, false),
+            (1, 17, true),
+            (1, 22, true),
+            (2, 0, true),
+            (2, 65_535, true),
+            (3, 0, false),
+            (65_535, 65_535, false),
+        ] {
+            assert_eq!(check(major << 16 | minor).is_ok(), taken, "{major}.{minor}");
+        }
+    }
 
     #[test]
     fn loads_once() {

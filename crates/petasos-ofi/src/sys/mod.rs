@@ -22,6 +22,8 @@ pub(crate) type Hole = *const c_void;
 
 /// The interface that is asked for: 1.17.
 pub(crate) const VERSION: u32 = 1 << 16 | 17;
+/// The last one whose versions are known to have it, by their first number.
+pub(crate) const LAST_MAJOR: u32 = 2;
 
 /// An address in a table of addresses.
 pub(crate) type fi_addr_t = u64;

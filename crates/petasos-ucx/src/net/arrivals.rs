@@ -257,12 +257,12 @@ impl Net {
     #[inline]
     pub(super) fn read_current(&self, at: usize, into: &mut [u8]) -> Option<()> {
         match self.current {
-            Current::Is(Arrival::Copied(begin, len)) if at + into.len() <= len => {
+            Current::Is(Arrival::Copied(begin, len)) if is_within(at, into.len(), len) => {
                 let copies = self.worker.landing.copies.borrow();
                 into.copy_from_slice(&copies[begin + at..][..into.len()]);
                 Some(())
             }
-            Current::Is(Arrival::Kept(data, len)) if at + into.len() <= len => {
+            Current::Is(Arrival::Kept(data, len)) if is_within(at, into.len(), len) => {
                 // SAFETY: the library's memory, so long, until it is given back; ours to write, and no part of that.
                 unsafe { copy_opaque(data.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
                 Some(())
@@ -274,12 +274,12 @@ impl Net {
     /// The same, to memory that others may write.
     pub(super) fn copy_current(&self, at: usize, into: &Slice) -> usize {
         match self.current {
-            Current::Is(Arrival::Copied(begin, len)) if at + into.len() <= len => {
+            Current::Is(Arrival::Copied(begin, len)) if is_within(at, into.len(), len) => {
                 let copies = self.worker.landing.copies.borrow();
                 into.write(0, &copies[begin + at..][..into.len()]);
                 into.len()
             }
-            Current::Is(Arrival::Kept(data, len)) if at + into.len() <= len => {
+            Current::Is(Arrival::Kept(data, len)) if is_within(at, into.len(), len) => {
                 assert!(into.region().is_writable(), "receiving into read-only memory");
                 // SAFETY: the library's memory, so long, until it is given back; writable memory of a region, as long,
                 // to which there are no references, and which is no part of the library's.
@@ -289,6 +289,11 @@ impl Net {
             _ => 0,
         }
     }
+}
+
+/// Whether `len` bytes from `at` on are within so many.
+fn is_within(at: usize, len: usize, of: usize) -> bool {
+    at.checked_add(len).is_some_and(|end| end <= of)
 }
 
 impl Landing {

@@ -8,7 +8,9 @@
 //! * Callbacks come from within calls of ours, on the thread that makes them: they put what they have to tell into
 //!   queues ([`arrivals`]), and no borrow of these is alive while the library is called.
 //! * One thread at a time calls in (`&mut self`), which is what was agreed with the library
-//!   (`UCS_THREAD_MODE_SERIALIZED`).
+//!   (`UCS_THREAD_MODE_SERIALIZED`). So all objects of the library are a [`Net`]'s own, and go before its worker does. Who
+//!   holds a node, a key or opened memory has a name for it (`petasos_datagram::nodes`), which no other `Net` knows.
+//! * What a peer said is compared with what the library packs for us, before the library reads it ([`crate::form`]).
 
 mod arrivals;
 mod fixed;
@@ -21,17 +23,17 @@ pub(crate) use objects::Context;
 
 use crate::{
     OpenError,
+    form::{AddressForm, KeyForm},
     kinds::{Kind, Reach},
     sys::ucp_ep,
 };
 use arrivals::{Current, Landing};
-use memory::Held;
+use memory::{Held, Registered, Unpacked};
 use objects::Worker;
-use petasos_datagram::{Config, Facts, Mark, slots};
-use petasos_fabric::Enforcement;
+use petasos_datagram::{Config, Facts, Mark, Nodes, Objects, slots};
+use petasos_fabric::{Enforcement, Region, Slice};
 use std::{
     ptr::NonNull,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -44,21 +46,29 @@ const FAREWELL: Duration = Duration::from_millis(200);
 /// A worker of UCX's. What it does is said by [`petasos_datagram::Network`].
 pub struct Net {
     /// First: destroyed before what it works on.
-    worker: Arc<Worker>,
+    worker: Worker,
     slots: Slots,
-    /// By the number of a node. Those that were left without a word stay until the worker goes: see `remove`.
-    nodes: Vec<Option<NonNull<ucp_ep>>>,
-    /// Numbers that are free.
-    free: Vec<u32>,
+    /// Endpoints. Those that were left without a word stay until the worker goes: see `disconnect`.
+    nodes: Nodes<NonNull<ucp_ep>>,
+    /// Leave to reach memory of nodes.
+    keys: Objects<Unpacked>,
+    /// Memory that nodes reach.
+    opened: Objects<Registered>,
+    /// Memory that nodes reached until now: held until the worker is gone, which may still work for them.
+    last: Vec<Slice>,
     /// The packet that was given last.
     current: Current,
     kind: &'static Kind,
     name: Vec<u8>,
+    /// What addresses and keys have to look like.
+    addresses: AddressForm,
+    key_form: Option<KeyForm>,
     facts: Facts,
 }
 
-// SAFETY: the library's objects have no tie to the thread that made them; they are used by one thread at a time, since
-// every call takes `&mut self` (or reads what is fixed, or what `next` last gave), which is what was agreed with it.
+// SAFETY: the library's objects have no tie to the thread that made them. All of them belong to this value, and are used
+// and destroyed by calls that take `&mut self` (or read what is fixed, or what `next` last gave), or when it is dropped:
+// by one thread at a time, which is what was agreed with the library.
 unsafe impl Send for Net {}
 
 impl Net {
@@ -72,11 +82,16 @@ impl Net {
         let access = kind.accesses(config);
         let context = Context::open(kind, host, access)?;
         let slots = Slots::new(config.sends);
-        let landing = Landing::new(slots.count(), heads + Config::MAX_MESSAGE);
+        let landing = Landing::new(slots.count(), heads.saturating_add(Config::MAX_MESSAGE));
         let worker = Worker::open(context, kind, landing, slots.memory())?;
         let name = worker.name()?;
+        let version = worker.library.version_text();
+        let addresses =
+            AddressForm::of(&name, kind.transports, worker.library.minor()).ok_or_else(|| {
+                OpenError::Form { version: version.clone(), transports: kind.transports }
+            })?;
         let facts = Facts {
-            protocol: kind.protocol(&worker.library.version_text()),
+            protocol: kind.protocol(&version),
             fragment: Config::MAX_MESSAGE,
             inject: Slots::BUFFER,
             access: access.then_some(1 << 30),
@@ -88,8 +103,32 @@ impl Net {
                 Reach::Card => Enforcement::Device,
             },
         };
-        let (nodes, free, current) = (Vec::new(), Vec::new(), Current::Nothing);
-        Ok(Net { worker: Arc::new(worker), slots, nodes, free, current, kind, name, facts })
+        let mut net = Net {
+            worker,
+            slots,
+            nodes: Nodes::default(),
+            keys: Objects::default(),
+            opened: Objects::default(),
+            last: Vec::new(),
+            current: Current::Nothing,
+            kind,
+            name,
+            addresses,
+            key_form: None,
+            facts,
+        };
+        net.learn_keys();
+        Ok(net)
+    }
+
+    /// What keys look like is seen by one of our own. If it is nothing that is known, owners serve all access.
+    fn learn_keys(&mut self) {
+        let page = Region::zeroed(4096).whole();
+        self.key_form = self.map(&page).and_then(|opened| KeyForm::of(opened.key()));
+        self.close_returned();
+        if self.key_form.is_none() {
+            self.facts.access = None;
+        }
     }
 }
 
@@ -105,6 +144,15 @@ impl Drop for Net {
         while !self.worker.is_flushed() && begin.elapsed() < FAREWELL {
             self.worker.progress();
             std::thread::yield_now();
+        }
+        // What never left may still go by one of them: then they go with the worker.
+        if self.worker.is_flushed() {
+            for key in self.keys.all() {
+                self.destroy(key);
+            }
+        }
+        for memory in self.opened.all() {
+            self.last.extend(self.unmap(memory));
         }
     }
 }

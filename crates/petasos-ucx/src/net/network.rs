@@ -168,6 +168,10 @@ impl Network for Net {
         self.map(memory)
     }
 
+    fn close_memory(&mut self) {
+        self.close_returned();
+    }
+
     fn place(opened: &Opened) -> Vec<u8> {
         opened.place().to_vec()
     }

@@ -29,7 +29,6 @@ use std::{
     net::IpAddr,
     os::fd::RawFd,
     ptr::{self, NonNull},
-    sync::Arc,
 };
 
 /// The active message that carries packets.
@@ -40,16 +39,11 @@ const DEVICES: &str = " (`ucx_info -d` lists the devices that UCX sees)";
 
 /// A context: some of the library's transports, and memory that is registered with them.
 pub(crate) struct Context {
-    pub(super) context: NonNull<ucp_context>,
+    context: NonNull<ucp_context>,
     pub(super) library: &'static Library,
     transports: &'static str,
     home: Home,
 }
-
-// SAFETY: the library was told that threads share it (`mt_workers_shared`), and locks it.
-unsafe impl Send for Context {}
-// SAFETY: as above.
-unsafe impl Sync for Context {}
 
 impl Context {
     /// A context with the transports of this kind, on the device with this address of ours, if they are devices' own.
@@ -58,7 +52,7 @@ impl Context {
         kind: &'static Kind,
         host: Option<&str>,
         access: bool,
-    ) -> Result<Arc<Context>, OpenError> {
+    ) -> Result<Context, OpenError> {
         let library = library()?;
         let transports = kind.transports;
         let refused = |call| move |status| refused(library, transports, call, status);
@@ -93,7 +87,11 @@ impl Context {
             )
         };
         let context = made(status, context).map_err(refused("ucp_init"))?;
-        Ok(Arc::new(Context { context, library, transports, home: Home::here() }))
+        Ok(Context { context, library, transports, home: Home::here() })
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut ucp_context {
+        self.context.as_ptr()
     }
 
     /// Whether this is the process that opened it, and not a child with a copy: who is that leaves all objects of the
@@ -113,7 +111,8 @@ impl Drop for Context {
         if !self.is_here() {
             return;
         }
-        // SAFETY: made by `open`, destroyed once; workers and registered memory hold a share, and are gone.
+        // SAFETY: made by `open`, destroyed once; its worker, which owns it, is destroyed before its fields are dropped,
+        // and what is registered is unmapped before that, by the `Net` that owns the worker.
         unsafe { (self.library.ucp_cleanup)(self.context.as_ptr()) };
     }
 }
@@ -205,22 +204,16 @@ impl Drop for Options {
 pub(super) struct Worker {
     worker: NonNull<ucp_worker>,
     pub(super) library: &'static Library,
-    pub(super) context: Arc<Context>,
+    pub(super) context: Context,
     pub(super) landing: Fixed<Landing>,
     pub(super) wait: Option<RawFd>,
     /// Buffers of packets that it sends.
     _memory: Region,
 }
 
-// SAFETY: used by the one thread at a time that drives the `Net` it belongs to. Who else has a share (keys of remote
-// memory) is dropped by the same.
-unsafe impl Send for Worker {}
-// SAFETY: as above.
-unsafe impl Sync for Worker {}
-
 impl Worker {
     pub(super) fn open(
-        context: Arc<Context>,
+        context: Context,
         kind: &Kind,
         landing: Landing,
         memory: Region,
@@ -240,16 +233,8 @@ impl Worker {
             (*params).flags = UCP_WORKER_FLAG_IGNORE_REQUEST_LEAK;
             (library.ucp_worker_create)(context.context.as_ptr(), params, &mut worker)
         };
-        let refused = |call| context.refused(call);
-        let worker = made(status, worker).map_err(refused("ucp_worker_create"))?;
-        let mut worker = Worker {
-            worker,
-            library,
-            context: context.clone(),
-            landing,
-            wait: None,
-            _memory: memory,
-        };
+        let worker = made(status, worker).map_err(context.refused("ucp_worker_create"))?;
+        let mut worker = Worker { worker, library, context, landing, wait: None, _memory: memory };
         let handler = ucp_am_handler_param {
             field_mask: UCP_AM_HANDLER_PARAM_FIELD_ID
                 | UCP_AM_HANDLER_PARAM_FIELD_FLAGS
@@ -263,7 +248,7 @@ impl Worker {
         // SAFETY: an open worker; the landing lies at a fixed place, and is dropped after the worker is destroyed.
         let status = unsafe { (library.ucp_worker_set_am_recv_handler)(worker.as_ptr(), &handler) };
         if status != UCS_OK {
-            return Err(refused("ucp_worker_set_am_recv_handler")(status));
+            return Err(worker.context.refused("ucp_worker_set_am_recv_handler")(status));
         }
         if kind.wakes() {
             let mut fd = -1;
@@ -357,11 +342,21 @@ pub(super) fn request(
 ) -> ucp_request_param {
     ucp_request_param {
         op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+        cb: Some(callback),
+        user_data,
+        ..unheard()
+    }
+}
+
+/// Parameters of an operation that tells nobody.
+pub(super) fn unheard() -> ucp_request_param {
+    ucp_request_param {
+        op_attr_mask: 0,
         flags: 0,
         request: ptr::null_mut(),
-        cb: Some(callback),
+        cb: None,
         datatype: 0,
-        user_data,
+        user_data: ptr::null_mut(),
         reply_buffer: ptr::null_mut(),
         memory_type: 0,
         recv_info: ptr::null_mut(),

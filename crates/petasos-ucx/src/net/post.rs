@@ -27,6 +27,8 @@ fn refusal(status: ucs_status_t) -> Refusal {
 
 /// A node that is not there.
 const NOBODY: Refusal = Refusal::Failed(crate::sys::UCS_ERR_UNREACHABLE as isize);
+/// A key that is none for this node, or memory that cannot be written.
+const INVALID: Refusal = Refusal::Failed(crate::sys::UCS_ERR_INVALID_PARAM as isize);
 
 impl Net {
     /// Sends what lies in a slot's buffer, from its beginning.
@@ -155,13 +157,15 @@ impl Net {
     ) -> Result<(), Refusal> {
         let slot = self.slots.next().ok_or(Refusal::Full)?;
         let ep = self.endpoint(node).ok_or(NOBODY)?;
-        let (rkey, base) = key.parts();
-        let at = base.wrapping_add(offset);
+        let unpacked = self.unpacked(key, node).ok_or(INVALID)?;
+        let (rkey, at) = (unpacked.rkey.as_ptr(), unpacked.base.wrapping_add(offset));
+        if get && !local.region().is_writable() {
+            return Err(INVALID);
+        }
         let (library, landing) = (self.worker.library, &self.worker.landing);
         let param = request(over, landing.began(slot));
         // SAFETY: an endpoint of this worker's, and a key that was unpacked for it; the local memory is held, and stays
-        // where it is, until the callbacks came, and so is the key. It is writable if it is written: the caller has
-        // checked the operation.
+        // where it is, until the callbacks came, and so is the key. It is writable if it is written.
         let pointer = unsafe {
             match get {
                 true => {

@@ -9,6 +9,7 @@ use crate::{LoadError, signals};
 use libloading::os::unix::{Library as Shared, RTLD_LOCAL, RTLD_NOW};
 use std::{
     ffi::{CStr, OsString, c_char, c_int, c_uint, c_void},
+    mem::ManuallyDrop,
     sync::OnceLock,
 };
 
@@ -41,7 +42,6 @@ macro_rules! functions {
 }
 
 functions! {
-    ucp_get_version: fn(*mut c_uint, *mut c_uint, *mut c_uint);
     ucs_status_string: fn(ucs_status_t) -> *const c_char;
     ucp_config_read: fn(*const c_char, *const c_char, *mut *mut ucp_config) -> ucs_status_t;
     ucp_config_modify: fn(*mut ucp_config, *const c_char, *const c_char) -> ucs_status_t;
@@ -105,23 +105,33 @@ fn load() -> Result<Library, LoadError> {
 }
 
 fn symbols(shared: Shared, path: OsString) -> Result<Library, LoadError> {
-    // SAFETY: a library of UCX's name, or what the user takes for one.
-    let bound = unsafe { bind(&shared, path) };
-    // Never unloaded: it has threads.
-    let _ = shared.into_raw();
-    let mut library = bound.map_err(|error| LoadError::Symbol(error.to_string()))?;
+    // Never unloaded, whatever it is: it has threads.
+    let shared = ManuallyDrop::new(shared);
+    let missing = |error: libloading::Error| LoadError::Symbol(error.to_string());
     let (mut major, mut minor, mut release) = (0, 0, 0);
-    // SAFETY: places for three numbers.
-    unsafe { (library.ucp_get_version)(&mut major, &mut minor, &mut release) };
-    library.version = (major, minor);
-    if major != VERSION.0 || minor < VERSION.1 {
-        return Err(LoadError::Version { found: library.version_text() });
+    // SAFETY: the function of UCX with this name, which has had this signature in all versions; places for three numbers.
+    unsafe {
+        let get = shared
+            .get::<unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint)>(b"ucp_get_version");
+        get.map_err(missing)?(&mut major, &mut minor, &mut release);
     }
+    check(major, minor)?;
+    // SAFETY: a library of UCX's name, or what the user takes for one, in a version whose interface is known.
+    let mut library = unsafe { bind(&shared, path) }.map_err(missing)?;
+    library.version = (major, minor);
     // What goes wrong is said by status; and no memory but the host's is handed to it, so that there is nothing to be
     // found out about memory by watching the program's mappings.
     library.set(c"UCX_LOG_LEVEL", c"LOG_LEVEL", c"fatal");
     library.set(c"UCX_MEMTYPE_CACHE", c"MEMTYPE_CACHE", c"n");
     Ok(library)
+}
+
+/// Whether the binary interface of this version is the one that is written down here.
+fn check(major: c_uint, minor: c_uint) -> Result<(), LoadError> {
+    match major == VERSION.0 && minor >= VERSION.1 {
+        true => Ok(()),
+        false => Err(LoadError::Version { found: format!("{major}.{minor}") }),
+    }
 }
 
 impl Library {
@@ -137,6 +147,11 @@ impl Library {
     /// Its version, as `1.13`.
     pub(crate) fn version_text(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)
+    }
+
+    /// The second part of it.
+    pub(crate) fn minor(&self) -> u32 {
+        self.version.1
     }
 
     /// Whether it connects endpoints over the loopback interface. 1.20 began to ask whether there is a route to the
@@ -167,6 +182,15 @@ impl Library {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_that_are_known_are_taken() {
+        for (version, taken) in
+            [((0, 99), false), ((1, 12), false), ((1, 13), true), ((1, 99), true), ((2, 0), false)]
+        {
+            assert_eq!(check(version.0, version.1).is_ok(), taken, "{version:?}");
+        }
+    }
 
     #[test]
     fn loads_once() {

@@ -24,6 +24,7 @@ pub(crate) const UCS_OK: ucs_status_t = 0;
 pub(crate) const UCS_INPROGRESS: ucs_status_t = 1;
 pub(crate) const UCS_ERR_NO_RESOURCE: ucs_status_t = -2;
 pub(crate) const UCS_ERR_NO_MEMORY: ucs_status_t = -4;
+pub(crate) const UCS_ERR_INVALID_PARAM: ucs_status_t = -5;
 pub(crate) const UCS_ERR_UNREACHABLE: ucs_status_t = -6;
 pub(crate) const UCS_ERR_EXCEEDS_LIMIT: ucs_status_t = -21;
 const UCS_ERR_LAST: isize = -100;
