@@ -193,7 +193,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let mut acceptor = Acceptor::new();
-        let mut accept = |acceptor: &mut Acceptor| {
+        let accept = |acceptor: &mut Acceptor| {
             acceptor.accept(&listener, Time(1), |_, shortage| panic!("{shortage}"))
         };
         assert!(matches!(accept(&mut acceptor), Accepted::None));
