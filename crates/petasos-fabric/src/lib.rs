@@ -53,7 +53,7 @@ pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind,
     RegisterError, ResolveError,
 };
-pub use event::{Body, Done, Event};
+pub use event::{Body, Done, Event, Refusal};
 pub use handoff::{Handoff, Submitter};
 pub use home::Home;
 pub use key::Key;
