@@ -54,7 +54,7 @@ pub use error::{
     RegisterError, ResolveError,
 };
 pub use event::{Body, Done, Event, Refusal};
-pub use handoff::{Handoff, Submitter};
+pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
 pub use key::Key;
 pub use lease::Lease;
