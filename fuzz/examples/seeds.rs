@@ -192,8 +192,7 @@ fn name(spot: petasos_noise::Spot) -> petasos_tcp::handshake::Name {
 /// Steps of the target: operations of the program, what is sent, and an answer of each kind.
 fn packets() -> Vec<Vec<u8>> {
     /// Numbers in the header of each kind, a region counted as two.
-    const NUMBERS: [u8; 23] =
-        [0, 0, 1, 2, 1, 2, 3, 1, 4, 7, 1, 5, 4, 2, 1, 1, 5, 1, 1, 0, 0, 1, 0];
+    const NUMBERS: [u8; 23] = [0, 0, 1, 2, 1, 2, 3, 1, 4, 7, 1, 5, 4, 2, 1, 1, 5, 1, 1, 0, 0, 1, 0];
     let mut seeds = Vec::new();
     for kind in 1..23u8 {
         for status in [0, 1] {

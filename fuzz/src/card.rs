@@ -29,6 +29,7 @@ const LIMITS: DeviceLimits = DeviceLimits {
     immediate: 64,
     transfer: 4096,
     atomic: 16,
+    processor_atomics: true,
     registrations: REGISTRATIONS,
     passive_target: true,
 };

@@ -63,6 +63,10 @@ impl Auto {
                 self.left(Way { member, peer: *peer }, reason);
                 return false;
             }
+            Event::PutRefused { peer, .. } => {
+                let Some(ours) = self.peers.introduced(member, *peer) else { return false };
+                *peer = ours;
+            }
             Event::Writable { peer } => {
                 let Some(link) = self.peers.link(Way { member, peer: *peer }) else { return false };
                 let Some(ours) = link.ours else { return false };

@@ -120,6 +120,8 @@ impl<D: Device> Channels<D> {
         capabilities.put_with_event = Support::Native;
         if offers.atomic > 0 {
             capabilities.atomics = Support::Native;
+            // Without any, the target's engine does them.
+            capabilities.processor_atomics = offers.processor_atomics;
         }
         capabilities.passive_target = offers.passive_target;
         capabilities.enforcement = Enforcement::Device;

@@ -234,6 +234,8 @@ pub struct DeviceLimits {
     pub transfer: usize,
     /// The largest operand of an atomic; 0 if there are none.
     pub atomic: usize,
+    /// Whether its atomics are coherent with atomic instructions of the target's processor.
+    pub processor_atomics: bool,
     /// Registrations at a time.
     pub registrations: usize,
     /// Whether accesses complete though the target's program is not running.

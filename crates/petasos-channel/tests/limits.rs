@@ -74,7 +74,11 @@ fn stopped(force: Force, len: usize) {
     let counters = a.counters();
     match force {
         Force::Mp => assert!(counters.mp > 0 && counters.shared + counters.exclusive == 0),
-        Force::Shared => assert!(counters.shared > 0 && counters.mp + counters.exclusive == 0),
+        // What asks for credit has no data that could be fetched.
+        Force::Shared => {
+            let asked = counters.mp;
+            assert!(counters.shared > 4 * asked && counters.exclusive == 0, "{counters:?}");
+        }
         Force::Exclusive => {
             assert!(counters.exclusive > 0 && counters.shared + counters.mp == 0, "{counters:?}");
             assert!(counters.immediate > 0 || len > 200);
@@ -202,9 +206,10 @@ fn leases_that_are_kept() {
         }
         net.run_for(Duration::from_micros(1));
     }
-    assert_eq!((heard, held), (5000, 4));
+    // One of several peers that there may be does not get all of them.
+    assert!(heard == 5000 && (1..4).contains(&held), "{heard} and {held}");
     drop(leases);
-    let (mut next, end) = (4, net.now().after(Duration::from_secs(1)));
+    let (mut next, end) = (held as u32, net.now().after(Duration::from_secs(1)));
     while next < 200 {
         assert!(net.now() < end, "it came to a stop at {next}");
         let mut events = Vec::new();
@@ -305,8 +310,12 @@ fn lent_memory_comes_back_from_the_dead() {
     let payload = Payload::Memory(payload);
     a.submit(&mut [Operation::Send { token, peer: ab, payload, level }].into());
     let mut events = Vec::new();
-    for _ in 0..50 {
+    // Until it has credit, the other side is driven; from then on it is dead to what is lent.
+    for _ in 0..200 {
         a.progress(net.now(), 64, &mut events);
+        if net.account(a.address()).unwrap().registered == 0 {
+            b.progress(net.now(), 64, &mut Vec::new());
+        }
         net.run_for(Duration::from_micros(1));
     }
     assert!(events.is_empty() && net.account(a.address()).unwrap().registered == 10_000);

@@ -8,7 +8,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Done, Endpoint, Event, InjectError, Key, Level, OpError,
-    OpErrorKind, Operation, Remote, RemoteSpan, Slice, Token,
+    OpErrorKind, Operation, Remote, RemoteSpan, Slice, Support, Token,
 };
 use smallvec::smallvec;
 use std::{
@@ -131,6 +131,62 @@ pub fn closing_under_fire(w: &mut World) {
         let _initiator = fire.join().expect("the initiator");
         assert!(landed.load(Ordering::Relaxed) > 0, "nothing was put at all");
     });
+}
+
+/// Where the capability says so, sums of a peer and of the processor to one word lose nothing.
+pub fn sums_beside_the_processor(w: &mut World) {
+    let owner = w.open();
+    let can = w.capabilities(owner);
+    if w[owner].endpoint().fd().is_none() || can.atomics == Support::None || !can.processor_atomics
+    {
+        return;
+    }
+    let target = room(8);
+    let (_, key) = w.expose(owner, &target, Access::ALL);
+    let other = w.open();
+    let remote = w.import(other, &key);
+    let (mut owner, mut other) = (w.take_out(owner), w.take_out(other));
+    let fixture = w.fixture();
+    let (one, each) = (1u64.to_le_bytes(), 500u64);
+    let done = &AtomicBool::new(false);
+    let ours = thread::scope(|scope| {
+        let adder = scope.spawn(move || {
+            for _ in 0..each {
+                let sum = Operation::Atomic {
+                    token: Token(1),
+                    remote,
+                    offset: 0,
+                    op: AtomicOp::Sum,
+                    kind: AtomicType::U64,
+                    operand: one[..].into(),
+                    compare: smallvec![],
+                    fetch: false,
+                };
+                complete(fixture, &mut *other, sum).expect("a sum");
+            }
+            other
+        });
+        let here = target.clone();
+        let processor = scope.spawn(move || {
+            let mut count = 0u64;
+            while !done.load(Ordering::Relaxed) {
+                let sum = here.atomic(0, AtomicOp::Sum, AtomicType::U64, &one, &[]);
+                sum.expect("a word in ordinary memory");
+                count += 1;
+            }
+            count
+        });
+        while !adder.is_finished() {
+            owner.progress(fixture.now(), 64, &mut Vec::new());
+            thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+        drop(adder.join().expect("an adder"));
+        processor.join().expect("the processor")
+    });
+    let mut sum = [0; 8];
+    target.read(0, &mut sum);
+    assert_eq!(u64::from_le_bytes(sum), each + ours, "sums were lost");
 }
 
 /// Sums from several threads to one word lose nothing.

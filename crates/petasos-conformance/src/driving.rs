@@ -6,7 +6,7 @@
 use crate::{Fixture, Random, world::World};
 use bytes::Bytes;
 use petasos_fabric::{
-    Endpoint, Event, Handoff, Level, Operation, Payload, Peer, Sleep, Time, Token,
+    Endpoint, Event, Handoff, Level, NotSubmitted, Operation, Payload, Peer, Sleep, Time, Token,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -221,15 +221,20 @@ pub fn handoff(w: &mut World) {
         assert_eq!(got, count);
     });
     let late = handoff.submitter();
-    drop(handoff);
-    let payload = Payload::Bytes(Bytes::new());
-    let refused = late.submit(Operation::Send {
-        token: Token(0),
-        peer: ab,
-        payload,
-        level: Level::Delivered,
+    let send = || {
+        let (payload, level) = (Payload::Bytes(Bytes::new()), Level::Delivered);
+        Operation::Send { token: Token(0), peer: ab, payload, level }
+    };
+    // Nobody drains: it is full at some time, and then closed.
+    let taken = (0..1_000_000).take_while(|_| match late.submit(send()) {
+        Ok(()) => true,
+        Err(NotSubmitted::Full(_)) => false,
+        Err(other) => panic!("{other}"),
     });
-    assert!(refused.is_err(), "nobody drives any more");
+    assert!(taken.count() <= 65_536, "it takes without bound");
+    drop(handoff);
+    let refused = late.submit(send());
+    assert!(matches!(refused, Err(NotSubmitted::Gone(_))), "nobody drives any more");
 }
 
 /// An idle endpoint sleeps, with a live peer, too.

@@ -89,6 +89,7 @@ impl Faulty {
             Event::Message { peer, .. }
             | Event::LongMessage { peer, .. }
             | Event::PutArrived { peer, .. }
+            | Event::PutRefused { peer, .. }
             | Event::PeerLost { peer, .. }
             | Event::PeerUp { peer, .. }
             | Event::Writable { peer }

@@ -202,14 +202,15 @@ macro_rules! probes {
             long: whole_bodies, parts_of_bodies, discarded, any_order, headers, only_once,
                 cancelled_by_its_sender, cancelled_by_its_receiver;
             remote_access: put_and_get, scattered, beyond_the_end, lengths_must_agree,
-                put_with_event, passive_target, own_memory, large, ordered, unsupported;
+                put_with_event, passive_target, own_memory, large, ordered, refused_puts, unsupported;
             keys: rights, garbage_keys, closed_regions, closing_waits_for_access, third_party;
             atomics: every_operation, what_is_refused, several_at_once;
             memory: allocated, mapped, unknown_regions, read_only, exclusive_again;
             lifecycle: late_peer, peer_that_never_comes, one_handle, wrong_scheme, killed_peer,
                 last_words, restart_at_the_same_address, forgotten_peer, many_lives;
             driving: hand_over, notifier, messages_wake, handoff, late_peer_wakes;
-            concurrent: closing_under_fire, sums_from_threads, messages_from_threads;
+            concurrent: closing_under_fire, sums_from_threads, sums_beside_the_processor,
+                messages_from_threads;
             faults: cancel_each, loss_under_each, loss_of_a_sender, others_are_served;
             mix: random_operations;
         }

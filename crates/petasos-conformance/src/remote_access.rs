@@ -5,7 +5,7 @@ use crate::{
     world::{World, memory, pattern, room},
 };
 use petasos_fabric::{
-    Access, Level, OpErrorKind, Operation, RemoteSpan, Slice, Slices, Spans, Support,
+    Access, Level, OpErrorKind, Operation, Refusal, RemoteSpan, Slice, Slices, Spans, Support,
 };
 use smallvec::smallvec;
 use std::time::Duration;
@@ -286,6 +286,44 @@ pub fn ordered(w: &mut World) {
         let (_, message) = w.message(b);
         assert_eq!(message, [i]);
         assert!(target.part(0, len).expect("within").to_vec().iter().all(|b| *b == i));
+    }
+}
+
+/// A put that the target refuses is not silent at any level: its completion says so, or, at
+/// `Reusable`, an event after it. Nothing is written.
+pub fn refused_puts(w: &mut World) {
+    let (a, b, ab, _) = w.pair();
+    if !w.has(a, |c| c.remote_access) {
+        return;
+    }
+    for level in [Level::Reusable, Level::Delivered, Level::Visible] {
+        for len in [8, 70_000] {
+            let target = room(len);
+            let (region, key) = w.expose(b, &target, Access::ALL);
+            let remote = w.import(a, &key);
+            // A first one, which is good.
+            let first = w.put(a, remote, 0, &memory(&vec![3; len]));
+            w.ok(a, first);
+            w.deregister(b, region);
+            let before = w[a].refused.len();
+            let put = w.op(a, |token| Operation::Put {
+                token,
+                remote,
+                local: smallvec![memory(&vec![7; len])],
+                spans: smallvec![span(0, len as u64)],
+                level,
+                event: None,
+            });
+            match w.result(a, put) {
+                Err(error) => assert!(matches!(error.kind, OpErrorKind::StaleKey), "{error}"),
+                Ok(_) => {
+                    assert!(level == Level::Reusable, "a refused put is a success at {level:?}");
+                    w.until("the refusal is told", |w| w[a].refused.len() > before);
+                    assert_eq!(w[a].refused[before], (ab, Refusal::StaleKey));
+                }
+            }
+            assert!(target.to_vec() == vec![3; len]);
+        }
     }
 }
 

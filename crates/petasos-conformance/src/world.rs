@@ -3,7 +3,7 @@
 use crate::{Fixture, ledger::Ledger};
 use petasos_fabric::{
     Address, Body, Capabilities, Endpoint, Event, Incarnation, Lease, LostReason, OpError,
-    OpErrorKind, Operation, Peer, Region, RegionId, Slice, Support, Time, Token,
+    OpErrorKind, Operation, Peer, Refusal, Region, RegionId, Slice, Support, Time, Token,
 };
 use std::{
     collections::{HashSet, VecDeque},
@@ -54,6 +54,8 @@ pub struct Seat {
     pub lost: Vec<(Peer, LostReason)>,
     /// Peers called writable.
     pub writable: Vec<Peer>,
+    /// Peers that refused puts after their completion, and why.
+    pub refused: Vec<(Peer, Refusal)>,
     live: HashSet<Peer>,
     pub(crate) full: HashSet<Peer>,
 }
@@ -109,6 +111,10 @@ impl Seat {
                 self.live.remove(&peer);
                 self.full.remove(&peer);
                 self.lost.push((peer, reason));
+            }
+            Event::PutRefused { peer, why } => {
+                known(self, peer, "a refusal")?;
+                self.refused.push((peer, why));
             }
             Event::Writable { peer } => {
                 if !self.full.remove(&peer) {
@@ -166,6 +172,7 @@ impl<'f> World<'f> {
             ups: Vec::new(),
             lost: Vec::new(),
             writable: Vec::new(),
+            refused: Vec::new(),
             live: HashSet::new(),
             full: HashSet::new(),
         });

@@ -30,9 +30,11 @@ pub struct Capabilities {
     /// A key may be forwarded, and used by a third process that can reach the owner.
     pub third_party: bool,
     /// Remote access between two endpoints is seen in the order in which it was submitted, and
-    /// in order with messages.
+    /// in order with messages. No transport of this project promises it: messages pass puts, gets pass
+    /// earlier puts, and a long access may be passed by a later one.
     pub ordered_access: bool,
-    /// Remote atomics are coherent with atomic instructions of the target's own processor.
+    /// Remote atomics are coherent with atomic instructions of the target's own processor: they are
+    /// carried out by a processor of its node, or by a device that is coherent with it.
     pub processor_atomics: bool,
     /// Who checks the rights on memory when remote access comes.
     pub enforcement: Enforcement,
@@ -123,8 +125,9 @@ pub struct Limits {
     pub max_regions: usize,
     /// Peers at a time.
     pub max_peers: usize,
-    /// Messages received and not yet given back ([`Lease`](crate::Lease)); past it, reception
-    /// pauses and senders feel back-pressure.
+    /// Messages received and not yet given back ([`Lease`](crate::Lease)) that are longer than
+    /// [`Lease::LINES`](crate::Lease::LINES), of all peers; each has a [`Share`](crate::Share) of them.
+    /// What is beyond stays with its sender, who feels back-pressure.
     pub max_leases: usize,
 }
 

@@ -63,11 +63,31 @@ pub enum Event {
         /// Why.
         reason: LostReason,
     },
+    /// Puts to a peer were refused there that had completed before, at `Level::Reusable`: nothing of the
+    /// refused parts was written. One event may stand for many puts.
+    PutRefused {
+        /// By whom.
+        peer: Peer,
+        /// Why the first of them was.
+        why: Refusal,
+    },
     /// After `InjectError::Full`: there is room again.
     Writable {
         /// For whom.
         peer: Peer,
     },
+}
+
+/// Why the owner of memory refused access to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The region is closed, or was never open.
+    StaleKey,
+    /// Without the right.
+    Denied,
+    /// Beyond the region's end.
+    OutOfBounds,
 }
 
 /// The body of a long message: a handle, good for one `Receive` or `Discard`.

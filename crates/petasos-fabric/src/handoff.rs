@@ -2,7 +2,7 @@
 
 use crate::{Endpoint, Notifier, Operation, Token};
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -14,6 +14,31 @@ pub struct Submitter {
     notifier: Notifier,
 }
 
+/// Operations that wait to be submitted at a time.
+const MOST: usize = 65_536;
+
+/// Why an operation was not handed over: here it is again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotSubmitted {
+    /// So many wait that the driver must submit some first: try again later.
+    #[error("{MOST} operations wait for the driver")]
+    Full(Operation),
+    /// The driver is gone.
+    #[error("the driver is gone")]
+    Gone(Operation),
+}
+
+impl NotSubmitted {
+    /// The operation.
+    #[must_use]
+    pub fn into_operation(self) -> Operation {
+        match self {
+            NotSubmitted::Full(operation) | NotSubmitted::Gone(operation) => operation,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
@@ -22,16 +47,26 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     operations: VecDeque<Operation>,
-    cancels: Vec<Token>,
+    /// Each once.
+    cancels: HashSet<Token>,
+    /// Operations that the driver has taken, and the endpoint had no room for.
+    waiting: usize,
     closed: bool,
 }
 
 impl Submitter {
-    /// Hands over an operation; gives it back when the driver is gone.
-    pub fn submit(&self, operation: Operation) -> Result<(), Operation> {
+    /// Hands over an operation. At most 65,536 wait at a time, those included for which the endpoint
+    /// has no room.
+    ///
+    /// # Errors
+    /// If there are so many, or if the driver is gone; then the operation comes back.
+    pub fn submit(&self, operation: Operation) -> Result<(), NotSubmitted> {
         let mut queue = self.shared.lock();
         if queue.closed {
-            return Err(operation);
+            return Err(NotSubmitted::Gone(operation));
+        }
+        if queue.operations.len() + queue.waiting >= MOST {
+            return Err(NotSubmitted::Full(operation));
         }
         queue.operations.push_back(operation);
         drop(queue);
@@ -41,7 +76,7 @@ impl Submitter {
 
     /// Asks that the operation with this token end soon.
     pub fn cancel(&self, token: Token) {
-        self.shared.lock().cancels.push(token);
+        self.shared.lock().cancels.insert(token);
         self.notifier.notify();
     }
 }
@@ -81,6 +116,9 @@ impl Handoff {
         let mut queue = self.submitter.shared.lock();
         self.waiting.append(&mut queue.operations);
         let cancels = std::mem::take(&mut queue.cancels);
+        // So many as it holds until the endpoint has taken some.
+        let before = self.waiting.len();
+        queue.waiting = before;
         drop(queue);
         if !self.waiting.is_empty() {
             endpoint.submit(&mut self.waiting);
@@ -88,7 +126,11 @@ impl Handoff {
         for token in cancels {
             endpoint.cancel(token);
         }
-        !self.waiting.is_empty()
+        let left = self.waiting.len();
+        if left != before {
+            self.submitter.shared.lock().waiting = left;
+        }
+        left > 0
     }
 }
 

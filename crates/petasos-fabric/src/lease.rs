@@ -8,8 +8,8 @@ use zerocopy::IntoBytes;
 ///
 /// Short ones lie in the value itself, or in a few lines of memory of its own, longer ones in a
 /// buffer of the endpoint's [`Pool`](crate::Pool) that goes back when this is dropped, or in a vector
-/// of somebody's own. A pool lends a bounded number of buffers, and then the endpoint stops receiving:
-/// do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
+/// of somebody's own. A pool lends a bounded number of buffers, and then longer messages stay with
+/// their senders: do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
 pub struct Lease(Repr);
 
 enum Repr {

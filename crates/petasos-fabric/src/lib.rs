@@ -55,8 +55,8 @@ pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind,
     RegisterError, ResolveError,
 };
-pub use event::{Body, Done, Event};
-pub use handoff::{Handoff, Submitter};
+pub use event::{Body, Done, Event, Refusal};
+pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
 pub use key::Key;
 pub use lease::Lease;

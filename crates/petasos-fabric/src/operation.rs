@@ -216,7 +216,10 @@ impl Payload {
 /// When an operation counts as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The source memory may be used again.
+    /// The source memory may be used again. Nothing is said of the other side: a message or a put may
+    /// still be lost with the peer. A put that the target refuses later, when its completion is out, is
+    /// told by [`Event::PutRefused`](crate::Event::PutRefused); whoever must know of each put asks for
+    /// another level.
     Reusable,
     /// It has arrived at the other side's endpoint.
     Delivered,

@@ -152,10 +152,14 @@ mod tests {
         assert!(counts.is_sorted_by(|a, b| a >= b) && counts[99] >= 1, "{counts:?}");
         let all: usize = counts.iter().sum();
         assert!(all < 4096 && pool.lent() == all);
-        for (k, free) in counts.iter().scan(4096, |free, n| {
-            *free -= n;
-            Some(*free)
-        }).enumerate() {
+        for (k, free) in counts
+            .iter()
+            .scan(4096, |free, n| {
+                *free -= n;
+                Some(*free)
+            })
+            .enumerate()
+        {
             assert!(free >= 4096 / (k + 3) || k > 60, "{free} after {k}");
         }
         greedy.drain(..).for_each(|(share, count)| share.withdraw(count));

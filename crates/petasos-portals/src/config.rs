@@ -95,7 +95,8 @@ impl Default for Limits {
 pub struct Promises {
     /// Long double, real and complex, are types of elements.
     pub long_double: bool,
-    /// Atomics of elements of up to eight bytes that are aligned are coherent with the processor's.
+    /// Atomics of elements of up to eight bytes that are aligned are coherent with the processor's, as far
+    /// as those of the transport are.
     pub coherent_atomics: bool,
     /// Operations of up to so many bytes between two processes change and read memory in the order in
     /// which they were started.

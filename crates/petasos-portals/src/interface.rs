@@ -104,7 +104,9 @@ impl Interface {
     pub fn limits(&self) -> (Limits, Promises) {
         let state = self.lock();
         let short = state.config.eager as u64;
-        let promises = Promises { ordered: short, volatile: short, ..Promises::default() };
+        let coherent_atomics = state.endpoint.capabilities().processor_atomics;
+        let promises =
+            Promises { coherent_atomics, ordered: short, volatile: short, ..Promises::default() };
         (state.config.limits, promises)
     }
 

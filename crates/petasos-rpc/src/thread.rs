@@ -15,6 +15,9 @@ use std::{
     thread::JoinHandle,
 };
 
+/// Work that waits for an engine's thread at a time.
+const MOST: usize = 65_536;
+
 /// A handle to an engine of another thread. Cheap to clone.
 #[derive(Clone)]
 pub struct EngineHandle {
@@ -29,6 +32,9 @@ pub enum ThreadError {
     /// The engine has ended, before or during the work.
     #[error("the engine has ended")]
     Gone,
+    /// So much work waits for the engine's thread that it takes no more: try again later.
+    #[error("{MOST} pieces of work wait for the engine")]
+    Full,
 }
 
 impl EngineHandle {
@@ -45,7 +51,8 @@ impl EngineHandle {
 
     /// Runs `work` on the engine's thread: it gets the engine, and makes a future that the engine
     /// drives. Gives a future of its output, for any executor, or to wait for with
-    /// [`Running::wait`]. Dropping that does not end the work.
+    /// [`Running::wait`]. Dropping that does not end the work. At most 65,536 pieces of work wait for
+    /// the thread to begin them; more end at once with [`ThreadError::Full`].
     pub fn run<F, W, T>(&self, work: F) -> Running<T>
     where
         F: FnOnce(Engine) -> W + Send + 'static,
@@ -53,27 +60,33 @@ impl EngineHandle {
         T: Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        self.command(Box::new(move |inner: &Rc<Inner>| {
+        let work = Box::new(move |inner: &Rc<Inner>| {
             let work = work(Engine::borrowed(Rc::clone(inner)));
             inner.spawn(Box::pin(async move {
                 let _ = sender.send(work.await);
             }));
-        }));
-        Running { receiver }
+        });
+        let full = !self.command(work, MOST);
+        Running { receiver, full }
     }
 
     /// Asks the engine to end.
     pub fn shut_down(&self) {
-        self.command(Box::new(|inner| inner.shut_down()));
+        self.command(Box::new(|inner| inner.shut_down()), usize::MAX);
     }
 
-    fn command(&self, command: crate::inner::Command) {
+    /// Hands over a command, unless so many wait. False if they do.
+    fn command(&self, command: crate::inner::Command, most: usize) -> bool {
         let mut queue = self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner);
         // An ended engine: the command is dropped, and with it the sender of its answer.
-        let Some(commands) = queue.as_mut() else { return };
+        let Some(commands) = queue.as_mut() else { return true };
+        if commands.len() >= most {
+            return false;
+        }
         commands.push(command);
         drop(queue);
         self.commands.waker.ring();
+        true
     }
 
     fn is_gone(&self) -> bool {
@@ -92,6 +105,8 @@ impl fmt::Debug for EngineHandle {
 #[must_use]
 pub struct Running<T> {
     receiver: oneshot::Receiver<T>,
+    /// It was not taken.
+    full: bool,
 }
 
 impl<T> Running<T> {
@@ -118,7 +133,8 @@ impl<T> Running<T> {
 impl<T> Future for Running<T> {
     type Output = Result<T, ThreadError>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.receiver).poll(context).map_err(|_| ThreadError::Gone)
+        let why = if self.full { ThreadError::Full } else { ThreadError::Gone };
+        Pin::new(&mut self.receiver).poll(context).map_err(|_| why)
     }
 }
 

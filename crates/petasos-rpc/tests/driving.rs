@@ -60,6 +60,29 @@ fn many_threads_call_through_one_engine() {
 }
 
 #[test]
+fn work_that_waits_for_a_busy_engine_is_bounded() {
+    let server = server();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (begun, waits) = std::sync::mpsc::channel();
+    // The engine's thread does nothing else until it is released.
+    let blocked = server.handle().run(move |_| {
+        begun.send(()).unwrap();
+        held.recv().ok();
+        async {}
+    });
+    waits.recv().unwrap();
+    let work = |n: u32| server.handle().run(move |_| async move { n });
+    let running: Vec<_> = (0..70_000).map(work).collect();
+    release.send(()).unwrap();
+    blocked.wait().unwrap();
+    let ends: Vec<_> = running.into_iter().map(petasos_rpc::Running::wait).collect();
+    let done = ends.iter().filter(|end| end.is_ok()).count();
+    assert_eq!(done, 65_536);
+    assert!(ends[done..].iter().all(|end| *end == Err(ThreadError::Full)));
+    assert_eq!(work(1).wait(), Ok(1), "it takes work again");
+}
+
+#[test]
 fn each_way_to_be_idle() {
     let server = server();
     for idle in [Idle::Spin, Idle::Adaptive(Duration::from_micros(20)), Idle::Sleep] {

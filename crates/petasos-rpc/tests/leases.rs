@@ -5,7 +5,9 @@
 
 use futures_util::future::join_all;
 use petasos_fabric::{Address, Endpoint};
-use petasos_rpc::{CallError, CallOptions, Context, Engine, EngineConfig, EngineThread, Method, serve};
+use petasos_rpc::{
+    CallError, CallOptions, Context, Engine, EngineConfig, EngineThread, Method, serve,
+};
 use petasos_wire::Wire;
 use std::time::Duration;
 

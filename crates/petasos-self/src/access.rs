@@ -177,7 +177,7 @@ impl Access {
                         len: copy.total,
                         data: *data,
                     };
-                    return match hub.offer(link, |_| Some(what)) {
+                    return match hub.offer(link, || Some(what)) {
                         Ok(()) => Step::Done(Ok(Done::Put)),
                         Err(_) => Step::Blocked,
                     };

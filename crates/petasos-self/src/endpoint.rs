@@ -102,14 +102,16 @@ impl Endpoint for Local {
         let entry = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
         let sent = match &entry.state {
             State::Lost(_) => return Err(InjectError::PeerLost),
-            State::Up { hub, links } if entry.messages.is_empty() => hub.offer(links[0], |hub| {
-                let lease = hub.pool.lend(len, |mut room| {
-                    for part in parts {
-                        room.put_slice(part);
-                    }
-                });
-                lease.map(What::Message)
-            }),
+            State::Up { hub, links, share } if entry.messages.is_empty() => {
+                hub.offer(links[0], || {
+                    let lease = share.lend(len, |mut room| {
+                        for part in parts {
+                            room.put_slice(part);
+                        }
+                    });
+                    lease.map(What::Message)
+                })
+            }
             _ => Err(Refused::Full),
         };
         match sent {
@@ -161,8 +163,7 @@ impl Endpoint for Local {
                 worked |= self.pump_messages(index);
                 worked |= self.pump_accesses(index, &mut bytes);
                 let entry = self.peers.at(index);
-                let room =
-                    entry.messages.is_empty() && entry.up().is_some_and(|(hub, _)| hub.has_room());
+                let room = entry.messages.is_empty() && entry.has_room();
                 if entry.wants_room && room {
                     entry.wants_room = false;
                     let peer = self.peers.handle(index);
@@ -199,9 +200,9 @@ impl Endpoint for Local {
                     };
                     until = until.min(deadline);
                 }
-                State::Up { hub, .. } => {
+                State::Up { hub, share, .. } => {
                     let copying = !entry.accesses.is_empty() && !entry.stalled;
-                    if copying || !hub.wait_for_room(&self.hub) {
+                    if copying || !hub.wait_for_room(share, &self.hub) {
                         return Sleep::Busy;
                     }
                     until = until.min(now.after(LOOK_AGAIN));

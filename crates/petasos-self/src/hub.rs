@@ -2,7 +2,7 @@
 
 use crate::{bell::Bell, offer::Offer, regions::Regions};
 use bytes::Bytes;
-use petasos_fabric::{Address, Incarnation, Lease, LostReason, Pool, Quota, RegionId};
+use petasos_fabric::{Address, Incarnation, Lease, LostReason, Pool, Quota, RegionId, Share};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -102,18 +102,19 @@ impl Hub {
         Ok(())
     }
 
-    /// Puts in what `make` gives, if there is room. `make` gives nothing when the pool is empty.
+    /// Puts in what `make` gives, if there is room. `make` gives nothing when the sender's share of the
+    /// pool is used up.
     pub(crate) fn offer(
         &self,
         link: u64,
-        make: impl FnOnce(&Hub) -> Option<What>,
+        make: impl FnOnce() -> Option<What>,
     ) -> Result<(), Refused> {
         // The copy is made outside of the lock. Only the sender's own link depends on the order,
         // and it has one thread; a few messages over the bound do no harm.
         if self.full() {
             return Err(self.why());
         }
-        let what = make(self).ok_or(Refused::Full)?;
+        let what = make().ok_or(Refused::Full)?;
         self.push(link, what)
     }
 
@@ -130,16 +131,16 @@ impl Hub {
         self.lock().closed
     }
 
-    /// Whether a message of any length would be taken.
-    pub(crate) fn has_room(&self) -> bool {
-        !self.full() && self.pool.has_room()
+    /// Whether a message of any length would be taken of a sender with this share of the pool.
+    pub(crate) fn has_room(&self, share: &Share) -> bool {
+        !self.full() && share.left() > 0
     }
 
     /// Whether a sender may sleep until `who` is rung; false if there is room. True also when
-    /// only the pool is empty: a lease that is dropped rings nobody, so look again soon.
-    pub(crate) fn wait_for_room(&self, who: &Arc<Hub>) -> bool {
+    /// only its share of the pool is used up: a lease that is dropped rings nobody, so look again soon.
+    pub(crate) fn wait_for_room(&self, share: &Share, who: &Arc<Hub>) -> bool {
         let mut inbox = self.lock();
-        if inbox.closed || (inbox.queue.len() < INBOX && self.pool.has_room()) {
+        if inbox.closed || (inbox.queue.len() < INBOX && share.left() > 0) {
             return false;
         }
         inbox.waiting.insert(who.incarnation, Arc::downgrade(who));

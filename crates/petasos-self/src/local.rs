@@ -85,6 +85,9 @@ pub enum OpenError {
 /// Imported keys at a time.
 pub(crate) const MAX_REMOTES: usize = 1 << 20;
 
+/// The longest message.
+pub(crate) const MAX_MESSAGE: usize = 65_536;
+
 /// The scheme of the addresses.
 pub(crate) const SCHEME: &str = "self";
 
@@ -104,7 +107,7 @@ impl Local {
             address.clone()
         };
         let mut limits = Limits::default();
-        limits.max_message = 65_536;
+        limits.max_message = MAX_MESSAGE;
         limits.max_peers = 1 << 20;
         let mut capabilities = Capabilities::emulated(SCHEME, limits);
         capabilities.remote_access = Support::Native;
@@ -188,7 +191,8 @@ impl Local {
     pub(crate) fn lose(&mut self, index: u32, reason: LostReason, told: Option<u64>) {
         let peer = self.peers.handle(index);
         let entry = self.peers.at(index);
-        let messages = std::mem::take(&mut entry.messages);
+        let mut messages = std::mem::take(&mut entry.messages);
+        messages.append(&mut entry.tagged);
         let accesses = std::mem::take(&mut entry.accesses);
         if let Some((hub, links)) = self.peers.lose(index, reason.clone()) {
             for link in links.into_iter().filter(|link| Some(*link) != told) {
@@ -375,7 +379,7 @@ impl Drop for Local {
             }
         }
         for entry in self.peers.iter() {
-            if let State::Up { hub, links } = &entry.state {
+            if let State::Up { hub, links, .. } = &entry.state {
                 for link in links {
                     let _ = hub.push(*link, What::Bye(LostReason::Closed));
                 }

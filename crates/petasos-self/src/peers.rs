@@ -3,8 +3,8 @@
 //! A *link* is a process-wide number for one connection between two endpoints. Both ends may
 //! connect at once; then the peer has two links, and either ends it.
 
-use crate::{access::Access, hub::Hub, submit::Outgoing};
-use petasos_fabric::{Address, Incarnation, LostReason, Peer, PeerInfo, PeerState, Time};
+use crate::{access::Access, hub::Hub, local::MAX_MESSAGE, submit::Outgoing};
+use petasos_fabric::{Address, Incarnation, LostReason, Peer, PeerInfo, PeerState, Share, Time};
 use smallvec::SmallVec;
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,7 +22,10 @@ pub(crate) struct Entry {
     free: bool,
     /// Forgotten: not even to be read.
     stale: bool,
+    /// Messages that wait for the connection, or for leases there.
     pub(crate) messages: VecDeque<Outgoing>,
+    /// Expected ones, which need no lease: they wait for the connection alone.
+    pub(crate) tagged: VecDeque<Outgoing>,
     pub(crate) accesses: VecDeque<Access>,
     /// The first access waits for room for its event.
     pub(crate) stalled: bool,
@@ -39,6 +42,8 @@ pub(crate) enum State {
     Up {
         hub: Arc<Hub>,
         links: SmallVec<[u64; 2]>,
+        /// What this endpoint's messages may hold of the peer's pool.
+        share: Share,
     },
     Lost(LostReason),
 }
@@ -57,14 +62,20 @@ pub(crate) struct Peers {
 impl Entry {
     pub(crate) fn busy(&self) -> bool {
         let connecting = matches!(self.state, State::Connecting { .. });
-        connecting || self.wants_room || !self.messages.is_empty() || !self.accesses.is_empty()
+        let queued = self.messages.len() + self.tagged.len() + self.accesses.len();
+        connecting || self.wants_room || queued > 0
     }
 
     pub(crate) fn up(&self) -> Option<(Arc<Hub>, u64)> {
         match &self.state {
-            State::Up { hub, links } => Some((Arc::clone(hub), links[0])),
+            State::Up { hub, links, .. } => Some((Arc::clone(hub), links[0])),
             _ => None,
         }
+    }
+
+    /// Whether a message to it of any length would find room.
+    pub(crate) fn has_room(&self) -> bool {
+        matches!(&self.state, State::Up { hub, share, .. } if hub.has_room(share))
     }
 }
 
@@ -122,6 +133,7 @@ impl Peers {
             free: false,
             stale: false,
             messages: VecDeque::new(),
+            tagged: VecDeque::new(),
             accesses: VecDeque::new(),
             stalled: false,
             wants_room: false,
@@ -147,7 +159,8 @@ impl Peers {
         self.by_incarnation.insert(hub.incarnation, index);
         self.links.insert(link, index);
         let links = SmallVec::from_slice(&[link]);
-        self.at(index).state = State::Up { hub, links };
+        let share = hub.pool.share(MAX_MESSAGE);
+        self.at(index).state = State::Up { hub, links, share };
     }
 
     pub(crate) fn add_link(&mut self, index: u32, link: u64) {
@@ -173,7 +186,7 @@ impl Peers {
         if !entry.resolved {
             self.give_up(index);
         }
-        let State::Up { hub, links } = was else {
+        let State::Up { hub, links, .. } = was else {
             return None;
         };
         self.by_incarnation.remove(&hub.incarnation);

@@ -6,7 +6,7 @@ use crate::{
     local::{Closing, Local, Offered},
     matching::{Fetch, Posted},
     offer::Offer,
-    peers::State,
+    peers::{Entry, State},
 };
 use bytes::Bytes;
 use petasos_fabric::{
@@ -137,7 +137,11 @@ impl Local {
 
     fn enqueue(&mut self, peer: Peer, message: Outgoing) -> Result<(), OpError> {
         self.alive(peer)?;
-        self.peers.at(peer.index).messages.push_back(message);
+        let entry = self.peers.at(peer.index);
+        match message {
+            Outgoing::Tagged { .. } => entry.tagged.push_back(message),
+            _ => entry.messages.push_back(message),
+        }
         self.peers.activate(peer.index);
         self.pump_messages(peer.index);
         Ok(())
@@ -148,26 +152,29 @@ impl Local {
         let mut worked = false;
         loop {
             let entry = self.peers.at(index);
-            let Some((hub, link)) = entry.up() else {
+            let State::Up { hub, links, share } = &entry.state else {
                 return worked;
             };
-            let Some(message) = entry.messages.pop_front() else {
+            let (hub, link, share) = (Arc::clone(hub), links[0], share.clone());
+            // An expected one is never behind one that waits for a lease.
+            let next = entry.tagged.pop_front().or_else(|| entry.messages.pop_front());
+            let Some(message) = next else {
                 return worked;
             };
             let (token, offer) = (message.token(), self.next_offer);
             let eager_len = self.capabilities.limits.max_message;
             let mut offered = None;
             let sent = match &message {
-                Outgoing::Send { payload, .. } => hub.offer(link, |hub| {
-                    let lease = hub.pool.lend(payload.len(), |room| match payload {
+                Outgoing::Send { payload, .. } => hub.offer(link, || {
+                    let lease = share.lend(payload.len(), |room| match payload {
                         Payload::Bytes(bytes) => room.copy_from_slice(bytes),
                         Payload::Memory(slice) => slice.read(0, room),
                     });
                     lease.map(What::Message)
                 }),
-                Outgoing::Long { header, body, .. } => hub.offer(link, |hub| {
+                Outgoing::Long { header, body, .. } => hub.offer(link, || {
                     let body = Arc::new(Offer::new(offer, Payload::Memory(body.clone())));
-                    let lease = hub.pool.lend(header.len(), |room| room.copy_from_slice(header));
+                    let lease = share.lend(header.len(), |room| room.copy_from_slice(header));
                     offered = Some(Arc::clone(&body));
                     lease.map(|header| What::Long { header, offer: body })
                 }),
@@ -193,6 +200,7 @@ impl Local {
                     return worked;
                 }
                 Err(Refused::Closed) => {
+                    // It ends with the others.
                     self.peers.at(index).messages.push_front(message);
                     self.lose_and_tell(index, LostReason::Closed, None);
                     return true;
@@ -365,13 +373,17 @@ impl Local {
         }
         for index in self.peers.active() {
             let entry = self.peers.at(index);
-            let before = entry.messages.len() + entry.accesses.len();
+            let count =
+                |entry: &Entry| entry.messages.len() + entry.tagged.len() + entry.accesses.len();
+            let before = count(entry);
             if let Some(at) = entry.messages.iter().position(|m| m.token() == token) {
                 entry.messages.remove(at);
+            } else if let Some(at) = entry.tagged.iter().position(|m| m.token() == token) {
+                entry.tagged.remove(at);
             } else if let Some(at) = entry.accesses.iter().position(|a| a.token == token) {
                 entry.accesses.remove(at);
             }
-            if entry.messages.len() + entry.accesses.len() < before {
+            if count(entry) < before {
                 return self.done_with(index, token, Err(OpErrorKind::Cancelled));
             }
         }

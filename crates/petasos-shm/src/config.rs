@@ -25,7 +25,7 @@ pub struct Config {
     pub admit: Vec<u32>,
     /// Peers at a time.
     pub max_peers: usize,
-    /// Received messages of more than 56 bytes that are not yet given back.
+    /// Received messages of more than 112 bytes that are not yet given back, of all peers.
     pub max_leases: usize,
     /// Their bytes in all, beyond which no other message is taken.
     pub max_lease_bytes: usize,

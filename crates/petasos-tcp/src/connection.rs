@@ -300,8 +300,7 @@ impl Connection {
                         return Ok(());
                     }
                 }
-                let message =
-                    engine.lend(peer, message.len(), |to| to.copy_from_slice(message))?;
+                let message = engine.lend(peer, message.len(), |to| to.copy_from_slice(message))?;
                 self.start += PREFIX + message.len();
                 events.push(Event::Message { peer, message });
                 continue;

@@ -124,6 +124,7 @@ impl<E: Endpoint> Over<E> {
             immediate: (can.limits.max_inject - immediate::HEAD).min(short),
             transfer: usize::try_from(can.limits.max_transfer).unwrap_or(usize::MAX).min(1 << 30),
             atomic: if can.atomics == Support::None { 0 } else { can.limits.max_atomic },
+            processor_atomics: can.processor_atomics,
             registrations: can.limits.max_regions,
             passive_target: can.passive_target,
         };

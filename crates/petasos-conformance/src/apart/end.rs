@@ -6,14 +6,14 @@ use super::{
     memory::{apply, changes},
     words::{
         Ask, Ended, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused, Seen,
-        Unimported, Unregistered, Unresolved,
+        Unimported, Unregistered, Unresolved, Why,
     },
 };
 use petasos_fabric::{
     Access, Address, AllocError, Body, Capabilities, Done, Endpoint, Event, ExportError,
     ImportError, Incarnation, InjectError, Key, Lease, Notifier, Notify, Operation, Payload, Peer,
-    PeerInfo, Pool, Region, RegionId, RegisterError, Remote, RemoteSpan, ResolveError, Sleep,
-    Slice, Time, Token, WeakRegion,
+    PeerInfo, Pool, Refusal, Region, RegionId, RegisterError, Remote, RemoteSpan, ResolveError,
+    Sleep, Slice, Time, Token, WeakRegion,
 };
 use std::{
     collections::VecDeque,
@@ -265,6 +265,14 @@ impl End {
                 Event::PeerLost { peer: peer(of), reason: reason.into() }
             }
             Happened::Writable { peer: of } => Event::Writable { peer: peer(of) },
+            Happened::PutRefused { peer: of, why } => {
+                let why = match why {
+                    Why::Denied => Refusal::Denied,
+                    Why::OutOfBounds => Refusal::OutOfBounds,
+                    Why::StaleKey => Refusal::StaleKey,
+                };
+                Event::PutRefused { peer: peer(of), why }
+            }
         }
     }
 

@@ -6,13 +6,13 @@ use super::{
     memory::{apply, changes},
     words::{
         Ask, Ended, Failed, Happened, Import, Known, Load, Op, Opened, Part, Progressed, Refused,
-        Seen, Unimported, Unregistered, Unresolved,
+        Seen, Unimported, Unregistered, Unresolved, Why,
     },
 };
 use crate::Fixture;
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Body, Done, Endpoint, Event, Key, Lease, Level, Operation,
-    Payload, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
+    Payload, Refusal, Region, RegionId, Remote, RemoteSpan, Slice, Slices, Spans, Token,
 };
 use petasos_wire::{Encoding, Wire, from_bytes, to_vec};
 use rustix::process::{Signal, getpid, kill_process};
@@ -42,8 +42,14 @@ pub fn serve(fixture: &dyn Fixture) {
     let (mut answers, mut asks) = (File::from(answers), BufReader::new(stdin.lock()));
     // Whoever is not there to hear it is not there to ask, either.
     let _ = writeln!(answers, "{HELLO}");
-    let mut here =
-        Here { fixture, end: None, memories: BTreeMap::new(), leases: BTreeMap::new(), lent: 0, passes: 0 };
+    let mut here = Here {
+        fixture,
+        end: None,
+        memories: BTreeMap::new(),
+        leases: BTreeMap::new(),
+        lent: 0,
+        passes: 0,
+    };
     let mut asked = false;
     while let Ok(Some(ask)) = read_frame(&mut asks) {
         asked = true;
@@ -243,6 +249,14 @@ impl Here<'_> {
                 Happened::PeerLost { peer: handle(peer), reason: (&reason).into() }
             }
             Event::Writable { peer } => Happened::Writable { peer: handle(peer) },
+            Event::PutRefused { peer, why } => {
+                let why = match why {
+                    Refusal::Denied => Why::Denied,
+                    Refusal::OutOfBounds => Why::OutOfBounds,
+                    _ => Why::StaleKey,
+                };
+                Happened::PutRefused { peer: handle(peer), why }
+            }
             other => panic!("an event unknown to the suite: {other:?}"),
         }
     }

@@ -239,6 +239,14 @@ pub(super) enum Happened {
     PeerUp { peer: Handle, incarnation: u64 },
     PeerLost { peer: Handle, reason: Lost },
     Writable { peer: Handle },
+    PutRefused { peer: Handle, why: Why },
+}
+
+#[derive(Debug, Wire)]
+pub(super) enum Why {
+    StaleKey,
+    Denied,
+    OutOfBounds,
 }
 
 #[derive(Debug, Wire)]

@@ -291,6 +291,12 @@ impl Engine {
                 link.eager += count as u16;
                 link.wake(ledger);
             }
+            Header::Refused { count, status } => {
+                if count == 0 || status == Status::Good {
+                    return broken("a refusal of nothing", count);
+                }
+                ledger.events.push_back(Event::PutRefused { peer, why: status.into() });
+            }
             Header::PutAbort { id } => {
                 link.failed.remove(&id);
             }

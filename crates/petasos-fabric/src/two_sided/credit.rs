@@ -13,7 +13,12 @@
 //! [`Share`]: a slow consumer of one peer's messages leaves room for those of others. Who waits with
 //! nothing is served first: for him, credit of those who granted longest ago is *recalled*, and they
 //! *return* what they do not need. A peer that does not return it (it is stopped, or means harm) keeps
-//! its share, and no more.
+//! its share, and no more than a window of it unused.
+//!
+//! What holds with more peers than leases: each peer that is alive gets a lease in its turn, after
+//! a round trip to somebody who has one to spare. Not so if so many are stopped, or mean harm, that they
+//! hold all leases between them, which takes more than a hundred of them with 4,096 leases (see
+//! [`Share`]). Then longer messages wait, with their senders; all else goes on.
 
 use super::{
     Engine, Violation,

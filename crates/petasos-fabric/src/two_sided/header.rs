@@ -44,10 +44,11 @@ const ASK: u8 = 19;
 const RECALL: u8 = 20;
 const RETURN: u8 = 21;
 const ROOM_ASK: u8 = 22;
+const REFUSED: u8 = 23;
 
 /// Lengths by kind; zero for what is no kind.
-const LENGTHS: [u8; 23] =
-    [0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48, 16, 16, 8, 8, 16, 8];
+const LENGTHS: [u8; 24] =
+    [0, 8, 16, 24, 16, 24, 32, 16, 40, 64, 16, 48, 40, 24, 16, 16, 48, 16, 16, 8, 8, 16, 8, 16];
 
 /// The header of a plain unexpected message of `len` bytes, for transports that send those
 /// without the engine.
@@ -208,6 +209,8 @@ pub(super) enum Header {
     Reply { id: u64, status: Status },
     /// A body of the receiver's is not needed any more.
     BodyDone { body: u64 },
+    /// So many fragments of puts that asked for no answer were refused, the first of them so.
+    Refused { count: u64, status: Status },
     /// An atomic operation; the payload is the operand, and behind it what to compare with.
     Atomic { id: u64, target: Target, offset: u64, op: AtomicOp, kind: AtomicType, fetch: bool },
 }
@@ -319,6 +322,11 @@ impl Header {
                 out.numbers(&[body]);
                 BODY_DONE
             }
+            Header::Refused { count, status } => {
+                flags = status as u16;
+                out.numbers(&[count]);
+                REFUSED
+            }
             Header::Atomic { id, target, offset, op, kind, fetch } => {
                 let what = u64::from(op as u8) | u64::from(kind as u8) << 8;
                 let what = what | u64::from(fetch) << 16;
@@ -386,6 +394,10 @@ impl Header {
                 Header::Reply { id: f.u64(), status: Status::from_u64(flags.into())? }
             }
             BODY_DONE => Header::BodyDone { body: f.u64() },
+            REFUSED => {
+                known = flags;
+                Header::Refused { count: f.u64(), status: Status::from_u64(flags.into())? }
+            }
             _ => {
                 let (id, target, offset, what) = (f.u64(), f.target(), f.u64(), f.u64());
                 let bad = Violation::new("unknown atomic operation", what);
@@ -488,6 +500,7 @@ mod tests {
             Header::Data { id: 29, offset: 30 },
             Header::Reply { id: 31, status: Status::Withdrawn },
             Header::BodyDone { body: 32 },
+            Header::Refused { count: 38, status: Status::Stale },
             Header::Atomic {
                 id: 33,
                 target,
@@ -536,7 +549,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_refused() {
         for header in samples() {
-            for (at, byte) in [(0, 0), (0, 23), (1, 1), (3, 0x80)] {
+            for (at, byte) in [(0, 0), (0, 24), (1, 1), (3, 0x80)] {
                 let mut bytes = header.encode(0).to_vec();
                 bytes[at] = byte;
                 assert!(Header::decode(&bytes).is_err(), "{header:?} {at} {byte}");

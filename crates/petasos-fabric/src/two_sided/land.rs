@@ -241,6 +241,16 @@ impl Link {
         }
     }
 
+    /// A fragment of a put that asks for no answer was refused: the peer is told, of many at a time.
+    fn refuse(&mut self, status: Status, ledger: &mut Ledger) {
+        ledger.counters.refused += 1;
+        if self.refusals == 0 {
+            self.refusal = status;
+        }
+        self.refusals += 1;
+        self.wake(ledger);
+    }
+
     fn land_put(
         &mut self,
         header: Header,
@@ -254,7 +264,9 @@ impl Link {
             _ => return Ok(()),
         };
         if !asking {
-            ledger.counters.refused += u64::from(status != Status::Good);
+            if status != Status::Good {
+                self.refuse(status, ledger);
+            }
             return Ok(());
         }
         let mut status = status;

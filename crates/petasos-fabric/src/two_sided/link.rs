@@ -124,6 +124,9 @@ pub(super) struct Link {
     pub(super) eager_granted: u16,
     pub(super) eager_asked: bool,
     pub(super) room_granted: u16,
+    /// Of its puts that asked for no answer: fragments that were refused, and why the first one was.
+    pub(super) refusals: u64,
+    pub(super) refusal: Status,
 
     /// The packet that is coming in.
     pub(super) landing: Option<Landing>,
@@ -264,6 +267,8 @@ impl Link {
             eager_granted: 0,
             eager_asked: false,
             room_granted: 0,
+            refusals: 0,
+            refusal: Status::Good,
             landing: None,
             serving: 0,
             failed: HashMap::new(),
@@ -284,7 +289,7 @@ impl Link {
             self.ops.len() + self.requests.len() + self.failed.len() + self.announced.len();
         let open = [self.bodies, self.theirs] != [[0; 2]; 2] || self.serving > 0;
         let busy = self.listed || self.full || self.injected > 0 || self.landing.is_some();
-        let untold = self.granted > 0 || self.recall || self.give;
+        let untold = self.granted > 0 || self.recall || self.give || self.refusals > 0;
         let untold = untold || self.eager_granted > 0 || self.eager_asked || self.room_granted > 0;
         queues + tables == 0 && !open && !busy && !untold
     }

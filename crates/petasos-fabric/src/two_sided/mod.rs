@@ -75,7 +75,9 @@ mod submit;
 mod tests;
 mod transmit;
 
-pub use config::{Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM};
+pub use config::{
+    Config, Counters, EAGER_CREDITS, MAX_BODIES, MAX_EAGER, MAX_REQUESTS, TAGGED_ROOM,
+};
 pub use engine::Engine;
 pub use packet::{Outgoing, Packet, Placement, Violation};
 pub use registry::Imported;

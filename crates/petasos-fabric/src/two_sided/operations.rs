@@ -2,7 +2,8 @@
 
 use super::header::{Status, Target};
 use crate::{
-    Access, AtomicOp, AtomicType, Done, Incarnation, OpErrorKind, Payload, Slices, Spans, Token,
+    Access, AtomicOp, AtomicType, Done, Incarnation, OpErrorKind, Payload, Refusal, Slices, Spans,
+    Token,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -227,6 +228,16 @@ impl Op {
             Status::Unsupported => OpErrorKind::Unsupported("this atomic operation there"),
             Status::Withdrawn => OpErrorKind::Withdrawn,
             Status::Good | Status::Stale => OpErrorKind::StaleKey,
+        }
+    }
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Refusal {
+        match status {
+            Status::Denied => Refusal::Denied,
+            Status::OutOfBounds => Refusal::OutOfBounds,
+            _ => Refusal::StaleKey,
         }
     }
 }

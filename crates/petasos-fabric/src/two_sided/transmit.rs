@@ -105,6 +105,11 @@ impl Link {
         if let Some(header) = self.poll_credit().or_else(|| self.poll_room()) {
             return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
         }
+        if self.refusals > 0 {
+            let count = std::mem::take(&mut self.refusals);
+            let header = Header::Refused { count, status: self.refusal };
+            return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+        }
         Some(match self.control.pop_front()? {
             Control::Reply { id, status, old } => {
                 self.serving -= 1;

@@ -52,6 +52,7 @@ impl SimDevice {
             immediate: config.immediate,
             transfer: config.transfer,
             atomic: 64,
+            processor_atomics: true,
             registrations: config.registrations,
             passive_target: true,
         };

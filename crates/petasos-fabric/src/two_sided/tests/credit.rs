@@ -238,8 +238,13 @@ fn announced_messages_are_bounded() {
         for i in 0..300u64 {
             let into = Region::zeroed(8);
             let into_slice = into.whole();
-            let post =
-                Operation::PostReceive { token: Token(i), source, tag: 5, ignore: 0, into: into_slice };
+            let post = Operation::PostReceive {
+                token: Token(i),
+                source,
+                tag: 5,
+                ignore: 0,
+                into: into_slice,
+            };
             assert!(matches!(net.finish(0, post), Ok(Done::Tagged { len: 8, .. })), "{a} {i}");
             assert_eq!(into.to_vec(), i.to_le_bytes());
         }

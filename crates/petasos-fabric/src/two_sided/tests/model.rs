@@ -429,7 +429,11 @@ impl Run {
         for (at, (_, was, done)) in self.ops.iter().enumerate() {
             let waits = matches!(
                 was,
-                Was::Message | Was::Long | Was::SendTagged | Was::Post { .. } | Was::Deregister { .. }
+                Was::Message
+                    | Was::Long
+                    | Was::SendTagged
+                    | Was::Post { .. }
+                    | Was::Deregister { .. }
             );
             assert!(waits || *done, "operation {at} waits for a lease");
         }
