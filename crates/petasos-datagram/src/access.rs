@@ -17,7 +17,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer,
-    Slice, Time, Token,
+    Slice, Token,
 };
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
@@ -59,8 +59,6 @@ pub(crate) struct Accesses<K> {
     pub(crate) brought: HashMap<(u32, u32), (Peer, Target)>,
     /// Those with pieces to be posted.
     ready: VecDeque<usize>,
-    /// Those whose peer is gone, and of which pieces are under way.
-    orphans: Vec<usize>,
     pub(crate) running: usize,
     serial: u32,
 }
@@ -83,8 +81,6 @@ struct Access {
     outcome: Option<OpErrorKind>,
     /// A piece of it failed.
     failed: bool,
-    /// When it ends in any case.
-    until: Time,
 }
 
 impl<K> Accesses<K> {
@@ -97,7 +93,6 @@ impl<K> Accesses<K> {
             grants: HashMap::new(),
             brought: HashMap::new(),
             ready: VecDeque::new(),
-            orphans: Vec::new(),
             running: 0,
             serial: 0,
         }
@@ -105,7 +100,7 @@ impl<K> Accesses<K> {
 
     /// Whether something is to be done that makes no noise.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.ready.is_empty() || !self.orphans.is_empty()
+        !self.ready.is_empty()
     }
 
     /// Whether there is anything to be served.
@@ -160,7 +155,6 @@ impl<N: Network> Datagrams<N> {
             running: 0,
             outcome: None,
             failed: false,
-            until: Time::NEVER,
         });
         tokens.insert(token, slot);
         match grants.get_mut(&(peer, target)) {
@@ -263,23 +257,12 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// Posts pieces, in turns, and ends what waited long enough. True if anything was done.
+    /// Posts pieces, in turns. True if anything was done.
     pub(crate) fn serve_accesses(&mut self) -> bool {
         let mut worked = false;
         for _ in 0..self.accesses.ready.len() {
             let Some(slot) = self.accesses.ready.pop_front() else { break };
             worked |= self.post_pieces(slot);
-        }
-        let now = self.now;
-        for slot in std::mem::take(&mut self.accesses.orphans) {
-            match self.accesses.list.get(slot) {
-                Some(access) if access.until > now => self.accesses.orphans.push(slot),
-                Some(_) => {
-                    self.end_access(slot);
-                    worked = true;
-                }
-                None => {}
-            }
         }
         worked
     }
@@ -412,7 +395,8 @@ impl<N: Network> Datagrams<N> {
         true
     }
 
-    /// A peer is gone: its accesses end, those with pieces under way when these are over, or after a while.
+    /// A peer is gone: its accesses end, those with pieces under way when the library is done with these, however long
+    /// that takes: until then their memory is the library's. That the peer is lost is told at once.
     pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) {
         if self.accesses.list.is_empty() && self.accesses.grants.is_empty() {
             return;
@@ -421,15 +405,10 @@ impl<N: Network> Datagrams<N> {
         let list = &self.accesses.list;
         let slots: Vec<usize> =
             list.iter().filter(|(_, a)| a.peer == peer).map(|(slot, _)| slot).collect();
-        let until = self.now.after(self.config.grace);
         for slot in slots {
             let Some(access) = self.accesses.list.get_mut(slot) else { continue };
             if access.failed || access.handed < access.total || access.running > 0 {
                 access.outcome.get_or_insert(OpErrorKind::PeerLost(reason.clone()));
-            }
-            if access.running > 0 {
-                access.until = until;
-                self.accesses.orphans.push(slot);
             }
             self.settle_access(slot);
         }

@@ -40,9 +40,6 @@ pub struct Config {
     /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
     /// to what it said when it gave that back, reaches such memory until it is closed: for peers that are trusted. Default: 0, all is closed at once.
     pub keep_registered: usize,
-    /// How long what is under way with a lost peer may take to come back from the library before it is
-    /// given up.
-    pub grace: Duration,
 }
 
 impl Config {
@@ -78,7 +75,6 @@ impl Default for Config {
             remote_access_from: 16 << 10,
             notices_from: None,
             keep_registered: 0,
-            grace: Duration::from_secs(1),
         }
     }
 }

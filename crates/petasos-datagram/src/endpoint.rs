@@ -152,6 +152,9 @@ impl<N: Network> Endpoint for Datagrams<N> {
         if self.exposures.has_work() {
             self.look_after_exposures();
         }
+        if self.engine.is_closing() {
+            self.engine.keep_time(now);
+        }
         if self.accesses.has_work() {
             busy |= self.serve_accesses();
         }

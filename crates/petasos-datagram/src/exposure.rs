@@ -9,16 +9,16 @@ use crate::{
     network::Network,
     state::Datagrams,
 };
-use petasos_fabric::{Access, Key, LostReason, Operation, Peer, RegionId, Slice, Time};
+use petasos_fabric::{
+    Access, Event, Key, OpError, OpErrorKind, Operation, Peer, RegionId, Slice, Time, Token,
+};
 use std::{
     collections::{HashMap, hash_map::Entry},
     time::Duration,
 };
 
-/// How long a peer may keep a grant that was asked back, before it is cut off.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long memory is kept in which a lost peer's access might still be landing: longer than data waits in buffers of
-/// connections that are about to be closed.
+/// How long memory may still be reached by a peer that is lost, and gave no grant back, after the library was told to close
+/// it: longer than data waits in buffers of connections that are about to be closed. No library says when that is over.
 const MOURNING: Duration = Duration::from_secs(60);
 
 /// A region that is open to peers.
@@ -27,10 +27,20 @@ struct Exposure<O> {
     memory: Slice,
     access: Access,
     holders: Vec<Peer>,
-    /// One of them was lost, and gave nothing back.
-    torn: bool,
-    /// It is being closed: by this operation, and until then.
-    closing: Option<(Operation, Time)>,
+    /// One of them was lost, and gave nothing back: the last, and until when something of it may land.
+    torn: Option<(Peer, Time)>,
+    /// It is closed to new accesses, and grants were asked back.
+    closing: bool,
+    /// Who waits for its end.
+    waiting: Option<Waiting>,
+}
+
+/// An operation that closes a region.
+struct Waiting {
+    token: Token,
+    patience: Duration,
+    /// Known from the next pass on.
+    until: Option<Time>,
 }
 
 /// All of them.
@@ -38,28 +48,33 @@ pub(crate) struct Exposures<O> {
     list: HashMap<RegionId, Exposure<O>>,
     /// How many are being closed.
     closing: usize,
-    /// Memory that is kept for a while.
-    kept: Vec<(Slice, Time)>,
 }
 
 impl<O> Default for Exposures<O> {
     fn default() -> Exposures<O> {
-        Exposures { list: HashMap::new(), closing: 0, kept: Vec::new() }
+        Exposures { list: HashMap::new(), closing: 0 }
     }
 }
 
 impl<O> Exposures<O> {
     /// When to look, if nothing happens before.
     pub(crate) fn until(&self) -> Time {
-        let closing = self.list.values().filter_map(|exposure| exposure.closing.as_ref());
-        let kept = self.kept.iter().map(|(_, until)| *until);
-        closing.map(|(_, until)| *until).chain(kept).min().unwrap_or(Time::NEVER)
+        if self.closing == 0 {
+            return Time::NEVER;
+        }
+        let closing = self.list.values().filter(|exposure| exposure.closing);
+        let times = closing.flat_map(|exposure| {
+            let waits = exposure.waiting.as_ref().map(|w| w.until.unwrap_or(Time::ZERO));
+            let lands = exposure.torn.filter(|_| exposure.holders.is_empty());
+            [waits, lands.map(|(_, until)| until)].into_iter().flatten()
+        });
+        times.min().unwrap_or(Time::NEVER)
     }
 
     /// Whether there is anything to look after.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.closing > 0 || !self.kept.is_empty()
+        self.closing > 0
     }
 }
 
@@ -104,11 +119,11 @@ impl<N: Network> Datagrams<N> {
                 }
             };
             let (memory, holders) = (memory.clone(), Vec::new());
-            let exposure = Exposure { opened, memory, access, holders, torn: false, closing: None };
+            let (torn, closing, waiting) = (None, false, None);
+            let exposure = Exposure { opened, memory, access, holders, torn, closing, waiting };
             vacant.insert(exposure);
         }
-        let exposure =
-            exposures.list.get_mut(&region).filter(|exposure| exposure.closing.is_none())?;
+        let exposure = exposures.list.get_mut(&region).filter(|exposure| !exposure.closing)?;
         if !exposure.holders.contains(&peer) {
             exposure.holders.push(peer);
         }
@@ -122,22 +137,28 @@ impl<N: Network> Datagrams<N> {
 
     /// Takes in the closing of a region that is open to peers. Gives it back if it is for the engine.
     pub(crate) fn close_region(&mut self, operation: Operation) -> Option<Operation> {
-        let Operation::Deregister { region, .. } = operation else { return Some(operation) };
-        let until = self.now.after(PATIENCE);
+        let Operation::Deregister { token, region, patience } = operation else {
+            return Some(operation);
+        };
         let Exposures { list, closing, .. } = &mut self.exposures;
         let Some(exposure) = list.get_mut(&region) else { return Some(operation) };
-        if exposure.closing.is_some() {
-            // A second one fails, when the first is done.
-            return Some(operation);
+        if exposure.waiting.is_some() {
+            let result = Err(OpError::local(OpErrorKind::UnknownRegion));
+            self.engine.raise(Event::Done { token, result });
+            return None;
         }
-        exposure.closing = Some((operation, until));
-        *closing += 1;
-        let holders = exposure.holders.clone();
-        let target = self.engine.key_parts(region).ok();
-        let target = target.and_then(|parts| Some(parts.route(Key::ROUTE_TWO_SIDED)?.clone()));
-        if let Some(target) = target.and_then(|bytes| <[u8; TARGET]>::try_from(&bytes[..]).ok()) {
-            for holder in holders {
-                self.write_letter(holder, Control::Revoke(target));
+        exposure.waiting = Some(Waiting { token, patience, until: None });
+        if !std::mem::replace(&mut exposure.closing, true) {
+            *closing += 1;
+            let holders = exposure.holders.clone();
+            let target = self.engine.key_parts(region).ok();
+            let target = target.and_then(|parts| Some(parts.route(Key::ROUTE_TWO_SIDED)?.clone()));
+            self.engine.shut(region);
+            if let Some(target) = target.and_then(|bytes| <[u8; TARGET]>::try_from(&bytes[..]).ok())
+            {
+                for holder in holders {
+                    self.write_letter(holder, Control::Revoke(target));
+                }
             }
         }
         self.close_if_free(region);
@@ -148,7 +169,7 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn released(&mut self, index: u32, target: [u8; TARGET]) {
         let Some(Some(link)) = self.links.get(index as usize) else { return };
         let (peer, region) = (link.peer, region_of(&target));
-        let exposure = self.exposures.list.get_mut(&region).filter(|e| e.closing.is_some());
+        let exposure = self.exposures.list.get_mut(&region).filter(|e| e.closing);
         let held = exposure.and_then(|e| {
             let at = e.holders.iter().position(|holder| *holder == peer)?;
             Some(e.holders.swap_remove(at))
@@ -161,57 +182,60 @@ impl<N: Network> Datagrams<N> {
 
     /// A peer is gone, with its grants.
     pub(crate) fn forget_holder(&mut self, peer: Peer) {
-        let mut free = Vec::new();
-        for (region, exposure) in &mut self.exposures.list {
+        let until = self.now.after(MOURNING);
+        for exposure in self.exposures.list.values_mut() {
             if let Some(at) = exposure.holders.iter().position(|holder| *holder == peer) {
                 exposure.holders.swap_remove(at);
-                exposure.torn = true;
-                free.push(*region);
+                exposure.torn = Some((peer, until));
             }
-        }
-        for region in free {
-            self.close_if_free(region);
         }
     }
 
-    /// Closes a region that is to be closed, if nobody holds a grant.
+    /// Closes a region that is to be closed, if nobody holds a grant, and nothing may land any more.
     fn close_if_free(&mut self, region: RegionId) {
-        let Exposures { list, closing, kept } = &mut self.exposures;
-        let free = |e: &Exposure<N::Opened>| e.closing.is_some() && e.holders.is_empty();
+        let now = self.now;
+        let Exposures { list, closing } = &mut self.exposures;
+        let free = |e: &Exposure<N::Opened>| {
+            let landed = e.torn.is_none_or(|(_, until)| until <= now);
+            e.closing && e.waiting.is_some() && e.holders.is_empty() && landed
+        };
         if !list.get(&region).is_some_and(free) {
             return;
         }
-        let Some(Exposure { opened, memory, access, torn, closing: operation, .. }) =
-            list.remove(&region)
+        let Some(Exposure { opened, memory, access, torn, waiting, .. }) = list.remove(&region)
         else {
             return;
         };
         *closing -= 1;
-        if torn {
-            drop(opened);
-            kept.push((memory, self.now.after(MOURNING)));
-        } else {
-            self.kept.keep(&memory, access, opened);
+        match torn {
+            Some(_) => drop(opened),
+            None => self.kept.keep(&memory, access, opened),
         }
         self.net.close_memory();
-        if let Some((operation, _)) = operation {
-            self.engine.submit(operation);
+        if let Some(Waiting { token, patience, .. }) = waiting {
+            self.engine.submit(Operation::Deregister { token, region, patience });
         }
     }
 
-    /// Cuts off who keeps grants for too long, and lets memory go that was kept long enough.
+    /// Ends operations that have waited for grants for as long as they wanted to: to cut the peer off would not end its
+    /// access with every library. The memory is kept, and open to who has grants.
     pub(crate) fn look_after_exposures(&mut self) {
         let now = self.now;
-        self.exposures.kept.retain(|(_, until)| *until > now);
-        if self.exposures.closing == 0 {
-            return;
-        }
-        let late =
-            |e: &&Exposure<N::Opened>| e.closing.as_ref().is_some_and(|(_, until)| *until <= now);
-        let late =
-            self.exposures.list.values().filter(late).flat_map(|e| e.holders.iter().copied());
-        for peer in late.collect::<Vec<_>>() {
-            self.finish(peer, LostReason::Silent(PATIENCE));
+        let closing = self.exposures.list.iter().filter(|(_, exposure)| exposure.closing);
+        for region in closing.map(|(region, _)| *region).collect::<Vec<_>>() {
+            self.close_if_free(region);
+            let Some(exposure) = self.exposures.list.get_mut(&region) else { continue };
+            let late = |waiting: &mut Waiting| {
+                *waiting.until.get_or_insert(now.after(waiting.patience)) <= now
+            };
+            let Some(Waiting { token, .. }) = exposure.waiting.take_if(late) else { continue };
+            let holder = exposure.holders.first().copied().or(exposure.torn.map(|(peer, _)| peer));
+            let info = holder.and_then(|holder| self.engine.peer_info(holder));
+            let error = match info {
+                Some(info) => OpError::with_peer(OpErrorKind::StillReached, &info.address),
+                None => OpError::local(OpErrorKind::StillReached),
+            };
+            self.engine.raise(Event::Done { token, result: Err(error) });
         }
     }
 }

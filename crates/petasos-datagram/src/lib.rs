@@ -27,7 +27,7 @@
 //! # Memory that is lent
 //!
 //! Whatever a library works on is held until it said that it is done, or its endpoint is closed. An access to a peer
-//! that is gone ends when the library gives it back, or after [`Config::grace`]; its memory is held in either case. So
+//! that is gone ends when the library gives it back, however long that takes; that the peer is lost is told before. So
 //! are short sends from slots of their own: a call that is dropped, a peer that dies and an endpoint that ends leave
 //! nothing to be written to.
 //!

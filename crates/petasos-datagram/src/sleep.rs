@@ -61,7 +61,7 @@ impl<N: Network> Datagrams<N> {
                 until = until.min(*end).min(now.after(NAP * 20));
             }
         }
-        until = until.min(self.exposures.until());
+        until = until.min(self.exposures.until()).min(self.engine.deadline());
         if nap {
             self.naps = if spun && !self.idle { 0 } else { (self.naps + 1).min(DOUBLED) };
             until = until.min(now.after(NAP * (1 << self.naps)));
