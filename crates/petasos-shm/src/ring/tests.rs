@@ -76,7 +76,7 @@ mod model {
     /// Operations in all, over the cases: more with `PETASOS_RING_OPERATIONS`.
     fn operations() -> usize {
         let wanted = std::env::var("PETASOS_RING_OPERATIONS").ok();
-        let usual = if cfg!(miri) { 600 } else { 100_000 };
+        let usual = if cfg!(miri) { 50 } else { 100_000 };
         wanted.and_then(|n| n.parse().ok()).unwrap_or(usual)
     }
 
@@ -157,7 +157,7 @@ mod model {
 
     #[test]
     fn like_a_queue() {
-        let each = if cfg!(miri) { 100 } else { 500 };
+        let each = if cfg!(miri) { 25 } else { 500 };
         let cases = u32::try_from(operations().div_ceil(each)).unwrap();
         let config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };
         const SIZES: [usize; 4] = [8, 16, 64, 2048];
@@ -178,7 +178,7 @@ mod model {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 8 } else { 256 },
+            cases: if cfg!(miri) { 2 } else { 256 },
             failure_persistence: None,
             ..Default::default()
         })]
