@@ -21,6 +21,7 @@ mod restarts;
 mod slurm;
 mod spares;
 mod staging;
+mod storm;
 mod tree;
 
 use common::Place;
