@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Some(launch::RANK) => launch::run_rank(env::args_os().skip(2)),
         Some(launch::BARE) => launch::run_bare(),
         Some(petasos_pmix::GUARD) => {
-            petasos_pmix::run_guard(env::args_os().skip(2).map(Into::into));
+            petasos_pmix::run_guard();
             Ok(())
         }
         Some(petasos_pmix::DAEMON) => {

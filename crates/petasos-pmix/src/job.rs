@@ -64,6 +64,8 @@ pub enum JobError {
 #[derive(Debug)]
 pub struct JobMap {
     spec: JobSpec,
+    /// The namespace for clients of OpenPMIx, if it is not the name.
+    space: Option<String>,
     node_of: Vec<Node>,
     on: BTreeMap<Node, Vec<u32>>,
     hosts: Arc<[Node]>,
@@ -86,7 +88,17 @@ impl JobMap {
             node_of.resize(node_of.len() + run.count as usize, run.node);
         }
         let hosts = on.keys().copied().collect();
-        Ok(JobMap { spec, node_of, on, hosts })
+        Ok(JobMap { spec, space: None, node_of, on, hosts })
+    }
+
+    /// Clients of OpenPMIx know the job by this namespace, which others cannot guess.
+    pub(crate) fn with_space(self, space: String) -> JobMap {
+        JobMap { space: Some(space), ..self }
+    }
+
+    /// The namespace by which clients of OpenPMIx know the job: only its ranks are told.
+    pub(crate) fn space(&self) -> &str {
+        self.space.as_ref().unwrap_or(&self.spec.name)
     }
 
     /// The job as it travels.

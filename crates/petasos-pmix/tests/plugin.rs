@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         plugins
     };
     match std::env::args().nth(1).as_deref() {
-        Some(GUARD) => petasos_pmix::run_guard(std::env::args_os().skip(2).map(Into::into)),
+        Some(GUARD) => petasos_pmix::run_guard(),
         Some(DAEMON) => petasos_pmix::run_daemon(plugins()).expect("a daemon that ends well"),
         Some(LAUNCH) => {
             let words = ["sh", "-c", "echo $PETASOS_RANK $TIMES"].map(str::to_owned).to_vec();

@@ -2,6 +2,7 @@
 
 use crate::{
     common::{Place, until, wait},
+    outsiders::OfUser,
     ranks, text,
 };
 use petasos_pmix::{Job, JobError};
@@ -10,28 +11,25 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
-    os::unix::{
-        fs::{PermissionsExt, chown},
-        net::UnixStream,
-        process::CommandExt,
-    },
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    os::unix::{fs::PermissionsExt, net::UnixStream},
+    path::PathBuf,
+    process::Stdio,
     time::Duration,
 };
 
 const NAME: &str = "private::strangers_are_refused";
 const CLOSED: &str = "private::the_job_of_an_ordinary_user_is_closed_to_others";
 /// An ordinary user, who need not be in any list.
-const USER: u32 = 61_234;
+pub(crate) const USER: u32 = 61_234;
 /// `nobody`, on Debian and most others.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A rank that waits for a word on the standard input of rank 0.
-fn waits_for_a_word() {
+pub(crate) fn waits_for_a_word() {
     let job = Job::init().unwrap();
     job.fence().unwrap();
-    println!("\nready {}", std::env::var("PETASOS_JOB_DIR").unwrap());
+    let space = std::env::var("PMIX_NAMESPACE").unwrap_or_default();
+    println!("\nspace {space}\nready {}", std::env::var("PETASOS_JOB_DIR").unwrap());
     let mut line = String::new();
     if job.rank() == 0 {
         std::io::stdin().read_line(&mut line).unwrap();
@@ -41,8 +39,12 @@ fn waits_for_a_word() {
 }
 
 /// What a port answers to these bytes, until it closes the connection.
-fn answer(port: u16, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+fn answer_of(port: u16, bytes: &[u8]) -> Vec<u8> {
+    answer(TcpStream::connect(("127.0.0.1", port)).unwrap(), bytes)
+}
+
+/// What is answered to these bytes, until the connection is closed.
+pub(crate) fn answer(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     // It may be closed already.
     let _ = stream.write_all(bytes);
@@ -55,7 +57,7 @@ fn answer(port: u16, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// How the client library of OpenPMIx greets the server of a job as one of its ranks.
-fn greeting(job: &str, rank: u32) -> Vec<u8> {
+pub(crate) fn greeting(job: &str, rank: u32) -> Vec<u8> {
     let mut said = b"native\0".to_vec();
     said.extend([0, 0, 0, 8].iter().chain(&[0; 8]).chain(&[0]));
     said.extend([job.as_bytes(), b"\0", &rank.to_be_bytes(), b"4.2.2\0v41\0\x01hash\0"].concat());
@@ -93,56 +95,21 @@ fn the_job_of_an_ordinary_user_is_closed_to_others() {
     if !is_root() {
         return skip("only root can run programs as two other users");
     }
-    let place = Place::new();
-    // The build directory may be closed to that user. Another process copies: what this one has open to be written,
-    // those that other tests start just now have, too, and nobody can run it.
-    let copy = |from: &Path, name: &str| {
-        assert!(Command::new("cp").arg(from).arg(place.path(name)).status().unwrap().success());
-        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
-        place.path(name)
-    };
-    let petasos = copy(Path::new(env!("CARGO_BIN_EXE_petasos")), "petasos");
-    let own = copy(&std::env::current_exe().unwrap(), "ranks");
-    fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    chown(place.path("tmp"), Some(USER), Some(USER)).unwrap();
-    fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new(&petasos);
     // A daemon of another host, on this one: so those of the job have ports for each other.
-    let hosts = ["run", "-n", "2", "--hosts", "localhost:1,x:1", "--remote-start", "env X={host}"];
-    command.args(hosts).arg(&own).args([CLOSED, "--exact", "--nocapture", "--test-threads=1"]);
-    command.env("TMPDIR", place.path("tmp")).env("PETASOS_TEST_ROLE", "rank");
-    command.env_remove("XDG_RUNTIME_DIR").current_dir(place.directory.path());
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.uid(USER).gid(USER).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut directories: Vec<PathBuf> = Vec::new();
-    while directories.len() < 2 {
-        let line = lines.next().expect("two ranks that are ready");
-        directories.extend(line.strip_prefix("ready ").map(PathBuf::from));
-    }
-    let ports: Vec<String> = ports_of(child.id()).iter().map(u16::to_string).collect();
-    for directory in &directories {
-        let pmix = fs::read_to_string(directory.join("pmix41")).unwrap();
+    let options = ["-n", "2", "--hosts", "localhost:1,x:1", "--remote-start", "env X={host}"];
+    let job = OfUser::start(CLOSED, &options);
+    let ports: Vec<String> = ports_of(job.child.id()).iter().map(u16::to_string).collect();
+    for directory in &job.directories {
         for (user, role) in [(NOBODY, "stranger"), (USER, "owner")] {
-            let mut looks = Command::new(&own);
-            looks.args([CLOSED, "--exact", "--nocapture", "--test-threads=1"]).uid(user).gid(user);
-            looks.env("PETASOS_TEST_ROLE", role).env("PORTS", ports.join(" ")).current_dir("/");
-            looks.env("DIRECTORY", directory).env("PMIX_PORT", pmix.rsplit_once(':').unwrap().1);
-            let said = looks.output().unwrap();
+            let mut looks = job.visits(CLOSED, user, role, directory);
+            let said = looks.env("PORTS", ports.join(" ")).output().unwrap();
             assert!(said.status.success(), "{role}: {}", text(&said));
         }
     }
-    writeln!(child.stdin.take().unwrap(), "go on").unwrap();
-    let status = wait(&mut child, Duration::from_secs(30));
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(status.success(), "{said}");
+    let said = job.ends_well();
     for word in ["refused a client: it is another user's", "refused a connection: "] {
         assert!(said.contains(word), "`{word}` is not in {said}");
     }
-    let empty = || fs::read_dir(place.path("tmp")).unwrap().next().is_none().then_some(());
-    until("an empty directory", empty);
-    place.assert_clean();
 }
 
 /// Another user, who by chance knows everything but the secrets; and the one whose job it is, of which a program may
@@ -150,17 +117,17 @@ fn the_job_of_an_ordinary_user_is_closed_to_others() {
 fn looks_into_it(is_stranger: bool) {
     let variable = |name: &str| std::env::var(name).unwrap();
     let directory = PathBuf::from(variable("DIRECTORY"));
-    let job = directory.file_stem().unwrap().to_str().unwrap().to_owned();
+    let job = variable("SPACE");
     let port = variable("PMIX_PORT").parse().unwrap();
     for bytes in [greeting("other", 0), vec![0xff; 300], greeting(&job, 0)[..40].to_vec()] {
-        assert!(answer(port, &bytes).is_empty(), "{bytes:?}");
+        assert!(answer_of(port, &bytes).is_empty(), "{bytes:?}");
     }
     if !is_stranger {
         // The greeting is a good one: it is told that this rank is there already.
-        assert_eq!(answer(port, &greeting(&job, 0)).len(), 8);
+        assert_eq!(answer_of(port, &greeting(&job, 0)).len(), 8);
         return;
     }
-    assert!(answer(port, &greeting(&job, 0)).is_empty());
+    assert!(answer_of(port, &greeting(&job, 0)).is_empty());
     assert!(fs::read_dir(&directory).is_err());
     for file in ["token", "secret", "job", "pmix41"] {
         assert!(fs::read(directory.join(file)).is_err(), "{file}");
@@ -169,7 +136,7 @@ fn looks_into_it(is_stranger: bool) {
     assert!(matches!(Job::attach(directory), Err(JobError::Io(..))));
     let mut daemons = 0;
     for port in variable("PORTS").split(' ').map(|port| port.parse().unwrap()) {
-        let said = answer(port, &[7; 68]);
+        let said = answer_of(port, &[7; 68]);
         // A word on the protocol and a number that nobody has seen: no proof of anything.
         assert!(said.is_empty() || said.len() == 40, "{said:?}");
         daemons += usize::from(said.len() == 40);

@@ -686,7 +686,8 @@ impl fmt::Debug for Job {
 /// The private directories of this user's jobs that run from this host, in no particular order.
 #[must_use]
 pub fn running() -> Vec<PathBuf> {
-    let entries = fs::read_dir(crate::daemon::base()).into_iter().flatten().flatten();
+    let bases = crate::daemon::bases().into_iter();
+    let entries = bases.flat_map(|base| fs::read_dir(base).into_iter().flatten()).flatten();
     let head = |path: &PathBuf| path.extension().is_some_and(|node| node == "0");
     entries.map(|entry| entry.path()).filter(head).collect()
 }

@@ -24,8 +24,8 @@ use nix::{
 use rustix::{
     io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, retry_on_intr},
     process::{
-        Pid, PidfdFlags, Signal, WaitOptions, chdir, getpid, getppid, pidfd_open,
-        set_parent_process_death_signal, setpgid, waitpid,
+        Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, chdir, getpid, getppid, pidfd_open,
+        set_parent_process_death_signal, setpgid, setrlimit, waitpid,
     },
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
     thread::{CpuSet, sched_setaffinity},
@@ -55,6 +55,8 @@ pub(crate) struct First {
     pub(crate) guard: Option<Arc<UnixStream>>,
     /// Where it runs, if not anywhere.
     pub(crate) cores: Option<CpuSet>,
+    /// Its limit on open files, if not that of this process.
+    pub(crate) files: Option<Rlimit>,
     /// A connection that the program inherits, by the same number.
     pub(crate) inherited: Option<OwnedFd>,
 }
@@ -76,6 +78,10 @@ impl First {
         if let Some(cores) = &self.cores {
             // It may have been taken from this process just now.
             let _ = sched_setaffinity(None, cores);
+        }
+        if let Some(files) = &self.files {
+            // It was this process's own: it may have it.
+            setrlimit(Resource::Nofile, *files)?;
         }
         if let Some(inherited) = &self.inherited {
             fcntl_setfd(inherited, FdFlags::empty())?;
@@ -305,7 +311,7 @@ mod tests {
     }
 
     fn first() -> First {
-        First { daemon: getpid(), guard: None, cores: None, inherited: None }
+        First { daemon: getpid(), guard: None, cores: None, files: None, inherited: None }
     }
 
     #[test]

@@ -2,7 +2,11 @@
 //! the private directory. The kernel says whose process it is, and the token that it is of this
 //! job; before both are checked nothing else of it is looked at.
 
-use super::{Daemon, place::Place};
+use super::{
+    Daemon,
+    admission::{BATCH, MOST_UNPROVEN, PATIENCE},
+    place::Place,
+};
 use crate::{
     Error, JobId,
     engine::ClientId,
@@ -20,7 +24,7 @@ use std::{
     fs, io,
     os::unix::{fs::DirBuilderExt, net::UnixStream},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The longest frame of a client.
@@ -70,7 +74,7 @@ enum Speaks {
     Native,
     /// With the number of its next request.
     Pmi1(Session, u64),
-    /// OpenPMIx 4.1, over loopback; its job's name is its token.
+    /// OpenPMIx 4.1, over loopback; its job's namespace is its token.
     Pmix41(pmix41::Session),
 }
 
@@ -87,6 +91,8 @@ pub(crate) struct Client {
     speaks: Speaks,
     rank: Option<u32>,
     word: Word,
+    /// Until then it has to have proved that it is of the job; never: it has.
+    prove_by: Time,
     /// It closed its connection; the engine hears of it at this time.
     pub(crate) closing: Option<Time>,
     /// It is among those that are waited for.
@@ -94,8 +100,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn new(frames: Frames, speaks: Speaks) -> Client {
-        Client { frames, speaks, rank: None, word: Word::None, closing: None, watched: false }
+    fn new(frames: Frames, speaks: Speaks, now: Time) -> Client {
+        Client {
+            frames,
+            speaks,
+            rank: None,
+            word: Word::None,
+            prove_by: now.after(PATIENCE),
+            closing: None,
+            watched: false,
+        }
     }
 
     fn say(&mut self, what: &ToClient) {
@@ -125,11 +139,35 @@ impl Client {
 impl Daemon {
     /// A connection came in.
     pub(crate) fn accept_clients(&mut self) {
-        while let Some(Ok((stream, _))) = self.listener.as_ref().map(|l| l.accept()) {
+        for _ in 0..BATCH {
+            let now = self.clock.now();
+            let Some(listener) = &self.listener else { return };
+            let stream = match self.admission.has_room(listener, now) {
+                Ok(()) => listener.accept().map_err(|error| self.admission.failed(&error, now)),
+                Err(why) => Err(why),
+            };
+            let stream = match stream {
+                Ok((stream, _)) => stream,
+                Err(why) => return why.into_iter().for_each(|why| self.log(&why)),
+            };
             if let Err(error) = self.accept_client(stream) {
-                self.log(&format!("refused a client: {error}"));
+                self.refused(now, Duration::ZERO, &error);
             }
         }
+    }
+
+    /// Somebody was, which took so long.
+    fn refused(&mut self, now: Time, took: Duration, why: &io::Error) {
+        if self.admission.refused(now, took) {
+            self.log(&format!("refused a client: {why}"));
+        }
+    }
+
+    /// Whether more may come: of those that have not proved to be of the job there are only so many.
+    pub(crate) fn has_few_unproven(&self) -> bool {
+        let unproven =
+            |client: &&Client| client.prove_by != Time::NEVER && client.closing.is_none();
+        self.clients.values().filter(unproven).count() < MOST_UNPROVEN
     }
 
     pub(crate) fn accept_client(&mut self, stream: UnixStream) -> io::Result<()> {
@@ -143,26 +181,41 @@ impl Daemon {
         stream.set_nonblocking(true)?;
         self.next_client += 1;
         let frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
-        self.clients.insert(self.next_client, Client::new(frames, Speaks::Unknown));
+        let client = Client::new(frames, Speaks::Unknown, self.clock.now());
+        self.clients.insert(self.next_client, client);
         Ok(())
     }
 
     /// A client of the PMIx library came in, over loopback: the kernel says whose it is.
     pub(crate) fn accept_pmix41(&mut self) {
-        while let Some(Ok((stream, from))) = self.pmix41.as_ref().map(|l| l.accept()) {
-            let accept = || -> io::Result<()> {
-                let own = stream.local_addr()?.port();
-                if pmix41::owner_of(from.port(), own) != Some(geteuid().as_raw()) {
+        for _ in 0..BATCH {
+            let now = self.clock.now();
+            let begun = Instant::now();
+            if !self.admission.is_open_to_all(now) || !self.has_few_unproven() {
+                return;
+            }
+            let Some(listener) = &self.pmix41 else { return };
+            let accepted = match self.admission.has_room(listener, now) {
+                Ok(()) => listener.accept().map_err(|error| self.admission.failed(&error, now)),
+                Err(why) => Err(why),
+            };
+            let (stream, from) = match accepted {
+                Ok(accepted) => accepted,
+                Err(why) => return why.into_iter().for_each(|why| self.log(&why)),
+            };
+            let mut accept = || -> io::Result<()> {
+                if self.owners.of(from, stream.local_addr()?)? != geteuid().as_raw() {
                     return Err(io::Error::other("it is another user's"));
+                }
+                if self.clients.len() >= MAX_CLIENTS {
+                    return Err(io::Error::other(format!("there are {MAX_CLIENTS} already")));
                 }
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)
             };
             if let Err(error) = accept() {
-                self.log(&format!("refused a client: {error}"));
-                continue;
-            }
-            if self.clients.len() >= MAX_CLIENTS {
+                drop(stream);
+                self.refused(now, begun.elapsed(), &error);
                 continue;
             }
             self.next_client += 1;
@@ -170,7 +223,7 @@ impl Daemon {
             let around = self.surroundings();
             let directory = self.place.as_ref().map_or(Path::new(""), Place::path);
             let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory, around));
-            self.clients.insert(self.next_client, Client::new(frames, speaks));
+            self.clients.insert(self.next_client, Client::new(frames, speaks, now));
             self.engine.client_opened(ClientId(self.next_client));
         }
     }
@@ -210,6 +263,7 @@ impl Daemon {
                     if let Speaks::Pmi1(session, _) = &client.speaks {
                         client.rank = Some(session.rank());
                     }
+                    client.prove_by = Time::NEVER;
                     self.engine.client_opened(ClientId(number));
                     continue;
                 }
@@ -226,6 +280,7 @@ impl Daemon {
                     let taken = session.take(client.frames.come(), &job)?;
                     let Some((len, steps)) = taken else { break };
                     client.frames.skip(len);
+                    client.prove_by = Time::NEVER;
                     if client.rank.is_none() {
                         let rank = session.rank();
                         client.rank = rank;
@@ -304,6 +359,9 @@ impl Daemon {
     }
 
     pub(crate) fn settle_clients(&mut self, now: Time) {
+        for client in self.clients.values_mut().filter(|client| client.prove_by <= now) {
+            (client.prove_by, client.closing) = (Time::NEVER, Some(now));
+        }
         let over = |client: &Client| client.closing.is_some_and(|at| at <= now);
         let gone: Vec<u64> =
             self.clients.iter().filter(|(_, c)| over(c)).map(|(number, _)| *number).collect();
@@ -315,7 +373,8 @@ impl Daemon {
 
     /// When [`Daemon::settle_clients`] is wanted.
     pub(crate) fn clients_deadline(&self) -> Time {
-        self.clients.values().filter_map(|client| client.closing).min().unwrap_or(Time::NEVER)
+        let next = |client: &Client| client.closing.unwrap_or(Time::NEVER).min(client.prove_by);
+        self.clients.values().map(next).min().unwrap_or(Time::NEVER)
     }
 
     /// Something for a client.

@@ -121,6 +121,8 @@ pub(crate) struct Head {
     pub(crate) printer: Printer,
     /// Until when what is under way may take: coming up, the job, ending by itself.
     until: Time,
+    /// The processes were made to end.
+    killed: bool,
     signals: u32,
     input_open: bool,
     input_untaken: u64,
@@ -209,6 +211,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         failure: None,
         failures: Vec::new(),
         printer,
+        killed: false,
         signals: 0,
         input_untaken: 0,
     }));
@@ -694,8 +697,21 @@ impl Daemon {
             }
             Phase::Ending => {
                 head.until = now.after(GRACE);
+                if std::mem::replace(&mut head.killed, true) {
+                    return self.give_up_daemons();
+                }
                 self.signal_all(SIGKILL);
             }
+        }
+    }
+
+    /// The processes of a node were to be ended, and its daemon has not said that they are: it is stopped, or stands still.
+    fn give_up_daemons(&mut self) {
+        let Some((head, job)) = self.head.as_ref().zip(self.job.as_ref()) else { return };
+        let left = (0..head.size).filter(|rank| !head.ended.contains_key(rank));
+        let nodes: BTreeSet<Node> = left.filter_map(|rank| job.node_of(rank)).collect();
+        for node in nodes.into_iter().filter(|node| *node != Node::HEAD) {
+            self.lost(node, "the daemon there does not end its processes");
         }
     }
 

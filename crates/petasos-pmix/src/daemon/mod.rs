@@ -5,6 +5,7 @@
 //! their hosts and end with it. Each has a private directory, and a guard that removes it and ends
 //! the processes if the daemon itself is killed.
 
+mod admission;
 mod child;
 mod clients;
 mod control;
@@ -15,7 +16,9 @@ pub(crate) mod fuzzing;
 mod guard;
 mod head;
 mod image;
+mod kin;
 mod networks;
+mod owner;
 mod peers;
 mod place;
 mod print;
@@ -28,6 +31,7 @@ mod staging;
 mod start;
 mod surroundings;
 mod survey;
+mod sweep;
 mod tree;
 mod wake;
 mod watch;
@@ -38,15 +42,18 @@ use crate::{
     inventory::{Inventory, Watcher},
     job::JobMap,
     launch::{Here, Plugins, Receiving, Reserved},
-    net::handshake::{Secret, random},
+    net::handshake::{Secret, derived, random},
     pmix41::Surroundings,
     shelf::{self, Shelf},
     table,
 };
+use admission::{Admission, Files};
 use clients::{Client, ToClient};
 use control::{Bootstrap, Control, Setup};
 use guard::Guard;
 use head::Head;
+use kin::Kin;
+use owner::Owners;
 use peers::Peers;
 use petasos_fabric::{Clock, Time};
 use petasos_wire::{Encoding, from_bytes};
@@ -72,7 +79,7 @@ pub use guard::{GUARD, run as run_guard};
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
 pub(crate) use head::{Plan, Verdict, run as run_head};
-pub(crate) use place::base;
+pub(crate) use place::bases;
 pub(crate) use staging::{Coming, ToStage};
 pub(crate) use tree::Starter;
 
@@ -107,6 +114,14 @@ struct Daemon {
     guard: Option<Guard>,
     /// How many there have been after the first.
     guards: u32,
+    /// What processes of this node have in their environment.
+    mark: String,
+    /// What these leave behind.
+    kin: Option<Kin>,
+    /// When connections are taken.
+    admission: Admission,
+    /// Whose they are.
+    owners: Owners,
     /// The job's data, and the cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
     /// Something was said there to processes that may sleep.
@@ -174,6 +189,8 @@ enum Source {
     Leash,
     Guard,
     Remote(Node),
+    /// A child of this process has ended.
+    Kin,
 }
 
 impl Daemon {
@@ -184,7 +201,9 @@ impl Daemon {
         silence: Duration,
         config: Config,
     ) -> io::Result<Daemon> {
-        raise_file_limit();
+        let files = Files::raise();
+        // Before there are other threads, which would be told of the ends of children.
+        let kin = Kin::take_in();
         let (waker, wakes) = Wakes::make()?;
         let clock = Clock::start();
         Ok(Daemon {
@@ -204,6 +223,10 @@ impl Daemon {
             plugins: Plugins::default(),
             guard: None,
             guards: 0,
+            mark: sweep::mark(),
+            kin: Some(kin),
+            admission: Admission::new(files),
+            owners: Owners::new(),
             shelf: None,
             rings: false,
             listener: None,
@@ -282,10 +305,14 @@ impl Daemon {
         let secret = self.set_up_networks(&mut setup)?;
         let stage = self.make_stage(&mut setup)?;
         let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
-        let job = Arc::new(job);
+        let job = Arc::new(job.with_space(space_of(&setup.job.name, &self.secret)));
+        let made = Place::make(&format!("{}.{}", setup.job.name, self.me.0));
+        let (place, instead) = made.map_err(|error| error.to_string())?;
+        if let Some(instead) = instead {
+            self.log(&instead);
+        }
         let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
-            let place = Place::make(&format!("{}.{}", setup.job.name, self.me.0))?;
-            let guard = guard_of(&self.own, &place, stage.as_ref())?;
+            let guard = guard_of(&self.own, &self.mark, &place, stage.as_ref())?;
             if let Some(secret) = &secret {
                 place.write("secret", secret)?;
             }
@@ -322,7 +349,7 @@ impl Daemon {
         self.guard = None;
         self.guards += 1;
         let Some(place) = self.place.as_ref().filter(|_| self.guards <= MAX_GUARDS) else { return };
-        match guard_of(&self.own, place, self.stage.as_ref()) {
+        match guard_of(&self.own, &self.mark, place, self.stage.as_ref()) {
             Ok(guard) => {
                 self.ranks.values().filter_map(Rank::running).for_each(|pid| guard.runs(pid));
                 self.guard = Some(guard);
@@ -471,6 +498,15 @@ impl Daemon {
         self.pump();
         self.flush();
         self.kill_ranks();
+        let nothing_left = self.end_kin();
+        match &self.guard {
+            Some(guard) if nothing_left => guard.nothing_is_left(),
+            // It sees to the rest when it ends, which is waited for.
+            Some(_) => {}
+            // There has been one, and its successors were killed.
+            None if self.guards > 0 && !nothing_left => drop(sweep::sweep(&self.mark)),
+            None => {}
+        }
         self.end_staging();
         self.pump();
         self.flush();
@@ -508,6 +544,7 @@ impl Daemon {
         }
         self.settle_clients(now);
         self.settle_ranks(now);
+        self.bury_kin();
         self.look_for_silence();
         self.head_time(now);
     }
@@ -520,7 +557,13 @@ impl Daemon {
                 }
             }
             Source::Clients => self.accept_clients(),
-            Source::Strangers => self.peers.accept(&self.waker),
+            Source::Strangers => {
+                let accepted =
+                    self.peers.accept(&self.waker, &mut self.admission, self.clock.now());
+                if let Some(why) = accepted {
+                    self.log(&why);
+                }
+            }
             Source::Pmix41 => self.accept_pmix41(),
             Source::Client(number) => self.read_client(number),
             // What waits is sent at each turn.
@@ -543,6 +586,7 @@ impl Daemon {
             }
             Source::Guard => self.guard_ended(),
             Source::Remote(node) => self.remote_ended(node),
+            Source::Kin => self.kin.iter_mut().for_each(Kin::hear),
         }
     }
 
@@ -597,19 +641,18 @@ impl Daemon {
     }
 }
 
-/// The guard of a daemon with these directories.
-fn guard_of(own: &Path, place: &Place, stage: Option<&Place>) -> io::Result<Guard> {
+/// The guard of a daemon with this mark and these directories.
+fn guard_of(own: &Path, mark: &str, place: &Place, stage: Option<&Place>) -> io::Result<Guard> {
     let all = [Some(place), stage];
-    Guard::start(own, all.into_iter().flatten().map(Place::path))
+    Guard::start(own, mark, all.into_iter().flatten().map(Place::path))
 }
 
-/// Three descriptors for each rank, and one for its connection, are soon more than the usual limit.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it may not be raised, starting a rank fails, and says why.
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let _ = setrlimit(Resource::Nofile, raised);
+/// What clients of the PMIx library have to name, over a port that anybody can reach: the name of the job, which is no
+/// secret, and what nobody learns but its ranks. It is the same on all nodes.
+fn space_of(name: &str, secret: &Secret) -> String {
+    let own = derived(secret, b"petasos pmix namespace");
+    let own: String = own[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{name}-{own}")
 }
 
 /// This host's name.

@@ -2,6 +2,7 @@
 //! have proved to know the job's secret.
 
 use super::{
+    admission::Admission,
     control::Control,
     wake::{Wake, Waker},
 };
@@ -13,6 +14,7 @@ use crate::{
         handshake::{self, Secret},
     },
 };
+use petasos_fabric::Time;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt,
@@ -104,10 +106,23 @@ impl Peers {
         self.listener.as_ref().filter(|_| room)
     }
 
-    /// Takes connections; each proves who it is on a thread of its own.
-    pub(crate) fn accept(&self, waker: &Waker) {
-        while let Some(Ok((mut stream, from))) = self.waits_at().map(TcpListener::accept) {
-            let Ok(waker) = waker.another() else { return };
+    /// Takes connections; each proves who it is on a thread of its own. Gives what is to be said, if none can be taken
+    /// for now.
+    pub(crate) fn accept(
+        &self,
+        waker: &Waker,
+        admission: &mut Admission,
+        now: Time,
+    ) -> Option<String> {
+        while let Some(listener) = self.waits_at() {
+            if let Err(why) = admission.has_room(listener, now) {
+                return why;
+            }
+            let (mut stream, from) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => return admission.failed(&error, now),
+            };
+            let Ok(waker) = waker.another() else { return None };
             let (secret, me, strangers) = (self.secret, self.me, self.strangers.clone());
             strangers.fetch_add(1, Ordering::Relaxed);
             let shake = move || {
@@ -127,6 +142,7 @@ impl Peers {
                 self.strangers.fetch_sub(1, Ordering::Relaxed);
             }
         }
+        None
     }
 
     /// Sends, once there is a connection. False: the node is lost.

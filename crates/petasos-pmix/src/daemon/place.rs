@@ -1,5 +1,9 @@
 //! The private directory of a job on a node: the socket, the token, and what all processes share.
+//!
+//! Where such directories are others can be before us, as anybody may make one of any name where temporary files are:
+//! then jobs are in another one beside it, whose name nobody knows before.
 
+use crate::net::handshake::random;
 use rustix::process::geteuid;
 use std::{
     fs,
@@ -10,6 +14,8 @@ use std::{
 
 /// The longest path of a socket that the system takes.
 const MAX_SOCKET: usize = 107;
+/// Bytes of a name that nobody guesses. It is part of the path of a socket.
+const RANDOM: usize = 6;
 
 /// A directory that only this user can enter; it goes with the value.
 #[derive(Debug)]
@@ -17,15 +23,51 @@ pub(crate) struct Place {
     path: PathBuf,
 }
 
-/// Where the jobs of this user are: in `XDG_RUNTIME_DIR`, else in a directory of our own for
+/// Where the jobs of this user are to be: in `XDG_RUNTIME_DIR`, else in a directory of our own for
 /// temporary files.
-pub(crate) fn base() -> PathBuf {
+fn base() -> PathBuf {
     let uid = geteuid().as_raw();
     let ours = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_dir() && m.uid() == uid);
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(ours) {
         Some(runtime) => runtime.join("petasos"),
         None => std::env::temp_dir().join(format!("petasos-{uid}")),
     }
+}
+
+/// Where the jobs of this user may be: that directory, and those that were made in the place of it.
+pub(crate) fn bases() -> Vec<PathBuf> {
+    let base = base();
+    let mut all: Vec<PathBuf> = beside(&base).unwrap_or_default();
+    all.push(base);
+    // In others somebody else may have put what looks like a job.
+    all.retain(|path| is_private(path).is_ok());
+    all
+}
+
+/// The directories whose names [`another`] may have made for this one.
+fn beside(base: &Path) -> Option<Vec<PathBuf>> {
+    let name = format!("{}-", base.file_name()?.to_str()?);
+    let entries = fs::read_dir(base.parent()?).ok()?.flatten();
+    let ours = entries.filter(|entry| {
+        entry
+            .file_name()
+            .to_str()
+            .and_then(|found| found.strip_prefix(&name))
+            .is_some_and(is_random)
+    });
+    Some(ours.map(|entry| entry.path()).collect())
+}
+
+/// A name for a directory beside one that is taken.
+fn another(base: &Path) -> PathBuf {
+    let random: String = random()[..RANDOM].iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut name = base.as_os_str().to_owned();
+    name.push(format!("-{random}"));
+    name.into()
+}
+
+fn is_random(text: &str) -> bool {
+    text.len() == 2 * RANDOM && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Where files are that were brought for the jobs of this user: below this directory, else in one of our own
@@ -46,9 +88,10 @@ fn is_private(path: &Path) -> io::Result<()> {
 }
 
 impl Place {
-    pub(crate) fn make(name: &str) -> io::Result<Place> {
-        let base = base();
-        let socket = base.join(name).join("server");
+    /// Also gives what is to be said if it is not where it is to be.
+    pub(crate) fn make(name: &str) -> io::Result<(Place, Option<String>)> {
+        let made = Place::below(&base(), name)?;
+        let socket = made.0.socket();
         if socket.as_os_str().len() > MAX_SOCKET {
             let why = format!(
                 "{} is too long for the path of a socket: set TMPDIR to a shorter one",
@@ -56,11 +99,23 @@ impl Place {
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        Place::below(&base, name)
+        Ok(made)
     }
 
-    /// One of this name in a directory for all jobs of this user, which is made if it is not there.
-    pub(crate) fn below(base: &Path, name: &str) -> io::Result<Place> {
+    /// One of this name in a directory for all jobs of this user, which is made if it is not there; or in another one
+    /// beside that, if it is not this user's alone. Then also gives what is to be said of that.
+    pub(crate) fn below(base: &Path, name: &str) -> io::Result<(Place, Option<String>)> {
+        let why = match Place::right_below(base, name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+            made => return Ok((made?, None)),
+        };
+        let other = another(base);
+        // Where there may be none either, that is why.
+        let Ok(made) = Place::right_below(&other, name) else { return Err(why) };
+        Ok((made, Some(format!("{why}: this job is in {} instead", other.display()))))
+    }
+
+    fn right_below(base: &Path, name: &str) -> io::Result<Place> {
         let path = base.join(name);
         // The last job to end takes the base away, perhaps just now.
         for _ in 0..100 {

@@ -87,7 +87,7 @@ pub(crate) fn described(staging: &ToStage) -> Vec<(String, Value)> {
 
 impl Daemon {
     /// Makes the directory for the files, and has ranks know of it.
-    pub(super) fn make_stage(&self, setup: &mut Setup) -> Result<Option<Place>, String> {
+    pub(super) fn make_stage(&mut self, setup: &mut Setup) -> Result<Option<Place>, String> {
         let ranks = setup.job.runs.iter().any(|run| run.node == self.me && run.count > 0);
         let spare = self.me.0 as usize + setup.spares as usize >= setup.job.nodes.len();
         let Some(coming) = setup.coming.as_ref().filter(|_| ranks || spare) else {
@@ -98,7 +98,11 @@ impl Daemon {
         let directory = directory.map(|named| Path::new(&setup.program.directory).join(named));
         let base = place::files_base(directory.as_deref());
         let place = Place::below(&base, &format!("{}.{}", setup.job.name, self.me.0));
-        let place = place.map_err(|error| format!("files, in {}: {error}", base.display()))?;
+        let (place, instead) =
+            place.map_err(|error| format!("files, in {}: {error}", base.display()))?;
+        if let Some(instead) = instead {
+            self.log(&instead);
+        }
         let path = place.path().to_str();
         let path =
             path.ok_or_else(|| format!("{}: this path is no text", place.path().display()))?;

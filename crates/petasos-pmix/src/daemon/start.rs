@@ -6,7 +6,9 @@ use super::{
     greeting,
     guard::Guard,
     image::{Image, find, variable},
+    kin::STARTED_BY,
     ranks::{Pipes, Rank},
+    sweep::{MARKS, marks},
 };
 use crate::{Gone, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
 use rustix::{process::getpid, thread::CpuSet};
@@ -209,6 +211,7 @@ impl Daemon {
             set(name, value.as_ref());
         }
         set(crate::JOB_DIR, place.path().as_os_str());
+        set(MARKS, &marks(&self.mark, std::env::var_os(MARKS)));
         set("PETASOS_SIZE", size.as_ref());
         set("PETASOS_JOB_NAME", job.spec().name.as_ref());
         set("PETASOS_NODE_NAME", node.as_ref());
@@ -219,13 +222,13 @@ impl Daemon {
             Speaks::Pmix(uri) | Speaks::Unknown(uri) => {
                 PMIX_URIS.iter().for_each(|name| set(name, uri.as_ref()));
                 PMIX_DIRECTORIES.iter().for_each(|name| set(name, place.path().as_os_str()));
-                set("PMIX_NAMESPACE", job.spec().name.as_ref());
+                set("PMIX_NAMESPACE", job.space().as_ref());
                 set("PMIX_HOSTNAME", node.as_ref());
                 PMIX_SETTINGS.iter().for_each(|(name, value)| set(name, value.as_ref()));
             }
         }
-        // What each rank has of its own comes besides.
-        OWN.iter().for_each(|name| drop(all.remove(OsStr::new(name))));
+        // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
+        OWN.iter().chain(&[STARTED_BY]).for_each(|name| drop(all.remove(OsStr::new(name))));
         Ok(all)
     }
 
@@ -265,7 +268,8 @@ impl Daemon {
             own
         });
         let guard = self.guard.as_ref().map(Guard::socket);
-        let first = First { daemon: getpid(), guard, cores, inherited };
+        let files = Some(self.admission.files.before);
+        let first = First { daemon: getpid(), guard, cores, files, inherited };
         let (process, pipes) =
             common.spawn(number == 0, &own, &first).map_err(|error| self.why_not(&error))?;
         if let Some(Err(error)) = connected.map(|stream| self.accept_client(stream)) {

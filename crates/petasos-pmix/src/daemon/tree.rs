@@ -18,10 +18,11 @@ use petasos_macros::Wire;
 use petasos_wire::{Encoding, to_vec};
 use rustix::{
     event::PollFlags,
-    process::{Signal, getpid, kill_process},
+    process::{Pid, Rlimit, Signal, getpid, kill_process},
 };
 use std::{
     collections::BTreeMap,
+    ffi::{OsStr, OsString},
     fs::File,
     io::{self, PipeWriter, Write},
     os::fd::{AsFd, OwnedFd},
@@ -94,7 +95,8 @@ impl Daemon {
     pub(super) fn start_daemons(&mut self, own: &Bootstrap) {
         for (planned, below) in branches(self.me, own.below.clone(), own.starter.fan_out) {
             let Planned { node, host, ranks } = planned;
-            match start(&own.starter, &host, &Bootstrap { node, ranks, below, ..own.clone() }) {
+            let told = Bootstrap { node, ranks, below, ..own.clone() };
+            match self.start_daemon(&own.starter, &host, &told) {
                 Ok(remote) => drop(self.remotes.insert(node, remote)),
                 Err(error) => {
                     let command = own.starter.command.first().map_or("", String::as_str);
@@ -106,6 +108,15 @@ impl Daemon {
                 return;
             }
         }
+    }
+
+    fn start_daemon(&self, starter: &Starter, host: &str, told: &Bootstrap) -> io::Result<Remote> {
+        start(starter, host, told, self.started_by(), self.admission.files.before)
+    }
+
+    /// Whether a child of this process is one.
+    pub(super) fn is_start_command(&self, pid: Pid) -> bool {
+        self.remotes.values().any(|remote| !remote.ended && remote.process.pid == pid)
     }
 
     /// The start commands that run.
@@ -154,7 +165,14 @@ impl Daemon {
     }
 }
 
-fn start(starter: &Starter, host: &str, bootstrap: &Bootstrap) -> io::Result<Remote> {
+/// `besides`: what the start command has in its environment beside that of this process.
+fn start(
+    starter: &Starter,
+    host: &str,
+    bootstrap: &Bootstrap,
+    besides: (&OsStr, &OsStr),
+    files: Rlimit,
+) -> io::Result<Remote> {
     let mut words: Vec<String> =
         starter.command.iter().map(|word| word.replace("{host}", host)).collect();
     if !starter.command.iter().any(|word| word.contains("{host}")) {
@@ -162,13 +180,16 @@ fn start(starter: &Starter, host: &str, bootstrap: &Bootstrap) -> io::Result<Rem
     }
     words.push(starter.program.clone());
     words.push(super::DAEMON.to_owned());
-    let image = Image::new(&words, &std::env::vars_os().collect(), None)?;
+    let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+    environment.insert(besides.0.into(), besides.1.into());
+    let image = Image::new(&words, &environment, None)?;
     let ((theirs, input), nothing) = (pipe()?, File::options().write(true).open("/dev/null")?);
     let nothing = beyond_streams(nothing.into())?;
     let streams =
         Streams { input: Some(theirs.as_fd()), output: Some(nothing.as_fd()), errors: None };
     // In a group of its own, as the terminal's signals are for the head; and it ends with this process.
-    let first = First { daemon: getpid(), guard: None, cores: None, inherited: None };
+    let files = Some(files);
+    let first = First { daemon: getpid(), guard: None, cores: None, files, inherited: None };
     let process = Spawner::new().spawn(&image, &[], streams, &first)?;
     drop(theirs);
     let pidfd = process.pidfd()?;

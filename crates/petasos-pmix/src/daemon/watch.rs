@@ -4,7 +4,7 @@
 //! Requests come in bursts, and who is answered asks again at once. So after something came, the daemon
 //! looks again for a moment before it sleeps, and offers its processor meanwhile.
 
-use super::{Daemon, Source};
+use super::{Daemon, Source, kin::Kin};
 use crate::net::Looking;
 use petasos_fabric::Time;
 use rustix::{
@@ -102,8 +102,9 @@ impl Daemon {
         self.watch();
         let deadline = self.engine.deadline().min(self.clients_deadline()).min(until);
         let deadline = deadline.min(self.ranks_deadline()).min(self.head_deadline());
-        let deadline = deadline.min(self.silence.deadline());
-        let wait = deadline.since(self.clock.now());
+        let now = self.clock.now();
+        let deadline = deadline.min(self.silence.deadline()).min(self.admission.deadline(now));
+        let wait = deadline.since(now);
         // A little longer, so that it is not a little too early.
         let wait = Timespec {
             tv_sec: wait.as_secs().min(3600) as i64,
@@ -135,16 +136,23 @@ impl Daemon {
         let mut all: Vec<(Source, PollFd<'_>)> = Vec::new();
         let (read, write) = (PollFlags::IN, PollFlags::OUT);
         all.push((Source::Wakes, PollFd::new(&self.wakes, read)));
-        if let Some(listener) = &self.listener {
+        let (now, proven) = (self.clock.now(), self.has_few_unproven());
+        if let Some(listener) =
+            self.listener.as_ref().filter(|_| proven && self.admission.is_open(now))
+        {
             all.push((Source::Clients, PollFd::new(listener, read)));
         }
-        if let Some(listener) = self.peers.waits_at() {
+        if let Some(listener) = self.peers.waits_at().filter(|_| self.admission.is_open(now)) {
             all.push((Source::Strangers, PollFd::new(listener, read)));
+        }
+        if let Some(ends) = self.kin.as_ref().and_then(Kin::as_fd) {
+            all.push((Source::Kin, PollFd::from_borrowed_fd(ends, read)));
         }
         if let Some(guard) = &self.guard {
             all.push((Source::Guard, PollFd::new(guard, read)));
         }
-        if let Some(listener) = &self.pmix41 {
+        let open = proven && self.admission.is_open_to_all(now);
+        if let Some(listener) = self.pmix41.as_ref().filter(|_| open) {
             all.push((Source::Pmix41, PollFd::new(listener, read)));
         }
         for client in self.clients.values() {

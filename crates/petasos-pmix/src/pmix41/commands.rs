@@ -191,7 +191,7 @@ impl Session {
                 from.text()?
             }
         };
-        if name != job.spec().name {
+        if name != job.space() {
             return Err(Refusal(status::NOT_FOUND));
         }
         let rank = match rank {
@@ -378,7 +378,7 @@ impl Session {
             // There is this job, and no other.
             let elsewhere = with
                 .get("pmix.nspace")
-                .is_some_and(|name| name.as_str().is_some_and(|name| name != job.spec().name));
+                .is_some_and(|name| name.as_str().is_some_and(|name| name != job.space()));
             if elsewhere {
                 return Err(Refusal(status::NOT_FOUND));
             }
@@ -394,7 +394,7 @@ impl Session {
         for key in wanted {
             let asked = match key.as_str() {
                 NAMESPACES => {
-                    batch.found(&key, &job.spec().name.as_str().into());
+                    batch.found(&key, &job.space().into());
                     continue;
                 }
                 QUERIES => {
@@ -572,7 +572,7 @@ fn process_table(lines: &[Value], here: Option<Node>, job: &JobMap) -> Value {
             continue;
         }
         count += 1;
-        put_proc(&mut packed, &job.spec().name, rank);
+        put_proc(&mut packed, job.space(), rank);
         put_text(&mut packed, job.node(node).map_or("", |node| &node.name));
         put_text(&mut packed, command);
         put_unsigned(&mut packed, kind::UINT32.into());

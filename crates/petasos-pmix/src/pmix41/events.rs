@@ -107,7 +107,7 @@ fn packed(event: &Event, past_default: bool, job: &JobMap) -> Vec<u8> {
             _ => vec![name_of(event.source, job).1],
         };
         let key = if ranks.len() == 1 { AFFECTED } else { ALL_AFFECTED };
-        info.push((key.to_owned(), procs_value(&job.spec().name, &ranks)));
+        info.push((key.to_owned(), procs_value(job.space(), &ranks)));
     }
     let mut out = Vec::new();
     put_signed(&mut out, 1);

@@ -86,8 +86,8 @@ pub(super) fn job_data(
     let mut out = Vec::new();
     let own = own_directory(directory, own.unwrap_or_default());
     put_signed(&mut out, 1);
-    let (spec, size) = (job.spec(), job.size());
-    put_text(&mut out, &spec.name);
+    let size = job.size();
+    put_text(&mut out, job.space());
     let hosts = job.hosts();
     let name = |node: &Node| job.node(*node).map_or("", |node| node.name.as_str());
     let names: Vec<&str> = hosts.iter().map(name).collect();
@@ -104,7 +104,7 @@ pub(super) fn job_data(
         put_pair(&mut out, key, &Typed::U32(number));
     }
     let texts = [
-        ("pmix.jobid", spec.name.as_str()),
+        ("pmix.jobid", job.space()),
         ("pmix.nlist", &names),
         ("pmix.bfrops.mod", VERSION),
         // Open MPI 5 makes directories of its own where it is not told of any, and leaves some behind.

@@ -189,8 +189,8 @@ impl Session {
         let (_, at) = text(0)?;
         let credential = be(payload, at) as usize;
         let (name, at) = text(at.saturating_add(4).saturating_add(credential).saturating_add(1))?;
-        if name != job.spec().name.as_bytes() {
-            return Err(io::Error::other("it does not know the name of this job"));
+        if name != job.space().as_bytes() {
+            return Err(io::Error::other("it does not know the namespace of this job"));
         }
         payload.get(at..at + 4).ok_or_else(short)?;
         let rank = be(payload, at);
@@ -240,6 +240,9 @@ impl Session {
                 Ok(Answer::Value(_)) if key.starts_with("pmix.petasos.") => {
                     vec![self.say_status(tag, status::NOT_FOUND)]
                 }
+                Ok(Answer::Value(_)) if key == "pmix.nspace" => {
+                    vec![self.say_values(tag, job, proc.rank, [(&*key, &job.space().into())])]
+                }
                 Ok(Answer::Value(value)) => {
                     let rank = if proc.rank == Proc::JOB { wire::WILDCARD } else { proc.rank };
                     vec![self.say_values(tag, job, rank, [(key.as_str(), value)])]
@@ -278,7 +281,7 @@ impl Session {
     ) -> Step {
         let mut of = Vec::new();
         put_signed(&mut of, 1);
-        put_proc(&mut of, &job.spec().name, rank);
+        put_proc(&mut of, job.space(), rank);
         values.into_iter().for_each(|(key, value)| values::put_pair(&mut of, key, value));
         let mut payload = Vec::new();
         put_status(&mut payload, status::SUCCESS);
@@ -292,15 +295,4 @@ impl Session {
         let payload = self.events.tell(event, only, job)?;
         Some(self.say(EVENTS, &payload))
     }
-}
-
-/// Whose user a connection over loopback is, by the kernel's table: from this port to that one.
-pub(crate) fn owner_of(from: u16, to: u16) -> Option<u32> {
-    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
-    table.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let port = |word: &str| u16::from_str_radix(word.rsplit(':').next()?, 16).ok();
-        let ends = (port(words.get(1)?)?, port(words.get(2)?)?);
-        (ends == (from, to)).then(|| words.get(7)?.parse().ok()).flatten()
-    })
 }

@@ -225,7 +225,7 @@ pub(super) fn take_group(
     let span = |first, last| Span { job: job.id(), first, last };
     for _ in 0..count {
         let (name, rank) = (from.text()?, from.rank()?);
-        if name != job.spec().name {
+        if name != job.space() {
             return Err(super::wire::Refusal(crate::status::NOT_FOUND));
         }
         match rank {
@@ -278,8 +278,8 @@ pub(super) fn procs_value(name: &str, ranks: &[u32]) -> Value {
 /// How a client calls a process.
 pub(super) fn name_of(proc: Proc, job: &JobMap) -> (&str, u32) {
     match proc {
-        Proc { rank: Proc::JOB, .. } => (&job.spec().name, WILDCARD),
-        Proc { job: id, rank } if id == job.id() => (&job.spec().name, rank),
+        Proc { rank: Proc::JOB, .. } => (job.space(), WILDCARD),
+        Proc { job: id, rank } if id == job.id() => (job.space(), rank),
         Proc { rank, .. } => ("petasos-tools", rank),
     }
 }
