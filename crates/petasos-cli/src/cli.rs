@@ -412,7 +412,7 @@ pub(crate) enum Experiment {
 /// How to measure, and where the results go.
 #[derive(Debug, Args)]
 pub(crate) struct Measuring {
-    /// Transports to use, one after the other, as in URLs: shm, tcp, auto, ofi+tcp [default: shm,tcp]
+    /// Transports to use, one after the other, as in URLs: shm, tcp, tcp?encrypt, auto, ofi+tcp [default: shm,tcp]
     #[arg(long, value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// Fewer sizes, fewer clients, shorter runs

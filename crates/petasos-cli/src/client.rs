@@ -98,7 +98,10 @@ fn by_scheme(scheme: &str) -> Option<&'static petasos::Transport> {
     // For as long as the command runs, which asks once for each.
     let mut provider = *family;
     provider.scheme = String::leak(scheme.to_owned());
-    provider.any = String::leak(format!("{scheme}://*"));
+    provider.any = match scheme.split_once('?') {
+        Some((_, option)) => String::leak(format!("{}?{option}", family.any)),
+        None => String::leak(format!("{scheme}://*")),
+    };
     Some(Box::leak(Box::new(provider)))
 }
 

@@ -182,14 +182,14 @@ impl Transport {
     #[must_use]
     pub fn of(scheme: &str) -> Option<&'static Transport> {
         // A provider may be named after a `+`, as in ofi+verbs.
-        let family = scheme.split('+').next();
-        TRANSPORTS.iter().find(|transport| Some(transport.scheme) == family)
+        let family = family_of(scheme);
+        TRANSPORTS.iter().find(|transport| transport.scheme == family)
     }
 
-    /// The scheme without the provider: `ofi` of `ofi+tcp`.
+    /// The scheme without the provider: `ofi` of `ofi+tcp`, `tcp` of `tcp?encrypt`.
     #[must_use]
     pub fn family(&self) -> &'static str {
-        self.scheme.split('+').next().unwrap_or(self.scheme)
+        family_of(self.scheme)
     }
 
     /// Why this program does not have it here; `None` if it does. For a network this loads its library, when it is
@@ -244,6 +244,14 @@ impl Transport {
     }
 }
 
+/// What stands before the provider, or the option as in `tcp?encrypt`, which makes a variant of TCP.
+fn family_of(scheme: &str) -> &str {
+    if scheme == "tcp?encrypt" {
+        return "tcp";
+    }
+    scheme.split('+').next().unwrap_or(scheme)
+}
+
 /// Whether endpoints with this scheme are reached from their own node alone: shared memory, also by a library's name for it.
 #[must_use]
 pub fn stays_on_node(scheme: &str) -> bool {
@@ -277,7 +285,7 @@ pub fn prepare() {
 ///
 /// * `self://NAME` or `self://*`: within this process;
 /// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
-/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one;
+/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one; `tcp://HOST:PORT?encrypt` encrypts all connections;
 /// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network;
 /// * `ucx+TLS://HOST:PORT`, `ucx+posix://NAME`: by UCX; `ucx://HOST:PORT` for the best network;
 /// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best network to others;
@@ -364,7 +372,8 @@ mod tests {
         for scheme in ["self", "shm", "ofi+shm", "ucx+posix", "ucx+sysv", "ucx+cma"] {
             assert!(stays_on_node(scheme), "{scheme}");
         }
-        for scheme in ["tcp", "auto", "ofi", "ofi+verbs", "ucx", "ucx+tcp", "ucx+rc"] {
+        for scheme in ["tcp", "tcp?encrypt", "auto", "ofi", "ofi+verbs", "ucx", "ucx+tcp", "ucx+rc"]
+        {
             assert!(!stays_on_node(scheme), "{scheme}");
         }
     }
@@ -373,6 +382,8 @@ mod tests {
     fn refusals_say_what_there_is() {
         let options = OpenOptions::default();
         let of = |url| open(url, &options).err().unwrap().to_string();
+        assert_eq!(Transport::of("tcp?encrypt"), Transport::of("tcp"));
+        assert!(of("tcp://*?encrypt").contains("secret"), "{}", of("tcp://*?encrypt"));
         assert!(of("ofi+none://*").contains("libfabric"), "{}", of("ofi+none://*"));
         assert!(of("ucx+none://*").contains("UCX"), "{}", of("ucx+none://*"));
         assert!(of("http://x").contains("no transport"), "{}", of("http://x"));

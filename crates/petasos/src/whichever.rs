@@ -57,7 +57,10 @@ fn urls(address: &Address) -> Result<Vec<String>, AddressError> {
 fn best_network(address: &Address, options: &OpenOptions) -> Option<Member> {
     let (host, _) = address.rest().rsplit_once(':')?;
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    let nowhere = host.contains("://")
+    // What goes through a library is not encrypted.
+    let encrypted = address.rest().ends_with("?encrypt");
+    let nowhere = encrypted
+        || host.contains("://")
         || matches!(host, "*" | "localhost")
         || ip.is_ok_and(|ip| ip.is_loopback());
     // Loading the library takes longer than opening all else: only where there is a card.

@@ -17,7 +17,7 @@ use petasos::{
     shm::Shm,
     tcp::{
         Secret, TcpEndpoint,
-        handshake::{CHALLENGE_LEN, Client, HELLO_LEN, Identity, VERDICT_LEN},
+        handshake::{CHALLENGE_LEN, Client, Goal, HELLO_LEN, Identity, VERDICT_LEN, Verdict},
     },
     wire::{
         Wire,
@@ -25,6 +25,7 @@ use petasos::{
     },
 };
 use petasos_conformance::Random;
+use petasos_noise::Spot;
 use petasos_testing::{Process, again, again_as_nobody, role};
 use rustix::{
     event::{EventfdFlags, eventfd},
@@ -311,8 +312,9 @@ fn hello(stream: &mut TcpStream, known: bool, random: &mut Random) -> Option<(Cl
     let address = format!("tcp://127.0.0.1:{}", 1 + random.below(200));
     let own = Identity { address: address.parse().unwrap(), incarnation: Incarnation::random() };
     let nonce = random.bytes(32).try_into().unwrap();
+    let (secret, spot) = (secret(known), Spot::of(stream.peer_addr().ok()?));
     let (client, hello) =
-        Client::begin(secret(known).as_ref(), nonce, &own, None, &challenge).ok()?;
+        Client::begin(secret.as_ref(), false, nonce, &own, Goal::Begin, spot, &challenge).ok()?;
     Some((client, hello.to_vec()))
 }
 
@@ -358,12 +360,16 @@ fn strangers_over_tcp(fire: &Fire, random: &mut Random) {
 fn raw_peers_over_tcp(fire: &Fire, random: &mut Random) {
     while fire.burns() {
         let Some(mut stream) = dial(&fire.at) else { continue };
-        let Some((client, hello)) = hello(&mut stream, fire.known, random) else { continue };
+        let Some((mut client, hello)) = hello(&mut stream, fire.known, random) else { continue };
         let mut verdict = [0; VERDICT_LEN];
         if stream.write_all(&hello).is_err() || stream.read_exact(&mut verdict).is_err() {
             continue;
         }
-        client.verdict(secret(fire.known).as_ref(), &verdict).expect("the proof was right");
+        let (verdict, ..) = client.verdict(&verdict).expect("the secret was right");
+        if verdict == Verdict::Claimed {
+            // Another one of these has that address.
+            continue;
+        }
         let (reads, end) = (random.percent(70), Instant::now() + Duration::from_millis(200));
         let mut sink = vec![0; 1 << 20];
         stream.set_nonblocking(!reads).unwrap();

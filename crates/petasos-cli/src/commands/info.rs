@@ -173,11 +173,13 @@ fn exposure(capabilities: &Capabilities) -> &'static str {
              access to its memory"
         }
         (_, Credential::SharedSecret, _) => {
-            "exposure: whoever has the secret file can call; data is not encrypted on its way"
+            "exposure: whoever has the secret file can call; data is encrypted on its way where either \
+             side asks for tcp://HOST:PORT?encrypt, and else open to whoever is in between"
         }
         _ => {
             "exposure: without --secret, any user of this machine can call a server that listens \
-             on loopback; beyond loopback a secret is required; data is not encrypted on its way"
+             on loopback; beyond loopback a secret is required; with one, data is encrypted on its way \
+             where either side asks for tcp://HOST:PORT?encrypt"
         }
     }
 }
