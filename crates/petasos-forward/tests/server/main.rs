@@ -6,6 +6,7 @@ mod common;
 mod basics;
 mod fair;
 mod hostile;
+mod impostor;
 mod local;
 mod sessions;
 mod vectored;
