@@ -402,7 +402,11 @@ impl<'a> World<'a> {
             },
             _ => {
                 let (region, at) = self.regions[self.cut.upto(self.regions.len())];
-                Operation::Deregister { token: self.token(Some(at)), region, patience: Operation::PATIENCE }
+                Operation::Deregister {
+                    token: self.token(Some(at)),
+                    region,
+                    patience: Operation::PATIENCE,
+                }
             }
         };
         self.engine.submit(operation);
@@ -460,7 +464,11 @@ impl<'a> World<'a> {
         assert!(self.engine.has_room());
         for (region, at) in self.regions.clone() {
             let token = self.token(Some(at));
-            self.engine.submit(Operation::Deregister { token, region, patience: Operation::PATIENCE });
+            self.engine.submit(Operation::Deregister {
+                token,
+                region,
+                patience: Operation::PATIENCE,
+            });
         }
         self.events(usize::MAX);
         assert!(self.engine.next_output().is_none() && !self.engine.has_events());

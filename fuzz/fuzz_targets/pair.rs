@@ -344,7 +344,11 @@ impl<'a> World<'a> {
             },
             _ => {
                 let (region, at) = self.regions[self.cut.upto(self.regions.len())];
-                Operation::Deregister { token: self.token(Some(at)), region, patience: Operation::PATIENCE }
+                Operation::Deregister {
+                    token: self.token(Some(at)),
+                    region,
+                    patience: Operation::PATIENCE,
+                }
             }
         };
         self.victim.submit(&mut VecDeque::from([operation]));
@@ -354,7 +358,11 @@ impl<'a> World<'a> {
         drop(std::mem::replace(&mut self.hostile, open()));
         for (region, at) in self.regions.clone() {
             let token = self.token(Some(at));
-            self.victim.submit(&mut VecDeque::from([Operation::Deregister { token, region, patience: Operation::PATIENCE }]));
+            self.victim.submit(&mut VecDeque::from([Operation::Deregister {
+                token,
+                region,
+                patience: Operation::PATIENCE,
+            }]));
         }
         for token in 0..self.operations.len() {
             self.victim.cancel(Token(token as u64));

@@ -1,7 +1,11 @@
 //! Received messages: bytes on loan from a bounded pool.
 
 use crate::Buffer;
-use std::{cell::Cell, fmt, mem, ops::Deref};
+use std::{
+    cell::{Cell, RefCell},
+    fmt, mem,
+    ops::Deref,
+};
 use zerocopy::IntoBytes;
 
 /// The bytes of a received message.
@@ -35,6 +39,34 @@ thread_local! {
     /// Two lines of a message that was dropped on this thread: calls that follow each other allocate
     /// nothing.
     static SPARE: Cell<Option<Box<[Line; 2]>>> = const { Cell::new(None) };
+    /// The same of other messages, up to [`SPARES`]: where several come in one pass and are dropped after it.
+    static MORE: RefCell<Vec<Box<[Line; 2]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// No fewer than come in one pass: 7 KiB.
+const SPARES: usize = 64;
+
+/// Two lines, of a message that was dropped if there is one.
+#[inline]
+fn spare() -> Box<[Line; 2]> {
+    SPARE.try_with(Cell::take).ok().flatten().unwrap_or_else(another)
+}
+
+#[cold]
+fn another() -> Box<[Line; 2]> {
+    MORE.try_with(|more| more.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+}
+
+/// Keeps two lines for the next message. A thread that ends keeps nothing.
+fn keep(words: Box<[Line; 2]>) {
+    let before = SPARE.try_with(|spare| spare.replace(Some(words))).ok().flatten();
+    let Some(words) = before else { return };
+    let _ = MORE.try_with(|more| {
+        let more = &mut *more.borrow_mut();
+        if more.len() < SPARES {
+            more.push(words);
+        }
+    });
 }
 
 impl Lease {
@@ -88,7 +120,7 @@ impl Lease {
     pub fn put_lines(&mut self, len: usize, lines: impl FnOnce() -> [[u64; 7]; 2]) {
         assert!(len <= Lease::LINES);
         self.release();
-        let mut words = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        let mut words = spare();
         *words = lines();
         let before = mem::replace(&mut self.0, Repr::Lines { len: len as u8, words });
         // There is nothing in it that would have to be dropped, which the compiler does not see.
@@ -126,8 +158,7 @@ impl Lease {
     #[inline(never)]
     fn give_back(&mut self) {
         match mem::replace(&mut self.0, Repr::Empty) {
-            // A thread that ends keeps nothing.
-            Repr::Lines { words, .. } => drop(SPARE.try_with(|spare| spare.set(Some(words)))),
+            Repr::Lines { words, .. } => keep(words),
             // A buffer knows where it came from.
             other => drop(other),
         }
@@ -157,7 +188,7 @@ impl Lease {
         if len <= Lease::INLINE {
             return Lease::inline_with(len, fill);
         }
-        let mut words = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        let mut words = spare();
         fill(&mut words.as_mut_bytes()[..len]);
         Lease(Repr::Lines { len: len as u8, words })
     }

@@ -33,6 +33,6 @@ pub(crate) fn give_back(child: &std::process::Child) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let (Some(before), Some(pid)) = (BEFORE.get(), pid) {
         // It fails for one that has ended, which needs none.
-        let _ = prlimit(Some(pid), Resource::Nofile, before.clone());
+        let _ = prlimit(Some(pid), Resource::Nofile, *before);
     }
 }

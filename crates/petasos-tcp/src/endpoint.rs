@@ -767,7 +767,8 @@ impl Endpoint for TcpEndpoint {
             }
         }
         busy |= self.look(limit, events);
-        let timed = !(self.strangers.is_empty() && self.dialing.is_empty() && self.checks.is_empty());
+        let timed =
+            !(self.strangers.is_empty() && self.dialing.is_empty() && self.checks.is_empty());
         if timed || self.is_full() {
             self.keep_time();
         }

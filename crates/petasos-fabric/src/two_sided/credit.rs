@@ -36,7 +36,7 @@ const WINDOW: std::ops::RangeInclusive<usize> = 4..=128;
 /// What a peer gets first, if there is plenty.
 const FIRST: usize = 8;
 /// Peers that are looked at in one pass of those who wait, and whose credit is recalled in one.
-const TURN: usize = 16;
+const TURN: usize = 64;
 
 /// What was granted to a peer.
 #[derive(Debug)]
@@ -193,11 +193,18 @@ impl Link {
         true
     }
 
-    /// Tops up what a peer has that uses it.
+    /// Tops up what a peer has that uses it; behind those who wait already, if there are any.
     #[inline]
     fn refill(&mut self, window: usize, ledger: &mut Ledger) {
-        if self.face.grants.as_deref().is_some_and(Grants::is_low) {
+        let peer = self.handle;
+        let Some(grants) = self.face.grants.as_deref_mut().filter(|grants| grants.is_low()) else {
+            return;
+        };
+        if ledger.waiting.is_empty() {
             self.grant(window, ledger);
+        } else {
+            grants.waits = true;
+            ledger.waiting.push_back(peer);
         }
     }
 
