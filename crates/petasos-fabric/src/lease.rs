@@ -40,6 +40,7 @@ thread_local! {
     /// nothing.
     static SPARE: Cell<Option<Box<[Line; 2]>>> = const { Cell::new(None) };
     /// The same of other messages, up to [`SPARES`]: where several come in one pass and are dropped after it.
+    #[expect(clippy::vec_box, reason = "a box is what a lease gives, and takes")]
     static MORE: RefCell<Vec<Box<[Line; 2]>>> = const { RefCell::new(Vec::new()) };
 }
 

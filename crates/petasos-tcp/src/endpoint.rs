@@ -67,6 +67,8 @@ pub struct TcpEndpoint {
     dirty: Vec<Peer>,
     /// Connections on which something came lately.
     hot: Vec<Peer>,
+    /// The last pass took as much as it may: others may have more to say than those that are busy.
+    filled: bool,
     /// Connections that were not read to the end, each once, in turn.
     unread: VecDeque<Peer>,
     gone: VecDeque<Peer>,
@@ -154,6 +156,7 @@ impl TcpEndpoint {
             idle_at: Time::NEVER,
             dirty: Vec::new(),
             hot: Vec::new(),
+            filled: false,
             unread: VecDeque::new(),
             gone: VecDeque::new(),
             names: Vec::new(),
@@ -551,7 +554,7 @@ impl TcpEndpoint {
     fn look(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
         self.passes = self.passes.wrapping_add(1);
         let few = (1..=FEW).contains(&self.hot.len());
-        if few && !self.armed && !self.passes.is_multiple_of(ALL) {
+        if few && !self.armed && !self.filled && !self.passes.is_multiple_of(ALL) {
             for at in (0..self.hot.len()).rev() {
                 let peer = self.hot[at];
                 let quiet = self.connection(peer).map_or(QUIET, |connection| {
@@ -767,6 +770,7 @@ impl Endpoint for TcpEndpoint {
             }
         }
         busy |= self.look(limit, events);
+        self.filled = events.len() >= limit;
         let timed =
             !(self.strangers.is_empty() && self.dialing.is_empty() && self.checks.is_empty());
         if timed || self.is_full() {

@@ -203,6 +203,7 @@ impl Link {
         if ledger.waiting.is_empty() {
             self.grant(window, ledger);
         } else {
+            grants.settle();
             grants.waits = true;
             ledger.waiting.push_back(peer);
         }
@@ -230,6 +231,8 @@ impl Link {
                     .face
                     .grants
                     .get_or_insert_with(|| Box::new(Grants::new(pool.share(longest))));
+                // What its last promises had too many is for those who wait before it.
+                grants.settle();
                 // Asked again, it waits already.
                 if !std::mem::replace(&mut grants.waits, true) {
                     ledger.waiting.push_back(peer);
@@ -294,11 +297,16 @@ impl Engine {
                 granted = true;
                 continue;
             }
+            ledger.counters.busy += 1;
             if let Some(grants) = link.face.grants.as_deref_mut() {
                 grants.waits = true;
-                starving |= grants.share.held() == 0;
+                if grants.share.held() == 0 {
+                    // Where there is none for this one there is none for anybody: it stays the first.
+                    starving = true;
+                    ledger.waiting.push_front(peer);
+                    break;
+                }
                 ledger.waiting.push_back(peer);
-                ledger.counters.busy += 1;
             }
         }
         if starving && !granted {

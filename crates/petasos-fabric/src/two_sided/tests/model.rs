@@ -126,7 +126,7 @@ impl Run {
             fetched: vec![Vec::new(); count],
             lost: None,
             held: Vec::new(),
-            hoards: if seed % 2 == 0 { 0 } else { leases * count },
+            hoards: if seed.is_multiple_of(2) { 0 } else { leases * count },
         }
     }
 
