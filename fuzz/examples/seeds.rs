@@ -446,6 +446,7 @@ fn networks() -> Vec<Vec<u8>> {
         Control::Refuse(target),
         Control::Revoke(target),
         Control::Released(target),
+        Control::Returned,
     ];
     let ways = ["shm://4711-0123456789abcdef", "ofi+verbs://[fd00::7]:40", "tcp://10.0.0.7:4040"]
         .map(|way| Address::parse(way).expect("an address"));

@@ -17,7 +17,7 @@ use crate::{
 };
 use petasos_fabric::{
     Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer,
-    Slice, Token,
+    Slice, Time, Token,
 };
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
@@ -59,6 +59,9 @@ pub(crate) struct Accesses<K> {
     pub(crate) brought: HashMap<(u32, u32), (Peer, Target)>,
     /// Those with pieces to be posted.
     ready: VecDeque<usize>,
+    /// Gets whose peer is lost, while the library has their memory: until when, slot, and serial number. By their times.
+    orphans: VecDeque<(Time, usize, u32)>,
+    /// Pieces and payloads under way with peers that are not lost.
     pub(crate) running: usize,
     serial: u32,
 }
@@ -81,6 +84,8 @@ struct Access {
     outcome: Option<OpErrorKind>,
     /// A piece of it failed.
     failed: bool,
+    /// Its peer is lost: what is under way takes no room from others any more.
+    lost: bool,
 }
 
 impl<K> Accesses<K> {
@@ -93,6 +98,7 @@ impl<K> Accesses<K> {
             grants: HashMap::new(),
             brought: HashMap::new(),
             ready: VecDeque::new(),
+            orphans: VecDeque::new(),
             running: 0,
             serial: 0,
         }
@@ -106,7 +112,30 @@ impl<K> Accesses<K> {
     /// Whether there is anything to be served.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.is_waiting()
+        self.is_waiting() || !self.orphans.is_empty()
+    }
+
+    /// When to look, if nothing happens before.
+    pub(crate) fn until(&self) -> Time {
+        let first = self.orphans.iter().find(|(_, slot, serial)| self.is_there(*slot, *serial));
+        first.map_or(Time::NEVER, |(until, ..)| *until)
+    }
+
+    fn is_there(&self, slot: usize, serial: u32) -> bool {
+        self.list.get(slot).is_some_and(|access| access.serial == serial)
+    }
+
+    /// Whether a peer gave or may give leave to reach memory of its own, and nothing is under way by that.
+    pub(crate) fn can_return(&self, peer: Peer) -> bool {
+        let mut held = false;
+        for (_, grant) in self.grants.iter().filter(|((of, _), _)| *of == peer) {
+            match grant {
+                Grant::Asked(_) | Grant::Given { running: 0, .. } => held = true,
+                Grant::Given { .. } | Grant::Revoked { .. } => return false,
+                Grant::Refused => {}
+            }
+        }
+        held
     }
 }
 
@@ -155,6 +184,7 @@ impl<N: Network> Datagrams<N> {
             running: 0,
             outcome: None,
             failed: false,
+            lost: false,
         });
         tokens.insert(token, slot);
         match grants.get_mut(&(peer, target)) {
@@ -257,12 +287,21 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
-    /// Posts pieces, in turns. True if anything was done.
+    /// Posts pieces, in turns, and ends gets whose peer was lost long enough ago. True if anything was done.
     pub(crate) fn serve_accesses(&mut self) -> bool {
         let mut worked = false;
         for _ in 0..self.accesses.ready.len() {
             let Some(slot) = self.accesses.ready.pop_front() else { break };
             worked |= self.post_pieces(slot);
+        }
+        while let Some((until, slot, serial)) = self.accesses.orphans.front().copied()
+            && until <= self.now
+        {
+            self.accesses.orphans.pop_front();
+            if self.accesses.is_there(slot, serial) {
+                self.end_access(slot);
+                worked = true;
+            }
         }
         worked
     }
@@ -334,11 +373,11 @@ impl<N: Network> Datagrams<N> {
     /// The library is done with a piece.
     pub(crate) fn access_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
         let slot = slot as usize;
-        self.accesses.running -= 1;
-        let Some(access) = self.accesses.list.get_mut(slot).filter(|a| a.serial == serial) else {
-            return;
-        };
+        let Accesses { list, running, .. } = &mut self.accesses;
+        // Else its peer was lost, and it ended before.
+        let Some(access) = list.get_mut(slot).filter(|a| a.serial == serial) else { return };
         access.running -= 1;
+        *running -= usize::from(!access.lost);
         let (peer, target) = (access.peer, access.target);
         let known = self.link(peer).map(|link| link.running -= 1).is_some();
         if let Some(Grant::Given { running, .. } | Grant::Revoked { running }) =
@@ -395,22 +434,37 @@ impl<N: Network> Datagrams<N> {
         true
     }
 
-    /// A peer is gone: its accesses end, those with pieces under way when the library is done with these, however long
-    /// that takes: until then their memory is the library's. That the peer is lost is told at once.
+    /// A peer is gone: its accesses end. Gets with pieces under way do when the library is done with these, for until then
+    /// it may write to their memory, or after [`Config::mourning`](crate::Config::mourning): not every library is ever done
+    /// with what a dead process was to answer. The network holds the memory of all until the library is. That the peer is
+    /// lost is told at once.
     pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) {
         if self.accesses.list.is_empty() && self.accesses.grants.is_empty() {
             return;
         }
         self.accesses.grants.retain(|(of, _), _| *of != peer);
+        let Accesses { brought, running, .. } = &mut self.accesses;
+        let before = brought.len();
+        brought.retain(|_, (of, _)| *of != peer);
+        *running -= before - brought.len();
+        let until = self.now.after(self.config.mourning);
         let list = &self.accesses.list;
         let slots: Vec<usize> =
             list.iter().filter(|(_, a)| a.peer == peer).map(|(slot, _)| slot).collect();
         for slot in slots {
-            let Some(access) = self.accesses.list.get_mut(slot) else { continue };
+            let Accesses { list, orphans, running, .. } = &mut self.accesses;
+            let Some(access) = list.get_mut(slot) else { continue };
             if access.failed || access.handed < access.total || access.running > 0 {
                 access.outcome.get_or_insert(OpErrorKind::PeerLost(reason.clone()));
             }
-            self.settle_access(slot);
+            access.lost = true;
+            *running -= access.running as usize;
+            match access.operation {
+                _ if access.running == 0 => self.settle_access(slot),
+                Operation::Get { .. } => orphans.push_back((until, slot, access.serial)),
+                // It is only read.
+                _ => self.end_access(slot),
+            }
         }
     }
 }

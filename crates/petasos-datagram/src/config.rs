@@ -40,6 +40,14 @@ pub struct Config {
     /// most, the one that was not used for longest is closed first. A peer that was granted access, and does not keep
     /// to what it said when it gave that back, reaches such memory until it is closed: for peers that are trusted. Default: 0, all is closed at once.
     pub keep_registered: usize,
+    /// How long what a lost peer had a hand in may go on, where the library says nothing of its end. Memory that the peer
+    /// was granted access to, and did not give back, counts as reached until then: closing it ends with
+    /// [`StillReached`](petasos_fabric::OpErrorKind::StillReached), if its patience ends before. A get from the peer that the
+    /// library does not give back ends then, with [`PeerLost`](petasos_fabric::OpErrorKind::PeerLost): its memory may be
+    /// written as long as the endpoint lives, and stays held by it, so that it becomes exclusive for nobody. A put ends with
+    /// its peer; its memory is held in the same way. Not less than data may wait in buffers of connections that are
+    /// about to be closed. Default: 60 s.
+    pub mourning: Duration,
 }
 
 impl Config {
@@ -75,6 +83,7 @@ impl Default for Config {
             remote_access_from: 16 << 10,
             notices_from: None,
             keep_registered: 0,
+            mourning: Duration::from_secs(60),
         }
     }
 }

@@ -218,7 +218,8 @@ impl<N: Network> Endpoint for Datagrams<N> {
 }
 
 impl<N: Network> Drop for Datagrams<N> {
-    /// What was injected leaves, as far as the library takes it, and peers are told how much that was.
+    /// What was injected leaves, as far as the library takes it, and peers are told how much that was. What they granted
+    /// is given back, if nothing is under way by it.
     fn drop(&mut self) {
         // The parent is not gone.
         if !self.home.is_here() {
@@ -232,6 +233,9 @@ impl<N: Network> Drop for Datagrams<N> {
         }
         for link in self.links.iter().flatten() {
             if matches!(link.state, State::Up) {
+                if self.accesses.can_return(link.peer) {
+                    let _ = self.control.inject(link.control, &[&Control::Returned.to_bytes()]);
+                }
                 let _ = self.control.inject(link.control, &[&Control::Bye(link.sent).to_bytes()]);
             }
         }

@@ -17,17 +17,14 @@ use std::{
     time::Duration,
 };
 
-/// How long memory may still be reached by a peer that is lost, and gave no grant back, after the library was told to close
-/// it: longer than data waits in buffers of connections that are about to be closed. No library says when that is over.
-const MOURNING: Duration = Duration::from_secs(60);
-
 /// A region that is open to peers.
 struct Exposure<O> {
     opened: O,
     memory: Slice,
     access: Access,
     holders: Vec<Peer>,
-    /// One of them was lost, and gave nothing back: the last, and until when something of it may land.
+    /// One of them was lost, and gave nothing back: the last, and until when something of it may land. No library says
+    /// when that is over: see [`Config::mourning`](crate::Config::mourning).
     torn: Option<(Peer, Time)>,
     /// It is closed to new accesses, and grants were asked back.
     closing: bool,
@@ -180,9 +177,25 @@ impl<N: Network> Datagrams<N> {
         }
     }
 
+    /// A peer ends, or lets us go, and gave all its grants back.
+    pub(crate) fn returned(&mut self, index: u32) {
+        let Some(Some(link)) = self.links.get(index as usize) else { return };
+        let peer = link.peer;
+        let mut closing = Vec::new();
+        for (region, exposure) in &mut self.exposures.list {
+            exposure.holders.retain(|holder| *holder != peer);
+            if exposure.closing {
+                closing.push(*region);
+            }
+        }
+        for region in closing {
+            self.close_if_free(region);
+        }
+    }
+
     /// A peer is gone, with its grants.
     pub(crate) fn forget_holder(&mut self, peer: Peer) {
-        let until = self.now.after(MOURNING);
+        let until = self.now.after(self.config.mourning);
         for exposure in self.exposures.list.values_mut() {
             if let Some(at) = exposure.holders.iter().position(|holder| *holder == peer) {
                 exposure.holders.swap_remove(at);

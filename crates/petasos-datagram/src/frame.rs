@@ -41,7 +41,7 @@ pub const MAX_PROTOCOL: usize = 64;
 /// The longest description of memory that is open to a peer, in bytes.
 pub const MAX_PLACE: usize = 1024;
 /// The version of what is said here.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// The head of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +171,8 @@ pub enum Control {
     Revoke([u8; TARGET]),
     /// Nothing of mine is under way to it any more.
     Released([u8; TARGET]),
+    /// I end, or let you go: nothing of mine is under way to any region of yours, nor will be.
+    Returned,
 }
 
 /// Not a control message.
@@ -189,6 +191,7 @@ const GRANT: u8 = 8;
 const REFUSE: u8 = 9;
 const REVOKE: u8 = 10;
 const RELEASED: u8 = 11;
+const RETURNED: u8 = 12;
 
 impl Control {
     /// As it travels.
@@ -230,6 +233,7 @@ impl Control {
             Control::Refuse(target) => named(REFUSE, target),
             Control::Revoke(target) => named(REVOKE, target),
             Control::Released(target) => named(RELEASED, target),
+            Control::Returned => vec![RETURNED],
         }
     }
 
@@ -251,6 +255,7 @@ impl Control {
             REFUSE => named().map(Control::Refuse),
             REVOKE => named().map(Control::Revoke),
             RELEASED => named().map(Control::Released),
+            RETURNED => alone(Control::Returned),
             _ => Err(Garbled("unknown kind")),
         }
     }
@@ -316,7 +321,12 @@ mod tests {
                 protocol,
                 name
             }),
-            prop::sample::select(vec![Control::Ring, Control::Awake, Control::Sleep]),
+            prop::sample::select(vec![
+                Control::Ring,
+                Control::Awake,
+                Control::Sleep,
+                Control::Returned
+            ]),
             any::<u32>().prop_map(Control::Rung),
             any::<u32>().prop_map(Control::Bye),
             any::<[u8; TARGET]>().prop_map(Control::Ask),

@@ -26,8 +26,9 @@
 //!
 //! # Memory that is lent
 //!
-//! Whatever a library works on is held until it said that it is done, or its endpoint is closed. An access to a peer
-//! that is gone ends when the library gives it back, however long that takes; that the peer is lost is told before. So
+//! Whatever a library works on is held until it said that it is done, or its endpoint is closed. A get from a peer that is
+//! gone ends when the library gives it back, or after [`Config::mourning`], a put at once; that the peer is lost is told
+//! before, and the memory is held on until the library is done, if need be as long as the endpoint lives. So
 //! are short sends from slots of their own: a call that is dropped, a peer that dies and an endpoint that ends leave
 //! nothing to be written to.
 //!

@@ -132,6 +132,7 @@ impl<N: Network> Datagrams<N> {
                 _ => {}
             }
         }
+        mail.append(&mut self.mail);
         self.mail = mail;
         if !self.errands.is_empty() {
             self.run_errands();
@@ -279,6 +280,7 @@ impl<N: Network> Datagrams<N> {
             Control::Refuse(target) => self.granted(index, target, None),
             Control::Revoke(target) => self.revoked(index, target),
             Control::Released(target) => self.released(index, target),
+            Control::Returned => self.returned(index),
         }
     }
 
@@ -379,6 +381,11 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) -> Option<bool> {
         self.link(peer)?;
         let link = self.links[peer.index as usize].take()?;
+        if self.accesses.can_return(peer) {
+            let _ = self.control.inject(link.control, &[&Control::Returned.to_bytes()]);
+            // It leaves before the connection is closed; what is heard meanwhile waits for its turn.
+            self.control.progress(self.now, 0, &mut self.mail);
+        }
         self.end_accesses(peer, reason);
         self.forget_holder(peer);
         self.serials[peer.index as usize] = link.next_serial();

@@ -35,7 +35,7 @@ impl<N: Network> Datagrams<N> {
         self.passes = 0;
         (self.armed, self.looked) = (true, false);
         let engine = self.engine.has_events() || self.engine.has_output();
-        if engine || !self.early.is_empty() || self.errands_now() {
+        if engine || !self.early.is_empty() || !self.mail.is_empty() || self.errands_now() {
             return Sleep::Busy;
         }
         if self.net.has_more() || (!self.rings && !self.net.try_wait()) {
@@ -61,7 +61,8 @@ impl<N: Network> Datagrams<N> {
                 until = until.min(*end).min(now.after(NAP * 20));
             }
         }
-        until = until.min(self.exposures.until()).min(self.engine.deadline());
+        until = until.min(self.exposures.until()).min(self.accesses.until());
+        until = until.min(self.engine.deadline());
         if nap {
             self.naps = if spun && !self.idle { 0 } else { (self.naps + 1).min(DOUBLED) };
             until = until.min(now.after(NAP * (1 << self.naps)));

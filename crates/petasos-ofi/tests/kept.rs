@@ -8,7 +8,12 @@ mod pair;
 use common::{SHM, config, network};
 use pair::Pair;
 use petasos_conformance::Network;
-use petasos_fabric::{Access, Endpoint, Event, OpErrorKind, Region, Slice};
+use petasos_fabric::{
+    Access, Done, Endpoint, Event, Level, OpErrorKind, Operation, Region, RemoteSpan, Slice,
+};
+use petasos_ofi::Ofi;
+use smallvec::smallvec;
+use std::time::Duration;
 
 const LEN: usize = 256 << 10;
 /// Not writing alone: layered providers open all memory for reading, and are not given what is not to be read.
@@ -33,6 +38,16 @@ impl Pair {
         let late = self.put(remote, vec![0; memory.len()]);
         assert!(matches!(late, Err(OpErrorKind::StaleKey)), "{late:?}");
         self.a.release(remote);
+    }
+
+    /// Drives `a` alone.
+    fn alone(&mut self, mut seen: impl FnMut(&Ofi) -> bool) {
+        self.drive(false, "what `a` does alone", |pair| seen(&pair.a));
+    }
+
+    fn until_lost(&mut self) {
+        let lost = |e: &Event| matches!(e, Event::PeerLost { .. });
+        self.until("the loss", |pair| pair.events[1].iter().any(lost));
     }
 
     /// How often memory was opened, how often that was not needed, and bytes kept.
@@ -113,17 +128,53 @@ fn no_more_than_is_allowed(network: Network) {
     assert!(memory.into_exclusive().is_ok());
 }
 
-/// A peer that is lost gives nothing back: what it was granted is closed.
+/// A peer that is lost in the middle of an access gives nothing back: its memory is reached until that may be over, and
+/// then closed.
 fn not_what_a_lost_peer_had(network: Network) {
     let Some(mut pair) = open(network, 64 << 20) else { return };
     let memory = pair.b.alloc(LEN).unwrap().whole();
     let (region, remote) = pair.expose(&memory, RIGHTS);
     pair.put(remote, vec![1; LEN]).unwrap();
+    let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
+    let local = smallvec![Slice::from(vec![2; LEN])];
+    let (level, event) = (Level::Visible, None);
+    let begun = pair.a.counters().accesses;
+    pair.begin(false, |token| Operation::Put { token, remote, local, spans, level, event });
+    // Its owner does not look meanwhile, so it is not over.
+    pair.alone(|a| a.counters().accesses > begun);
     pair.a.forget(remote.peer);
-    let lost = |e: &Event| matches!(e, Event::PeerLost { .. });
-    pair.until("the loss", |pair| pair.events[1].iter().any(lost));
+    pair.until_lost();
+    let patience = Duration::ZERO;
+    let early = pair.submit(true, |token| Operation::Deregister { token, region, patience });
+    assert!(matches!(early, Err(OpErrorKind::StillReached)), "{early:?}");
     pair.close(region);
     assert_eq!(pair.counts(), (1, 0, 0));
+}
+
+/// A peer that ends, or lets us go, in order has given back what it was granted: nobody waits for it.
+fn what_a_peer_had_that_left(network: Network) {
+    for ends in [false, true] {
+        let mut config = config(network);
+        config.remote_access_from = 1;
+        config.keep_registered = 64 << 20;
+        config.mourning = Duration::from_secs(3600);
+        let Some(mut pair) = Pair::open(network, &config) else { return };
+        let memory = pair.b.alloc(LEN).unwrap().whole();
+        let (region, remote) = pair.expose(&memory, RIGHTS);
+        pair.put(remote, vec![1; LEN]).unwrap();
+        match ends {
+            true => drop(std::mem::replace(
+                &mut pair.a,
+                Ofi::open(&network.anywhere(), config).unwrap(),
+            )),
+            false => pair.a.forget(remote.peer),
+        }
+        pair.until_lost();
+        let patience = Duration::ZERO;
+        let closed = pair.submit(true, |token| Operation::Deregister { token, region, patience });
+        assert!(matches!(closed, Ok(Done::Deregistered)), "ends: {ends}, {closed:?}");
+        assert_eq!(pair.counts(), (1, 0, LEN));
+    }
 }
 
 macro_rules! over {
@@ -140,6 +191,10 @@ macro_rules! over {
             #[test]
             fn no_more_than_is_allowed() {
                 super::no_more_than_is_allowed($network);
+            }
+            #[test]
+            fn what_a_peer_had_that_left() {
+                super::what_a_peer_had_that_left($network);
             }
             #[test]
             fn not_what_a_lost_peer_had() {

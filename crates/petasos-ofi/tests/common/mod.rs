@@ -5,6 +5,7 @@
 use petasos_conformance::Network;
 use petasos_ofi::{Config, Secret};
 use petasos_testing::{assert_at_least, skip};
+use std::time::Duration;
 
 /// TCP on the loopback interface, unless `PETASOS_OFI_NETWORK` names another network, as `ofi+verbs://10.1.0.7`.
 pub(crate) fn network() -> Network {
@@ -14,9 +15,13 @@ pub(crate) fn network() -> Network {
 /// Shared memory of this node.
 pub(crate) const SHM: Network = Network::of_node("ofi+shm");
 
+/// How long libraries are waited for after a loss, which not all of them notice.
+pub(crate) const MOURNING: Duration = Duration::from_secs(2);
+
 /// What opens there: beyond the loopback interface a secret is needed.
 pub(crate) fn config(network: Network) -> Config {
     let mut config = Config::default();
+    config.mourning = MOURNING;
     if network.is_open_to_others() {
         config.secret = Some(Secret::new("a secret for the tests").unwrap());
     }

@@ -44,11 +44,18 @@ impl Pair {
         Some(pair)
     }
 
-    pub(crate) fn until(&mut self, what: &str, mut seen: impl FnMut(&Pair) -> bool) {
+    pub(crate) fn until(&mut self, what: &str, seen: impl FnMut(&Pair) -> bool) {
+        self.drive(true, what, seen);
+    }
+
+    /// Drives `a`, and `b` if both.
+    pub(crate) fn drive(&mut self, both: bool, what: &str, mut seen: impl FnMut(&Pair) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !seen(self) {
             self.a.progress(self.clock.now(), 64, &mut self.events[0]);
-            self.b.progress(self.clock.now(), 64, &mut self.events[1]);
+            if both {
+                self.b.progress(self.clock.now(), 64, &mut self.events[1]);
+            }
             assert!(Instant::now() < end, "not seen: {what}; {:?}", self.b.counters());
         }
     }

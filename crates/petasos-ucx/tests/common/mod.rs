@@ -5,6 +5,7 @@
 use petasos_conformance::Network;
 use petasos_testing::{assert_at_least, skip};
 use petasos_ucx::{Config, OpenError, Secret, Ucx};
+use std::time::Duration;
 
 /// TCP on the loopback interface, unless `PETASOS_UCX_NETWORK` names another network, as `ucx+rc://10.1.0.7`.
 pub(crate) fn network() -> Network {
@@ -16,9 +17,13 @@ pub(crate) const POSIX: Network = Network::of_node("ucx+posix");
 pub(crate) const SYSV: Network = Network::of_node("ucx+sysv");
 pub(crate) const CMA: Network = Network::of_node("ucx+cma");
 
+/// How long libraries are waited for after a loss, which not all of them notice.
+pub(crate) const MOURNING: Duration = Duration::from_secs(2);
+
 /// What opens there: beyond the loopback interface a secret is needed.
 pub(crate) fn config(network: Network) -> Config {
     let mut config = Config::default();
+    config.mourning = MOURNING;
     if network.is_open_to_others() {
         config.secret = Some(Secret::new("a secret for the tests").unwrap());
     }
