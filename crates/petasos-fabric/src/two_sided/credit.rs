@@ -136,8 +136,12 @@ impl Face {
         match self.grants.as_deref_mut() {
             Some(grants) if grants.unused > 0 => {
                 grants.unused -= 1;
-                grants.recalled &= grants.unused > 0;
                 grants.excess += grants.share.excess(len);
+                if grants.recalled || grants.unused == 0 {
+                    // Others wait for that, or this one may not come again.
+                    grants.settle();
+                    grants.recalled &= grants.unused > 0;
+                }
                 Ok(grants.share.buffer(len))
             }
             _ => broken("a message without credit", len as u64),
@@ -160,10 +164,11 @@ impl Link {
         if std::mem::take(&mut self.recall) {
             return Some(Header::Recall);
         }
-        if std::mem::take(&mut self.give) {
-            // What waits here is on its way as soon as it may.
+        if self.give {
+            // What waits here is on its way as soon as it may; what of it is cancelled is given back later.
             let needed = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
             let count = self.credit.saturating_sub(needed);
+            self.give = self.credit > count;
             if count > 0 {
                 self.credit -= count;
                 return Some(Header::Return { count: count.into() });
@@ -222,7 +227,8 @@ impl Link {
                     return broken("more credit than there is", count);
                 }
                 self.credit += count as u32;
-                self.asked = false;
+                // Whoever grants more wants none of it back.
+                (self.asked, self.give) = (false, false);
                 self.wake(ledger);
             }
             Header::Ask => {
@@ -298,7 +304,8 @@ impl Engine {
                 continue;
             }
             ledger.counters.busy += 1;
-            if let Some(grants) = link.face.grants.as_deref_mut() {
+            // Who still has credit asks when it is used up, and is topped up before, if there is more then.
+            if let Some(grants) = link.face.grants.as_deref_mut().filter(|g| g.unused == 0) {
                 grants.waits = true;
                 if grants.share.held() == 0 {
                     // Where there is none for this one there is none for anybody: it stays the first.
