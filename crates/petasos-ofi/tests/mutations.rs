@@ -57,6 +57,8 @@ fn names(test: &str, place: Place) {
     if let Some(mut peer) = peer {
         // Each of those who tried said it; the first time is told.
         assert_eq!(peer.line("heard"), "");
+        peer.close_input();
+        assert!(peer.wait(PATIENCE).success());
     }
 }
 
@@ -69,12 +71,10 @@ fn from_hex(text: &str) -> Vec<u8> {
 fn listen(net: &mut Net) {
     let name: String = net.name().iter().map(|byte| format!("{byte:02x}")).collect();
     println!("name {name}");
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read_line(&mut String::new());
-        std::process::exit(0);
-    });
+    let input = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
     let mut heard = false;
-    loop {
+    // Then the endpoint ends in order, and leaves nothing in /dev/shm.
+    while !input.is_finished() {
         match net.next() {
             Some(Happened::Packet(packet)) if packet.len == WORDS.len() && !heard => {
                 let mut found = vec![0; packet.len];
