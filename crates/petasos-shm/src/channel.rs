@@ -102,6 +102,8 @@ pub(crate) struct Channel {
     pub(crate) process: Option<OwnedFd>,
     /// Its ordinary memory can be reached.
     pub(crate) cross_memory: bool,
+    /// It may write all of ours anyway; not known before that matters.
+    pub(crate) may_write: Option<bool>,
     /// It came to us, and nobody has asked for its handle.
     pub(crate) uninvited: bool,
 

@@ -490,6 +490,7 @@ impl Shm {
             user: who.uid,
             process,
             cross_memory,
+            may_write: None,
             uninvited,
             stuck: None,
             unposted: false,

@@ -19,7 +19,8 @@
 //! between the two. Rights and bounds of regions are kept by the library of the *initiator*:
 //! processes of one user can reach each other's memory anyway. A peer of another user reaches only
 //! what it is given: the pair, and segments of the transport for which it has a key, which it can
-//! then map whole.
+//! then map whole. Segments of which such a peer has the key of a region that it may only read are sealed against
+//! writing, for good; peers that may reach into this process anyway do not cause that.
 //!
 //! # Closing memory
 //!
@@ -71,6 +72,7 @@ mod probe;
 mod pump;
 mod reach;
 mod receive;
+mod rights;
 mod ring;
 mod segment;
 mod socket;

@@ -477,15 +477,17 @@ impl Shm {
             route.is_some_and(|route| crate::channel::numbers::<2>(route) == Some([first, second]))
         });
         let memory = region.and_then(|region| self.engine.region(region));
-        let segment = memory.and_then(|(memory, access)| {
-            let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
-            let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
-            (changes || !writable).then(|| (segment.descriptor(changes, writable), segment.alive()))
-        });
         let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::as_deref_mut)
         else {
             return;
         };
+        let segment = memory.and_then(|(memory, access)| {
+            let changes = access.allows(Access::WRITE) || access.allows(Access::ATOMIC);
+            let segment = memory.region().backing::<Segment>().filter(|s| s.id == id)?;
+            let unsealed = changes || channel.may_write_anyway();
+            let given = (changes || !writable).then(|| segment.descriptor(unsealed, writable));
+            Some((given?, segment.alive()))
+        });
         let note = |given| Note::Segment { id, given, writable }.encode();
         if let Some((Ok(fd), alive)) = segment {
             use rustix::fd::AsFd;

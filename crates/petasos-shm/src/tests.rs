@@ -633,6 +633,47 @@ fn segments_are_mapped_and_let_go() {
     });
 }
 
+/// The same memory is lent to be read, and then to be written, as buffers of messages are: to a peer that may reach into
+/// its owner anyway, both go through mappings.
+#[test]
+fn memory_that_was_read_is_mapped_to_be_written() {
+    const LEN: usize = 20_000;
+    let (mut owner, mut guest) = (End::new(), End::new());
+    join(&mut guest, &mut owner);
+    if !crate::rights::reaches_us(std::process::id() as i32) {
+        return eprintln!("skipped: no process of this user may reach into another here");
+    }
+    let memory = owner.shm.alloc(LEN).unwrap();
+    let mut token = (0..).map(Token);
+    for (access, needed) in [(Access::READ, false), (Access::WRITE, true)] {
+        let region = owner.shm.register(&memory.whole(), access).unwrap();
+        let remote = guest.shm.import(&owner.shm.export(region).unwrap()).unwrap();
+        let before = guest.shm.counters().mapped_bytes;
+        // The first goes another way, for there is no descriptor yet.
+        for _ in 0..3 {
+            let local = smallvec![Region::from_vec(vec![7; LEN]).whole()];
+            let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
+            let (token, level) = (token.next().unwrap(), petasos_fabric::Level::Visible);
+            let operation = match needed {
+                true => Operation::Put { token, remote, local, spans, level, event: None },
+                false => Operation::Get { token, remote, local, spans },
+            };
+            guest.shm.submit(&mut VecDeque::from([operation]));
+            until("it is done", &mut [&mut guest, &mut owner], |ends| {
+                ends[0].events.iter().any(|e| matches!(e, Event::Done { result: Ok(_), .. }))
+            });
+            guest.events.clear();
+            for _ in 0..1000 {
+                owner.pass();
+                guest.pass();
+            }
+        }
+        let mapped = guest.shm.counters().mapped_bytes - before;
+        assert!(mapped >= 2 * LEN as u64, "{mapped} bytes through a mapping, with {access:?}");
+    }
+    assert!(memory.to_vec().iter().all(|byte| *byte == 7));
+}
+
 /// More is submitted than there is room for, to a peer that is not there: what was not taken is left in the queue. And
 /// what was taken is found by its token, however much there is.
 #[test]
