@@ -3,10 +3,10 @@
 
 use crate::{
     common::{Place, until, wait},
-    private::{NOBODY, USER, answer, greeting, ports_of, waits_for_a_word},
+    private::{NOBODY, USER, answer, greeting, waits_for_a_word},
     text,
 };
-use petasos_testing::{again_as_nobody, is_root, role, skip};
+use petasos_testing::{is_root, role, skip};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket, sockopt,
 };
@@ -26,9 +26,7 @@ use std::{
 
 const JOINS: &str = "outsiders::another_user_at_the_listeners_own_port_is_refused";
 const COSTS: &str = "outsiders::what_another_user_connects_costs_a_job_little";
-const HOLDS: &str = "outsiders::who_holds_connections_keeps_no_daemon_out";
 const SQUATS: &str = "outsiders::who_takes_the_names_of_ranks_keeps_them_from_nothing";
-const WAITS: &str = "outsiders::who_floods_the_port_of_pmix_keeps_no_client_out";
 
 /// A job of an ordinary user, in a place that this one can reach, with programs that others can run.
 pub(crate) struct OfUser {
@@ -258,120 +256,6 @@ fn floods() {
     over.store(true, std::sync::atomic::Ordering::Relaxed);
     connects.join().unwrap();
     drop(idle);
-}
-
-/// Another user holds as many connections to the daemons' ports open as it can, says nothing, and makes another one
-/// whenever one is closed: a daemon that comes meanwhile is let in.
-#[test]
-fn who_holds_connections_keeps_no_daemon_out() {
-    if role().as_deref() == Some("holds") {
-        return holds();
-    }
-    let Some(stranger) = again_as_nobody(HOLDS, "holds") else { return };
-    let place = Place::new();
-    let script =
-        "cd \"$(dirname $0)\"; echo > waits; until [ -e go ]; do sleep 0.02; done; exec \"$@\"";
-    fs::write(place.path("start"), script).unwrap();
-    let start = format!("sh {} env X={{host}}", place.path("start").display());
-    let words = ["run", "-n", "2", "--hosts", "localhost:1,x:1", "--remote-start", &start];
-    let mut command = place.command(&[&words[..], &["echo", "ran"]].concat());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the start of the other daemon", || place.path("waits").exists().then_some(()));
-    let ports: Vec<String> = ports_of(child.id()).iter().map(u16::to_string).collect();
-    assert!(!ports.is_empty());
-    let mut stranger = stranger.env("PORTS", &ports.join(" ")).start();
-    stranger.line("many");
-    fs::write(place.path("go"), "").unwrap();
-    let status = wait(&mut child, Duration::from_secs(60));
-    let (mut said, mut errors) = (String::new(), String::new());
-    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-    assert!(status.success(), "{errors}");
-    assert_eq!(said, "ran\nran\n", "{errors}");
-    stranger.close_input();
-    assert!(stranger.wait(Duration::from_secs(60)).success());
-}
-
-/// How many connections one thread holds.
-const HELD: usize = 400;
-
-/// Holds connections to some ports, until standard input ends.
-fn holds() {
-    let ports: Vec<u16> = variable("PORTS").split(' ').map(|port| port.parse().unwrap()).collect();
-    let over = std::sync::atomic::AtomicBool::new(false);
-    let connect = |port: u16| {
-        let to = ([127, 0, 0, 1], port).into();
-        // Where its queue is full the next attempt of the kernel would come after a second.
-        let stream = TcpStream::connect_timeout(&to, Duration::from_millis(50)).ok()?;
-        stream.set_nonblocking(true).ok().map(|()| stream)
-    };
-    let closed = |stream: &mut TcpStream| loop {
-        match stream.read(&mut [0; 256]) {
-            Ok(0) => return true,
-            Ok(_) => {}
-            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|nth| {
-                let (over, port) = (&over, ports[nth % ports.len()]);
-                let mut held: Vec<_> = (0..HELD).filter_map(|_| connect(port)).collect();
-                scope.spawn(move || {
-                    while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                        held.retain_mut(|stream| !closed(stream));
-                        while held.len() < HELD
-                            && let Some(next) = connect(port)
-                        {
-                            held.push(next);
-                        }
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                })
-            })
-            .collect();
-        println!("\nmany");
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-    });
-}
-
-/// While another user connects as fast as it can the job's own user's clients come in.
-#[test]
-fn who_floods_the_port_of_pmix_keeps_no_client_out() {
-    match role().as_deref() {
-        Some("rank") => return waits_for_a_word(),
-        Some("floods") => return floods(),
-        Some("owner") => return comes_in(),
-        _ => {}
-    }
-    if !is_root() {
-        return skip("only root can run programs as two other users");
-    }
-    let job = OfUser::start(WAITS, &["-n", "2"]);
-    let mut flood = job.visits(WAITS, NOBODY, "floods", &job.directories[0]);
-    let mut flood = flood.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(flood.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line == "many"));
-    let mut owner = job.visits(WAITS, USER, "owner", &job.directories[0]);
-    let said = owner.output().unwrap();
-    assert!(said.status.success(), "{}", text(&said));
-    drop(flood.stdin.take());
-    assert!(wait(&mut flood, Duration::from_secs(60)).success());
-    job.ends_well();
-}
-
-/// Some clients, one after the other, as each rank of a job connects once.
-fn comes_in() {
-    let begun = Instant::now();
-    for _ in 0..5 {
-        let port: u16 = variable("PMIX_PORT").parse().unwrap();
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        assert_eq!(answer(stream, &greeting(&variable("SPACE"), 0)).len(), 8);
-        println!("\nafter {:?}", begun.elapsed());
-    }
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 /// Another user listens, before the ranks do, at the names that they would have by the name of the job.
