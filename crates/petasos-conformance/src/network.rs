@@ -4,7 +4,11 @@ use crate::RealTime;
 use petasos_fabric::Address;
 use std::{
     net::{IpAddr, TcpListener},
-    sync::atomic::{AtomicU16, Ordering},
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr, UnixListener},
+    },
+    sync::{Mutex, PoisonError},
 };
 
 /// A kind of address, and this machine's place on that network.
@@ -71,23 +75,87 @@ impl Network {
     }
 }
 
-/// A port that nobody listens at, below those that the system gives to connections.
+/// Ports for tests: below those that the system gives to connections.
+const FIRST: u16 = 20_000;
+/// They are in blocks, each of one process at a time.
+const BLOCKS: u16 = 200;
+const BLOCK: u16 = 60;
+
+/// A port that nobody listens at, and that no other process is given that asks here: not while this one runs, nor is
+/// it given twice to this one.
+///
+/// # Panics
+/// If all are given.
 #[must_use]
 pub fn free_port(host: &str) -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
+    static OURS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+    let mut ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
-        let offset = (std::process::id() as u16).wrapping_mul(97).wrapping_add(nth) % 12_000;
-        let port = 20_000 + offset;
-        if TcpListener::bind((host, port)).is_ok() {
-            return port;
+        if let Some(port) = ours.last_mut().and_then(Block::next) {
+            // It may be another program's.
+            if TcpListener::bind((host, port)).is_ok() {
+                return port;
+            }
+            continue;
         }
+        // Neighbours look at different ones first.
+        let begin = (std::process::id() % u32::from(BLOCKS)) as u16;
+        let block = (0..BLOCKS).find_map(|nth| Block::take((begin + nth) % BLOCKS));
+        ours.push(block.expect("a block of ports"));
+    }
+}
+
+/// Ports of this process, until it ends: an abstract name, which only one has at a time, says so.
+#[derive(Debug)]
+struct Block {
+    first: u16,
+    given: u16,
+    _name: UnixListener,
+}
+
+impl Block {
+    fn take(number: u16) -> Option<Block> {
+        let name = SocketAddr::from_abstract_name(format!("petasos test ports {number}")).ok()?;
+        let _name = UnixListener::bind_addr(&name).ok()?;
+        Some(Block { first: FIRST + number * BLOCK, given: 0, _name })
+    }
+
+    fn next(&mut self) -> Option<u16> {
+        let nth = self.given;
+        self.given = BLOCK.min(nth + 1);
+        (nth < BLOCK).then(|| self.first + nth)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each port is one process's: the test runs itself again, and both ask for many.
+    #[test]
+    fn no_port_is_given_twice() {
+        let name = "network::tests::no_port_is_given_twice";
+        let ask = || -> Vec<u16> { (0..100).map(|_| free_port("127.0.0.1")).collect() };
+        if petasos_testing::role().is_some() {
+            println!("\nports {:?}", ask());
+            // Until then they are this process's.
+            let _ = std::io::stdin().read_line(&mut String::new());
+            return;
+        }
+        let mut others: Vec<_> =
+            (0..3).map(|_| petasos_testing::again(name, "asks").start()).collect();
+        let mut all = ask();
+        for other in &mut others {
+            let said = other.line("ports ");
+            let said = said.trim_matches(['[', ']']);
+            all.extend(said.split(", ").map(|port| port.parse::<u16>().unwrap()));
+        }
+        assert_eq!(all.len(), 400);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 400, "some were given twice");
+        assert!(all.iter().all(|port| (20_000..32_000).contains(port)));
+    }
 
     #[test]
     fn places() {

@@ -26,13 +26,25 @@ pub(crate) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Gives a program that this process has just started the limits from before [`raise`].
+/// Runs what starts a program, with the limits from before [`raise`], which that then has: also where a library
+/// starts it. No other thread can open anything meanwhile if more is open than was allowed before, so it is to be short.
 #[cfg(feature = "mount")]
-pub(crate) fn give_back(child: &std::process::Child) {
-    use rustix::process::{Pid, prlimit};
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let (Some(before), Some(pid)) = (BEFORE.get(), pid) {
-        // It fails for one that has ended, which needs none.
-        let _ = prlimit(Some(pid), Resource::Nofile, *before);
+pub(crate) fn as_before<T>(run: impl FnOnce() -> T) -> T {
+    use std::sync::{Mutex, PoisonError};
+    static ONE: Mutex<()> = Mutex::new(());
+    /// Raises the limit again, also where that panics.
+    struct Again(Rlimit);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            // It was so a moment ago.
+            let _ = setrlimit(Resource::Nofile, self.0);
+        }
     }
+    let Some(before) = BEFORE.get() else { return run() };
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let again = Again(getrlimit(Resource::Nofile));
+    // The soft limit alone: the hard one could not be raised again.
+    let former = Rlimit { current: before.current, maximum: again.0.maximum };
+    let _ = setrlimit(Resource::Nofile, former);
+    run()
 }

@@ -8,6 +8,7 @@ use petasos_pmix::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     process::{Command, ExitCode},
     sync::Arc,
 };
@@ -55,7 +56,7 @@ impl Network for Timed {
         Ok(words.join(" ").into_bytes())
     }
 
-    fn set_up(&self, _: &JobSpec, blob: &[u8], _: &Key) -> Result<ForRanks, String> {
+    fn set_up(&self, _: &JobSpec, blob: &[u8], _: &Key, _: &Path) -> Result<ForRanks, String> {
         let times = String::from_utf8(blob.to_vec()).map_err(|error| error.to_string())?;
         let environment = vec![("TIMES".to_owned(), times)];
         Ok(ForRanks { environment, ..ForRanks::default() })

@@ -23,6 +23,16 @@ pub enum OpenError {
     /// Somebody listens there.
     #[error("{0} is taken by another process")]
     Taken(Address),
+    /// A process of another user listens there: names without a file belong to whoever takes them first.
+    #[error(
+        "{address} is taken by a process of user {by}: open shm://* (a random name), or shm:///PATH in a directory of your own"
+    )]
+    TakenBy {
+        /// What was to be opened.
+        address: Address,
+        /// Whose process it is.
+        by: u32,
+    },
     /// The name belongs to another user.
     #[error("{address} is for user {owner}, this process runs as {uid}")]
     NotYours {

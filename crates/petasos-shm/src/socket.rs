@@ -89,6 +89,12 @@ pub(crate) fn dial(name: &Name, uid: u32) -> Result<OwnedFd, Errno> {
     Ok(fd)
 }
 
+/// Whose process listens at this name, if one does.
+pub(crate) fn taken_by(name: &Name, uid: u32) -> Option<u32> {
+    let fd = dial(name, uid).ok()?;
+    credentials(&fd).ok().map(|who| who.uid)
+}
+
 /// Who is at the other end, by the kernel's word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credentials {

@@ -170,7 +170,10 @@ impl Shm {
         let address = Address::parse(&format!("{SCHEME}://{}", name.rest()))?;
         let listener = Listener::bind(&name, uid, !config.admit.is_empty());
         let listener = listener.map_err(|error| match error {
-            Errno::ADDRINUSE => OpenError::Taken(address.clone()),
+            Errno::ADDRINUSE => match crate::socket::taken_by(&name, uid).filter(|by| *by != uid) {
+                Some(by) => OpenError::TakenBy { address: address.clone(), by },
+                None => OpenError::Taken(address.clone()),
+            },
             error => system("listening on a socket")(error),
         })?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll"))?;

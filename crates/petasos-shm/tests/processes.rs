@@ -470,7 +470,10 @@ fn squatters() {
     let reason = end.connect(&format!("shm://{name}")).unwrap_err();
     assert!(matches!(&reason, LostReason::Refused(why) if why.contains("65534")), "{reason:?}");
     let open = Shm::open(&address(&format!("shm://{name}")));
-    assert!(matches!(open, Err(petasos_shm::OpenError::Taken(_))));
+    // The squatter is named, so that a person knows what is wrong.
+    let why = open.unwrap_err();
+    assert!(matches!(why, petasos_shm::OpenError::TakenBy { by: 65_534, .. }), "{why}");
+    assert!(why.to_string().contains("user 65534"), "{why}");
 }
 
 /// No system call wakes a receiver that spins, and one that sleeps costs one.

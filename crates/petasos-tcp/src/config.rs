@@ -31,6 +31,10 @@ pub struct Config {
     /// one more. Never more than an eighth of the descriptors that this process may have.
     /// Default: 256.
     pub strangers: usize,
+    /// Connections that others may have made to this endpoint, at a time. Of these a host has at most as many as are
+    /// left: half of all where it is alone. Never more than seven eighths of the descriptors that this process may
+    /// have. Who comes beyond that is told so, and tries again within its patience. Default: these.
+    pub max_incoming: Option<usize>,
     /// A connection on which nothing was under way for so long is closed, if the other side closes
     /// its own as well (has set this, or `max_connections`). The peer stays: the next message, of either
     /// side, connects again. (Where both sides do so at the same moment, the peer may in rare cases be
@@ -58,6 +62,7 @@ impl Default for Config {
             silence: Duration::from_secs(10),
             handshake: Duration::from_secs(3),
             strangers: 256,
+            max_incoming: None,
             close_idle_after: None,
             max_connections: None,
             limits,
@@ -77,6 +82,8 @@ pub struct Counters {
     pub closed_idle: u64,
     /// Strangers turned away: wrong secret, garbage, too slow, an address that is not theirs.
     pub refused: u64,
+    /// Of these, such whose host had as many connections as it may.
+    pub crowded: u64,
     /// Addresses that were dialled to see whether a claim is true.
     pub dialled_back: u64,
     /// Connections that could not be kept for want of descriptors or memory, and were cut off.

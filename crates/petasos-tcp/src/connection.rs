@@ -1,6 +1,6 @@
 //! A connection on which packets flow: reading them, and writing what waits.
 
-use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, sealed::Sealed};
+use crate::{Counters, idle::Note, io::Scatter, outbox::Outbox, sealed::Sealed, shares::Share};
 use petasos_fabric::{
     Event, Peer,
     two_sided::{
@@ -40,6 +40,8 @@ pub(crate) struct Connection {
     pub(crate) traffic: u64,
     /// What was said about closing, until somebody looks.
     note: Option<Note>,
+    /// What it counts as, where the other side has made it.
+    pub(crate) share: Option<Share>,
     /// How packets are encrypted, if they are.
     sealed: Option<Box<Sealed>>,
     buffer: Vec<u8>,
@@ -114,6 +116,7 @@ impl Connection {
             closing: Closing::No,
             traffic: 0,
             note: None,
+            share: None,
             // Room for what is decrypted at a time.
             buffer: vec![0; if channel.is_some() { BUFFER } else { FIRST_BUFFER }],
             sealed: channel.map(|channel| Box::new(Sealed::new(channel))),

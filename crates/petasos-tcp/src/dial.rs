@@ -292,6 +292,11 @@ impl Dial {
                                who knows of this connection";
                     self.later(why.to_owned(), now)
                 }
+                Ok((Verdict::Crowded, ..)) => {
+                    let why = "this host has as many connections to it as it gives to one: at most as many as it \
+                               has descriptors left (RLIMIT_NOFILE there)";
+                    self.later(why.to_owned(), now)
+                }
                 // Its own connection is the one to use, and is on its way.
                 Ok(_) => {
                     let why = std::mem::take(&mut self.why);

@@ -8,13 +8,14 @@ use crate::{
     dial::{Dial, Dialled, Us, nonce},
     handshake::{self, Errand, Identity, Session, Verdict},
     poller::{Bell, LOOK_AGAIN, Name, Poller},
+    shares::{Crowded, Share, Shares},
     strangers::{Heard, Stranger},
 };
 use petasos_fabric::{
     Accepted, Acceptor, Access, Address, Capabilities, Credential, Endpoint, Event, ExportError,
     Home, ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer,
     PeerInfo, Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
-    acceptor::unauthenticated_limit,
+    acceptor::{descriptor_limit, unauthenticated_limit},
     two_sided::{self, Engine},
 };
 use rustix::net::{
@@ -24,7 +25,7 @@ use slab::Slab;
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
     time::Duration,
@@ -56,6 +57,9 @@ pub struct TcpEndpoint {
     bell: Arc<Bell>,
     pub(crate) links: Vec<Link>,
     strangers: Slab<Stranger>,
+    shares: Shares,
+    /// When it may be logged again that a host has too many.
+    tells: Time,
     pub(crate) dialing: Vec<Peer>,
     /// Claims that are being looked into.
     pub(crate) checks: Vec<Check>,
@@ -150,6 +154,8 @@ impl TcpEndpoint {
             bell,
             links: Vec::new(),
             strangers: Slab::new(),
+            shares: Shares::new(),
+            tells: Time::ZERO,
             dialing: Vec::new(),
             checks: Vec::new(),
             parked: HashMap::new(),
@@ -345,15 +351,43 @@ impl TcpEndpoint {
         known: Option<Peer>,
         standing: Standing,
     ) {
+        let Some(share) = self.share_of(&stranger) else {
+            stranger.answer(Verdict::Crowded, None, &self.identity);
+            return;
+        };
         let Some(peer) = known.or_else(|| self.add(&identity.address, false).ok()) else { return };
         if stranger.answer(Verdict::Welcome, None, &self.identity) {
             let session = stranger.session();
             let (socket, channel) = stranger.into_open();
             self.poller.set(&socket, Name::Peer(peer.index), true, false);
-            let connection = Connection::new(socket, channel);
+            let mut connection = Connection::new(socket, channel);
+            connection.share = Some(share);
             self.open_link(peer, connection, identity.incarnation, session, standing);
         } else if self.link(peer).is_some_and(|link| !link.asked) {
             Endpoint::forget(self, peer);
+        }
+    }
+
+    /// What a connection counts as that somebody has made; `None`: its host has as many as it may.
+    fn share_of(&mut self, stranger: &Stranger) -> Option<Share> {
+        // Who has gone is noticed when it is answered.
+        let host = stranger.host().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        match self.shares.take(host, self.config.max_incoming) {
+            Ok(share) => Some(share),
+            Err(Crowded { has, most }) => {
+                self.counters.refused += 1;
+                self.counters.crowded += 1;
+                if self.now >= self.tells {
+                    self.tells = self.now.after(Duration::from_secs(10));
+                    let limit = descriptor_limit();
+                    tracing::warn!(
+                        %host,
+                        "a host may make no more connections: it has {has}, which is its share of {most} (of \
+                         {limit} descriptors, RLIMIT_NOFILE)"
+                    );
+                }
+                None
+            }
         }
     }
 

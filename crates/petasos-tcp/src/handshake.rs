@@ -159,6 +159,8 @@ pub enum Verdict {
     Vouched = 6,
     /// It is not.
     Denied = 7,
+    /// The client's host has as many connections to the server as that gives to one.
+    Crowded = 8,
 }
 
 /// How a handshake fails.
@@ -459,6 +461,7 @@ impl Client {
             (5, Goal::Begin | Goal::Resume(_)) => Verdict::Claimed,
             (6, Goal::Vouch(_)) => Verdict::Vouched,
             (7, Goal::Vouch(_)) => Verdict::Denied,
+            (8, Goal::Begin | Goal::Resume(_)) => Verdict::Crowded,
             _ => return Err(HandshakeError::Identity),
         };
         Ok((verdict, session, Identity::decode(identity)?))

@@ -62,6 +62,7 @@ mod outbox;
 mod poller;
 mod sealed;
 mod secret;
+mod shares;
 mod strangers;
 
 pub use address::{OpenError, probe};

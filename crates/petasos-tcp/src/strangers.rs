@@ -8,9 +8,12 @@ use petasos_fabric::Time;
 use petasos_noise::{Channel, Spot};
 use rustix::{
     io::Errno,
-    net::{RecvFlags, SendFlags, getsockname, recv, send},
+    net::{RecvFlags, SendFlags, getpeername, getsockname, recv, send},
 };
-use std::{net::SocketAddr, os::fd::OwnedFd};
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+};
 
 /// A connection that somebody made to us, on its way through the handshake.
 #[derive(Debug)]
@@ -78,6 +81,12 @@ impl Stranger {
             Ok((count, _)) => count == 0,
             Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
         }
+    }
+
+    /// Where it comes from.
+    pub(crate) fn host(&self) -> Option<IpAddr> {
+        let name = getpeername(&self.socket).ok().flatten()?;
+        SocketAddr::try_from(name).ok().map(|socket| socket.ip())
     }
 
     /// The session that begins with this handshake.

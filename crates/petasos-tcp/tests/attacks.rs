@@ -509,3 +509,77 @@ fn a_peer_that_does_nothing_for_a_while_is_verified_later() {
     let _ = world.ends[0].inject(peer, &[b"when you have time"]);
     world.until("a message", |world| world.messages(1).len() == 1);
 }
+
+/// A client with the secret makes as many connections as it can: there is room for others, and it is told why.
+#[test]
+fn one_hosts_connections_leave_room_for_others() {
+    let mut config = Config::default();
+    (config.secret, config.max_incoming) = (Some(Secret::new(SECRET).unwrap()), Some(16));
+    let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
+    let mut world = World::new(vec![server]);
+    let at = socket(&world.ends[0]);
+    let greedy = world.during(move || {
+        let claimed = |_| {
+            let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let address = Address::parse(&format!("tcp://{place}")).unwrap();
+            let own = Identity { address, incarnation: Incarnation::random() };
+            claim(at, Some(SECRET), &own)
+        };
+        (0..40).filter_map(claimed).collect::<Vec<_>>()
+    });
+    assert_eq!(greedy.len(), 8);
+    assert_eq!(world.ends[0].counters().crowded, 32);
+    // Another one of that host hears why, and comes in as soon as there is room.
+    let late = world.add(open("tcp://*", Some(SECRET)));
+    let address = world.ends[0].address().clone();
+    let peer = world.ends[late].resolve(&address, Duration::from_millis(300)).unwrap();
+    world.until("an end", |world| !world.lost(late).is_empty());
+    let why = format!("{:?}", world.lost(late));
+    assert!(why.contains("RLIMIT_NOFILE") && !world.is_up(late, peer), "{why}");
+    drop(greedy);
+    world.until("they are gone", |world| world.lost(0).len() == 8);
+    world.connect(late, 0);
+}
+
+/// Strangers hold connections and make them again, and would have long to say something: who knows the secret comes in.
+#[test]
+fn who_holds_connections_keeps_nobody_out() {
+    let mut config = Config::default();
+    config.secret = Some(Secret::new(SECRET).unwrap());
+    (config.handshake, config.strangers) = (Duration::from_secs(600), 32);
+    let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
+    let mut world = World::new(vec![server, open("tcp://*", Some(SECRET))]);
+    let (at, over) = (socket(&world.ends[0]), Arc::new(AtomicUsize::new(0)));
+    let told = over.clone();
+    let hold = thread::spawn(move || {
+        let connect = || TcpStream::connect_timeout(&at, Duration::from_millis(50)).ok();
+        let mut held: Vec<_> = (0..200).filter_map(|_| connect()).collect();
+        let mut again = 0;
+        while told.load(Ordering::Relaxed) == 0 {
+            for stream in &mut held {
+                stream.set_nonblocking(true).unwrap();
+                let mut said = [0; 256];
+                let open = loop {
+                    match stream.read(&mut said) {
+                        Ok(1..) => {}
+                        Ok(0) => break false,
+                        Err(error) => break error.kind() == std::io::ErrorKind::WouldBlock,
+                    }
+                };
+                if !open && let Some(next) = connect() {
+                    *stream = next;
+                    again += 1;
+                }
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        again
+    });
+    world.until("strangers go", |world| world.ends[0].counters().refused > 100);
+    let address = world.ends[0].address().clone();
+    let peer = world.ends[1].resolve(&address, Duration::from_secs(15)).unwrap();
+    world.until("a connection", |world| world.is_up(1, peer) || !world.lost(1).is_empty());
+    over.store(1, Ordering::Relaxed);
+    assert!(world.is_up(1, peer), "{:?}", world.lost(1));
+    assert!(hold.join().unwrap() > 0, "nobody came again");
+}

@@ -1,8 +1,12 @@
 //! Addresses of ranks, assigned before they start: shared memory where all are on one host, TCP with a secret of
 //! the job where they are on more. Each node then keeps a row of ports for its ranks, which nobody gets by chance.
+//!
+//! On one host each rank's socket is a file in the job's private directory. Names without a file are anybody's who takes
+//! them first: another user who knows those of a job could keep its ranks from them.
 
 use petasos::{
     Wire,
+    fabric::Address,
     wire::{Encoding, from_bytes, to_vec},
 };
 use petasos_pmix::{
@@ -19,10 +23,13 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
+    path::Path,
 };
 
 /// Rows of ports that are tried before it is given up.
 const TRIES: u32 = 100;
+/// The longest path of a socket that the system takes.
+const LONGEST_PATH: usize = 107;
 
 /// The network.
 #[derive(Clone, Copy, Debug)]
@@ -80,12 +87,19 @@ impl Network for Sockets {
         Ok(to_vec(Encoding::Native, &Blob { nodes }))
     }
 
-    fn set_up(&self, job: &JobSpec, blob: &[u8], key: &Key) -> Result<ForRanks, String> {
+    fn set_up(
+        &self,
+        job: &JobSpec,
+        blob: &[u8],
+        key: &Key,
+        directory: &Path,
+    ) -> Result<ForRanks, String> {
         let blob: Blob = from_bytes(Encoding::Native, blob).map_err(|error| error.to_string())?;
         let mut rows = vec![Row::default(); job.nodes.len()];
         if blob.nodes.is_empty() {
-            // Each has a name there, and nobody else of this user takes it.
-            let base = format!("shm://petasos-{}-", job.name);
+            let base = base_in(directory, job.runs.iter().map(|run| u64::from(run.count)).sum());
+            // A directory whose path makes no address. (Others could take these names.)
+            let base = base.unwrap_or_else(|| format!("shm://petasos-{}-", job.name));
             rows.fill(Row { base, first: 0 });
         }
         for (node, Ports { host, first }) in blob.nodes {
@@ -102,6 +116,15 @@ impl Network for Sockets {
         (ranks.rows, ranks.secret) = (rows, Some(hex.into_bytes()));
         Ok(ranks)
     }
+}
+
+/// How the addresses of so many ranks begin whose sockets are in this directory; none if one of them would be no
+/// address, or too long for a socket.
+fn base_in(directory: &Path, ranks: u64) -> Option<String> {
+    let base = format!("shm://{}/rank-", directory.to_str()?);
+    let longest = format!("{base}{}", ranks.saturating_sub(1));
+    let address = Address::parse(&longest).ok()?;
+    (directory.is_absolute() && address.rest().len() <= LONGEST_PATH).then_some(base)
 }
 
 /// Keeps ports that follow each other for processes of this node: nobody gets them by chance, and
@@ -142,6 +165,10 @@ mod tests {
 
     const KEY: Key = Key([0xab; 32]);
 
+    fn set_up(job: &JobSpec, blob: &[u8]) -> Result<ForRanks, String> {
+        Sockets.set_up(job, blob, &KEY, Path::new("/run/of-test.1"))
+    }
+
     fn job(counts: &[u32]) -> JobSpec {
         let node =
             |name: usize| NodeInfo { name: format!("n{name}"), base: String::new(), first: 0 };
@@ -156,14 +183,23 @@ mod tests {
     }
 
     #[test]
-    fn on_one_host_addresses_follow_from_the_name_of_the_job() {
+    fn on_one_host_sockets_are_in_the_directory_of_the_job() {
         let job = job(&[0, 3]);
         let here = Here { address: None, ranks: 3, alone: true };
         let offer = Sockets.reserve(&here).unwrap().offer;
         let blob = Sockets.blob(&job, &[(Node(1), offer)].into(), &Known::default()).unwrap();
-        let ranks = Sockets.set_up(&job, &blob, &KEY).unwrap();
-        assert_eq!(ranks.rows[1], Row { base: "shm://petasos-of-test-".to_owned(), first: 0 });
+        let ranks = set_up(&job, &blob).unwrap();
+        assert_eq!(ranks.rows[1], Row { base: "shm:///run/of-test.1/rank-".to_owned(), first: 0 });
         assert_eq!(ranks.secret.unwrap(), "ab".repeat(32).into_bytes());
+    }
+
+    #[test]
+    fn a_path_that_makes_no_address_is_not_taken() {
+        let is = |path: &str, ranks| base_in(Path::new(path), ranks).is_some();
+        let long = |len| format!("/{}", "d".repeat(len - 1));
+        assert!(is("/run/x", 1) && is("/run/x", 0) && !is("/run/a b", 1) && !is("run", 1));
+        // `/rank-` and the largest number.
+        assert!(is(&long(100), 10) && !is(&long(100), 11) && is(&long(99), 100));
     }
 
     #[test]
@@ -176,7 +212,7 @@ mod tests {
         let (a, c) = (reserve(2), reserve(5));
         let offers = [(Node(0), a.offer.clone()), (Node(2), c.offer.clone())];
         let blob = Sockets.blob(&job, &offers.into(), &Known::default()).unwrap();
-        let ranks = Sockets.set_up(&job, &blob, &KEY).unwrap();
+        let ranks = set_up(&job, &blob).unwrap();
         let [first, none, last] = &ranks.rows[..] else { panic!("{ranks:?}") };
         assert_eq!(*none, Row::default());
         assert_eq!(
@@ -198,15 +234,11 @@ mod tests {
         assert!(Sockets.blob(&job, &nonsense, &Known::default()).is_err());
         let blob = |node, host: &str| {
             let ports = Ports { host: host.to_owned(), first: 7 };
-            Sockets.set_up(
-                &job,
-                &to_vec(Encoding::Native, &Blob { nodes: vec![(node, ports)] }),
-                &KEY,
-            )
+            set_up(&job, &to_vec(Encoding::Native, &Blob { nodes: vec![(node, ports)] }))
         };
         assert!(blob(1, "::1").unwrap().rows[1].base == "tcp://[::1]:");
         assert!(blob(2, "::1").is_err());
         assert!(blob(0, "somewhere/else").is_err());
-        assert!(Sockets.set_up(&job, &[0xff; 5], &KEY).is_err());
+        assert!(set_up(&job, &[0xff; 5]).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Descriptors: one client does not take all of a server's, and strangers do not take a mount's.
 
 use crate::{
-    common::Place,
+    common::{Place, Ran},
     export::{Export, ended},
 };
 use petasos::{Engine, EngineConfig, OpenOptions, fabric::Address};
@@ -62,6 +62,39 @@ fn a_server_takes_what_it_may_have() {
     let (soft, hard) = open_limit(export.pid());
     assert_eq!(soft, hard);
     assert_ne!(soft, "99");
+}
+
+/// The program that mounts for who may not, and unmounts, is not to have the limit that the mount has raised for itself:
+/// programs that call `select(2)` break by that.
+#[test]
+fn helpers_of_a_mount_have_the_limit_from_before() {
+    let without = ["--bounding-set=-sys_admin", "--"];
+    let fuse = fs::File::options().read(true).write(true).open("/dev/fuse");
+    let can = Command::new("setpriv").args(without).arg("true").status();
+    if fuse.is_err() || !can.is_ok_and(|status| status.success()) {
+        return skip("only root, with /dev/fuse and setpriv, can give up what mounting takes");
+    }
+    let place = Place::new();
+    fs::write(place.path("helper"), "#!/bin/sh\nulimit -Sn >> \"$SAYS\"; exit 1\n").unwrap();
+    fs::set_permissions(place.path("helper"), fs::Permissions::from_mode(0o755)).unwrap();
+    let export = Export::start(&place, "shm", &[]);
+    fs::create_dir(place.path("at")).unwrap();
+    let mount = place.command(&["forward", "mount", "--foreground", &export.url, "at"]);
+    let mount = limited(&mount, "-S -n 99");
+    let mut command = Command::new("setpriv");
+    command.args(without).arg(mount.get_program()).args(mount.get_args());
+    for (name, value) in mount.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.current_dir(place.directory.path());
+    command.env("FUSERMOUNT_PATH", place.path("helper")).env("SAYS", place.path("said"));
+    let mounted = Ran::of(&command.output().unwrap());
+    assert_ne!(mounted.code, Some(0), "the helper mounts nothing: {mounted:?}");
+    let said = fs::read_to_string(place.path("said")).expect("a helper was asked");
+    assert!(said.lines().all(|line| line == "99") && !said.is_empty(), "{said}");
 }
 
 struct Client {

@@ -7,7 +7,9 @@ use crate::{
     text,
 };
 use petasos_testing::{is_root, role, skip};
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket, sockopt,
+};
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -24,6 +26,7 @@ use std::{
 
 const JOINS: &str = "outsiders::another_user_at_the_listeners_own_port_is_refused";
 const COSTS: &str = "outsiders::what_another_user_connects_costs_a_job_little";
+const SQUATS: &str = "outsiders::who_takes_the_names_of_ranks_keeps_them_from_nothing";
 
 /// A job of an ordinary user, in a place that this one can reach, with programs that others can run.
 pub(crate) struct OfUser {
@@ -253,4 +256,73 @@ fn floods() {
     over.store(true, std::sync::atomic::Ordering::Relaxed);
     connects.join().unwrap();
     drop(idle);
+}
+
+/// Another user listens, before the ranks do, at the names that they would have by the name of the job.
+#[test]
+fn who_takes_the_names_of_ranks_keeps_them_from_nothing() {
+    match role().as_deref() {
+        Some("rank") => return meets(),
+        Some("squats") => return squats(),
+        _ => {}
+    }
+    if !is_root() {
+        return skip("only root can run programs as two other users");
+    }
+    let job = OfUser::start(SQUATS, &["-n", "2"]);
+    let mut squatter = job.visits(SQUATS, NOBODY, "squats", &job.directories[0]);
+    let mut squatter = squatter.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(squatter.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "taken"), "it takes none");
+    job.ends_well();
+    drop(squatter.stdin.take());
+    assert!(wait(&mut squatter, Duration::from_secs(60)).success());
+}
+
+/// Listens at the names of some ranks, until standard input ends.
+fn squats() {
+    // The node is behind the job's name.
+    let name = variable("JOB_NAME");
+    let taken: Vec<_> = (0..2)
+        .map(|rank| {
+            let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+            let name = format!("petasos/{USER}/petasos-{name}-{rank}");
+            bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+            listen(&fd, 4).unwrap();
+            fd
+        })
+        .collect();
+    println!("\ntaken");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    drop(taken);
+}
+
+/// A rank that opens its endpoint when it was told to, and is heard of by the others.
+fn meets() {
+    let job = petasos::job().unwrap();
+    job.fence().unwrap();
+    println!("\nspace -\nready {}", variable("PETASOS_JOB_DIR"));
+    let mut line = String::new();
+    if job.rank() == 0 {
+        std::io::stdin().read_line(&mut line).unwrap();
+    }
+    job.fence().unwrap();
+    let mut own = petasos::open_own(job).unwrap();
+    job.fence().unwrap();
+    let other = job.peer(1 - job.rank()).unwrap();
+    let other = own.resolve(&other, Duration::from_secs(30)).unwrap();
+    let clock = petasos::fabric::Clock::start();
+    let up = || petasos::fabric::PeerState::Up;
+    until("the other rank", || {
+        own.progress(clock.now(), 64, &mut Vec::new());
+        own.peer(other).is_some_and(|info| info.state == up()).then_some(())
+    });
+    // The other one may need an answer still.
+    let met = std::thread::spawn(|| job.fence().unwrap());
+    while !met.is_finished() {
+        own.progress(clock.now(), 64, &mut Vec::new());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    met.join().unwrap();
+    job.finalize().unwrap();
 }

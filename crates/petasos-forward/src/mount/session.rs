@@ -107,7 +107,8 @@ impl Mounted {
         begun.recv().map_err(|_| MountError::Engine)??;
 
         let front = Front::new(jobs.clone(), pool, intakes, &options);
-        let session = Session::new(front, &directory, &options.config());
+        // It may have `fusermount3` mount.
+        let session = descriptors::as_before(|| Session::new(front, &directory, &options.config()));
         let mut session = session.map_err(system("mounting on"))?;
         let unmounter = session.unmount_callable();
         start_invalidating(session.notifier(), &jobs).map_err(system("starting a thread for"))?;
@@ -141,7 +142,7 @@ impl Mounted {
         if self.wait(Duration::ZERO) {
             return Ok(Unmounted::Clean);
         }
-        let busy = match self.unmounter.unmount() {
+        let busy = match descriptors::as_before(|| self.unmounter.unmount()) {
             Ok(()) if self.wait(FAREWELL) => return Ok(Unmounted::Clean),
             // Who has not the right to unmount has had it detached by a helper.
             Ok(()) => return Ok(Unmounted::Detached),
@@ -258,8 +259,6 @@ fn detach_by_helper(directory: &Path) -> bool {
     let mut helper = Command::new("fusermount3");
     helper.args(["-u", "-z", "-q", "--"]).arg(directory);
     helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    helper.spawn().is_ok_and(|mut helper| {
-        descriptors::give_back(&helper);
-        helper.wait().is_ok_and(|status| status.success())
-    })
+    let started = descriptors::as_before(|| helper.spawn());
+    started.is_ok_and(|mut helper| helper.wait().is_ok_and(|status| status.success()))
 }

@@ -302,15 +302,15 @@ impl Daemon {
 
     /// Makes everything ready that processes need, but them; gives where files for them are taken.
     fn prepare(&mut self, mut setup: Setup) -> Result<Vec<u8>, String> {
-        let secret = self.set_up_networks(&mut setup)?;
-        let stage = self.make_stage(&mut setup)?;
-        let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
-        let job = Arc::new(job.with_space(space_of(&setup.job.name, &self.secret)));
         let made = Place::make(&format!("{}.{}", setup.job.name, self.me.0));
         let (place, instead) = made.map_err(|error| error.to_string())?;
         if let Some(instead) = instead {
             self.log(&instead);
         }
+        let secret = self.set_up_networks(&mut setup, place.path())?;
+        let stage = self.make_stage(&mut setup)?;
+        let job = JobMap::new(setup.job.clone()).map_err(|error| error.to_string())?;
+        let job = Arc::new(job.with_space(space_of(&setup.job.name, &self.secret)));
         let make = || -> io::Result<(Place, UnixListener, TcpListener, Guard)> {
             let guard = guard_of(&self.own, &self.mark, &place, stage.as_ref())?;
             if let Some(secret) = &secret {

@@ -9,7 +9,7 @@ use crate::{
     launch::{Here, Key, Known, Wants},
     net::handshake::derived,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 /// What each network says, by its name.
 pub(crate) type Said = Vec<(String, Vec<u8>)>;
@@ -78,7 +78,11 @@ impl Daemon {
     }
 
     /// Makes of the blobs what the ranks of this node get; gives the secret among it.
-    pub(super) fn set_up_networks(&self, setup: &mut Setup) -> Result<Option<Vec<u8>>, String> {
+    pub(super) fn set_up_networks(
+        &self,
+        setup: &mut Setup,
+        directory: &Path,
+    ) -> Result<Option<Vec<u8>>, String> {
         let mut secret = None;
         let (mut rows, mut environment) = (Vec::new(), Vec::new());
         for (name, blob) in &setup.blobs {
@@ -86,7 +90,7 @@ impl Daemon {
             let network = network.ok_or_else(|| format!("there is no network `{name}` here"))?;
             let purpose = [b"petasos network ", name.as_bytes()].concat();
             let key = Key(derived(&self.secret, &purpose));
-            let made = network.set_up(&setup.job, blob, &key)?;
+            let made = network.set_up(&setup.job, blob, &key, directory)?;
             // Of several networks the first that has them gives addresses and secret.
             if rows.is_empty() && !made.rows.is_empty() {
                 (rows, secret) = (made.rows, made.secret);

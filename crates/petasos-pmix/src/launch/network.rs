@@ -16,7 +16,7 @@ use crate::{
     inventory::{Inventory, RoundTrip},
     job::JobSpec,
 };
-use std::{collections::BTreeMap, fmt, net::IpAddr};
+use std::{collections::BTreeMap, fmt, net::IpAddr, path::Path};
 
 /// A network that connects ranks.
 pub trait Network: fmt::Debug + Send + Sync {
@@ -55,11 +55,18 @@ pub trait Network: fmt::Debug + Send + Sync {
     ) -> Result<Vec<u8>, String>;
 
     /// On each node, before ranks start: what they get. The key is the job's for this network, the same on all
-    /// nodes, and travels with no blob.
+    /// nodes, and travels with no blob. The directory is this node's for the job: only its user can enter it, its path
+    /// is one that sockets may have, and it is removed with all that is in it when the job is over.
     ///
     /// # Errors
     /// If it cannot be set up, or the blob makes no sense.
-    fn set_up(&self, job: &JobSpec, blob: &[u8], key: &Key) -> Result<ForRanks, String>;
+    fn set_up(
+        &self,
+        job: &JobSpec,
+        blob: &[u8],
+        key: &Key,
+        directory: &Path,
+    ) -> Result<ForRanks, String>;
 }
 
 /// What has to be found out of the nodes.

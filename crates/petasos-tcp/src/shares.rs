@@ -1,0 +1,135 @@
+//! The connections that others make here: each is a descriptor of this process, of which there is a number.
+//!
+//! An eighth of them is never given to connections. Of the rest a host may have as many as are left (a dynamic
+//! threshold, as switches share their buffers: A. K. Choudhury and E. L. Hahne, IEEE/ACM Transactions on Networking
+//! 6(2), 1998): one alone has half, two have a third each, and there is always something for one that comes late. The
+//! secret does not say which client it is that has it, and an address that a client claims can be any, so a host it
+//! is: all addresses of the loopback interface are one, and so are those of a network of IPv6.
+
+use petasos_fabric::acceptor::descriptor_limit;
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// All that there are.
+#[derive(Clone, Debug)]
+pub(crate) struct Shares(Arc<Mutex<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by: HashMap<IpAddr, usize>,
+}
+
+/// One connection of a host; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    all: Shares,
+    host: IpAddr,
+}
+
+/// Why a host gets no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crowded {
+    pub(crate) has: usize,
+    pub(crate) most: usize,
+}
+
+impl Shares {
+    pub(crate) fn new() -> Shares {
+        Shares(Arc::default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection of a host; `wanted` says how many there may be in all, if it is not the descriptors that say so.
+    pub(crate) fn take(&self, from: IpAddr, wanted: Option<usize>) -> Result<Share, Crowded> {
+        let limit = usize::try_from(descriptor_limit()).unwrap_or(usize::MAX);
+        let most = wanted.unwrap_or(usize::MAX).min(limit - limit / 8);
+        let host = host(from);
+        let mut taken = self.lock();
+        let has = taken.by.get(&host).copied().unwrap_or(0);
+        if has >= most.saturating_sub(taken.all) {
+            return Err(Crowded { has, most });
+        }
+        taken.all += 1;
+        taken.by.insert(host, has + 1);
+        drop(taken);
+        Ok(Share { all: self.clone(), host })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.all.lock();
+        taken.all -= 1;
+        match taken.by.get_mut(&self.host) {
+            Some(has) if *has > 1 => *has -= 1,
+            _ => drop(taken.by.remove(&self.host)),
+        }
+    }
+}
+
+/// What counts as one host.
+fn host(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        ip if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        ip => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_host_leaves_others_theirs() {
+        let shares = Shares::new();
+        let all_of = |last: u8| -> Vec<Share> {
+            let ip = IpAddr::from([10, 0, 0, last]);
+            std::iter::from_fn(|| shares.take(ip, Some(12)).ok()).collect()
+        };
+        let first = all_of(1);
+        assert_eq!(first.len(), 6);
+        let crowded = shares.take([10, 0, 0, 1].into(), Some(12)).unwrap_err();
+        assert_eq!(crowded, Crowded { has: 6, most: 12 });
+        let second = all_of(2);
+        assert_eq!((second.len(), all_of(3).len()), (3, 2));
+        drop(first);
+        assert_eq!(all_of(2).len(), 1, "half of what is left");
+        drop(second);
+        let taken = shares.lock();
+        assert_eq!((taken.all, taken.by.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_one_host() {
+        for own in ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2"] {
+            assert_eq!(host(own.parse().unwrap()), IpAddr::from([127, 0, 0, 1]));
+        }
+        let net = |text: &str| host(text.parse().unwrap());
+        assert_eq!(net("2001:db8:1:2::5"), net("2001:db8:1:2:9::"));
+        assert_ne!(net("2001:db8:1:2::5"), net("2001:db8:1:3::5"));
+        assert_ne!(net("10.0.0.1"), net("10.0.0.2"));
+    }
+
+    #[test]
+    fn descriptors_are_the_limit_where_nothing_is_said() {
+        let few = Shares::new().take([10, 0, 0, 1].into(), Some(0));
+        assert_eq!(few.unwrap_err(), Crowded { has: 0, most: 0 });
+        let all = Shares::new();
+        let limit = usize::try_from(descriptor_limit()).unwrap_or(usize::MAX);
+        all.lock().all = limit - limit / 8 - 1;
+        let _last = all.take([10, 0, 0, 1].into(), None).unwrap();
+        assert!(all.take([10, 0, 0, 2].into(), None).is_err());
+        assert!(all.take([10, 0, 0, 2].into(), Some(usize::MAX)).is_err());
+    }
+}
