@@ -134,8 +134,7 @@ impl Pair<'_> {
         assert_eq!(remote.peer, peer);
         let put = self.random.below(2) == 0;
         let locals: Vec<_> = (0..ACCESSES).map(|_| Region::from_vec(vec![PUT; LEN])).collect();
-        let accesses: Vec<_> =
-            locals.iter().map(|local| self.access(remote, put, local)).collect();
+        let accesses: Vec<_> = locals.iter().map(|local| self.access(remote, put, local)).collect();
         for _ in 0..self.random.below(60) {
             self.step(true);
         }

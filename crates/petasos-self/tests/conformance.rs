@@ -62,7 +62,9 @@ fn memory_is_closed_in_the_middle_of_a_copy() {
                     let local = [from.whole()].into_iter().collect();
                     let spans = [RemoteSpan { offset: 0, len: LEN as u64 }].into_iter().collect();
                     let event = None;
-                    a.submit(&mut [Operation::Put { token, remote, local, spans, level, event }].into());
+                    a.submit(
+                        &mut [Operation::Put { token, remote, local, spans, level, event }].into(),
+                    );
                     while events.is_empty() {
                         a.progress(fixture.now(), 64, &mut events);
                     }
