@@ -2,13 +2,14 @@
 
 use petasos_auto::{Auto, Member, Node, Places, Reach};
 use petasos_fabric::{
-    Address, Clock, Endpoint, Event, Level, LostReason, Operation, Payload, Peer, PeerState, Sleep,
-    Time, Token,
+    Access, Address, Clock, Endpoint, Event, Level, LostReason, OpErrorKind, Operation, Payload,
+    Peer, PeerState, Region, Sleep, Time, Token,
 };
 use petasos_shm::Shm;
 use petasos_tcp::{Config, TcpEndpoint};
 use std::{
     collections::VecDeque,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -245,4 +246,42 @@ fn wait(fd: std::os::fd::BorrowedFd<'_>, longest: Duration) {
     let mut list = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
     let longest = longest.try_into().unwrap();
     rustix::event::poll(&mut list, Some(&longest)).unwrap();
+}
+
+/// A member's memory is still reached: so is ours, which is kept, and the others are not asked again.
+#[test]
+fn memory_that_one_member_still_reaches_is_closed_later() {
+    let (near, by_near) =
+        petasos_conformance::reached::Reached::new(Shm::open(&address("shm://*")).unwrap(), 2);
+    let far = TcpEndpoint::open(&address("tcp://*"), Config::default()).unwrap();
+    let (far, by_far) = petasos_conformance::reached::Reached::new(far, 0);
+    let members = vec![
+        Member { endpoint: Box::new(near), reach: Reach::Node },
+        Member { endpoint: Box::new(far), reach: Reach::Network },
+    ];
+    let mut end = auto(Node::here(), members);
+    let memory = Region::zeroed(4096);
+    let region = end.register(&memory.whole(), Access::ALL).unwrap();
+    let mut close = |number| {
+        let (token, patience) = (Token(number), Duration::ZERO);
+        end.submit(&mut [Operation::Deregister { token, region, patience }].into());
+        let mut events = [Vec::new()];
+        let done = |event: &Event| matches!(event, Event::Done { .. });
+        until([&mut end], &mut events, |events| events[0].iter().any(done));
+        let [mut events] = events;
+        assert!(end.export(region).is_err(), "it is closed to new access");
+        match events.swap_remove(events.iter().position(done).unwrap()) {
+            Event::Done { token, result } if token == Token(number) => result.map(drop),
+            other => panic!("{other:?}"),
+        }
+    };
+    for number in 1..=2 {
+        assert_eq!(close(number).unwrap_err().kind, OpErrorKind::StillReached);
+    }
+    close(3).unwrap();
+    assert_eq!(close(4).unwrap_err().kind, OpErrorKind::UnknownRegion);
+    let asked = [by_near, by_far].map(|member| member.asked.load(Ordering::SeqCst));
+    assert_eq!(asked, [3, 1]);
+    drop(end);
+    assert!(memory.into_exclusive().is_ok(), "somebody holds it");
 }

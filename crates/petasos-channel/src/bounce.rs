@@ -91,7 +91,14 @@ impl Bounces {
         self.free.push(bounce);
     }
 
-    /// A buffer that its peer may still know: it gets another key before it is used again.
+    /// The same as [`Bounces::give_back_closed`], of one that was lent for what is not next.
+    pub(crate) fn retire_ahead(&mut self, bounce: Bounce, device: &mut impl Device) {
+        self.ahead -= 1;
+        self.give_back_closed(bounce, device);
+    }
+
+    /// A buffer that is not to be used again: its peer may still know its key, or is lost, and not every device that says
+    /// so has let go of the memory, which it holds until it has. Another one takes its place.
     pub(crate) fn give_back_closed(&mut self, bounce: Bounce, device: &mut impl Device) {
         device.deregister(bounce.registration, None);
         self.made -= 1;

@@ -69,8 +69,8 @@ pub struct Channels<D: Device> {
     pub(crate) serial: u32,
     pub(crate) tokens: HashMap<Token, usize>,
     pub(crate) registered: HashMap<RegionId, (Registration, RemoteKey)>,
-    /// Regions that the device is closing, and who waits for that.
-    pub(crate) closing: HashMap<RegionId, Option<Waiting>>,
+    /// Regions that the device is closing, under which ticket, and who waits for that.
+    pub(crate) closing: HashMap<RegionId, (Ticket, Option<Waiting>)>,
 
     pub(crate) scratch: Vec<u8>,
     pub(crate) mail: Vec<DeviceEvent>,
@@ -224,7 +224,7 @@ impl<D: Device> Channels<D> {
     }
 
     /// The peer behind a node.
-    fn peer_of(&self, node: Node) -> Option<Peer> {
+    pub(crate) fn peer_of(&self, node: Node) -> Option<Peer> {
         let index = self.nodes.get(node.0 as usize)?.checked_sub(1)?;
         self.engine.peer_at(index)
     }
@@ -407,8 +407,8 @@ impl<D: Device> Channels<D> {
             Pending::Pad => {}
             // Where nobody waits any more the engine keeps it until somebody asks again.
             Pending::Deregister(region) => {
-                if let Some(Waiting { token, patience, .. }) =
-                    self.closing.remove(&region).flatten()
+                if let Some((_, Some(Waiting { token, patience, .. }))) =
+                    self.closing.remove(&region)
                 {
                     self.engine.submit(Operation::Deregister { token, region, patience });
                 }
@@ -424,10 +424,13 @@ impl<D: Device> Channels<D> {
             Pending::Ahead { peer, seq, bounce } => {
                 let unclaimed = match result {
                     Ok(_) => self.fetched_ahead(peer, seq, bounce),
+                    Err(Fault::Lost) => {
+                        self.fetching.retire_ahead(bounce, &mut self.device);
+                        self.feed(false);
+                        None
+                    }
                     Err(fault) => {
-                        if fault != Fault::Lost {
-                            self.cannot_read(peer, fault);
-                        }
+                        self.cannot_read(peer, fault);
                         Some(bounce)
                     }
                 };
@@ -437,6 +440,7 @@ impl<D: Device> Channels<D> {
                 }
             }
             Pending::Get { peer, seq, bounce } => {
+                let lost = matches!(result, Err(Fault::Lost));
                 let taken = match result {
                     Ok(_) => self.fetched(peer, seq, bounce.as_ref()),
                     Err(Fault::Lost) => Ok(()),
@@ -446,7 +450,10 @@ impl<D: Device> Channels<D> {
                     }
                 };
                 if let Some((bounce, _, _)) = bounce {
-                    self.fetching.give_back(bounce);
+                    match lost {
+                        true => self.fetching.give_back_closed(bounce, &mut self.device),
+                        false => self.fetching.give_back(bounce),
+                    }
                     self.feed(false);
                 }
                 self.judge(peer, taken);

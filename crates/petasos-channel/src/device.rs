@@ -18,7 +18,8 @@
 //! * [`DeviceEvent::Up`] comes before anything else of a node. [`DeviceEvent::Lost`] comes last,
 //!   after the completions of all that was under way with it; from then on the device touches no
 //!   memory on behalf of that node. The same holds once [`Device::close`] has returned, but for the
-//!   completions, which may still come.
+//!   completions, which may still come. But local memory of an access that ended with
+//!   [`Fault::Lost`] may be written for as long as the device holds it: it is not used again.
 //! * When a [`Device::deregister`] is over, nothing lands in that memory any more.
 //! * A completed put is visible at the target, and what it carried to the target's events is, or
 //!   will be, raised there.
@@ -308,6 +309,12 @@ pub trait Device: Send {
     /// Closes it. With a ticket, raises `Done` once nothing lands there any more. The memory is not
     /// lost to the device before, and its key is never another's.
     fn deregister(&mut self, registration: Registration, ticket: Option<Ticket>);
+    /// The node that still reaches the memory that is closed under this ticket, if one does and the device knows which:
+    /// to be named in errors.
+    fn reached_by(&self, ticket: Ticket) -> Option<Node> {
+        let _ = ticket;
+        None
+    }
 
     /// Moves the device on, and appends up to `most` things that happened. Leaves packets of the
     /// data class in their slots unless `data` is true. True if anything was done. Never blocks.

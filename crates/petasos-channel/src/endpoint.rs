@@ -65,8 +65,8 @@ impl<D: Device> Channels<D> {
         let waiting = Some(Waiting { token, patience, until: None });
         if let Some(before) = self.closing.get_mut(&region) {
             // The device is at it: one operation waits for that.
-            if before.is_none() {
-                *before = waiting;
+            if before.1.is_none() {
+                before.1 = waiting;
             } else {
                 let result = Err(OpError::local(OpErrorKind::UnknownRegion));
                 self.engine.raise(Event::Done { token, result });
@@ -77,8 +77,8 @@ impl<D: Device> Channels<D> {
             return Some(Operation::Deregister { token, region, patience });
         };
         self.engine.shut(region);
-        self.closing.insert(region, waiting);
         let ticket = self.ticket(Pending::Deregister(region));
+        self.closing.insert(region, (ticket, waiting));
         self.device.deregister(registration, Some(ticket));
         None
     }
@@ -87,14 +87,24 @@ impl<D: Device> Channels<D> {
     fn look_after_closing(&mut self) {
         let now = self.now;
         self.engine.keep_time(now);
-        for waiting in self.closing.values_mut() {
+        let mut late_ones = Vec::new();
+        for (ticket, waiting) in self.closing.values_mut() {
             let late = waiting
                 .as_mut()
                 .is_some_and(|w| *w.until.get_or_insert(now.after(w.patience)) <= now);
             if let Some(Waiting { token, .. }) = waiting.take_if(|_| late) {
-                let result = Err(OpError::local(OpErrorKind::StillReached));
-                self.engine.raise(Event::Done { token, result });
+                late_ones.push((token, *ticket));
             }
+        }
+        for (token, ticket) in late_ones {
+            let node = self.device.reached_by(ticket);
+            let peer = node.and_then(|node| self.peer_of(node));
+            let info = peer.and_then(|peer| self.engine.peer_info(peer));
+            let error = match info {
+                Some(info) => OpError::with_peer(OpErrorKind::StillReached, &info.address),
+                None => OpError::local(OpErrorKind::StillReached),
+            };
+            self.engine.raise(Event::Done { token, result: Err(error) });
         }
     }
 
@@ -226,7 +236,7 @@ impl<D: Device> Endpoint for Channels<D> {
             until = until.min(now.after(LOOK_AGAIN));
         }
         until = until.min(self.engine.deadline());
-        for waiting in self.closing.values().flatten() {
+        for waiting in self.closing.values().filter_map(|(_, waiting)| waiting.as_ref()) {
             until = until.min(waiting.until.unwrap_or(now));
         }
         match self.device.arm(now, self.takes_data()) {

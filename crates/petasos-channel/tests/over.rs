@@ -54,11 +54,13 @@ mod shared_memory {
     mod usual {
         use super::*;
         conformance!(over(Force::None));
+        conformance!(stopped, over(Force::None));
     }
 
     mod exclusive {
         use super::*;
         conformance!(over(Force::Exclusive));
+        conformance!(stopped, over(Force::Exclusive));
     }
 }
 

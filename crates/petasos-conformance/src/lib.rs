@@ -67,12 +67,14 @@ pub mod mutations;
 pub mod network;
 pub mod processes;
 pub mod random;
+pub mod reached;
 pub mod stopped;
 pub mod strangers;
 pub mod world;
 
 pub mod atomics;
 pub mod concurrent;
+pub mod delayed;
 pub mod driving;
 pub mod faults;
 pub mod keys;

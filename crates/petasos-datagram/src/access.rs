@@ -162,7 +162,10 @@ impl<N: Network> Datagrams<N> {
             self.ask_for_notices(peer, target, total);
             return Some(operation);
         }
-        if total < self.config.remote_access_from.max(1) || self.accesses.list.len() >= MOST {
+        // What never ends takes no more room where the owner serves it.
+        let crowded = self.lost.count() > self.config.lost;
+        let few = total < self.config.remote_access_from.max(1);
+        if few || crowded || self.accesses.list.len() >= MOST {
             return Some(operation);
         }
         let Accesses { list, tokens, grants, ready, serial, .. } = &mut self.accesses;
@@ -310,7 +313,7 @@ impl<N: Network> Datagrams<N> {
         let most = self.config.sends / 2;
         let most_at_once = self.net.facts().access.unwrap_or(0).min(PIECE);
         let mut posted = false;
-        let mut failed = None;
+        let (mut failed, mut full) = (None, false);
         let Datagrams { accesses, net, links, .. } = self;
         let Accesses { list, grants, ready, running, .. } = accesses;
         let Some(access) = list.get_mut(slot) else { return false };
@@ -351,7 +354,7 @@ impl<N: Network> Datagrams<N> {
                     posted = true;
                 }
                 Err(Refusal::Full) => {
-                    self.counters.again += 1;
+                    full = true;
                     ready.push_back(slot);
                     break;
                 }
@@ -367,11 +370,17 @@ impl<N: Network> Datagrams<N> {
         if let Some(code) = failed {
             self.fail(index, code);
         }
+        if full {
+            self.full(index);
+        }
         posted
     }
 
     /// The library is done with a piece.
     pub(crate) fn access_done(&mut self, slot: u32, serial: u32, result: Result<(), i32>) {
+        if self.lost.count() > 0 {
+            self.lost_piece_done(slot, serial);
+        }
         let slot = slot as usize;
         let Accesses { list, running, .. } = &mut self.accesses;
         // Else its peer was lost, and it ended before.
@@ -438,9 +447,12 @@ impl<N: Network> Datagrams<N> {
     /// it may write to their memory, or after [`Config::mourning`](crate::Config::mourning): not every library is ever done
     /// with what a dead process was to answer. The network holds the memory of all until the library is. That the peer is
     /// lost is told at once.
-    pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) {
+    ///
+    /// Gives slots and serial numbers of those with pieces under way.
+    pub(crate) fn end_accesses(&mut self, peer: Peer, reason: &LostReason) -> Vec<(u32, u32)> {
+        let mut under_way = Vec::new();
         if self.accesses.list.is_empty() && self.accesses.grants.is_empty() {
-            return;
+            return under_way;
         }
         self.accesses.grants.retain(|(of, _), _| *of != peer);
         let Accesses { brought, running, .. } = &mut self.accesses;
@@ -458,6 +470,9 @@ impl<N: Network> Datagrams<N> {
                 access.outcome.get_or_insert(OpErrorKind::PeerLost(reason.clone()));
             }
             access.lost = true;
+            if access.running > 0 {
+                under_way.push((slot as u32, access.serial));
+            }
             *running -= access.running as usize;
             match access.operation {
                 _ if access.running == 0 => self.settle_access(slot),
@@ -466,6 +481,7 @@ impl<N: Network> Datagrams<N> {
                 _ => self.end_access(slot),
             }
         }
+        under_way
     }
 }
 

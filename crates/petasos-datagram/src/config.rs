@@ -22,6 +22,12 @@ pub struct Config {
     pub slab: usize,
     /// Sends and accesses under way at a time, at most; the library may have fewer.
     pub sends: usize,
+    /// Sends and accesses with peers that were lost which the library may have beyond [`Config::sends`], at most: not every
+    /// library is ever done with what a peer that was killed, or is stopped, was to take part in. Each holds its memory, a
+    /// short buffer, and some bytes more. The library may bear fewer. Beyond, and if none of them has come back after
+    /// [`Config::mourning`], the endpoint can send nothing more, and loses the peers to which it is to send, with an error
+    /// that says so. Default: 4,096.
+    pub lost: usize,
     /// Whether put and get are left to the library, where it can. Else the owner of the memory serves them,
     /// and nothing is registered with the library.
     pub remote_access: bool,
@@ -78,6 +84,7 @@ impl Default for Config {
             slabs: 4,
             slab: 1 << 20,
             sends: 256,
+            lost: 4096,
             remote_access: true,
             unchecked_access: false,
             remote_access_from: 16 << 10,
@@ -100,6 +107,8 @@ pub struct Counters {
     pub acknowledgements: u64,
     /// Packets of nobody we know, thrown away.
     pub strays: u64,
+    /// Sends and accesses with lost peers that the library has now.
+    pub lost: usize,
     /// How often the library had no room.
     pub again: u64,
     /// Packets that waited for room here, for their sender's greeting, or for their notice.

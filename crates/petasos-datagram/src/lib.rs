@@ -55,6 +55,7 @@ pub mod frame;
 mod gone;
 mod kept;
 mod link;
+mod lost;
 mod meet;
 mod network;
 mod nodes;

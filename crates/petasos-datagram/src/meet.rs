@@ -358,20 +358,20 @@ impl<N: Network> Datagrams<N> {
     /// A node is not used any more. Libraries may still work for it, or find something of it in their queues, and
     /// not all of them put up with one that has left the table; so it leaves later, if nothing is under way with
     /// it, and when it had time to notice that it was let go.
-    fn bury(&mut self, node: Node, running: u32) {
-        self.buried.push_back((node, self.now.after(BURIED), running));
+    pub(crate) fn bury(&mut self, node: Node, peer: Peer) {
+        self.buried.push_back((node, self.now.after(BURIED), peer));
         self.exhume();
     }
 
     /// Takes those out of the table of addresses whose time has come: the oldest of many.
     fn exhume(&mut self) {
         while self.buried.len() > GRAVES
-            && let Some((node, until, running)) = self.buried.front().copied()
+            && let Some((node, until, peer)) = self.buried.front().copied()
             && self.now >= until
         {
             self.buried.pop_front();
-            // What never came back may refer to it for as long as the endpoint lives.
-            if running == 0 {
+            // What does not come back may refer to it.
+            if !self.lost.keeps(peer, node) {
                 self.net.remove(node);
             }
         }
@@ -386,7 +386,8 @@ impl<N: Network> Datagrams<N> {
             // It leaves before the connection is closed; what is heard meanwhile waits for its turn.
             self.control.progress(self.now, 0, &mut self.mail);
         }
-        self.end_accesses(peer, reason);
+        let accesses = self.end_accesses(peer, reason);
+        self.keep_lost(&link, accesses);
         self.forget_holder(peer);
         self.serials[peer.index as usize] = link.next_serial();
         self.met.remove(&link.control);
@@ -394,7 +395,7 @@ impl<N: Network> Datagrams<N> {
         self.control.forget(link.control);
         self.net.clean_up(&link.name);
         if let Some(node) = link.node {
-            self.bury(node, link.running);
+            self.bury(node, peer);
         }
         Some(link.asked)
     }

@@ -244,6 +244,10 @@ pub trait Network: Send + Sized + 'static {
     /// How many sends and accesses are under way.
     fn running(&self) -> usize;
 
+    /// So many of them are with nodes that are lost, and may never be over: makes room for as many others, as far as the
+    /// library has it.
+    fn spare(&mut self, lost: usize);
+
     /// The next thing that happened, if anything did.
     fn next(&mut self) -> Option<Happened>;
 

@@ -251,8 +251,12 @@ impl<N: Network> Datagrams<N> {
         let (index, failed) = match mark {
             Mark::Packet { link: index, serial } | Mark::Brought { link: index, serial } => {
                 let Datagrams { links, engine, .. } = self;
-                let Some(Some(link)) = links.get_mut(index as usize) else { return };
-                let Some(done) = link.arrive(serial) else { return };
+                let Some(Some(link)) = links.get_mut(index as usize) else {
+                    return self.lost_packet_done(index, serial);
+                };
+                let Some(done) = link.arrive(serial) else {
+                    return self.lost_packet_done(index, serial);
+                };
                 link.running -= 1;
                 for _ in 0..done {
                     engine.sent(link.peer);
@@ -260,10 +264,10 @@ impl<N: Network> Datagrams<N> {
                 (index, result.err())
             }
             Mark::Short { link: index, serial } => {
-                let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
-                if link.peer.generation != serial {
-                    return;
-                }
+                let link = self.links.get_mut(index as usize).and_then(Option::as_deref_mut);
+                let Some(link) = link.filter(|link| link.peer.generation == serial) else {
+                    return self.lost_short_done(index, serial);
+                };
                 link.running -= 1;
                 (index, result.err())
             }

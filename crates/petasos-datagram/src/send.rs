@@ -166,7 +166,7 @@ impl<N: Network> Datagrams<N> {
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return false };
         link.queued = false;
         let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
-        let mut again = false;
+        let (mut again, mut refused_full) = (false, false);
         // Without window it comes again when the peer has taken something.
         while let Some(Some(link)) = self.links.get_mut(index as usize)
             && link.has_window()
@@ -200,15 +200,17 @@ impl<N: Network> Datagrams<N> {
                 Err(refusal) => {
                     link.stuck = Some(packet);
                     match refusal {
-                        Refusal::Full => again = true,
+                        Refusal::Full => (again, refused_full) = (true, true),
                         Refusal::Failed(code) => failed = Some(code),
                     }
-                    self.counters.again += u64::from(again);
                     break;
                 }
             }
         }
         self.counters.packets_out += count as u64;
+        if refused_full {
+            self.full(index);
+        }
         let stuck = again && count < TURN;
         let ring = self.rings && self.links[index as usize].as_ref().is_some_and(|link| link.ring);
         if (count > 0 || stuck) && ring {
@@ -272,7 +274,7 @@ impl<N: Network> Datagrams<N> {
                 Err(Refusal::Full) => {
                     link.owing = true;
                     self.owing.push(index);
-                    self.counters.again += 1;
+                    self.full(index);
                 }
                 Err(Refusal::Failed(code)) => self.fail(index, code),
             }

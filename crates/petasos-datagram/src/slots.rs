@@ -3,9 +3,15 @@
 use petasos_fabric::{Region, Slice, two_sided::Outgoing};
 
 /// The slots. Their buffers lie at fixed places, of which libraries may be told.
+///
+/// Slots whose operations never end, as some libraries leave those of peers that are lost, are made up for by others
+/// ([`Slots::grow`]), as many at a time as there were at first.
 #[derive(Debug)]
 pub struct Slots<T> {
     buffers: Region,
+    /// How many there were at first, and the buffers of all others.
+    first: usize,
+    more: Vec<Region>,
     held: Vec<Option<T>>,
     free: Vec<u32>,
 }
@@ -19,6 +25,8 @@ impl<T> Slots<T> {
     pub fn new(count: usize) -> Slots<T> {
         Slots {
             buffers: Region::zeroed(count * Self::BUFFER),
+            first: count,
+            more: Vec::new(),
             held: (0..count).map(|_| None).collect(),
             free: (0..count as u32).rev().collect(),
         }
@@ -50,6 +58,23 @@ impl<T> Slots<T> {
         Some(held)
     }
 
+    /// Adds as many as there were at first. Gives the memory of their buffers.
+    ///
+    /// # Panics
+    /// If there are 2^32, or were none at first.
+    #[cold]
+    pub fn grow(&mut self) -> Region {
+        assert!(self.first > 0, "there are slots at first");
+        let (from, to) = (self.held.len(), self.held.len() + self.first);
+        let (from, to) = (from as u32, u32::try_from(to).expect("fewer slots than 2^32"));
+        let buffers = Region::zeroed(self.first * Self::BUFFER);
+        self.more.push(buffers.clone());
+        self.held.resize_with(to as usize, || None);
+        // Those that were there before are used first.
+        self.free.splice(0..0, (from..to).rev());
+        buffers
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -62,31 +87,51 @@ impl<T> Slots<T> {
         self.held.len() - self.free.len()
     }
 
-    /// The memory of all buffers.
+    /// The memory of all buffers that there were at first.
     #[must_use]
     pub fn memory(&self) -> Region {
         self.buffers.clone()
     }
 
-    /// The buffer of a slot: [`Slots::BUFFER`] bytes, as long as [`Slots::memory`] is held.
+    /// Where the buffer of a slot is.
+    #[inline]
+    fn place(&self, slot: u32) -> (&Region, usize) {
+        let slot = slot as usize;
+        if slot < self.first {
+            return (&self.buffers, slot * Self::BUFFER);
+        }
+        self.further_place(slot - self.first)
+    }
+
+    #[cold]
+    fn further_place(&self, slot: usize) -> (&Region, usize) {
+        (&self.more[slot / self.first], slot % self.first * Self::BUFFER)
+    }
+
+    /// The buffer of a slot: [`Slots::BUFFER`] bytes, as long as [`Slots::memory`], or what [`Slots::grow`] gave, is held.
+    ///
+    /// # Panics
+    /// If there is no such slot.
     #[inline]
     #[must_use]
     pub fn buffer(&self, slot: u32) -> *mut u8 {
-        assert!((slot as usize) < self.held.len());
-        self.buffers.as_ptr().wrapping_add(slot as usize * Self::BUFFER)
+        let (region, at) = self.place(slot);
+        region.as_ptr().wrapping_add(at)
     }
 
     /// Copies to the buffer of a slot.
     #[inline]
     pub fn write(&self, slot: u32, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= Self::BUFFER);
-        self.buffers.write(slot as usize * Self::BUFFER + at, bytes);
+        let (region, base) = self.place(slot);
+        region.write(base + at, bytes);
     }
 
     /// Copies the payload of a packet to the buffer of a slot.
     pub fn copy(&self, slot: u32, at: usize, payload: &Outgoing) {
         assert!(at + payload.len() <= Self::BUFFER);
-        copy_payload(payload, &self.buffers, slot as usize * Self::BUFFER + at);
+        let (region, base) = self.place(slot);
+        copy_payload(payload, region, base + at);
     }
 }
 
@@ -120,6 +165,32 @@ mod tests {
             (Some("held"), None, None)
         );
         assert_eq!(slots.running(), 0);
+    }
+
+    /// What never comes back is made up for, and buffers stay where they are.
+    #[test]
+    fn others_are_added() {
+        let mut slots = Slots::new(2);
+        for _ in 0..2 {
+            let slot = slots.next().unwrap();
+            slots.keep(slot, "never over");
+        }
+        let (before, none) = (slots.buffer(0), slots.next());
+        assert_eq!(none, None);
+        let more = slots.grow();
+        let further = slots.grow();
+        assert_eq!((slots.count(), slots.running()), (6, 2));
+        assert_eq!((slots.buffer(0), slots.buffer(2), slots.buffer(4)), {
+            (before, more.as_ptr(), further.as_ptr())
+        });
+        slots.write(5, 3, b"here");
+        let at = Slots::<&str>::BUFFER + 3;
+        assert_eq!(further.slice(at, 4).unwrap().to_vec(), b"here");
+        for _ in 0..4 {
+            let slot = slots.next().unwrap();
+            slots.keep(slot, "over soon");
+        }
+        assert_eq!((slots.next(), slots.done(5), slots.next()), (None, Some("over soon"), Some(5)));
     }
 
     #[test]

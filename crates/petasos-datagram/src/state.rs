@@ -7,6 +7,7 @@ use crate::{
     frame::{HEAD, Notice},
     kept::Kept,
     link::Link,
+    lost::Lost,
     network::{Medium, Meeting, Network, Node},
 };
 use petasos_fabric::{
@@ -50,8 +51,9 @@ pub struct Datagrams<N: Network> {
     pub(crate) ending: Vec<Peer>,
     /// Lost peers that came to us, whose handles are still known.
     pub(crate) gone: VecDeque<Peer>,
-    /// Nodes that are not used any more: until when they stay, and what was under way with them.
-    pub(crate) buried: VecDeque<(Node, Time, u32)>,
+    /// Nodes that are not used any more: until when they stay, and of whom they were.
+    pub(crate) buried: VecDeque<(Node, Time, Peer)>,
+    pub(crate) lost: Lost,
     /// Events that were found on the short way, and come first.
     pub(crate) early: Vec<Event>,
     pub(crate) mail: Vec<Event>,
@@ -142,6 +144,7 @@ impl<N: Network> Datagrams<N> {
             ending: Vec::new(),
             gone: VecDeque::new(),
             buried: VecDeque::new(),
+            lost: Lost::default(),
             early: Vec::new(),
             mail: Vec::new(),
             errands: Vec::new(),
@@ -162,7 +165,7 @@ impl<N: Network> Datagrams<N> {
     /// What the endpoint did so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { kept_bytes: self.kept.bytes(), ..self.counters }
+        Counters { kept_bytes: self.kept.bytes(), lost: self.lost.count(), ..self.counters }
     }
 
     /// What carries it, in the library's words.

@@ -106,6 +106,10 @@ pub enum Operation {
         event: Option<u64>,
     },
     /// Reads remote pieces of one region into local pieces. Complete when the data is there.
+    ///
+    /// With an error it may end before a library below has let go of the local memory, as when its peer was stopped and
+    /// is lost: then that is held, and may be written, for as long as
+    /// [`Region::into_exclusive`](crate::Region::into_exclusive) says that others hold it.
     Get {
         /// Its name.
         token: Token,

@@ -63,11 +63,13 @@ mod networks {
     use super::*;
     over!(network(), true);
     petasos_conformance::conformance!(apart, OverOfi::new(network(), true, true));
+    petasos_conformance::conformance!(stopped, OverOfi::new(network(), true, true));
 }
 
 mod shm {
     use super::*;
     over!(SHM, true);
+    petasos_conformance::conformance!(stopped, OverOfi::new(SHM, false, true));
 }
 
 /// Put and get served by the owner of the memory: nothing is registered with the provider.
@@ -76,6 +78,7 @@ mod served_by_the_owner {
     mod networks {
         use super::*;
         petasos_conformance::conformance!(OverOfi::new(network(), true, false));
+        petasos_conformance::conformance!(stopped, OverOfi::new(network(), true, false));
     }
     mod shm {
         use super::*;
@@ -113,4 +116,5 @@ mod channels {
     }
 
     petasos_conformance::conformance!(Channelled(OverOfi::new(network(), false, true)));
+    petasos_conformance::conformance!(stopped, Channelled(OverOfi::new(network(), false, true)));
 }

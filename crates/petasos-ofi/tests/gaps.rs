@@ -161,6 +161,10 @@ impl Network for Swallowing {
         self.0.running()
     }
 
+    fn spare(&mut self, lost: usize) {
+        self.0.spare(lost);
+    }
+
     fn next(&mut self) -> Option<Happened> {
         self.0.next()
     }

@@ -43,3 +43,18 @@ impl Fixture for Simulated {
 
 conformance!(Simulated::with(1));
 conformance!(faulty, Simulated::with(2));
+
+/// Over slow links, on which an access is on its way for long, and whoever makes it stands still meanwhile.
+#[test]
+fn memory_is_closed_under_delayed_accesses() {
+    let mut met = 0;
+    for seed in 0..24 {
+        let mut config = SimConfig::with_seed(seed);
+        config.latency = Duration::from_micros(20 << (seed % 4));
+        config.jitter = config.latency;
+        config.bandwidth = 1_000_000_000;
+        let fixture = Simulated { net: SimNet::new(config), names: AtomicU32::new(0) };
+        met += petasos_conformance::delayed::closings(&fixture, seed);
+    }
+    assert!(met > 24, "{met} closings met an access");
+}

@@ -12,6 +12,9 @@
 //! incarnation, nor to know the secret; and a process that was killed and starts again at its address takes the place
 //! of its predecessor at once, also where that one's connection lingers.
 //!
+//! What that does not tell, without a secret, is a process of this machine that takes over the port of a peer that has ended,
+//! and says that it is that life of it: incarnations are no secrets. With one it has to know that, at both ends.
+//!
 //! What a peer lends over a connection is reached over that connection, whatever its name is (`import_from`): so a
 //! client that nobody can connect to, as behind a firewall, is served all the same.
 //!

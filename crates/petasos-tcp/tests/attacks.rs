@@ -293,6 +293,34 @@ fn a_successor_at_the_same_address_is_believed() {
     }
 }
 
+/// A peer is gone, and somebody who does not know the secret has its port: he neither comes in as that life of it, though
+/// he listens where the claim is verified, nor is taken for it when it is dialled.
+#[test]
+fn a_dead_peers_port_is_not_its_life() {
+    let mut world = World::new(vec![open("tcp://*", Some(SECRET)), open("tcp://*", Some(SECRET))]);
+    world.connect(1, 0);
+    world.until("both know", |world| world.ups(0) == 1);
+    let (claimed, place) = (identity(&world.ends[1]), socket(&world.ends[1]));
+    let memory = Region::from_vec(b"the owner's".to_vec());
+    let region = world.ends[1].register(&memory.whole(), Access::READ).unwrap();
+    let key = world.ends[1].export(region).unwrap();
+    world.ends.pop();
+    world.events.pop();
+    world.until("the end of the peer", |world| !world.lost(0).is_empty());
+    let other = "another secret than theirs";
+    world.add(open(&format!("tcp://{place}"), Some(other)));
+    for secret in [None, Some(other)] {
+        let (server, claimed) = (socket(&world.ends[0]), claimed.clone());
+        assert!(!world.during(move || claim(server, secret, &claimed).is_some()));
+    }
+    if let Ok(remote) = world.ends[0].import(&key) {
+        let before = world.lost(0).len();
+        world.until("an end", |world| world.lost(0).len() > before);
+        assert!(!world.is_up(0, remote.peer));
+    }
+    assert_eq!(world.ups(0), 1, "{:?}", world.events[0]);
+}
+
 /// A peer asks to close its connection again and again, and reads no answer: nothing piles up here.
 #[test]
 fn a_flood_of_notes_about_closing_ends_the_connection() {

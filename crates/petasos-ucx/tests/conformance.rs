@@ -54,22 +54,26 @@ macro_rules! over {
 mod networks {
     use super::*;
     over!(network(), true);
+    petasos_conformance::conformance!(stopped, OverUcx::new(network(), true, true));
 }
 
 mod posix {
     use super::*;
     over!(POSIX, true);
+    petasos_conformance::conformance!(stopped, OverUcx::new(POSIX, false, true));
 }
 
 mod sysv {
     use super::*;
     petasos_conformance::conformance!(OverUcx::new(SYSV, false, true));
+    petasos_conformance::conformance!(stopped, OverUcx::new(SYSV, false, true));
 }
 
 /// Put and get by the kernel.
 mod cma {
     use super::*;
     over!(CMA, true);
+    petasos_conformance::conformance!(stopped, OverUcx::new(CMA, false, true));
 }
 
 /// The same transports, with put and get served by the owner of the memory.
@@ -123,5 +127,6 @@ mod channels {
     mod exclusive {
         use super::*;
         petasos_conformance::conformance!(Channelled::new(network(), Force::Exclusive));
+        petasos_conformance::conformance!(stopped, Channelled::new(network(), Force::Exclusive));
     }
 }

@@ -68,13 +68,23 @@ pub struct Over<E> {
     refused: Vec<(Node, Fault)>,
     /// Which node each access is with.
     tickets: HashMap<u64, Node>,
-    /// Regions that are being closed, by the token, and who is told; and how many there were.
-    closing: HashMap<u64, (RegionId, Option<Ticket>)>,
+    /// Regions that are being closed, by the token; and how many there were.
+    closing: HashMap<u64, Closing>,
     closings: u64,
     mail: VecDeque<DeviceEvent>,
     /// Data packets that nobody wanted.
     stash: VecDeque<DeviceEvent>,
     events: Vec<Event>,
+}
+
+/// A region that is being closed.
+#[derive(Debug)]
+struct Closing {
+    region: RegionId,
+    /// Who is told.
+    ticket: Option<Ticket>,
+    /// The peer that still reached it when that was last asked.
+    holder: Option<Address>,
 }
 
 /// Memory that was opened.
@@ -322,12 +332,14 @@ impl<E: Endpoint> Over<E> {
                 }
             }
             Event::Done { token, result } if token.0 & CLOSING != 0 => {
-                let Some(&(region, ticket)) = self.closing.get(&token.0) else { return };
-                if matches!(&result, Err(error) if error.kind == OpErrorKind::StillReached) {
+                let Some(closing) = self.closing.get_mut(&token.0) else { return };
+                if let Err(OpError { kind: OpErrorKind::StillReached, peer, .. }) = result {
                     // Until it is closed: who waits for the device has a patience of its own.
-                    return self.close(token, region);
+                    closing.holder = peer;
+                    let region = closing.region;
+                    return self.close(token, region, Operation::PATIENCE);
                 }
-                self.closing.remove(&token.0);
+                let Some(Closing { ticket, .. }) = self.closing.remove(&token.0) else { return };
                 if let Some(ticket) = ticket {
                     let result = result.map(|_| SmallVec::new()).map_err(|error| fault(&error));
                     self.mail.push_back(DeviceEvent::Done { ticket, result });
@@ -401,8 +413,7 @@ fn refusal(error: InjectError) -> Refusal {
 
 impl<E: Endpoint> Over<E> {
     /// Closes a region of the endpoint's.
-    fn close(&mut self, token: Token, region: RegionId) {
-        let patience = Operation::PATIENCE;
+    fn close(&mut self, token: Token, region: RegionId, patience: Duration) {
         self.queue.push_back(Operation::Deregister { token, region, patience });
         self.inner.submit(&mut self.queue);
     }
@@ -553,8 +564,18 @@ impl<E: Endpoint> Device for Over<E> {
         self.opened.remove(&region);
         self.closings += 1;
         let token = Token(CLOSING | self.closings);
-        self.closing.insert(token.0, (region, ticket));
-        self.close(token, region);
+        self.closing.insert(token.0, Closing { region, ticket, holder: None });
+        // Who waits for it wants to know at once whom else it waits for.
+        let patience = if ticket.is_some() { Duration::ZERO } else { Operation::PATIENCE };
+        self.close(token, region, patience);
+    }
+
+    fn reached_by(&self, ticket: Ticket) -> Option<Node> {
+        let closing = self.closing.values().find(|closing| closing.ticket == Some(ticket))?;
+        let holder = closing.holder.as_ref()?;
+        let known = self.peers.iter().flatten().map(|reached| reached.peer);
+        let is = |peer: &Peer| self.inner.peer(*peer).is_some_and(|info| info.address == *holder);
+        known.into_iter().find(is).map(|peer| Node(peer.index))
     }
 
     fn poll(&mut self, now: Time, data: bool, most: usize, events: &mut Vec<DeviceEvent>) -> bool {

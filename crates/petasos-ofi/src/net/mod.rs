@@ -49,6 +49,8 @@ pub struct Net {
     visitors: Arc<Visitors>,
     slots: Slots,
     contexts: Contexts,
+    /// Slots that there were at first.
+    sends: usize,
     slabs: Vec<Slab>,
     /// Slabs that are to be given to the library (again).
     unposted: Vec<u32>,

@@ -136,6 +136,13 @@ impl Network for Net {
         self.post_access(node, reach, local, *key, offset, mark)
     }
 
+    fn spare(&mut self, lost: usize) {
+        while self.slots.count() < self.sends + lost {
+            let memory = [self.slots.grow(), self.contexts.grow()];
+            self.objects.hold(memory);
+        }
+    }
+
     fn running(&self) -> usize {
         self.slots.running()
     }

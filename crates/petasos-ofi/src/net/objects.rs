@@ -21,7 +21,7 @@ pub(super) struct Objects {
     pub(super) av: Handle<fid_av>,
     pub(super) domain: Handle<fid_domain>,
     pub(super) fabric: Handle<fid_fabric>,
-    pub(super) memory: Vec<Region>,
+    pub(super) memory: Mutex<Vec<Region>>,
     /// The lock on what it has in shared memory, where it has: until it is closed, and has removed that.
     pub(super) _held: Option<File>,
 }
@@ -39,8 +39,15 @@ impl Drop for Objects {
         let ep = unsafe { ManuallyDrop::take(&mut self.ep) };
         if !ep.close() {
             // It may still be written to: what was given to it stays, for good.
-            mem::forget(mem::take(&mut self.memory));
+            mem::forget(mem::take(&mut *lock(&self.memory)));
         }
+    }
+}
+
+impl Objects {
+    /// The library works on this, too.
+    pub(super) fn hold(&self, memory: [Region; 2]) {
+        lock(&self.memory).extend(memory);
     }
 }
 

@@ -21,7 +21,7 @@ use std::{
     ffi::{c_int, c_void},
     mem::{self, ManuallyDrop},
     ptr::{self, NonNull},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 /// The layer asks for 128 completions of sends for each of `FI_UNIVERSE_SIZE` peers, and 4096 more.
@@ -304,8 +304,8 @@ impl Net {
             .chain(slabs.iter().map(|slab| slab.region.clone()));
         let (at, queue) = (ep.as_ptr(), cq.as_ptr());
         let ep = ManuallyDrop::new(ep);
-        let objects =
-            Arc::new(Objects { ep, cq, av, domain, fabric, memory: memory.collect(), _held: held });
+        let memory = Mutex::new(memory.collect());
+        let objects = Arc::new(Objects { ep, cq, av, domain, fabric, memory, _held: held });
         let visitors = Arc::default();
         if shares_memory {
             objects::announce(&name, &objects, &visitors);
@@ -321,6 +321,7 @@ impl Net {
             visitors,
             slots,
             contexts,
+            sends,
             slabs,
             unposted: (0..count as u32).rev().collect(),
             batch: [nothing; super::BATCH],

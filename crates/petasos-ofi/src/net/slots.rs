@@ -26,6 +26,8 @@ pub(super) struct Contexts {
     memory: Region,
     slots: usize,
     receives: usize,
+    /// Of slots beyond, as many in each as there were at first.
+    more: Vec<Region>,
 }
 
 /// The length of a context.
@@ -40,16 +42,26 @@ pub(super) enum Owner {
 
 impl Contexts {
     pub(super) fn new(slots: usize, receives: usize) -> Contexts {
-        Contexts { memory: Region::zeroed((slots + receives) * CONTEXT), slots, receives }
+        let memory = Region::zeroed((slots + receives) * CONTEXT);
+        Contexts { memory, slots, receives, more: Vec::new() }
     }
 
-    /// All of it.
+    /// Adds as many for slots as there were at first. Gives their memory.
+    #[cold]
+    pub(super) fn grow(&mut self) -> Region {
+        let memory = Region::zeroed(self.slots * CONTEXT);
+        self.more.push(memory.clone());
+        memory
+    }
+
+    /// All that there was at first.
     pub(super) fn memory(&self) -> Region {
         self.memory.clone()
     }
 
     pub(super) fn of(&self, owner: Owner) -> *mut c_void {
         let index = match owner {
+            Owner::Slot(slot) if slot as usize >= self.slots => return self.further(slot as usize),
             Owner::Slot(slot) => slot as usize,
             Owner::Receive(slab) => self.slots + slab as usize,
         };
@@ -59,14 +71,31 @@ impl Contexts {
 
     /// Whose context this is; `None` if it is none.
     pub(super) fn owner(&self, context: *mut c_void) -> Option<Owner> {
-        let offset = (context as usize).checked_sub(self.memory.as_ptr() as usize)?;
+        let offset = (context as usize).wrapping_sub(self.memory.as_ptr() as usize);
         let index = offset / CONTEXT;
         if !offset.is_multiple_of(CONTEXT) || index >= self.slots + self.receives {
-            return None;
+            return self.further_owner(context);
         }
         Some(match index.checked_sub(self.slots) {
             None => Owner::Slot(index as u32),
             Some(slab) => Owner::Receive(slab as u32),
+        })
+    }
+
+    #[cold]
+    fn further(&self, slot: usize) -> *mut c_void {
+        let beyond = slot - self.slots;
+        let memory = &self.more[beyond / self.slots];
+        memory.as_ptr().wrapping_add(beyond % self.slots * CONTEXT).cast()
+    }
+
+    #[cold]
+    fn further_owner(&self, context: *mut c_void) -> Option<Owner> {
+        self.more.iter().zip(1..).find_map(|(memory, nth)| {
+            let offset = (context as usize).wrapping_sub(memory.as_ptr() as usize);
+            let index = offset / CONTEXT;
+            let is_one = offset.is_multiple_of(CONTEXT) && index < self.slots;
+            is_one.then(|| Owner::Slot((nth * self.slots + index) as u32))
         })
     }
 }
@@ -74,6 +103,21 @@ impl Contexts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_contexts_know_their_owners() {
+        let mut contexts = Contexts::new(3, 2);
+        let memory = [contexts.grow(), contexts.grow()];
+        let of = |slot| contexts.of(Owner::Slot(slot));
+        assert_eq!((of(3), of(6)), (memory[0].as_ptr().cast(), memory[1].as_ptr().cast()));
+        for slot in 0..9 {
+            assert_eq!(contexts.owner(of(slot)), Some(Owner::Slot(slot)));
+        }
+        assert_eq!(contexts.owner(contexts.of(Owner::Receive(1))), Some(Owner::Receive(1)));
+        for (memory, at) in [(&memory[0], 1), (&memory[1], 3 * CONTEXT)] {
+            assert_eq!(contexts.owner(memory.as_ptr().wrapping_add(at).cast()), None);
+        }
+    }
 
     #[test]
     fn contexts_know_their_owners() {

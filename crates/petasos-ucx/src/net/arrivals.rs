@@ -1,6 +1,6 @@
 //! What callbacks leave behind: packets that came, and operations that are over.
 
-use super::Net;
+use super::{Net, fixed::Fixed};
 use crate::sys::{
     UCP_AM_RECV_ATTR_FLAG_DATA, UCP_AM_RECV_ATTR_FLAG_RNDV, UCS_INPROGRESS, UCS_OK,
     library::Library, ucp_am_recv_param, ucs_status_t,
@@ -29,6 +29,8 @@ pub(super) struct Landing {
     over: RefCell<VecDeque<(u32, ucs_status_t)>>,
     /// What the library was given to find the way here, by slot.
     slots: Vec<Waiting>,
+    /// Of slots that were added.
+    more: RefCell<Vec<Fixed<Waiting>>>,
     /// The longest packet that there can be.
     longest: usize,
     /// Whether a flush of the worker is under way.
@@ -61,20 +63,26 @@ pub(super) struct Waiting {
     library: Cell<Option<&'static Library>>,
 }
 
-impl Landing {
-    pub(super) fn new(slots: usize, longest: usize) -> Landing {
-        let waiting = |slot| Waiting {
+impl Waiting {
+    fn new(slot: u32) -> Waiting {
+        Waiting {
             slot,
             left: Cell::new(0),
             status: Cell::new(UCS_OK),
             landing: Cell::new(std::ptr::null()),
             library: Cell::new(None),
-        };
+        }
+    }
+}
+
+impl Landing {
+    pub(super) fn new(slots: usize, longest: usize) -> Landing {
         Landing {
             arrived: RefCell::default(),
             copies: RefCell::default(),
             over: RefCell::default(),
-            slots: (0..slots as u32).map(waiting).collect(),
+            slots: (0..slots as u32).map(Waiting::new).collect(),
+            more: RefCell::default(),
             longest,
             flushing: Cell::new(false),
         }
@@ -88,32 +96,55 @@ impl Landing {
         }
     }
 
+    /// There are so many slots from now on.
+    #[cold]
+    pub(super) fn grow(&self, count: usize) {
+        let first = &self.slots[0];
+        let mut more = self.more.borrow_mut();
+        for slot in self.slots.len() + more.len()..count {
+            let waiting = Waiting::new(slot as u32);
+            waiting.landing.set(first.landing.get());
+            waiting.library.set(first.library.get());
+            more.push(Fixed::new(waiting));
+        }
+    }
+
+    /// Does something with what there is of a slot.
+    #[inline]
+    fn with<T>(&self, slot: u32, what: impl FnOnce(&Waiting) -> T) -> T {
+        match self.slots.get(slot as usize) {
+            Some(waiting) => what(waiting),
+            None => what(&self.more.borrow()[slot as usize - self.slots.len()]),
+        }
+    }
+
     /// An operation on a slot begins: what the library is told for its callbacks. [`Landing::ended`] is called when no
     /// more callbacks are added.
     pub(super) fn began(&self, slot: u32) -> *mut c_void {
-        let waiting = &self.slots[slot as usize];
-        waiting.left.set(1);
-        waiting.status.set(UCS_OK);
-        std::ptr::from_ref(waiting).cast_mut().cast()
+        self.with(slot, |waiting| {
+            waiting.left.set(1);
+            waiting.status.set(UCS_OK);
+            std::ptr::from_ref(waiting).cast_mut().cast()
+        })
     }
 
     /// Another callback will come for this slot.
     pub(super) fn expect(&self, slot: u32) {
-        let left = &self.slots[slot as usize].left;
-        left.set(left.get() + 1);
+        self.with(slot, |waiting| waiting.left.set(waiting.left.get() + 1));
     }
 
     /// One callback less is to come, with this result.
     pub(super) fn ended(&self, slot: u32, status: ucs_status_t) {
-        let waiting = &self.slots[slot as usize];
-        if status != UCS_OK {
-            waiting.status.set(status);
-        }
-        let left = waiting.left.get().saturating_sub(1);
-        waiting.left.set(left);
-        if left == 0 {
-            self.over.borrow_mut().push_back((slot, waiting.status.get()));
-        }
+        self.with(slot, |waiting| {
+            if status != UCS_OK {
+                waiting.status.set(status);
+            }
+            let left = waiting.left.get().saturating_sub(1);
+            waiting.left.set(left);
+            if left == 0 {
+                self.over.borrow_mut().push_back((slot, waiting.status.get()));
+            }
+        });
     }
 
     fn has_any(&self) -> bool {
@@ -348,5 +379,21 @@ mod tests {
         assert_eq!(*landing.over.borrow(), [(1, UCS_OK)]);
         assert!(matches!(landing.arrived.borrow_mut().pop_front(), Some(Arrival::Copied(0, 3))));
         assert!(landing.arrived.borrow().is_empty(), "longer than any");
+    }
+
+    #[test]
+    fn slots_that_were_added_find_the_landing() {
+        let landing = Fixed::new(Landing::new(2, 100));
+        for slot in &landing.slots {
+            slot.landing.set(landing.as_ptr());
+        }
+        landing.grow(4);
+        let first = landing.began(3);
+        landing.grow(100);
+        landing.expect(3);
+        // SAFETY: as the library calls it, with what `began` gave.
+        unsafe { over(std::ptr::null_mut(), -3, first) };
+        landing.ended(3, UCS_OK);
+        assert_eq!(*landing.over.borrow(), [(3, -3)]);
     }
 }

@@ -48,6 +48,8 @@ pub struct Net {
     /// First: destroyed before what it works on.
     worker: Worker,
     slots: Slots,
+    /// How many there were at first.
+    sends: usize,
     /// Endpoints. Those that were left without a word stay until the worker goes: see `disconnect`.
     nodes: Nodes<NonNull<ucp_ep>>,
     /// Leave to reach memory of nodes.
@@ -106,6 +108,7 @@ impl Net {
         let mut net = Net {
             worker,
             slots,
+            sends: config.sends,
             nodes: Nodes::default(),
             keys: Objects::default(),
             opened: Objects::default(),

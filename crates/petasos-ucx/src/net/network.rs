@@ -138,6 +138,13 @@ impl Network for Net {
         self.post_access(node, get, local, key, offset, mark)
     }
 
+    fn spare(&mut self, lost: usize) {
+        while self.slots.count() < self.sends + lost {
+            self.worker.memory.push(self.slots.grow());
+            self.worker.landing.grow(self.slots.count());
+        }
+    }
+
     fn running(&self) -> usize {
         self.slots.running()
     }

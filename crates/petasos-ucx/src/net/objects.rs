@@ -208,7 +208,7 @@ pub(super) struct Worker {
     pub(super) landing: Fixed<Landing>,
     pub(super) wait: Option<RawFd>,
     /// Buffers of packets that it sends.
-    _memory: Region,
+    pub(super) memory: Vec<Region>,
 }
 
 impl Worker {
@@ -234,7 +234,8 @@ impl Worker {
             (library.ucp_worker_create)(context.context.as_ptr(), params, &mut worker)
         };
         let worker = made(status, worker).map_err(context.refused("ucp_worker_create"))?;
-        let mut worker = Worker { worker, library, context, landing, wait: None, _memory: memory };
+        let mut worker =
+            Worker { worker, library, context, landing, wait: None, memory: vec![memory] };
         let handler = ucp_am_handler_param {
             field_mask: UCP_AM_HANDLER_PARAM_FIELD_ID
                 | UCP_AM_HANDLER_PARAM_FIELD_FLAGS

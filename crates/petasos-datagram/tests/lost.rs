@@ -1,0 +1,208 @@
+//! What a library never gives back of peers that were lost: its memory is nobody's, and others take its place, up to a
+//! bound, and then with a word.
+
+mod common;
+
+use common::{LATE, Mock, be_silent, let_go, nodes};
+use petasos_datagram::{Config, Datagrams};
+use petasos_fabric::{
+    Access, Address, Clock, Endpoint, Event, LostReason, OpErrorKind, Operation, Peer, Region,
+    RegionId, Remote, RemoteSpan, Time, Token,
+};
+use smallvec::smallvec;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+const LEN: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(20);
+const MOURNING: Duration = Duration::from_millis(50);
+
+fn config(sends: usize, lost: usize) -> Config {
+    let mut config = Config::default();
+    (config.sends, config.lost, config.mourning) = (sends, lost, MOURNING);
+    config.remote_access_from = 1;
+    config
+}
+
+/// `a` reaches memory of `b`, and loses it again and again.
+struct Pair {
+    a: Datagrams<Mock>,
+    b: Datagrams<Mock>,
+    region: RegionId,
+    clock: Clock,
+    /// Time that was not waited for.
+    skipped: Duration,
+    tokens: u64,
+    events: Vec<Event>,
+}
+
+impl Pair {
+    fn open(config: &Config) -> Pair {
+        let place = Address::parse("mock://*").unwrap();
+        let open = || Datagrams::<Mock>::open(&place, config.clone()).unwrap();
+        let (a, mut b) = (open(), open());
+        let memory = Region::from_vec(vec![7; LEN]);
+        let region = b.register(&memory.whole(), Access::ALL).unwrap();
+        let (clock, events) = (Clock::start(), Vec::new());
+        Pair { a, b, region, clock, skipped: Duration::ZERO, tokens: 0, events }
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now().after(self.skipped)
+    }
+
+    fn until(&mut self, what: &str, mut seen: impl FnMut(&Pair) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !seen(self) {
+            let now = self.now();
+            self.a.progress(now, 64, &mut self.events);
+            self.b.progress(now, 64, &mut Vec::new());
+            assert!(Instant::now() < end, "not seen: {what}; {:?}", self.events);
+        }
+    }
+
+    /// Connects, and gives the key.
+    fn remote(&mut self) -> Remote {
+        let key = self.b.export(self.region).unwrap();
+        let remote = self.a.import(&key).unwrap();
+        self.events.retain(|event| matches!(event, Event::Done { .. }));
+        let up = |event: &Event| matches!(event, Event::PeerUp { .. });
+        self.until("it is up", |pair| pair.events.iter().any(up));
+        remote
+    }
+
+    fn submit(&mut self, make: impl FnOnce(Token) -> Operation) -> Token {
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        self.a.submit(&mut VecDeque::from([make(token)]));
+        token
+    }
+
+    fn get(&mut self, remote: Remote, into: &Region) -> Token {
+        let spans = smallvec![RemoteSpan { offset: 0, len: LEN as u64 }];
+        let local = smallvec![into.whole()];
+        self.submit(|token| Operation::Get { token, remote, local, spans })
+    }
+
+    fn done(&mut self, token: Token) -> Result<(), OpErrorKind> {
+        let is = |e: &Event| matches!(e, Event::Done { token: done, .. } if *done == token);
+        self.until("it is done", |pair| pair.events.iter().any(is));
+        let at = self.events.iter().position(is).unwrap();
+        match self.events.swap_remove(at) {
+            Event::Done { result, .. } => result.map(drop).map_err(|error| error.kind),
+            _ => unreachable!(),
+        }
+    }
+
+    /// Begins a get, and loses its peer while the library is at it.
+    fn lose_one(&mut self) -> (Token, Region) {
+        let remote = self.remote();
+        // Leave to reach it is there.
+        let first = self.get(remote, &Region::zeroed(LEN));
+        assert_eq!(self.done(first), Ok(()));
+        be_silent(true);
+        let (into, begun) = (Region::zeroed(LEN), self.a.counters().accesses);
+        let token = self.get(remote, &into);
+        self.until("it is under way", |pair| pair.a.counters().accesses > begun);
+        be_silent(false);
+        self.a.forget(remote.peer);
+        (token, into)
+    }
+
+    fn works(&mut self) -> Result<(), OpErrorKind> {
+        let (remote, into) = (self.remote(), Region::zeroed(LEN));
+        let token = self.get(remote, &into);
+        self.done(token)?;
+        assert!(into.to_vec() == vec![7; LEN]);
+        self.a.forget(remote.peer);
+        Ok(())
+    }
+}
+
+fn is_lost(result: &Result<(), OpErrorKind>) -> bool {
+    matches!(result, Err(OpErrorKind::PeerLost(_)))
+}
+
+/// A get ends, and its memory is the library's until that has let it go.
+#[test]
+fn memory_that_is_still_written_is_not_given_back() {
+    let mut pair = Pair::open(&config(8, 64));
+    let (token, into) = pair.lose_one();
+    let ended = pair.done(token);
+    assert!(is_lost(&ended), "{ended:?}");
+    let into = into.into_exclusive().expect_err("the library writes to it");
+    let_go();
+    pair.until("the library lets go", |pair| pair.a.counters().lost == 0);
+    let mine = into.into_exclusive().expect("nobody else holds it");
+    assert!(mine.iter().all(|byte| *byte == LATE), "it was written to before that alone");
+}
+
+/// Peers are lost, many times as often as there are slots: the endpoint goes on, and forgets all of them once the library
+/// has let go.
+#[test]
+fn others_take_the_place_of_what_is_lost() {
+    const LOSSES: usize = 200;
+    let mut pair = Pair::open(&config(8, LOSSES));
+    let mut held = Vec::new();
+    for _ in 0..LOSSES {
+        held.push(pair.lose_one());
+    }
+    assert_eq!((pair.works(), pair.a.counters().lost), (Ok(()), LOSSES));
+    // Nodes whose time in the table is over stay as long as something is under way.
+    pair.skipped += Duration::from_secs(3);
+    pair.until("time passes", |_| true);
+    assert_eq!(pair.works(), Ok(()));
+    assert!(nodes() > LOSSES);
+    for (token, _) in &held {
+        assert!(is_lost(&pair.done(*token)));
+    }
+    let_go();
+    pair.until("the library lets go", |pair| pair.a.counters().lost == 0);
+    assert!(held.into_iter().all(|(_, into)| into.into_exclusive().is_ok()));
+    pair.skipped += Duration::from_secs(3);
+    for _ in 0..4 {
+        assert_eq!(pair.works(), Ok(()));
+        pair.skipped += Duration::from_secs(3);
+    }
+    // Of both: those that were let go last.
+    assert!(nodes() < 2 * 40, "{} nodes", nodes());
+}
+
+/// Beyond the bound memory is read by messages; and when nothing can be sent any more, that is said.
+#[test]
+fn the_bound_is_told() {
+    let mut pair = Pair::open(&config(8, 16));
+    for _ in 0..17 {
+        pair.lose_one();
+    }
+    let (before, remote) = (pair.a.counters().accesses, pair.remote());
+    let into = Region::zeroed(LEN);
+    let token = pair.get(remote, &into);
+    assert_eq!(pair.done(token), Ok(()));
+    assert_eq!(pair.a.counters().accesses, before, "its owner served it");
+    pair.a.forget(remote.peer);
+    // Messages are lost, too, until there is no room for one.
+    be_silent(true);
+    let mut peer: Peer = pair.remote().peer;
+    let end = Instant::now() + PATIENCE;
+    let why = 'told: loop {
+        let begun = pair.a.counters().packets_out;
+        pair.a.inject(peer, &[&[1; 100]]).unwrap();
+        pair.until("it is under way, or the end", |pair| {
+            let lost = |event: &Event| matches!(event, Event::PeerLost { .. });
+            pair.a.counters().packets_out > begun || pair.events.iter().any(lost)
+        });
+        for event in pair.events.drain(..) {
+            if let Event::PeerLost { reason, .. } = event {
+                break 'told reason;
+            }
+        }
+        assert!(Instant::now() < end, "no word of it");
+        pair.a.forget(peer);
+        peer = pair.remote().peer;
+    };
+    let LostReason::System(why) = why else { panic!("{why}") };
+    assert!(why.contains("16 may be so"), "{why}");
+}
