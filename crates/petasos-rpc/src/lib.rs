@@ -57,7 +57,9 @@ pub use petasos_fabric as fabric;
 pub use petasos_macros::{Wire, service};
 pub use petasos_wire as wire;
 
-pub use bulk::{Block, BlockStream, Bulk, BulkHandle, RemoteBulk, Sink};
+pub use bulk::{
+    Block, BlockStream, Bulk, BulkCall, BulkHandle, Destination, Lent, RemoteBulk, Sink,
+};
 pub use call::Call;
 pub use config::{EngineConfig, Idle};
 pub use context::{Context, Incoming, Responder};
