@@ -100,8 +100,7 @@ impl Bulk {
     /// # Errors
     /// As [`Exported::close`].
     pub fn close(self) -> impl Future<Output = Result<(), BulkError>> + use<> {
-        let closing = self.start_closing();
-        async { closing.await }
+        self.start_closing()
     }
 
     pub(crate) fn start_closing(self) -> Closing {
