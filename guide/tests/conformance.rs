@@ -32,5 +32,3 @@ impl Fixture for Sockets {
 
 conformance!(Sockets::default());
 conformance!(faulty, Sockets::default());
-conformance!(stopped, Sockets::default());
-conformance!(apart, Sockets::default());
