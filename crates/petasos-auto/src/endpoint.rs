@@ -53,7 +53,15 @@ impl Endpoint for Auto {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        self.resolve_by_a_way(address, patience)
+        self.resolve_by_a_way(address, patience, false)
+    }
+
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.resolve_by_a_way(address, patience, true)
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {

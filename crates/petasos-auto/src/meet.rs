@@ -6,8 +6,8 @@ use crate::{
     peers::Way,
 };
 use petasos_fabric::{
-    Address, Event, Incarnation, InjectError, LostReason, OpErrorKind, Patience, Peer, PeerState,
-    ResolveError, Time,
+    Address, Endpoint, Event, Incarnation, InjectError, LostReason, OpErrorKind, Patience, Peer,
+    PeerState, ResolveError, Time,
 };
 use std::time::Duration;
 
@@ -23,7 +23,12 @@ impl Auto {
         &mut self,
         address: &Address,
         patience: Duration,
+        running: bool,
     ) -> Result<Peer, ResolveError> {
+        let resolve = |endpoint: &mut Box<dyn Endpoint>, place: &Address| match running {
+            true => endpoint.resolve_running(place, patience),
+            false => endpoint.resolve(place, patience),
+        };
         if address.scheme() != SCHEME {
             return Err(ResolveError::WrongScheme { address: address.clone(), scheme: SCHEME });
         }
@@ -34,7 +39,7 @@ impl Auto {
                 let endpoint = &mut self.members[member].endpoint;
                 // Extends the patience; the handle is known.
                 if let Some(info) = endpoint.peer(there) {
-                    endpoint.resolve(&info.address, patience)?;
+                    resolve(endpoint, &info.address)?;
                 }
             }
             return Ok(peer);
@@ -61,7 +66,7 @@ impl Auto {
             }
         };
         let endpoint = &mut self.members[member].endpoint;
-        let there = endpoint.resolve(&place, patience).map_err(|error| match error {
+        let there = resolve(endpoint, &place).map_err(|error| match error {
             ResolveError::Malformed { reason, .. } => malformed(&reason),
             other => other,
         })?;

@@ -22,20 +22,13 @@ const QUIET: u32 = 128;
 /// How long what was sent may take to leave when an endpoint ends.
 const FAREWELL: Duration = Duration::from_millis(200);
 
-impl<N: Network> Endpoint for Datagrams<N> {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
-    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+impl<N: Network> Datagrams<N> {
+    /// The peer at an address; `resolve` says how it is reached over the connection on which peers meet.
+    fn reach(
+        &mut self,
+        address: &Address,
+        resolve: impl Fn(&mut dyn Endpoint, &Address) -> Result<Peer, ResolveError>,
+    ) -> Result<Peer, ResolveError> {
         let scheme = self.medium.scheme;
         if address.scheme() != scheme && address.scheme() != self.medium.best {
             return Err(ResolveError::WrongScheme { address: address.clone(), scheme });
@@ -48,14 +41,14 @@ impl<N: Network> Endpoint for Datagrams<N> {
                     link.asked = true;
                 }
                 // Extends the patience; the handle is known.
-                self.control.resolve(&theirs, patience)?;
+                resolve(&mut *self.control, &theirs)?;
             }
             return Ok(peer);
         }
         if address == *self.engine.address() {
             return self.engine.add_peer(&address);
         }
-        let control = self.control.resolve(&theirs, patience).map_err(|error| match error {
+        let control = resolve(&mut *self.control, &theirs).map_err(|error| match error {
             ResolveError::Malformed { reason, .. } => {
                 ResolveError::Malformed { address: address.clone(), reason }
             }
@@ -71,6 +64,32 @@ impl<N: Network> Endpoint for Datagrams<N> {
             }
             None => self.add(&address, control, true),
         }
+    }
+}
+
+impl<N: Network> Endpoint for Datagrams<N> {
+    fn address(&self) -> &Address {
+        self.engine.address()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.engine.incarnation()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
+        self.reach(address, |control, theirs| control.resolve(theirs, patience))
+    }
+
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.reach(address, |control, theirs| control.resolve_running(theirs, patience))
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {

@@ -1,6 +1,6 @@
 //! Where an endpoint is found: a URL whose scheme names the transport.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{convert::Infallible, fmt, str::FromStr, sync::Arc};
 
 /// The address of an endpoint: `SCHEME://REST`, as in `shm://worker-3` or `tcp://[::1]:4040`.
 ///
@@ -71,6 +71,40 @@ impl FromStr for Address {
     type Err = AddressError;
     fn from_str(text: &str) -> Result<Address, AddressError> {
         Address::parse(text)
+    }
+}
+
+impl TryFrom<&str> for Address {
+    type Error = AddressError;
+    fn try_from(text: &str) -> Result<Address, AddressError> {
+        Address::parse(text)
+    }
+}
+
+impl TryFrom<String> for Address {
+    type Error = AddressError;
+    fn try_from(text: String) -> Result<Address, AddressError> {
+        Address::parse(&text)
+    }
+}
+
+impl TryFrom<&String> for Address {
+    type Error = AddressError;
+    fn try_from(text: &String) -> Result<Address, AddressError> {
+        Address::parse(text)
+    }
+}
+
+impl From<&Address> for Address {
+    fn from(address: &Address) -> Address {
+        address.clone()
+    }
+}
+
+/// For functions that take an address, or what becomes one.
+impl From<Infallible> for AddressError {
+    fn from(never: Infallible) -> AddressError {
+        match never {}
     }
 }
 

@@ -53,6 +53,13 @@ macro_rules! delegate {
         ) -> Result<$crate::Peer, $crate::ResolveError> {
             self.$to.resolve(address, patience)
         }
+        fn resolve_running(
+            &mut self,
+            address: &$crate::Address,
+            patience: ::std::time::Duration,
+        ) -> Result<$crate::Peer, $crate::ResolveError> {
+            self.$to.resolve_running(address, patience)
+        }
     };
     (@ $to:ident peer) => {
         fn peer(&self, peer: $crate::Peer) -> Option<$crate::PeerInfo> {

@@ -35,6 +35,19 @@ pub trait Endpoint: Send {
     /// Resolving again a peer that is being connected extends the patience, and never cuts it.
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError>;
 
+    /// The same for a peer that is to be running already: it is lost at once if nothing listens there, so
+    /// that its system refuses the connection, and not tried again.
+    ///
+    /// A peer that is being connected for a `resolve` goes on being tried. A transport that cannot tell
+    /// a refusal from silence does what `resolve` does.
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.resolve(address, patience)
+    }
+
     /// What is known of a peer; `None` for a stale handle.
     fn peer(&self, peer: Peer) -> Option<PeerInfo>;
 

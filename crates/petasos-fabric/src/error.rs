@@ -1,7 +1,7 @@
 //! Errors: one enum per kind of operation, with what a person needs to act.
 
 use crate::{Access, Address, AddressError};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// Why a peer is gone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,8 +13,8 @@ pub enum LostReason {
     /// Nothing was heard of it for so long.
     #[error("nothing was heard of it for {0:?}")]
     Silent(Duration),
-    /// It was never reached within the patience given to `resolve`.
-    #[error("it could not be reached within {0:?}: {1}")]
+    /// It was never reached within the patience given to `resolve`; zero if it was not waited for.
+    #[error("it could not be reached{within}: {1}", within = Within(*.0))]
     Unreachable(Duration, String),
     /// It, or we, failed to show the credentials.
     #[error("credentials refused: {0}")]
@@ -31,6 +31,18 @@ pub enum LostReason {
     /// The system refused something.
     #[error("the system said: {0}")]
     System(String),
+}
+
+/// How long a peer was waited for, if it was.
+struct Within(Duration);
+
+impl fmt::Display for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Duration::ZERO => Ok(()),
+            patience => write!(f, " within {patience:?}"),
+        }
+    }
 }
 
 /// An operation that failed: why, and with whom.

@@ -27,8 +27,10 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 
 /// Makes an interface of a trait: the trait to implement, a client, and the ids of its methods.
 ///
-/// ```ignore
-/// #[petasos::service]
+/// ```
+/// use petasos_rpc::{Context, fabric::Region, service};
+///
+/// #[service]
 /// pub trait Store {
 ///     /// Arguments travel by value; the result is any type that travels.
 ///     async fn get(&self, key: String) -> Option<Vec<u8>>;
@@ -48,9 +50,57 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 ///
 /// * the trait, to be implemented with `async fn`s; `store.serve(&engine, provider)` registers an
 ///   implementation;
-/// * `StoreClient`, with a method for each: a call that is under way at once, and whose future
-///   gives `Result<T, CallError>`. Memory for `#[bulk]` parameters is anything that is
-///   `Into<Slice>`.
+/// * `StoreClient`, with a method for each: a call that is under way when the method has returned, and
+///   whose future gives `Result<T, CallError>`. Dropping the future cancels the call. Memory for
+///   `#[bulk(pull)]` is anything that is `Into<Slice>`: a `Region`, a `Vec<u8>`. Memory for
+///   `#[bulk(push)]` is borrowed, a `&Region` or a `&Slice`, for the caller wants to see what came:
+///
+/// ```
+/// # use petasos_rpc::{CallError, fabric::Region, service};
+/// # #[service]
+/// # trait Store {
+/// #     async fn read(&self, key: String, #[bulk(push)] into: Region) -> u64;
+/// # }
+/// async fn first_kilobyte(store: &StoreClient, key: &str) -> Result<Vec<u8>, CallError> {
+///     let into = Region::zeroed(1000);
+///     let len = store.read(key.to_owned(), &into).await?;
+///     Ok(into.to_vec()[..len.min(1000) as usize].to_vec())
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use petasos_rpc::{CallError, fabric::Region, service};
+/// # #[service]
+/// # trait Store {
+/// #     async fn read(&self, key: String, #[bulk(push)] into: Region) -> u64;
+/// # }
+/// async fn lost(store: &StoreClient) -> Result<u64, CallError> {
+///     store.read("a".into(), vec![0; 1000]).await
+/// }
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use petasos_rpc::{CallError, fabric::Region, service};
+/// # #[service]
+/// # trait Store {
+/// #     async fn read(&self, key: String, #[bulk(push)] into: Region) -> u64;
+/// # }
+/// async fn lost(store: &StoreClient) -> Result<u64, CallError> {
+///     store.read("a".into(), Region::zeroed(1000)).await
+/// }
+/// ```
+///
+/// ```compile_fail,E0716
+/// # use petasos_rpc::{CallError, fabric::Region, service};
+/// # #[service]
+/// # trait Store {
+/// #     async fn read(&self, key: String, #[bulk(push)] into: Region) -> u64;
+/// # }
+/// async fn lost(store: &StoreClient) -> Result<u64, CallError> {
+///     let call = store.read("a".into(), &Region::zeroed(1000));
+///     call.await
+/// }
+/// ```
 ///
 /// For full control over transfers, take a `BulkHandle` as an ordinary argument, and open it.
 ///

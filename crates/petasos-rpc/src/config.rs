@@ -4,6 +4,16 @@ use petasos_fabric::Tuning;
 use std::time::Duration;
 
 /// Settings of an engine; the defaults suit most.
+///
+/// ```
+/// use petasos_rpc::{EngineConfig, Idle, Refused};
+/// use std::time::Duration;
+///
+/// let config = EngineConfig::default()
+///     .idle(Idle::Sleep)
+///     .timeout(Duration::from_secs(5))
+///     .refused(Refused::Fail);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EngineConfig {
@@ -14,6 +24,10 @@ pub struct EngineConfig {
     /// How long a peer that has not started yet is waited for. Calls end earlier by their own
     /// deadline. Default: 10 s.
     pub patience: Duration,
+    /// What calls do while nothing listens at their address, so that its system refuses connections.
+    /// Default: they wait for a peer that was never there, for up to `patience`, and fail at once
+    /// where one has been.
+    pub refused: Refused,
     /// Calls in progress that this engine takes from one caller; more are refused as busy.
     /// Callers learn it, and hold back. Default: 256.
     pub calls_per_peer: u16,
@@ -45,6 +59,7 @@ impl Default for EngineConfig {
             idle: Idle::default(),
             timeout: Duration::from_secs(30),
             patience: Duration::from_secs(10),
+            refused: Refused::default(),
             calls_per_peer: 256,
             calls_in_all: 65_536,
             queue_per_peer: 65_536,
@@ -56,6 +71,116 @@ impl Default for EngineConfig {
             budget: 64,
         }
     }
+}
+
+impl EngineConfig {
+    /// Sets what to do when there is nothing to do.
+    #[must_use]
+    pub fn idle(mut self, idle: Idle) -> EngineConfig {
+        self.idle = idle;
+        self
+    }
+
+    /// Sets the time limit of calls that set none.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> EngineConfig {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets how long a peer that has not started yet is waited for.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> EngineConfig {
+        self.patience = patience;
+        self
+    }
+
+    /// Sets what calls do while nothing listens at their address.
+    #[must_use]
+    pub fn refused(mut self, refused: Refused) -> EngineConfig {
+        self.refused = refused;
+        self
+    }
+
+    /// Sets how many calls in progress are taken from one caller.
+    #[must_use]
+    pub fn calls_per_peer(mut self, calls_per_peer: u16) -> EngineConfig {
+        self.calls_per_peer = calls_per_peer;
+        self
+    }
+
+    /// Sets how many calls in progress are taken in all.
+    #[must_use]
+    pub fn calls_in_all(mut self, calls_in_all: usize) -> EngineConfig {
+        self.calls_in_all = calls_in_all;
+        self
+    }
+
+    /// Sets how many calls may wait for their turn with one peer.
+    #[must_use]
+    pub fn queue_per_peer(mut self, queue_per_peer: usize) -> EngineConfig {
+        self.queue_per_peer = queue_per_peer;
+        self
+    }
+
+    /// Sets the largest arguments or result that is taken into memory, in bytes.
+    #[must_use]
+    pub fn max_body(mut self, max_body: u64) -> EngineConfig {
+        self.max_body = max_body;
+        self
+    }
+
+    /// Sets from how many bytes on arguments and results stay where they are.
+    #[must_use]
+    pub fn lend_above(mut self, lend_above: Option<usize>) -> EngineConfig {
+        self.lend_above = lend_above;
+        self
+    }
+
+    /// Sets what callers are told to wait when this engine is busy.
+    #[must_use]
+    pub fn retry_after(mut self, retry_after: Duration) -> EngineConfig {
+        self.retry_after = retry_after;
+        self
+    }
+
+    /// Sets up to how many bytes read-only bulk data travels within its descriptor.
+    #[must_use]
+    pub fn bulk_inline(mut self, bulk_inline: usize) -> EngineConfig {
+        self.bulk_inline = bulk_inline;
+        self
+    }
+
+    /// Sets whether latencies are recorded, per method.
+    #[must_use]
+    pub fn measure(mut self, measure: bool) -> EngineConfig {
+        self.measure = measure;
+        self
+    }
+
+    /// Sets how many events are taken in one pass.
+    #[must_use]
+    pub fn budget(mut self, budget: usize) -> EngineConfig {
+        self.budget = budget;
+        self
+    }
+}
+
+/// What a call does while nothing listens at its address, and the system there refuses connections.
+///
+/// A peer that does not answer at all, as a machine that is off, is waited for in any case, for as long
+/// as `EngineConfig::patience` and the call's own time limit say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused {
+    /// Wait for a peer that was never there, which may start later; fail at once where one has been, and
+    /// has ended.
+    #[default]
+    WaitForFirst,
+    /// Wait: also for a server that is started again.
+    Wait,
+    /// Fail at once.
+    Fail,
 }
 
 /// What an engine does when there is nothing to do.

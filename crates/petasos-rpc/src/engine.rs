@@ -6,7 +6,8 @@ use crate::{
     registry::Provider,
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Key, Peer, Region, Sleep, Slice, Time,
+    Access, Address, AddressError, AllocError, Capabilities, Endpoint, Key, Peer, Region, Sleep,
+    Slice, Time,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -73,6 +74,10 @@ impl Engine {
         Engine { inner, caller: Some(caller), _owner: None }
     }
 
+    pub(crate) fn inner(&self) -> &Rc<Inner> {
+        &self.inner
+    }
+
     /// Where others reach this engine.
     #[must_use]
     pub fn address(&self) -> &Address {
@@ -89,6 +94,32 @@ impl Engine {
     #[must_use]
     pub fn target(&self, address: &Address) -> Target {
         Target::new(Rc::clone(&self.inner), address.clone())
+    }
+
+    /// The same for an address as it stands in a configuration or on a command line: a `&str`, a `String`,
+    /// or an [`Address`].
+    ///
+    /// # Errors
+    /// If it is not an address. That nobody is there is found out by the first call.
+    ///
+    /// ```
+    /// # use petasos_rpc::{Engine, EngineConfig, service};
+    /// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// # let engine = Engine::new(endpoint, EngineConfig::default());
+    /// # #[service]
+    /// # trait Greeter {
+    /// #     async fn greet(&self, name: String) -> String;
+    /// # }
+    /// let greeter = GreeterClient::at(engine.lookup("shm://greeter")?);
+    /// assert!(engine.lookup("greeter").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lookup<A>(&self, address: A) -> Result<Target, AddressError>
+    where
+        A: TryInto<Address>,
+        AddressError: From<A::Error>,
+    {
+        Ok(Target::new(Rc::clone(&self.inner), address.try_into()?))
     }
 
     /// Serves a method under a provider id. False if it is served already, or if another method
@@ -233,12 +264,12 @@ impl Engine {
         let looks = |longest| self.inner.looking.goes_on(longest);
         match self.inner.spin.is_none_or(looks) {
             true => self.inner.endpoint.borrow().linger(),
-            false => self.sleep(),
+            false => self.doze(),
         }
     }
 
     /// Sleeps until there is something to do.
-    fn sleep(&self) {
+    fn doze(&self) {
         let Some(longest) = self.arm() else { return };
         let timeout = Timespec::try_from(longest).ok();
         let endpoint = self.inner.endpoint.borrow();

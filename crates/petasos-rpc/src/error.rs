@@ -238,6 +238,26 @@ impl From<ResolveError> for BulkError {
     }
 }
 
+/// So that `?` works in a handler whose errors are texts.
+impl From<BulkError> for String {
+    fn from(error: BulkError) -> String {
+        error.to_string()
+    }
+}
+
+/// So that `?` works in a handler that calls others, and whose errors are texts.
+impl From<CallError> for String {
+    fn from(error: CallError) -> String {
+        error.to_string()
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}
+
 /// Why a service was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -39,6 +39,16 @@ impl<F: Fn(Incoming) -> HandlerFuture> Handler for F {
     }
 }
 
+/// Makes a handler of an async function from the bytes of the arguments to those of the result: for
+/// methods whose types are not known when the program is built. See [`Method::named`].
+pub fn bytes<F, W>(serve: F) -> impl Handler
+where
+    F: Fn(Incoming) -> W + 'static,
+    W: Future<Output = Reply> + 'static,
+{
+    move |incoming: Incoming| -> HandlerFuture { Box::pin(serve(incoming)) }
+}
+
 /// The first poll of a handler: one that need not wait never becomes a task. One that waits is
 /// polled again as a task, with a waker that means something.
 #[inline]

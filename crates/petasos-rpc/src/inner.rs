@@ -10,7 +10,7 @@ use crate::{
     clock::EngineClock,
     idle::Looking,
     operation::Operations,
-    peers::{Peers, Record, SELF},
+    peers::{Peers, Reached, Record, SELF},
     served::Served,
     stats::Counters,
     tasks::{Task, Tasks},
@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) clock: EngineClock,
     pub(crate) looking: Looking,
     pub(crate) peers: RefCell<Peers>,
+    /// Where there was somebody.
+    pub(crate) reached: RefCell<Reached>,
     pub(crate) calls: RefCell<Calls>,
     pub(crate) served: RefCell<Served>,
     pub(crate) operations: RefCell<Operations>,
@@ -109,6 +111,7 @@ impl Inner {
             clock,
             looking: Looking::default(),
             peers: RefCell::new(Peers::new(address.clone())),
+            reached: RefCell::default(),
             calls: RefCell::new(Calls::new(Arc::clone(&main))),
             served: RefCell::default(),
             operations: RefCell::default(),
@@ -253,6 +256,11 @@ impl Inner {
             Event::PeerLost { peer, reason } => self.lose(*peer, reason),
             Event::PeerUp { peer, .. } => {
                 self.meet(*peer);
+                if let Some(record) = self.peers.borrow_mut().get(*peer) {
+                    record.was_up = true;
+                    // Whoever asks for it again may know of its end before this engine does.
+                    self.reached.borrow_mut().note(&record.address);
+                }
             }
             // Nobody here uses long messages or puts with event.
             _ => {}
@@ -443,6 +451,9 @@ impl Inner {
     pub(crate) fn lose(self: &Rc<Self>, peer: Peer, reason: &LostReason) {
         let record = self.peers.borrow_mut().remove(peer);
         let Some(record) = record else { return };
+        if record.was_up {
+            self.reached.borrow_mut().note(&record.address);
+        }
         tracing::debug!(peer = %record.address, %reason, "a peer is lost");
         self.stats.peers_lost.count();
         self.congested.update(|peers| peers - u32::from(!record.direct));
@@ -456,7 +467,7 @@ impl Inner {
 
     fn expire(self: &Rc<Self>) {
         let now = self.clock.coarse();
-        let over = {
+        let (over, woken) = {
             let (mut calls, served) = (self.calls.borrow_mut(), self.served.borrow());
             let mut timers = self.timers.borrow_mut();
             calls.take_recent(|limit, call| {
@@ -468,8 +479,9 @@ impl Inner {
             };
             let over = timers.expired(now, alive);
             timers.sweep(calls.len() + served.len(), alive);
-            over
+            (over, timers.sleepers.due(now))
         };
+        woken.into_iter().for_each(Waker::wake);
         for due in over {
             match due {
                 Due::Call(slot, serial) => self.call_is_late(slot, serial),

@@ -8,8 +8,11 @@
 //!
 //! * A small call is one message each way. Arguments and results of any size are allowed: what
 //!   does not fit is fetched by the other side, unseen.
-//! * Every call has a deadline, which travels with it; the target drops the handler's future when
-//!   it is over. Dropping a call's future cancels the call, here and there.
+//! * A call, and every transfer, is under way when the method that makes it has returned; its future
+//!   waits for the end. Dropping the future cancels, here and there.
+//! * Every call has a deadline, which travels with it ([`CallOptions`]); the target drops the handler's
+//!   future when it is over.
+//! * Handlers and tasks can sleep ([`Engine::sleep`]); no other runtime is needed.
 //! * Every call ends exactly once: with its result, or with a [`CallError`] that names the peer
 //!   and the method.
 //! * Memory lent for bulk transfer belongs to the engine until the network has let go of it, also
@@ -41,6 +44,7 @@ mod overflow;
 mod peers;
 mod registry;
 mod served;
+mod sleep;
 mod stats;
 mod sync;
 mod target;
@@ -53,20 +57,23 @@ mod wake;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
-pub use petasos_fabric as fabric;
+pub use petasos_fabric::{self as fabric, Access, Address, AddressError, Region, Slice};
 pub use petasos_macros::{Wire, service};
 pub use petasos_wire as wire;
 
-pub use bulk::{Block, BlockStream, Bulk, BulkHandle, RemoteBulk, Sink};
+pub use bulk::{
+    Block, BlockStream, Bulk, BulkCall, BulkHandle, Destination, Lent, RemoteBulk, Sink,
+};
 pub use call::Call;
-pub use config::{EngineConfig, Idle};
+pub use config::{EngineConfig, Idle, Refused};
 pub use context::{Context, Incoming, Responder};
 pub use engine::Engine;
 pub use error::{BulkError, CallError, Failure, ServeError};
-pub use handler::{Arrival, Begun, Handler, HandlerFuture, Reply};
+pub use handler::{Arrival, Begun, Handler, HandlerFuture, Reply, bytes};
 pub use memory::{Exported, RemoteMemory};
 pub use method::Method;
 pub use options::CallOptions;
+pub use sleep::{Elapsed, Limited, Sleep};
 pub use stats::{MethodStats, Stats, Usage};
 pub use target::Target;
 pub use thread::{EngineHandle, EngineThread, Running, ThreadError};

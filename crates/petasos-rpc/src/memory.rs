@@ -1,6 +1,6 @@
 //! Memory that others reach with put, get and atomics: the one-sided side of the engine.
 
-use crate::{BulkError, inner::Inner};
+use crate::{BulkError, inner::Inner, operation::Pending};
 use petasos_fabric::{
     Access, AtomicOp, AtomicType, Done, Key, Level, OpError, OpErrorKind, Operation, Peer, Region,
     RegionId, Remote, RemoteSpan, Slice,
@@ -12,14 +12,17 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Exported {
     inner: Rc<Inner>,
+    memory: Slice,
     region: RegionId,
     key: Key,
     closed: bool,
 }
 
 impl Exported {
-    pub(crate) fn new(inner: Rc<Inner>, region: RegionId, key: Key) -> Exported {
-        Exported { inner, region, key, closed: false }
+    /// The memory: what others write to it is seen here.
+    #[must_use]
+    pub fn memory(&self) -> &Slice {
+        &self.memory
     }
 
     /// The key to it, for others.
@@ -28,16 +31,24 @@ impl Exported {
         &self.key
     }
 
-    /// Closes it; afterwards no access can land any more. Dropping the future leaves that to the
-    /// engine.
+    /// Closes it; when the future is ready, no access can land any more. Dropping the future leaves that
+    /// to the engine.
     ///
     /// # Errors
     /// After some seconds with [`OpErrorKind::StillReached`], which names a peer that is stopped or in the middle of a
     /// copy: the engine keeps the memory, lets nobody new in, and closes it as soon as that peer has left.
-    pub async fn close(mut self) -> Result<(), BulkError> {
+    pub fn close(self) -> impl Future<Output = Result<(), BulkError>> + use<> {
+        let closing = self.start_closing();
+        async {
+            closing.await?;
+            Ok(())
+        }
+    }
+
+    /// The same, as the operation that it is.
+    pub(crate) fn start_closing(mut self) -> Pending {
         self.closed = true;
-        self.inner.deregister(self.region).await?;
-        Ok(())
+        self.inner.deregister(self.region)
     }
 }
 
@@ -80,8 +91,9 @@ impl Inner {
 
 /// Somebody else's memory, by a key that he gave.
 ///
-/// All operations own the memory they work on and give it back; dropping a future asks for its
-/// end, and the memory stays with the engine until the network let go.
+/// An operation is under way when the method has returned; its future waits for the end. All own the memory
+/// they work on and give it back; dropping a future asks for its end, and the memory stays with the engine
+/// until the network let go.
 #[derive(Debug)]
 pub struct RemoteMemory {
     inner: Rc<Inner>,
@@ -111,33 +123,40 @@ impl RemoteMemory {
     }
 
     /// Reads from `offset` on, as much as `into` holds.
-    pub async fn get(&self, offset: u64, into: Slice) -> Result<Slice, BulkError> {
+    pub fn get(
+        &self,
+        offset: u64,
+        into: Slice,
+    ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
         let remote = self.imported.remote;
         let (local, spans) = (smallvec![into.clone()], span(offset, &into));
-        self.inner.operate(|token| Operation::Get { token, remote, local, spans }).await?;
-        Ok(into)
+        let get = self.inner.operate(|token| Operation::Get { token, remote, local, spans });
+        giving_back(get, into)
     }
 
     /// Writes at `offset`; complete when the target's program would see it.
-    pub async fn put(&self, offset: u64, from: Slice) -> Result<Slice, BulkError> {
+    pub fn put(
+        &self,
+        offset: u64,
+        from: Slice,
+    ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
         let remote = self.imported.remote;
         let (local, spans) = (smallvec![from.clone()], span(offset, &from));
         let level = Level::Visible;
         let put = |token| Operation::Put { token, remote, local, spans, level, event: None };
-        self.inner.operate(put).await?;
-        Ok(from)
+        giving_back(self.inner.operate(put), from)
     }
 
     /// Changes elements atomically, and gives the old values, little-endian. `compare` is for
     /// `CompareSwap`, else empty.
-    pub async fn atomic(
+    pub fn atomic(
         &self,
         offset: u64,
         op: AtomicOp,
         kind: AtomicType,
         operand: &[u8],
         compare: &[u8],
-    ) -> Result<SmallVec<[u8; 16]>, BulkError> {
+    ) -> impl Future<Output = Result<SmallVec<[u8; 16]>, BulkError>> + use<> {
         let remote = self.imported.remote;
         let (operand, compare) = (operand.into(), compare.into());
         let atomic = |token| Operation::Atomic {
@@ -150,21 +169,33 @@ impl RemoteMemory {
             compare,
             fetch: true,
         };
-        match self.inner.operate(atomic).await? {
-            Done::Fetched(old) => Ok(old),
-            _ => Ok(SmallVec::new()),
+        let atomic = self.inner.operate(atomic);
+        async {
+            match atomic.await? {
+                Done::Fetched(old) => Ok(old),
+                _ => Ok(SmallVec::new()),
+            }
         }
     }
 
     /// Maps the memory, to read it in place with no copy at all: where the transport can, and the
     /// owner took it from the transport (`Engine::alloc`). The owner may change it at any time.
-    pub async fn map(&self) -> Result<Region, BulkError> {
+    pub fn map(&self) -> impl Future<Output = Result<Region, BulkError>> + use<> {
         let remote = self.imported.remote;
-        match self.inner.operate(|token| Operation::Map { token, remote }).await? {
-            Done::Mapped(region) => Ok(region),
-            _ => Err(OpError::local(OpErrorKind::Unsupported("mapping")).into()),
+        let map = self.inner.operate(|token| Operation::Map { token, remote });
+        async {
+            match map.await? {
+                Done::Mapped(region) => Ok(region),
+                _ => Err(OpError::local(OpErrorKind::Unsupported("mapping")).into()),
+            }
         }
     }
+}
+
+/// Waits for an operation, and gives back the memory that it worked on.
+async fn giving_back(operation: Pending, memory: Slice) -> Result<Slice, BulkError> {
+    operation.await?;
+    Ok(memory)
 }
 
 fn span(offset: u64, memory: &Slice) -> petasos_fabric::Spans {
@@ -178,5 +209,5 @@ pub(crate) fn export(
     access: Access,
 ) -> Result<Exported, BulkError> {
     let (region, key) = inner.lend(memory, access)?;
-    Ok(Exported::new(Rc::clone(inner), region, key))
+    Ok(Exported { inner: Rc::clone(inner), memory: memory.clone(), region, key, closed: false })
 }

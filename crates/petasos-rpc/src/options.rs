@@ -4,6 +4,41 @@ use petasos_wire::{Encoding, rpc::Trace};
 use std::time::Duration;
 
 /// How a call is made; `Default` suits most.
+///
+/// The time limit travels with the call: when it is over the caller gets
+/// [`CallError::Deadline`](crate::CallError::Deadline), and the target drops the handler's future.
+///
+/// ```
+/// use petasos_rpc::{CallError, CallOptions, Context, Engine, EngineConfig, service};
+/// use std::time::Duration;
+///
+/// #[service]
+/// trait Search {
+///     async fn find(&self, context: Context, what: String) -> Option<u64>;
+/// }
+///
+/// struct Slow;
+///
+/// impl Search for Slow {
+///     async fn find(&self, context: Context, _: String) -> Option<u64> {
+///         // A handler sees how much time the caller gave it.
+///         assert_eq!(context.time_limit(), Some(Duration::from_millis(20)));
+///         context.engine().sleep(Duration::from_secs(60)).await;
+///         None
+///     }
+/// }
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let engine = Engine::new(endpoint, EngineConfig::default());
+/// Slow.serve(&engine, 0)?;
+/// let search = SearchClient::new(&engine, engine.address());
+///
+/// // The same client, whose calls have 20 ms each.
+/// let quick = search.with(CallOptions::default().timeout(Duration::from_millis(20)));
+/// let error = engine.block_on(quick.find("it".into())).unwrap_err();
+/// assert!(matches!(error, CallError::Deadline { .. }), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CallOptions {

@@ -2,7 +2,7 @@
 
 use petasos_fabric::{Address, Peer, RegionId};
 use petasos_wire::rpc::CallId;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// This engine itself, as a peer: calls to one's own address never reach the transport.
 pub(crate) const SELF: Peer = Peer { index: u32::MAX, generation: u32::MAX };
@@ -31,6 +31,8 @@ pub(crate) struct Record {
     pub(crate) serving: u32,
     /// Results that did not fit, until the peer has fetched them.
     pub(crate) lent: HashMap<CallId, RegionId>,
+    /// There was a connection.
+    pub(crate) was_up: bool,
 }
 
 impl Record {
@@ -45,6 +47,7 @@ impl Record {
             direct: peer != SELF,
             serving: 0,
             lent: HashMap::new(),
+            was_up: false,
         }
     }
 
@@ -107,5 +110,46 @@ impl Peers {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Record> {
         self.table.iter().flatten().map(|record| &**record).chain([&*self.own])
+    }
+}
+
+/// Addresses at which there was a peer before: what has not started yet is waited for, what has ended
+/// need not be.
+#[derive(Debug, Default)]
+pub(crate) struct Reached(HashSet<Address>);
+
+impl Reached {
+    /// So many are known at most; then all are forgotten, and calls wait for a refused connection
+    /// once more.
+    const MOST: usize = 4096;
+
+    pub(crate) fn note(&mut self, address: &Address) {
+        if self.0.len() >= Self::MOST {
+            self.0.clear();
+        }
+        if !self.0.contains(address) {
+            self.0.insert(address.clone());
+        }
+    }
+
+    pub(crate) fn knows(&self, address: &Address) -> bool {
+        self.0.contains(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_reached_is_bounded() {
+        let address = |n: usize| Address::parse(&format!("self://{n}")).unwrap();
+        let mut reached = Reached::default();
+        for n in 0..2 * Reached::MOST {
+            reached.note(&address(n));
+            reached.note(&address(n));
+            assert!(reached.knows(&address(n)) && reached.0.len() <= Reached::MOST);
+        }
+        assert!(!reached.knows(&address(0)));
     }
 }

@@ -1,19 +1,19 @@
 //! Somebody to call.
 
 use crate::{
-    Bulk, Call, CallError, CallOptions, Method,
+    Bulk, Call, CallError, CallOptions, Method, Refused,
     calls::About,
     inner::Inner,
     peers::{NOWHERE, SELF},
 };
-use petasos_fabric::{Access, Address, Peer, Slice};
+use petasos_fabric::{Access, Address, Peer, ResolveError, Slice};
 use petasos_wire::Encoding;
 use std::{cell::Cell, fmt, rc::Rc};
 
 /// Somebody to call: an address, and the peer found there. Cheap to clone; belongs to its engine.
 ///
 /// When the peer is lost, its calls fail; the next call looks the address up again, so that a
-/// server that was restarted there is found.
+/// server that was restarted there is found. [`Refused`] says what happens while nothing listens there.
 #[derive(Clone)]
 pub struct Target {
     shared: Rc<Shared>,
@@ -56,6 +56,11 @@ impl Target {
             arguments(encoding, out);
             &[]
         })
+    }
+
+    /// The same with the bytes of the arguments, which are native or XDR as the options say.
+    pub fn call_bytes(&self, method: Method, options: &CallOptions, arguments: &[u8]) -> Call {
+        self.call_raw(method, options, |_, out| out.extend_from_slice(arguments))
     }
 
     /// The same, for about so many bytes of arguments, the last of which need not be appended.
@@ -115,8 +120,7 @@ impl Target {
         let peer = if *address == inner.address {
             SELF
         } else {
-            let resolved = inner.endpoint.borrow_mut().resolve(address, inner.config.patience);
-            resolved.map_err(|error| CallError::Unresolved {
+            inner.resolve(address).map_err(|error| CallError::Unresolved {
                 peer: address.clone(),
                 method: method.name,
                 reason: error.to_string(),
@@ -128,6 +132,22 @@ impl Target {
         }
         self.shared.peer.set(peer);
         Ok(peer)
+    }
+}
+
+impl Inner {
+    /// The peer at an address, which is waited for if it has not started yet.
+    fn resolve(&self, address: &Address) -> Result<Peer, ResolveError> {
+        let waits = match self.config.refused {
+            Refused::WaitForFirst => !self.reached.borrow().knows(address),
+            Refused::Wait => true,
+            Refused::Fail => false,
+        };
+        let (mut endpoint, patience) = (self.endpoint.borrow_mut(), self.config.patience);
+        match waits {
+            true => endpoint.resolve(address, patience),
+            false => endpoint.resolve_running(address, patience),
+        }
     }
 }
 

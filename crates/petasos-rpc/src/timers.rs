@@ -6,6 +6,7 @@
 //! in the heap. What ended is recognised when it comes up, and the heap is swept when most of it is
 //! stale.
 
+use crate::sleep::Sleepers;
 use petasos_fabric::Time;
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -22,6 +23,8 @@ pub(crate) enum Due {
 pub(crate) struct Timers {
     fresh: Vec<(Duration, Due)>,
     heap: BinaryHeap<Reverse<(Time, Due)>>,
+    /// What else wakes at a time.
+    pub(crate) sleepers: Sleepers,
 }
 
 impl Timers {
@@ -62,6 +65,7 @@ impl Timers {
     /// When to look again at the latest.
     pub(crate) fn next(&self, now: Time) -> Time {
         let fixed = self.heap.peek().map_or(Time::NEVER, |Reverse((at, _))| *at);
+        let fixed = fixed.min(self.sleepers.next());
         let fresh = self.fresh.iter().map(|(left, _)| *left).min();
         fresh.map_or(fixed, |left| fixed.min(now.after(left)))
     }

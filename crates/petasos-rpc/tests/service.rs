@@ -91,7 +91,7 @@ fn a_service_from_a_trait() {
     assert_eq!(run(&both, store.list(String::new())).unwrap(), expected);
 
     let into = Region::zeroed(60_000);
-    assert_eq!(run(&both, store.read("a".into(), into.clone())).unwrap(), Some(60_000));
+    assert_eq!(run(&both, store.read("a".into(), &into)).unwrap(), Some(60_000));
     assert!(into.into_exclusive().expect("it is ours again")[..] == data[..60_000]);
 
     assert_eq!(run(&both, store.remove("a".into())).unwrap(), Ok(100_000));

@@ -79,6 +79,11 @@ impl Endpoint for Local {
         Ok(self.peers.handle(index))
     }
 
+    fn resolve_running(&mut self, address: &Address, _: Duration) -> Result<Peer, ResolveError> {
+        // Whoever is there is found at once.
+        self.resolve(address, Duration::ZERO)
+    }
+
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {
         self.peers.info(peer)
     }

@@ -23,7 +23,8 @@ use crate::{
     table::PeerTable,
 };
 use petasos_fabric::{
-    Accepted, Address, LostReason, Patience, Peer, PeerState, Time, acceptor::unauthenticated_limit,
+    Accepted, Address, LostReason, Patience, Peer, PeerState, ResolveError, Time,
+    acceptor::unauthenticated_limit,
 };
 use rustix::{
     event::epoll,
@@ -47,6 +48,8 @@ pub(crate) struct Attempt {
     name: Name,
     address: Address,
     pub(crate) patience: Patience,
+    /// It is to be running already: if nothing listens there, it is lost.
+    pub(crate) running: bool,
     next: Time,
     delay: Duration,
     waiting: Option<Greeted>,
@@ -108,6 +111,7 @@ impl Attempt {
             name,
             address,
             patience: Patience::new(patience),
+            running: false,
             next: Time::ZERO,
             delay: FIRST_RETRY,
             waiting: None,
@@ -146,6 +150,40 @@ impl Shm {
 
     // Ours.
 
+    /// The peer at an address, whether or not it is `running` already.
+    pub(crate) fn reach(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+        running: bool,
+    ) -> Result<Peer, ResolveError> {
+        let address = address.clone();
+        if address.scheme() != SCHEME {
+            return Err(ResolveError::WrongScheme { address, scheme: SCHEME });
+        }
+        let name = match Name::parse(address.rest()) {
+            Ok(name) => name,
+            Err(reason) => return Err(ResolveError::Malformed { address, reason }),
+        };
+        if let Some(peer) = self.engine.find_peer(&address) {
+            if let Some(channel) = self.channel(peer.index) {
+                channel.uninvited = false;
+            }
+            if let Some(attempt) = self.attempts.iter_mut().find(|a| a.peer == peer) {
+                attempt.patience.renew(patience);
+                attempt.running &= running;
+            }
+            return Ok(peer);
+        }
+        let peer = self.engine.add_peer(&address)?;
+        if !self.engine.is_self(peer) {
+            let attempt = Attempt::new(peer, address, name, patience);
+            self.attempts.push(Attempt { running, ..attempt });
+            self.attend_soon();
+        }
+        Ok(peer)
+    }
+
     /// Moves the attempts on. True if anything was done.
     pub(crate) fn attempt_all(&mut self, now: Time) -> bool {
         let mut worked = false;
@@ -166,6 +204,11 @@ impl Shm {
                     Err(Ok(reason)) => {
                         self.engine.peer_lost(peer, reason);
                         self.let_go(peer, &LostReason::Closed);
+                        continue;
+                    }
+                    Err(Err(error @ (Errno::CONNREFUSED | Errno::NOENT))) if attempt.running => {
+                        let why = socket::reason(error, "this process");
+                        self.lose(peer.index, LostReason::Unreachable(Duration::ZERO, why));
                         continue;
                     }
                     Err(Err(error)) => attempt.again(now, socket::reason(error, "this process")),

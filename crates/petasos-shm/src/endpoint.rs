@@ -3,8 +3,6 @@
 use crate::{
     Shm, access,
     channel::{NOBODY, kind},
-    connect::Attempt,
-    name::Name,
     pump::FRONT,
     ring::{LINE, MAX_SHORT, Piece},
     segment::{self, Segment},
@@ -50,29 +48,15 @@ impl Endpoint for Shm {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        let address = address.clone();
-        if address.scheme() != SCHEME {
-            return Err(ResolveError::WrongScheme { address, scheme: SCHEME });
-        }
-        let name = match Name::parse(address.rest()) {
-            Ok(name) => name,
-            Err(reason) => return Err(ResolveError::Malformed { address, reason }),
-        };
-        if let Some(peer) = self.engine.find_peer(&address) {
-            if let Some(channel) = self.channel(peer.index) {
-                channel.uninvited = false;
-            }
-            if let Some(attempt) = self.attempts.iter_mut().find(|a| a.peer == peer) {
-                attempt.patience.renew(patience);
-            }
-            return Ok(peer);
-        }
-        let peer = self.engine.add_peer(&address)?;
-        if !self.engine.is_self(peer) {
-            self.attempts.push(Attempt::new(peer, address, name, patience));
-            self.attend_soon();
-        }
-        Ok(peer)
+        self.reach(address, patience, false)
+    }
+
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.reach(address, patience, true)
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {

@@ -38,6 +38,8 @@ pub(crate) struct Dial {
     goal: Goal,
     /// Whether one failure is the end of it.
     once: bool,
+    /// Whether a refused connection is: nothing listens there.
+    pub(crate) running: bool,
     stage: Stage,
     pause: Duration,
     /// What went wrong last.
@@ -81,7 +83,7 @@ pub(crate) enum Dialled {
     Resumed(OwnedFd, Option<Channel>, Identity),
     /// Who is there has made the connection that was asked for, or has not.
     Vouched(bool, Identity),
-    /// It was to be tried once.
+    /// It was to be tried once, or as long as something listens there.
     Failed,
     /// It cannot succeed.
     Hopeless(HandshakeError),
@@ -107,6 +109,7 @@ impl Dial {
             patience: Patience::new(patience),
             goal: session.map_or(Goal::Begin, Goal::Resume),
             once: false,
+            running: false,
             stage: Stage::Waiting(now),
             pause: FIRST_PAUSE,
             why: "it does not answer".to_owned(),
@@ -176,7 +179,7 @@ impl Dial {
                     Dialled::Connected
                 }
                 Ok(Ok(())) => Dialled::Pending,
-                Ok(Err(error)) | Err(error) => self.again(error.to_string(), now),
+                Ok(Err(error)) | Err(error) => self.not_connected(error, now),
             },
             Stage::Challenge { .. } => self.take_challenge(now, us),
             Stage::Verdict { .. } => self.take_verdict(now),
@@ -224,8 +227,16 @@ impl Dial {
                 self.stage = Stage::Connecting(socket);
                 Dialled::Opened
             }
-            Err(error) => self.again(error.to_string(), now),
+            Err(error) => self.not_connected(error, now),
         }
+    }
+
+    fn not_connected(&mut self, error: Errno, now: Time) -> Dialled {
+        if self.running && error == Errno::CONNREFUSED {
+            self.why = error.to_string();
+            return Dialled::Failed;
+        }
+        self.again(error.to_string(), now)
     }
 
     fn take_challenge(&mut self, now: Time, us: &Us<'_>) -> Dialled {

@@ -401,6 +401,49 @@ impl TcpEndpoint {
         }
     }
 
+    /// The peer at an address, whether or not it is `running` already.
+    fn reach(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+        running: bool,
+    ) -> Result<Peer, ResolveError> {
+        if address.scheme() != SCHEME {
+            let (address, scheme) = (address.clone(), SCHEME);
+            return Err(ResolveError::WrongScheme { address, scheme });
+        }
+        if split(address).is_none() {
+            let reason = "write it as tcp://HOST:PORT, or tcp://HOST:PORT?encrypt".to_owned();
+            return Err(ResolveError::Malformed { address: address.clone(), reason });
+        }
+        if options(address).1 && self.config.secret.is_none() {
+            let reason = "encryption needs a shared secret".to_owned();
+            return Err(ResolveError::Malformed { address: address.clone(), reason });
+        }
+        let now = self.now;
+        if let Some(peer) = self.engine.find_peer(address) {
+            if let Some(link) = self.link(peer) {
+                link.asked = true;
+                if let Way::Dial(dial) = &mut link.way {
+                    dial.patience.renew(patience);
+                    dial.running &= running;
+                }
+            }
+            self.insist(peer, patience);
+            return Ok(peer);
+        }
+        let peer = self.add(address, true)?;
+        if !self.engine.is_self(peer) {
+            let mut dial = Box::new(Dial::new(address.clone(), None, patience, now));
+            dial.running = running;
+            if let Some(link) = self.link(peer) {
+                link.way = Way::Dial(dial);
+            }
+            self.dialing.push(peer);
+        }
+        Ok(peer)
+    }
+
     /// Moves a dial on. False when it is over.
     fn dial(&mut self, peer: Peer) -> bool {
         let now = self.now;
@@ -440,8 +483,13 @@ impl TcpEndpoint {
                 self.resume_session(peer, Connection::new(socket, channel), &identity);
                 return false;
             }
-            // Not asked for, and not tried once.
-            Dialled::Vouched(..) | Dialled::Failed => {}
+            // Not asked for.
+            Dialled::Vouched(..) => {}
+            Dialled::Failed => {
+                let reason = LostReason::Unreachable(Duration::ZERO, dial.why.clone());
+                self.lose(peer, reason);
+                return false;
+            }
             Dialled::Hopeless(error) => {
                 self.lose(peer, LostReason::Refused(error.to_string()));
                 return false;
@@ -705,38 +753,15 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        if address.scheme() != SCHEME {
-            let (address, scheme) = (address.clone(), SCHEME);
-            return Err(ResolveError::WrongScheme { address, scheme });
-        }
-        if split(address).is_none() {
-            let reason = "write it as tcp://HOST:PORT, or tcp://HOST:PORT?encrypt".to_owned();
-            return Err(ResolveError::Malformed { address: address.clone(), reason });
-        }
-        if options(address).1 && self.config.secret.is_none() {
-            let reason = "encryption needs a shared secret".to_owned();
-            return Err(ResolveError::Malformed { address: address.clone(), reason });
-        }
-        let now = self.now;
-        if let Some(peer) = self.engine.find_peer(address) {
-            if let Some(link) = self.link(peer) {
-                link.asked = true;
-                if let Way::Dial(dial) = &mut link.way {
-                    dial.patience.renew(patience);
-                }
-            }
-            self.insist(peer, patience);
-            return Ok(peer);
-        }
-        let peer = self.add(address, true)?;
-        if !self.engine.is_self(peer) {
-            let dial = Box::new(Dial::new(address.clone(), None, patience, now));
-            if let Some(link) = self.link(peer) {
-                link.way = Way::Dial(dial);
-            }
-            self.dialing.push(peer);
-        }
-        Ok(peer)
+        self.reach(address, patience, false)
+    }
+
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.reach(address, patience, true)
     }
 
     fn peer(&self, peer: Peer) -> Option<PeerInfo> {

@@ -53,6 +53,15 @@ pub use shape::{hash_name, shape_join};
 /// A value that can travel.
 ///
 /// A type that is not zero-sized takes at least one byte: counts are checked by that.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel: it is not `Wire`",
+    label = "not a type that travels",
+    note = "put `#[derive(Wire)]` on a structure or an enum of your own (`use petasos::Wire`)",
+    note = "of other types those travel that `petasos::wire` lists: numbers, `bool`, `char`, `String`, \
+            `Vec<T>`, `[T; N]`, `Option<T>`, `Result<T, E>`, maps, tuples, `Box<T>`; what does not (a \
+            `PathBuf`, an `Instant`, a reference) goes as one of these",
+    note = "large data is better lent than sent: `#[bulk(pull)]`, `#[bulk(push)]`, or a `BulkHandle`"
+)]
 pub trait Wire: Sized {
     /// A hash of the type's structure: field names, variant names, types, in order.
     const SHAPE: u64;

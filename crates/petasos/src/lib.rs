@@ -7,6 +7,8 @@
 //!   Their settings are in the modules [`shm`], [`tcp`] and [`local`], for those who open an
 //!   endpoint themselves.
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
+//! * Handlers and tasks sleep by the engine's own timers ([`Engine::sleep`]), calls have time limits
+//!   ([`CallOptions`]): no other runtime is needed.
 //! * With the feature `portals`, `portals` has matching one-sided messages.
 //! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
 //! * In a program started by `petasos run`, `mpirun` or `mpiexec`, [`job()`] knows the other ranks, and where their
@@ -75,7 +77,12 @@ pub use transports::{
 #[cfg(feature = "auto")]
 pub use whichever::open_auto;
 
-/// The front page's service really compiles, and runs.
+/// The programs of the front page are compiled, and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Those of the guide to jobs are compiled; they run in jobs.
+#[cfg(all(doctest, feature = "job"))]
+#[doc = include_str!("../../../docs/launch.md")]
+struct Launch;

@@ -86,13 +86,18 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
             Role::Argument | Role::Context => quote!(),
             Role::Pull => quote! {
                 let #name = context.engine().open(&#name)?;
-                let #name = #name.pull(0, #name.len()).await?;
+                let #name = #name.pull(0, #name.len());
             },
             Role::Push => quote! {
                 let #remote = context.engine().open(&#name)?;
                 let #name = #remote.local()?;
             },
         }
+    });
+    // All are under way before one is waited for.
+    let pulled = method.parameters.iter().filter(|p| p.role == Role::Pull).map(|parameter| {
+        let name = &parameter.name;
+        quote!(let #name = #name.await?;)
     });
     let hands = method.parameters.iter().map(|parameter| {
         let name = &parameter.name;
@@ -102,10 +107,14 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
             Role::Argument | Role::Pull => quote!(#name),
         }
     });
-    let after = method.parameters.iter().filter(|p| p.role == Role::Push).map(|parameter| {
+    let pushes = method.parameters.iter().filter(|p| p.role == Role::Push).map(|parameter| {
         let name = &parameter.name;
         let remote = format_ident!("remote_{name}");
-        quote!(#remote.push(0, ::core::convert::Into::into(#name)).await?;)
+        quote!(let #remote = #remote.push(0, ::core::convert::Into::into(#name));)
+    });
+    let pushed = method.parameters.iter().filter(|p| p.role == Role::Push).map(|parameter| {
+        let remote = format_ident!("remote_{}", parameter.name);
+        quote!(#remote.await?;)
     });
     let asked = method.parameters.iter().any(|parameter| parameter.role != Role::Argument);
     let (arrival, context) = match asked {
@@ -123,8 +132,10 @@ fn emit_registration(service: &Service, method: &Method) -> TokenStream {
                     #context
                     async move {
                         #(#before)*
+                        #(#pulled)*
                         let result = this.#name(#(#hands),*).await;
-                        #(#after)*
+                        #(#pushes)*
+                        #(#pushed)*
                         ::core::result::Result::<_, #krate::Failure>::Ok(result)
                     }
                 },
@@ -161,7 +172,8 @@ fn emit_client(service: &Service) -> TokenStream {
                 Self { target, options: ::core::default::Default::default() }
             }
 
-            /// The same client, that calls with other options.
+            /// The same client, that calls with other options: a time limit, a provider, an encoding,
+            /// checksums.
             #[must_use]
             #visibility fn with(&self, options: #krate::CallOptions) -> Self {
                 Self { target: ::core::clone::Clone::clone(&self.target), options }
@@ -200,9 +212,8 @@ fn emit_call(service: &Service, method: &Method) -> TokenStream {
     let parameters = travelling(method).map(|parameter| {
         let (name, ty) = (&parameter.name, &parameter.ty);
         match parameter.role {
-            Role::Pull | Role::Push => {
-                quote!(#name: impl ::core::convert::Into<#krate::fabric::Slice>)
-            }
+            Role::Pull => quote!(#name: impl ::core::convert::Into<#krate::fabric::Slice>),
+            Role::Push => quote!(#name: impl #krate::Destination<'lent>),
             _ => quote!(#name: #ty),
         }
     });
@@ -225,42 +236,30 @@ fn emit_call(service: &Service, method: &Method) -> TokenStream {
             }
         };
     }
-    let lend = lent.iter().map(|parameter| {
+    // What is pushed to is borrowed for as long as the call; what is pulled is the call's own.
+    let (lifetime, borrowed) = match lent.iter().any(|parameter| parameter.role == Role::Push) {
+        true => (quote!(<'lent>), quote!('lent)),
+        false => (quote!(), quote!('static)),
+    };
+    let memory = lent.iter().map(|parameter| {
         let name = &parameter.name;
-        let access = match parameter.role {
-            Role::Pull => quote!(READ),
-            _ => quote!(WRITE),
-        };
-        quote! {
-            let #name = self.target.lend(
-                Self::#constant, #name.into(), #krate::fabric::Access::#access,
-            );
+        match parameter.role {
+            Role::Pull => quote!(#krate::Lent::pull(#name)),
+            _ => quote!(#krate::Lent::push(#name)),
         }
     });
-    let lent: Vec<_> = lent.iter().map(|parameter| &parameter.name).collect();
-    let arguments = travelling(method).map(|parameter| {
-        let name = &parameter.name;
-        if parameter.role == Role::Argument { quote!(#name) } else { quote!(#name.handle()) }
-    });
+    let handles = lent.iter().map(|parameter| &parameter.name);
     quote! {
         #(#documents)*
         ///
         /// The memory lent to the call is one's own again when the future is ready. When it is
         /// dropped before, the engine keeps the memory until the network has let go.
-        #visibility fn #name(
+        #visibility fn #name #lifetime (
             &self, #(#parameters),*
-        ) -> ::core::pin::Pin<::std::boxed::Box<dyn ::core::future::Future<
-            Output = ::core::result::Result<#output, #krate::CallError>,
-        >>> {
-            #(#lend)*
-            let this = ::core::clone::Clone::clone(self);
-            ::std::boxed::Box::pin(async move {
-                #(let #lent = #lent?;)*
-                let call: #krate::TypedCall<#output> =
-                    this.target.call(Self::#constant, &this.options, &(#(#arguments,)*));
-                let result = call.await;
-                #(let _ = #lent.close().await;)*
-                result
+        ) -> #krate::BulkCall<#borrowed, #output> {
+            let memory = [#(#memory),*];
+            self.target.call_lending(Self::#constant, &self.options, memory, |[#(#handles),*]| {
+                (#(#names,)*)
             })
         }
     }

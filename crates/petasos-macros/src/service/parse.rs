@@ -10,8 +10,8 @@ use syn::{
 
 /// Arguments of one method: they travel as a tuple.
 const MOST_ARGUMENTS: usize = 8;
-/// Methods that every service has.
-const TAKEN: [&str; 1] = ["serve"];
+/// Methods that every service or client has.
+const TAKEN: [&str; 4] = ["serve", "new", "at", "with"];
 
 pub(super) fn service(arguments: TokenStream, item: ItemTrait) -> Result<Service> {
     let mut name = item.ident.to_string();
@@ -54,7 +54,7 @@ fn method(item: &TraitItem) -> Result<Method> {
         return Err(Error::new_spanned(body, "a service's methods have no default bodies"));
     }
     if TAKEN.contains(&signature.ident.to_string().as_str()) {
-        let why = "this name is taken: every service has a method that registers it";
+        let why = "this name is taken: every service has a method `serve`, every client `new`, `at` and `with`";
         return Err(Error::new_spanned(&signature.ident, why));
     }
     let mut inputs = signature.inputs.iter();

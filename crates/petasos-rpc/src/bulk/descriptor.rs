@@ -1,10 +1,14 @@
 //! The origin's side: memory, and the descriptor of it.
 
-use crate::{BulkError, inner::Inner, memory::Exported};
+use crate::{BulkError, inner::Inner, memory::Exported, operation::Pending};
 use bytes::Bytes;
 use petasos_fabric::{Access, Slice};
 use petasos_macros::Wire;
-use std::rc::Rc;
+use std::{
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
 
 /// Pieces that one bulk descriptor may have.
 pub(crate) const MAX_PIECES: usize = 64;
@@ -84,13 +88,48 @@ impl Bulk {
         self.len() == 0
     }
 
-    /// Closes it, and waits until no access can land any more: then the memory is one's own
+    /// The memory, piece by piece: what others write to it is seen here. None of a descriptor that
+    /// carries its data, which is only read.
+    pub fn pieces(&self) -> impl Iterator<Item = &Slice> {
+        self.exported.iter().map(Exported::memory)
+    }
+
+    /// Closes it; when the future is ready, no access can land any more, and the memory is one's own
     /// again. Dropping the future leaves that to the engine.
-    pub async fn close(self) -> Result<(), BulkError> {
-        for exported in self.exported {
-            exported.close().await?;
+    ///
+    /// # Errors
+    /// As [`Exported::close`].
+    pub fn close(self) -> impl Future<Output = Result<(), BulkError>> + use<> {
+        self.start_closing()
+    }
+
+    pub(crate) fn start_closing(self) -> Closing {
+        let pieces = self.exported.into_iter().map(Exported::start_closing).collect();
+        Closing { pieces, next: 0, failed: None }
+    }
+}
+
+/// The pieces of bulk memory that are being closed, all at a time.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    pieces: Vec<Pending>,
+    next: usize,
+    /// The first failure.
+    failed: Option<BulkError>,
+}
+
+impl Future for Closing {
+    type Output = Result<(), BulkError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        while let Some(piece) = this.pieces.get_mut(this.next) {
+            if let Err(error) = ready!(Pin::new(piece).poll(context)) {
+                this.failed.get_or_insert(error.into());
+            }
+            this.next += 1;
         }
-        Ok(())
+        Poll::Ready(this.failed.take().map_or(Ok(()), Err))
     }
 }
 

@@ -6,9 +6,11 @@
 //! spends. A handle may be passed on: whoever has it can open it, if he reaches the origin.
 
 mod descriptor;
+mod lending;
 mod remote;
 mod stream;
 
 pub use descriptor::{Bulk, BulkHandle};
+pub use lending::{BulkCall, Destination, Lent};
 pub use remote::RemoteBulk;
 pub use stream::{Block, BlockStream, Sink};

@@ -9,8 +9,9 @@ use std::rc::Rc;
 
 /// Somebody's bulk memory, open for transfers. Cheap to clone.
 ///
-/// Each transfer owns the local memory that it works on, and gives it back when it is done.
-/// Dropping its future asks for its end; the engine keeps the memory until the network let go.
+/// A transfer is under way when the method has returned; its future waits for the end. Each owns the local
+/// memory that it works on, and gives it back when it is done. Dropping its future asks for its end; the
+/// engine keeps the memory until the network let go.
 #[derive(Clone, Debug)]
 pub struct RemoteBulk {
     shared: Rc<Shared>,
@@ -80,25 +81,44 @@ impl RemoteBulk {
 
     /// Pulls `len` bytes from `offset` on into new memory. At most `EngineConfig::max_body`
     /// bytes: larger data wants [`RemoteBulk::blocks`].
-    pub async fn pull(&self, offset: u64, len: u64) -> Result<Region, BulkError> {
+    pub fn pull(
+        &self,
+        offset: u64,
+        len: u64,
+    ) -> impl Future<Output = Result<Region, BulkError>> + use<> {
         let limit = self.shared.inner.config.max_body;
-        if len > limit {
-            return Err(BulkError::TooLarge { len, limit });
+        let begun = match len > limit {
+            true => Err(BulkError::TooLarge { len, limit }),
+            false => self.check(offset, len).and_then(|()| {
+                let region = Region::from_vec(vec![0; len as usize]);
+                Ok((self.transfer(Way::Pull, offset, region.whole())?, region))
+            }),
+        };
+        async {
+            let (transfer, region) = begun?;
+            transfer.await?;
+            Ok(region)
         }
-        self.check(offset, len)?;
-        let region = Region::from_vec(vec![0; len as usize]);
-        self.pull_into(offset, region.whole()).await?;
-        Ok(region)
     }
 
     /// Pulls from `offset` on, as much as `into` holds.
-    pub async fn pull_into(&self, offset: u64, into: Slice) -> Result<Slice, BulkError> {
-        self.transfer(Way::Pull, offset, into)?.await
+    pub fn pull_into(
+        &self,
+        offset: u64,
+        into: Slice,
+    ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
+        let begun = self.transfer(Way::Pull, offset, into);
+        async { begun?.await }
     }
 
     /// Pushes all of `from` to `offset`; complete when the origin's program would see it.
-    pub async fn push(&self, offset: u64, from: Slice) -> Result<Slice, BulkError> {
-        self.transfer(Way::Push, offset, from)?.await
+    pub fn push(
+        &self,
+        offset: u64,
+        from: Slice,
+    ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
+        let begun = self.transfer(Way::Push, offset, from);
+        async { begun?.await }
     }
 
     /// Local memory of the same length, zeroed, to be filled and pushed. At most

@@ -5,7 +5,8 @@ use crate::BulkError;
 use petasos_fabric::{Buffer, Region, Slice};
 use std::{cell::RefCell, collections::VecDeque, ops::Deref, rc::Rc};
 
-/// Blocks of bulk memory, in order, pulled ahead of their use.
+/// Blocks of bulk memory, in order, pulled ahead of their use: the first pulls begin with the first
+/// [`BlockStream::next`].
 ///
 /// Dropping it asks for the end of the pulls under way.
 #[derive(Debug)]

@@ -1,0 +1,198 @@
+//! Sleep and time limits for futures that the engine drives: handlers, tasks, what `block_on` waits for.
+
+use crate::{Engine, inner::Inner};
+use petasos_fabric::Time;
+use pin_project_lite::pin_project;
+use std::{
+    collections::BTreeMap,
+    fmt, mem,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// Those that sleep, by the time at which they wake. One that is dropped is gone from here at once.
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    waiting: BTreeMap<(Time, u64), Option<Waker>>,
+    last: u64,
+}
+
+impl Sleepers {
+    fn add(&mut self, until: Time) -> (Time, u64) {
+        self.last += 1;
+        self.waiting.insert((until, self.last), None);
+        (until, self.last)
+    }
+
+    /// Takes those whose time has come. Gives whom to wake once nothing is borrowed.
+    #[inline]
+    pub(crate) fn due(&mut self, now: Time) -> Vec<Waker> {
+        if self.next() > now {
+            return Vec::new();
+        }
+        // What ends at `now` itself is over, whatever its number.
+        let later = self.waiting.split_off(&(now, u64::MAX));
+        mem::replace(&mut self.waiting, later).into_values().flatten().collect()
+    }
+
+    /// When the first wakes.
+    #[inline]
+    pub(crate) fn next(&self) -> Time {
+        self.waiting.first_key_value().map_or(Time::NEVER, |((until, _), _)| *until)
+    }
+}
+
+impl Engine {
+    /// A future that is ready after `duration`, counted from now on, and never earlier. For handlers
+    /// ([`Context::engine`](crate::Context::engine)), tasks, and what [`Engine::block_on`] drives; no
+    /// other runtime is needed.
+    ///
+    /// The engine wakes for it wherever it waits: it looks at the clock at least every 64 passes, and
+    /// sleeps no longer than until then. So it is late by as long as what else the engine does in
+    /// between takes. Dropping the future ends it.
+    ///
+    /// ```
+    /// # use petasos_rpc::{Context, service};
+    /// # use std::time::Duration;
+    /// #[service]
+    /// trait Nap {
+    ///     async fn nap(&self, context: Context, millis: u64) -> u64;
+    /// }
+    ///
+    /// struct Couch;
+    ///
+    /// impl Nap for Couch {
+    ///     async fn nap(&self, context: Context, millis: u64) -> u64 {
+    ///         // Other calls are served meanwhile.
+    ///         context.engine().sleep(Duration::from_millis(millis)).await;
+    ///         millis
+    ///     }
+    /// }
+    /// ```
+    pub fn sleep(&self, duration: Duration) -> Sleep {
+        let until = self.inner().clock.read().after(duration);
+        self.sleep_until(until)
+    }
+
+    /// The same, until this time of [`Engine::now`].
+    pub fn sleep_until(&self, until: Time) -> Sleep {
+        let inner = Rc::clone(self.inner());
+        let entry = inner.timers.borrow_mut().sleepers.add(until);
+        Sleep { inner, entry }
+    }
+
+    /// The time, as this engine counts it.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.inner().clock.read()
+    }
+
+    /// Gives `future` so much time from now on: its output, or [`Elapsed`] if it is not ready by then.
+    /// The future is dropped with this, a call so cancelled.
+    ///
+    /// A call has a time limit already: see [`CallOptions`](crate::CallOptions).
+    ///
+    /// ```
+    /// # use petasos_rpc::{Elapsed, Engine, EngineConfig};
+    /// # use std::time::Duration;
+    /// # let address = "self://*".parse()?;
+    /// # let endpoint = Box::new(petasos_self::Local::open(&address)?);
+    /// let engine = Engine::new(endpoint, EngineConfig::default());
+    /// let never = std::future::pending::<()>();
+    /// let over = engine.block_on(engine.limit(Duration::from_millis(5), never));
+    /// assert_eq!(over, Err(Elapsed(Duration::from_millis(5))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn limit<F: Future>(&self, time: Duration, future: F) -> Limited<F> {
+        Limited { future, sleep: self.sleep(time), time }
+    }
+}
+
+/// Ready when its time has come: see [`Engine::sleep`].
+#[must_use = "nothing sleeps that is not waited for"]
+pub struct Sleep {
+    inner: Rc<Inner>,
+    entry: (Time, u64),
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut timers = self.inner.timers.borrow_mut();
+        let Some(waiting) = timers.sleepers.waiting.get_mut(&self.entry) else {
+            return Poll::Ready(());
+        };
+        match waiting {
+            Some(known) => known.clone_from(context.waker()),
+            waiting => *waiting = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let waker = self.inner.timers.borrow_mut().sleepers.waiting.remove(&self.entry);
+        // Its own code may run, now that nothing is borrowed.
+        drop(waker);
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sleep(until {:?})", self.entry.0)
+    }
+}
+
+/// What was given so much time was not ready then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not ready within {0:?}")]
+pub struct Elapsed(pub Duration);
+
+pin_project! {
+    /// A future with a time limit: see [`Engine::limit`].
+    #[derive(Debug)]
+    #[must_use = "nothing is done that is not waited for"]
+    pub struct Limited<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+        time: Duration,
+    }
+}
+
+impl<F: Future> Future for Limited<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(this.sleep).poll(context).map(|()| Err(Elapsed(*this.time)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_wake_in_order_and_once() {
+        let at = |millis| Time::ZERO.after(Duration::from_millis(millis));
+        let mut sleepers = Sleepers::default();
+        let entries = [5, 3, 3, 9].map(|millis| sleepers.add(at(millis)));
+        for entry in entries {
+            sleepers.waiting.insert(entry, Some(Waker::noop().clone()));
+        }
+        assert_eq!((sleepers.next(), sleepers.due(at(2)).len()), (at(3), 0));
+        assert_eq!((sleepers.due(at(3)).len(), sleepers.next()), (2, at(5)));
+        // One that nobody waits for is over, too.
+        sleepers.waiting.insert(entries[0], None);
+        assert_eq!((sleepers.due(at(8)).len(), sleepers.next()), (0, at(9)));
+        assert_eq!((sleepers.due(Time::NEVER).len(), sleepers.next()), (1, Time::NEVER));
+    }
+}
