@@ -213,6 +213,30 @@ fn nobody_is_there() {
     assert_eq!((a.status().operations, a.status().peers), (0, 0));
 }
 
+/// Memory of a put that was lent, and that the target still reaches when it is closed: the put goes on until it does not.
+#[test]
+fn lent_memory_that_is_still_reached_is_the_puts() {
+    let local = || petasos_self::Local::open(&"self://*".parse().unwrap()).unwrap();
+    let (first, reaching) = petasos_conformance::reached::Reached::new(local(), 3);
+    let ends: [Box<dyn petasos_fabric::Endpoint>; 2] = [Box::new(first), Box::new(local())];
+    let addresses: Vec<Address> = ends.iter().map(|end| end.address().clone()).collect();
+    let map = Arc::new(ProcessMap::ranks(addresses.clone()));
+    let open = |end| Interface::open(end, map.clone(), Config::default()).unwrap();
+    let job = Job { ranks: ends.into_iter().map(open).collect(), net: None, addresses };
+    let (a, b) = (&job.ranks[0], &job.ranks[1]);
+    let door = door(b);
+    append(b, &door, List::Priority, both(LONG));
+    let source = source(a, &pattern(LONG));
+    let put = Operation::put(source.part, to(1, door.portal, 0));
+    a.start(Operation { ack: Ack::Full, ..put }).unwrap();
+    assert_eq!(name(&job.event(0, source.queue)), "send");
+    let asked = reaching.asked.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(asked, 4, "the memory is said to be free, and is not closed");
+    assert_eq!(name(&job.event(0, source.queue)), "ack");
+    job.settle();
+    assert_eq!(a.status().operations, 0);
+}
+
 /// A target that computes answers puts, gets, atomics and triggered operations.
 #[test]
 fn a_target_that_never_calls_in_answers() {

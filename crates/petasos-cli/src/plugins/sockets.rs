@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_path_that_makes_no_address_is_not_taken() {
         let is = |path: &str, ranks| base_in(Path::new(path), ranks).is_some();
-        let long = |len| format!("/{}", "d".repeat(len - 1));
+        let long = |len| format!("/{}", "d".repeat(len - 1_usize));
         assert!(is("/run/x", 1) && is("/run/x", 0) && !is("/run/a b", 1) && !is("run", 1));
         // `/rank-` and the largest number.
         assert!(is(&long(100), 10) && !is(&long(100), 11) && is(&long(99), 100));
