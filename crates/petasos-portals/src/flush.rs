@@ -14,11 +14,13 @@ use petasos_fabric::Peer;
 use petasos_wire::portals as wire;
 use std::time::Duration;
 
-/// Fences that were asked for.
+/// Fences: at most one for each peer at a time, in rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// What had been started and served when they were: see [`State::link`].
+    /// What had been started and served when the last round began (see [`State::link`]), and when the last
+    /// began that is over.
     upto: u64,
+    done: u64,
     /// Peers that are still to be asked.
     ahead: Vec<Peer>,
     /// Those that have not been answered.
@@ -36,7 +38,12 @@ impl Interface {
     /// # Errors
     /// [`Error::Timeout`]; [`Error::Aborted`] after [`Interface::abort`].
     pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
-        let (state, result) = self.shared.wait(timeout, |state| Ok(state.has_left().then_some(())));
+        // What is started meanwhile, here and by others, is not waited for.
+        let mut upto = None;
+        let (state, result) = self.shared.wait(timeout, |state| {
+            let upto = *upto.get_or_insert(state.link);
+            Ok(state.has_left(upto).then_some(()))
+        });
         self.shared.leave(state);
         result
     }
@@ -47,7 +54,7 @@ impl Interface {
     pub fn has_left(&self) -> bool {
         self.with_state(|state| {
             state.pass();
-            state.has_left()
+            state.has_left(state.link) && !state.is_sending()
         })
     }
 
@@ -65,25 +72,35 @@ impl Interface {
 }
 
 impl State {
-    /// Whether all has left; asks those who are to say so.
-    pub(crate) fn has_left(&mut self) -> bool {
+    /// Whether something has not been handed to the transport, or is lent.
+    fn is_sending(&self) -> bool {
         let moving = |transfer: &Transfer| !matches!(transfer, Transfer::Discard);
-        let here = !self.submits.is_empty()
+        !self.submits.is_empty()
             || self.peers.are_waiting()
             || !self.ready.is_empty()
             || self.transfers.iter::<Transfer>().any(|(_, transfer)| moving(transfer))
-            || self.operations.iter::<Underway>().any(|(_, operation)| operation.is_here());
-        if here {
-            return false;
-        }
-        if self.fences.upto != self.link {
+            || self.operations.iter::<Underway>().any(|(_, operation)| operation.is_here())
+    }
+
+    /// Whether all has left that was started and served up to then; asks those who are to say so.
+    fn has_left(&mut self, upto: u64) -> bool {
+        self.go_round();
+        if self.fences.done < upto && self.fences.is_over() && !self.is_sending() {
             self.fences.upto = self.link;
             self.fences.ahead = self.peers.known();
+            self.go_round();
         }
+        self.fences.done >= upto
+    }
+
+    /// Goes on with a round: it is over when all were asked and have answered.
+    fn go_round(&mut self) {
         self.ask_ahead();
         let operations = &self.operations;
         self.fences.open.retain(|fence| operations.get(*fence).is_some());
-        self.fences.ahead.is_empty() && self.fences.open.is_empty()
+        if self.fences.is_over() {
+            self.fences.done = self.fences.upto;
+        }
     }
 
     /// Sends fences to those who were not asked yet, as many as there is room for.
@@ -101,5 +118,11 @@ impl State {
             self.touched = true;
             self.send_frame(peer, Some(fence));
         }
+    }
+}
+
+impl Fences {
+    fn is_over(&self) -> bool {
+        self.ahead.is_empty() && self.open.is_empty()
     }
 }

@@ -7,7 +7,10 @@ use common::*;
 use petasos_fabric::{Address, Region};
 use petasos_portals::*;
 use std::{
-    sync::{Arc, RwLock},
+    sync::{
+        Arc, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -452,6 +455,45 @@ fn a_process_that_is_named_later(over: Over) {
     assert_eq!(names, ["send", "ack"], "nothing was lost");
     assert_eq!(name(&job.event(1, door.queue)), "served");
     assert_eq!((b.status().strangers, b.distance(ProcessId::rank(0))), (0, Ok(1)));
+    drop(engine);
+}
+
+/// What others go on asking for does not keep a flush from its end.
+#[test]
+fn a_flush_ends_while_others_ask() {
+    let job = Job::new(Over::Shm, 2);
+    let (a, b) = (&job.ranks[0], &job.ranks[1]);
+    let doors = [door_with(a, 100, false), door_with(b, 100, false)];
+    for (rank, door) in [a, b].into_iter().zip(&doors) {
+        append(rank, door, List::Priority, MatchEntry::new(vec![0; 8]));
+    }
+    let [from, back] = [a, b].map(|rank| source(rank, &[1; 8]));
+    let asks = Operation::put(back.part, to(0, doors[0].portal, 0));
+    let asks = Operation { ack: Ack::Full, ..asks };
+    let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let engine = Engine::start(a).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                b.start(asks).unwrap();
+                for kind in ["send", "ack"] {
+                    assert_eq!(name(&b.wait_event(back.queue, PATIENCE).unwrap().event), kind);
+                }
+                begun.store(true, Ordering::SeqCst);
+            }
+        });
+        while !begun.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        for _ in 0..20 {
+            a.start(Operation::put(from.part, to(1, doors[1].portal, 0))).unwrap();
+            let flushed = a.flush(PATIENCE);
+            over.store(flushed.is_err(), Ordering::SeqCst);
+            flushed.unwrap();
+            assert!(b.take_event(doors[1].queue).is_ok(), "it has come in");
+        }
+        over.store(true, Ordering::SeqCst);
+    });
     drop(engine);
 }
 
