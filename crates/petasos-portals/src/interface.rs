@@ -220,9 +220,9 @@ impl Interface {
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Appends an entry to a list of a portal: [`Event::Link`] follows. In the priority list it gets
-    /// the messages first that came before it, in the order in which they came; what is for one message
-    /// and got it is not linked, and its handle is stale at once.
+    /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. In the
+    /// priority list it gets the messages first that came before it, in the order in which they came;
+    /// what is for one message and got it is not linked, and its handle is stale at once.
     pub fn append(
         &self,
         portal: u16,
