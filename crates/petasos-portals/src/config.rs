@@ -22,6 +22,12 @@ pub struct Config {
     /// know of. If not, such requests are of no user, and served only where entries, and access
     /// control, are for all. Default: yes.
     pub believe: bool,
+    /// Whether the directory may get to know this process after the interface was opened: then nothing
+    /// that others send is taken in before [`Interface::directory_changed`] has found it, and nothing of
+    /// that is lost. Default: no.
+    ///
+    /// [`Interface::directory_changed`]: crate::Interface::directory_changed
+    pub named_later: bool,
     /// How long a process that has not started yet is waited for. Default: 10 s.
     pub patience: Duration,
     /// What to do while there is nothing to do.
@@ -39,6 +45,7 @@ impl Default for Config {
             eager: 16 << 10,
             lend_above: 16 << 10,
             believe: true,
+            named_later: false,
             patience: Duration::from_secs(10),
             idle: Idle::default(),
             budget: 64,
@@ -53,6 +60,8 @@ pub struct Limits {
     pub portals: u16,
     /// Entries in all lists. Default: 1,048,576.
     pub entries: usize,
+    /// Entries in one list. Default: as many as in all.
+    pub list: usize,
     /// Unexpected headers. Default: 1,048,576.
     pub headers: usize,
     /// Memory descriptors. Default: 65,536.
@@ -77,6 +86,7 @@ impl Default for Limits {
         Limits {
             portals: 64,
             entries: 1 << 20,
+            list: usize::MAX,
             headers: 1 << 20,
             descriptors: 1 << 16,
             queues: 1024,
@@ -133,7 +143,8 @@ impl Default for Idle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Requests that nothing matched, or for a portal that there is not.
+    /// Requests that nothing matched, or for a portal that there is not. In Portals 3 all requests that
+    /// were refused, whyever, and answers to nothing.
     pub dropped: u64,
     /// Requests that came to a disabled portal, or disabled it.
     pub disabled: u64,
@@ -141,7 +152,7 @@ pub struct Status {
     pub permission_violations: u64,
     /// Requests that the matching entry does not let be done.
     pub operation_violations: u64,
-    /// Frames that were not understood, and answers to nothing.
+    /// Frames that were not understood, and answers to nothing (of the latter see `dropped`, too).
     pub garbage: u64,
     /// Frames of processes that are not in the directory.
     pub strangers: u64,

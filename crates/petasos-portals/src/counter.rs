@@ -65,7 +65,7 @@ mod tests {
     use crate::Handle;
 
     fn add(n: u64) -> Action {
-        Action::Add(Handle::from_bits(0), Count::of(n))
+        Action::Add(Handle::none(), Count::of(n))
     }
 
     fn due(counter: &mut Counter) -> Vec<u64> {

@@ -1,7 +1,7 @@
 //! Memory descriptors: memory from which, and into which, a process starts operations.
 
 use crate::{
-    Counts, Error, Handle, MatchEntry, Memory, Quiet, counter::Counter, event::EventQueue,
+    Ack, Counts, Error, Handle, MatchEntry, Memory, Quiet, counter::Counter, event::EventQueue,
     matching::Matching,
 };
 
@@ -37,6 +37,13 @@ impl Descriptor {
             counts: Counts::NONE,
             quiet: Quiet::NONE,
         }
+    }
+
+    /// Whether an acknowledgement of this kind would be told to the program, or counted.
+    #[inline]
+    pub(crate) fn hears(&self, ack: Ack) -> bool {
+        (ack == Ack::Full && self.queue.is_some())
+            || (self.counter.is_some() && self.counts.has(Counts::ACK))
     }
 }
 
@@ -75,12 +82,28 @@ pub(crate) struct Bound {
 /// What a descriptor of Portals 3 still may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threshold {
-    /// A put counts once, and once more when it is acknowledged, a reply once; `None`: any number.
+    /// What may still be started. A put counts once, and once more when it is acknowledged, a reply
+    /// once; `None`: any number.
     pub(crate) left: Option<u64>,
-    /// Whether the descriptor goes when that is nothing.
+    /// What was taken off that for answers that have not come yet.
+    pub(crate) kept: u64,
+    /// Whether the descriptor goes when nothing is left.
     pub(crate) unlink: bool,
     /// What it was given.
     pub(crate) user_data: u64,
+    /// What it was given that means nothing where it is not attached to an entry.
+    pub(crate) given: Given,
+}
+
+/// What a descriptor lets others do: of one that is bound no more than what it was given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) max_size: Option<u64>,
+    pub(crate) put: bool,
+    pub(crate) get: bool,
+    pub(crate) manage_remote: bool,
+    pub(crate) truncate: bool,
+    pub(crate) no_acknowledgement: bool,
 }
 
 impl Bound {
@@ -88,27 +111,57 @@ impl Bound {
         Bound { spec, pending: 0, threshold: None, attached: None }
     }
 
-    /// Takes one off what it may do; false if that was nothing.
-    #[inline]
-    pub(crate) fn spend(&mut self, matching: &mut Matching) -> bool {
+    /// Takes one off what may be started, for something that is to come; false if nothing is left. It
+    /// is spent when that comes ([`Bound::redeem`]), and else given back.
+    pub(crate) fn keep(&mut self, matching: &mut Matching) -> bool {
         if let Some((entry, serial)) = self.attached {
-            return matching.spend(entry, serial);
+            return matching.keep(entry, serial);
         }
-        match self.threshold.as_mut().and_then(|threshold| threshold.left.as_mut()) {
-            Some(0) => false,
-            Some(left) => {
-                *left -= 1;
-                true
-            }
-            None => true,
+        let Some(threshold) = &mut self.threshold else { return true };
+        match &mut threshold.left {
+            Some(0) => return false,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        threshold.kept += 1;
+        true
+    }
+
+    /// What was kept is spent.
+    pub(crate) fn redeem(&mut self, matching: &mut Matching) {
+        match (self.attached, &mut self.threshold) {
+            (Some((entry, _)), _) => matching.redeem(entry),
+            (None, Some(threshold)) => threshold.kept -= 1,
+            (None, None) => {}
         }
     }
 
-    /// What it may still do; `None`: any number of operations.
+    /// What was kept is not needed.
+    pub(crate) fn give_back(&mut self, matching: &mut Matching) {
+        match (self.attached, &mut self.threshold) {
+            (Some((entry, _)), _) => matching.give_back(entry),
+            (None, Some(threshold)) => {
+                threshold.kept -= 1;
+                threshold.left = threshold.left.map(|left| left + 1);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// What its events say it was given: of a descriptor of Portals 3 that, else what the operation was.
+    #[inline]
+    pub(crate) fn user_data(&self, of_operation: u64) -> u64 {
+        self.threshold.as_ref().map_or(of_operation, |threshold| threshold.user_data)
+    }
+
+    /// What it may still do, with what is kept for answers; `None`: any number of operations.
     #[inline]
     pub(crate) fn left(&self, matching: &Matching) -> Option<u64> {
         match self.attached {
-            None => self.threshold?.left,
+            None => {
+                let threshold = self.threshold.as_ref()?;
+                Some(threshold.left? + threshold.kept)
+            }
             // Memory that was used up meanwhile may do nothing.
             Some((entry, serial)) => {
                 matching.look(entry, serial).map_or(Some(0), |(_, left, _)| left)

@@ -11,6 +11,9 @@ const FULL: u32 = 16;
 impl State {
     /// One pass. False if there was nothing to do.
     pub(crate) fn pass(&mut self) -> bool {
+        if self.process.is_none() {
+            return self.pass_unnamed();
+        }
         self.passes = self.passes.wrapping_add(1);
         self.touched = true;
         if self.passes.is_multiple_of(CLOCK) {
@@ -25,6 +28,14 @@ impl State {
         busy
     }
 
+    /// While the directory does not know this process nothing is taken in: it would be of strangers.
+    #[cold]
+    fn pass_unnamed(&mut self) -> bool {
+        let busy = !self.ready.is_empty();
+        self.run_ready();
+        busy
+    }
+
     pub(crate) fn read_clock(&mut self) {
         if let Some(clock) = &self.clock {
             self.now = clock.now();
@@ -35,7 +46,7 @@ impl State {
     /// endpoint was given something to do. False if there are none.
     #[inline]
     pub(crate) fn peek(&mut self) -> bool {
-        if self.submitted {
+        if self.submitted || self.process.is_none() {
             return self.pass();
         }
         self.touched = true;
@@ -89,7 +100,7 @@ impl State {
             Event::Done { token, result: Err(error) }
                 if error.kind == OpErrorKind::StillReached =>
             {
-                self.close_again(Handle::from_bits(token.0));
+                self.close_again(Handle::internal(token.0));
             }
             Event::Done { token, result } => {
                 let result = match result {
@@ -97,7 +108,7 @@ impl State {
                     Ok(Done::Received { .. } | Done::Sent | Done::Discarded) | Ok(_) => Ok(()),
                     Err(error) => Err(failure(&error)),
                 };
-                self.transferred(Handle::from_bits(token.0), result);
+                self.transferred(Handle::internal(token.0), result);
             }
             Event::Writable { peer } => self.flush(peer),
             Event::PeerLost { peer, reason } => {
@@ -117,7 +128,7 @@ impl State {
 
     /// Prepares to sleep: until when, or `None` if there is something to do.
     pub(crate) fn arm(&mut self) -> Option<Time> {
-        if !self.ready.is_empty() || self.ended {
+        if !self.ready.is_empty() {
             return None;
         }
         self.read_clock();

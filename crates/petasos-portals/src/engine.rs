@@ -57,7 +57,8 @@ fn drive(shared: &Shared, stop: &AtomicBool) {
     let mut idle = Spinning::new(shared.idle);
     let mut state = shared.lock();
     let mut passes = state.passes;
-    while !stop.load(Ordering::SeqCst) && !state.ended {
+    // That waiting was ended does not end it: others are served as long as there is an engine.
+    while !stop.load(Ordering::SeqCst) {
         // Whoever waits drives, too, and is nearer to who wants the result.
         let others = state.drivers > 0 || state.passes != passes;
         if std::mem::take(&mut state.take_over) || !others {

@@ -1,6 +1,6 @@
 //! Return codes: which argument was at fault, or what has run out.
 
-use crate::matching::EntryError;
+use crate::{Limits, matching::EntryError};
 use petasos_fabric::ResolveError;
 
 /// Why a call did nothing.
@@ -11,11 +11,20 @@ pub enum Error {
     #[error("the directory does not know {0}, the address of this endpoint")]
     NotInDirectory(String),
     /// A handle that is stale, or of another interface: of what.
-    #[error("the handle of {0} is stale")]
+    #[error("the handle of {0} is stale, or of another interface")]
     Handle(&'static str),
-    /// No such portal, or one that is taken.
-    #[error("portal {0} is not open, taken, or beyond the limit")]
+    /// No such portal: it is not open, or beyond the limit.
+    #[error("portal {0} is not open, or beyond the limit")]
     Portal(u16),
+    /// A portal that is to be opened, and is open.
+    #[error("portal {0} is taken")]
+    PortalTaken(u16),
+    /// A list has as many entries as it may have: how many.
+    #[error("the list has {limit} entries, the most that it may have")]
+    ListTooLong {
+        /// How many there can be.
+        limit: u64,
+    },
     /// No portal is free.
     #[error("no portal is free")]
     NoPortal,
@@ -82,12 +91,13 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn of_entry(error: EntryError, portal: u16, limit: usize) -> Error {
+    pub(crate) fn of_entry(error: EntryError, portal: u16, limits: &Limits) -> Error {
         match error {
             EntryError::Stale => Error::Handle("an entry"),
             EntryError::NoPortal => Error::Portal(portal),
             EntryError::InUse => Error::InUse("the entry"),
-            EntryError::Full => Error::NoSpace { what: "entries", limit: limit as u64 },
+            EntryError::Full => Error::NoSpace { what: "entries", limit: limits.entries as u64 },
+            EntryError::ListFull => Error::ListTooLong { limit: limits.list as u64 },
         }
     }
 

@@ -1,7 +1,8 @@
 //! What an interface tells its program: events, and the queues they lie in.
 
 use crate::{
-    Handle, MatchEntry, Memory, descriptor::Descriptor, matching::Refusal, message::Arrival,
+    Handle, List, MatchEntry, Memory, Place, descriptor::Descriptor, matching::Refusal,
+    message::Arrival,
 };
 use std::collections::VecDeque;
 
@@ -73,12 +74,16 @@ pub struct Served {
     pub offset: u64,
     /// The memory, where it is not that of the entry: of messages that came before it.
     pub memory: Option<Box<Memory>>,
+    /// The list in which it was taken: of messages that came before their entry the overflow list.
+    pub list: List,
     /// The same in the start, the end and the unlinking of one operation.
     pub link: u64,
     /// What the entry still takes.
     pub left: Left,
     /// How it went. What failed may have changed the memory.
     pub result: Result<(), Failure>,
+    /// Which memory of the entry (Portals 3).
+    pub(crate) serial: u32,
 }
 
 /// Something about an entry.
@@ -95,6 +100,8 @@ pub struct Listed {
     pub link: u64,
     /// What it still takes.
     pub left: Left,
+    /// Which memory of the entry (Portals 3).
+    pub(crate) serial: u32,
 }
 
 /// How an entry stood when an event was raised: with the memory, what Portals 3 tells of a descriptor.
@@ -114,16 +121,26 @@ pub struct Completed {
     pub descriptor: Handle<Descriptor>,
     /// What the operation was given.
     pub user_data: u64,
+    /// Where it went: what the operation was given.
+    pub place: Place,
+    /// What the operation gave the target along.
+    pub header_data: u64,
+    /// Bytes that were asked for.
+    pub requested: u64,
     /// Bytes that the target took or gave.
     pub len: u64,
     /// Where at the target.
     pub offset: u64,
+    /// The list of the target's in which it was taken; of answers that tell of a success.
+    pub list: Option<List>,
     /// The same in all events of one operation.
     pub link: u64,
     /// How much its descriptor may still do (Portals 3); `None` for any number of operations.
     pub left: Option<u64>,
     /// How it went.
     pub result: Result<(), Failure>,
+    /// The memory of an entry that it was started from (Portals 3).
+    pub(crate) attached: Option<(Handle<MatchEntry>, u32)>,
 }
 
 /// Why an operation failed, as its initiator and its target learn it.
@@ -193,12 +210,14 @@ pub struct EventQueue {
     lost: u64,
     /// Events that there were.
     sequence: u64,
+    /// When an event was last taken by who looked at several queues.
+    pub(crate) polled: u64,
 }
 
 impl EventQueue {
     pub(crate) fn new(capacity: usize) -> EventQueue {
         let events = VecDeque::with_capacity(capacity.min(1024));
-        EventQueue { events, capacity, promised: 0, kept: 0, lost: 0, sequence: 0 }
+        EventQueue { events, capacity, promised: 0, kept: 0, lost: 0, sequence: 0, polled: 0 }
     }
 
     /// Sets a slot aside for good; false if then none would be left for anything else.

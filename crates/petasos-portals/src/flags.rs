@@ -41,7 +41,7 @@ flags! {
 flags! {
     /// Which events are not wanted: of a target's entry, or of an initiator's descriptor.
     Quiet: u8 {
-        /// Those of operations, at the target.
+        /// Those of operations, at the target. At the initiator `Send` and `Reply`, and not `Ack`.
         COMMUNICATION = 0;
         /// Those of success; failures are told.
         SUCCESS = 1;
@@ -51,6 +51,8 @@ flags! {
         UNLINK = 3;
         /// A message that came before the entry did.
         OVERFLOW = 4;
+        /// The portal was disabled for want of room for a message that the entry would have taken.
+        FLOW_CONTROL = 5;
         /// The memory of a put may be used again, at the initiator; failures are told.
         SEND = 6;
         /// An operation begins (Portals 3).
@@ -61,6 +63,12 @@ flags! {
 impl Quiet {
     /// What Portals 4 knows nothing of.
     pub(crate) const PORTALS_4: Quiet = Quiet::START;
+
+    /// Whether any of `other` is in this set.
+    #[inline]
+    pub(crate) const fn any(self, other: Quiet) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 flags! {

@@ -1,35 +1,91 @@
 //! Handles: small values that name something of an interface, and are recognised when it is gone.
 
-use std::{fmt, hash, marker::PhantomData};
+use std::{
+    fmt, hash,
+    marker::PhantomData,
+    num::{NonZeroU32, NonZeroU64},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// Which interface of this process. No two have the same, also not one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceId(NonZeroU32);
+
+impl InterfaceId {
+    /// Of tables whose handles no program sees.
+    const INTERNAL: InterfaceId = InterfaceId(NonZeroU32::MAX);
+
+    /// One that there was not yet; `None` after four thousand million.
+    pub(crate) fn new() -> Option<InterfaceId> {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let next = |last: u32| last.checked_add(1).filter(|next| *next < u32::MAX);
+        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        NonZeroU32::new(last + 1).map(InterfaceId)
+    }
+
+    /// What is in a slot of its tables, used so often.
+    #[inline]
+    fn stamp(self, generation: u32) -> NonZeroU64 {
+        let stamp = u64::from(self.0.get()) << 32 | u64::from(generation);
+        NonZeroU64::new(stamp).unwrap_or(NonZeroU64::MAX)
+    }
+}
 
 /// Names a `K` of one interface: a slot, and how often that slot was used before.
 ///
-/// A handle that outlived what it names gives [`Error::Handle`](crate::Error::Handle).
+/// A handle that outlived what it names gives [`Error::Handle`](crate::Error::Handle), and so does one
+/// of another interface.
 pub struct Handle<K> {
     index: u32,
-    generation: u32,
+    /// The interface, and the generation: one word, so that one comparison is for both.
+    stamp: NonZeroU64,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K> Handle<K> {
-    pub(crate) fn new(index: u32, generation: u32) -> Handle<K> {
-        Handle { index, generation, kind: PhantomData }
+    fn new(index: u32, stamp: NonZeroU64) -> Handle<K> {
+        Handle { index, stamp, kind: PhantomData }
+    }
+
+    /// A handle that never was one.
+    pub(crate) fn none() -> Handle<K> {
+        Handle::internal(0)
+    }
+
+    /// The handle with these bits of a table whose handles no program sees.
+    #[inline]
+    pub(crate) fn internal(bits: u64) -> Handle<K> {
+        Handle::from_bits(InterfaceId::INTERNAL, bits)
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn interface(self) -> InterfaceId {
+        let owner = NonZeroU32::new((self.stamp.get() >> 32) as u32);
+        InterfaceId(owner.unwrap_or(NonZeroU32::MAX))
+    }
+
+    fn generation(self) -> u32 {
+        self.stamp.get() as u32
     }
 
     pub(crate) fn index(self) -> u32 {
         self.index
     }
 
-    /// Both parts in one number, for logs, and for languages without such types.
+    /// Slot and generation in one number, for logs, and for languages without such types. Whose it is
+    /// is not in it.
     #[must_use]
+    #[inline]
     pub fn to_bits(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+        u64::from(self.generation()) << 32 | u64::from(self.index)
     }
 
-    /// The handle with these bits. If it never was one it is stale.
+    /// The handle of an interface with these bits. If it never was one it is stale.
     #[must_use]
-    pub fn from_bits(bits: u64) -> Handle<K> {
-        Handle::new(bits as u32, (bits >> 32) as u32)
+    #[inline]
+    pub fn from_bits(interface: InterfaceId, bits: u64) -> Handle<K> {
+        Handle::new(bits as u32, interface.stamp((bits >> 32) as u32))
     }
 }
 
@@ -43,7 +99,7 @@ impl<K> Copy for Handle<K> {}
 
 impl<K> PartialEq for Handle<K> {
     fn eq(&self, other: &Handle<K>) -> bool {
-        self.to_bits() == other.to_bits()
+        (self.index, self.stamp) == (other.index, other.stamp)
     }
 }
 
@@ -51,13 +107,13 @@ impl<K> Eq for Handle<K> {}
 
 impl<K> hash::Hash for Handle<K> {
     fn hash<H: hash::Hasher>(&self, state: &mut H) {
-        self.to_bits().hash(state);
+        (self.index, self.stamp).hash(state);
     }
 }
 
 impl<K> fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}.{}", self.index, self.generation)
+        write!(f, "#{}.{}", self.index, self.generation())
     }
 }
 
@@ -67,18 +123,25 @@ pub(crate) struct Table<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     limit: usize,
+    owner: InterfaceId,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    generation: u32,
+    stamp: NonZeroU64,
     value: Option<T>,
 }
 
 impl<T> Table<T> {
-    /// At most so many at a time.
+    /// At most so many at a time, whose handles no program sees.
     pub(crate) fn new(limit: usize) -> Table<T> {
-        Table { slots: Vec::new(), free: Vec::new(), limit: limit.min(u32::MAX as usize - 1) }
+        Table::of(InterfaceId::INTERNAL, limit)
+    }
+
+    /// The same of an interface.
+    pub(crate) fn of(owner: InterfaceId, limit: usize) -> Table<T> {
+        let limit = limit.min(u32::MAX as usize - 1);
+        Table { slots: Vec::new(), free: Vec::new(), limit, owner }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -91,7 +154,7 @@ impl<T> Table<T> {
         match self.free.last() {
             Some(index) => Some(self.handle(*index)),
             None if self.slots.len() >= self.limit => None,
-            None => Some(Handle::new(self.slots.len() as u32, 1)),
+            None => Some(Handle::new(self.slots.len() as u32, self.owner.stamp(1))),
         }
     }
 
@@ -104,7 +167,7 @@ impl<T> Table<T> {
         };
         let slot = &mut self.slots[index as usize];
         slot.value = Some(value);
-        Some(Handle::new(index, slot.generation))
+        Some(Handle::new(index, slot.stamp))
     }
 
     /// One more slot; `None` if there are as many as there may be.
@@ -114,20 +177,20 @@ impl<T> Table<T> {
             return None;
         }
         // Zero is the generation of handles that never were.
-        self.slots.push(Slot { generation: 1, value: None });
+        self.slots.push(Slot { stamp: self.owner.stamp(1), value: None });
         Some(self.slots.len() as u32 - 1)
     }
 
     #[inline]
     pub(crate) fn get<K>(&self, handle: Handle<K>) -> Option<&T> {
         let slot = self.slots.get(handle.index as usize)?;
-        slot.value.as_ref().filter(|_| slot.generation == handle.generation)
+        slot.value.as_ref().filter(|_| slot.stamp == handle.stamp)
     }
 
     #[inline]
     pub(crate) fn get_mut<K>(&mut self, handle: Handle<K>) -> Option<&mut T> {
         let slot = self.slots.get_mut(handle.index as usize)?;
-        slot.value.as_mut().filter(|_| slot.generation == handle.generation)
+        slot.value.as_mut().filter(|_| slot.stamp == handle.stamp)
     }
 
     /// What is in a slot.
@@ -138,7 +201,7 @@ impl<T> Table<T> {
     #[inline]
     pub(crate) fn remove<K>(&mut self, handle: Handle<K>) -> Option<T> {
         let slot = self.slots.get_mut(handle.index as usize)?;
-        match slot.generation == handle.generation {
+        match slot.stamp == handle.stamp {
             true => self.take(handle.index),
             false => None,
         }
@@ -148,10 +211,10 @@ impl<T> Table<T> {
     #[inline]
     pub(crate) fn discard<K>(&mut self, handle: Handle<K>) {
         let slot = self.slots.get_mut(handle.index as usize);
-        let slot = slot.filter(|slot| slot.generation == handle.generation);
+        let slot = slot.filter(|slot| slot.stamp == handle.stamp);
         if let Some(slot) = slot.filter(|slot| slot.value.is_some()) {
             slot.value = None;
-            slot.generation = after(slot.generation);
+            slot.stamp = after(slot.stamp);
             self.free.push(handle.index);
         }
     }
@@ -161,26 +224,28 @@ impl<T> Table<T> {
     pub(crate) fn take(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let value = slot.value.take()?;
-        slot.generation = after(slot.generation);
+        slot.stamp = after(slot.stamp);
         self.free.push(index);
         Some(value)
     }
 
     /// The handle of what is in a slot.
     pub(crate) fn handle<K>(&self, index: u32) -> Handle<K> {
-        Handle::new(index, self.slots[index as usize].generation)
+        Handle::new(index, self.slots[index as usize].stamp)
     }
 
     pub(crate) fn iter<K>(&self) -> impl Iterator<Item = (Handle<K>, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            Some((Handle::new(index as u32, slot.generation), slot.value.as_ref()?))
+            Some((Handle::new(index as u32, slot.stamp), slot.value.as_ref()?))
         })
     }
 }
 
 /// The next generation of a slot.
-fn after(generation: u32) -> u32 {
-    generation.wrapping_add(1).max(1)
+fn after(stamp: NonZeroU64) -> NonZeroU64 {
+    let generation = (stamp.get() as u32).wrapping_add(1).max(1);
+    let owner = stamp.get() & !u64::from(u32::MAX);
+    NonZeroU64::new(owner | u64::from(generation)).unwrap_or(NonZeroU64::MAX)
 }
 
 /// For who keeps indices of slots that are in use: links, chains.
@@ -216,13 +281,36 @@ mod tests {
         assert_eq!(next, Some(c));
         assert_eq!(c.index(), a.index());
         assert!(c != a && table.get(a).is_none() && table.get(c) == Some(&'c'));
-        assert_eq!(Handle::<u8>::from_bits(b.to_bits()), b);
+        assert_eq!(Handle::<u8>::internal(b.to_bits()), b);
         table.discard(a);
         assert_eq!((table.get(c), table.len()), (Some(&'c'), 2), "it was stale");
         table.discard(c);
         assert_eq!((table.get(c), table.len()), (None, 1));
         for never in [0, u64::MAX, 1 << 32] {
-            assert_eq!(table.get(Handle::<u8>::from_bits(never)), None);
+            assert_eq!(table.get(Handle::<u8>::internal(never)), None);
         }
+    }
+
+    #[test]
+    fn each_interface_has_handles_of_its_own() {
+        let owners = [(); 2].map(|()| InterfaceId::new().unwrap());
+        let mut tables = owners.map(|owner| Table::of(owner, 2));
+        let handles: [Handle<u8>; 2] = [0, 1].map(|at| tables[at].insert(at).unwrap());
+        assert!(handles[0] != handles[1] && handles[0].to_bits() == handles[1].to_bits());
+        for (at, handle) in handles.into_iter().enumerate() {
+            assert_eq!(handle.interface(), owners[at]);
+            assert_eq!(Handle::from_bits(owners[at], handle.to_bits()), handle);
+            assert_eq!(tables[at].get(handle), Some(&at));
+            let other = &mut tables[1 - at];
+            assert_eq!(other.get(handle), None);
+            assert_eq!(other.get_mut(handle), None);
+            assert_eq!(other.remove(handle), None);
+            other.discard(handle);
+            assert_eq!(other.len(), 1);
+        }
+        // A generation that comes round stays with its interface.
+        let last = owners[0].stamp(u32::MAX);
+        assert_eq!(after(last), owners[0].stamp(1));
+        assert!(Handle::<u8>::none() != handles[0]);
     }
 }

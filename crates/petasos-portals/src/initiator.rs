@@ -4,8 +4,8 @@
 //! could not be sent no acknowledgement is waited for. So every operation that was accepted ends.
 
 use crate::{
-    Ack, Completed, Counts, Descriptor, Error, Event, Failure, Memory, Operation, Part, Quiet,
-    Request,
+    Ack, Completed, Counts, Descriptor, Error, Event, Failure, List, Memory, Operation, Part,
+    Place, ProcessId, Quiet, Request,
     descriptor::Bound,
     handle::Handle,
     lent::Recalled,
@@ -28,16 +28,18 @@ pub(crate) struct Underway {
     pub(crate) lent: Option<RegionId>,
     /// Where at the target the reply comes from, once that is known.
     replied_at: u64,
+    /// The list of the target's that took it: told by an answer.
+    pub(crate) list: List,
 }
 
 /// What must be known of an operation when its answer comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    data: Option<Part>,
-    result: Option<Part>,
+    pub(crate) data: Option<Part>,
+    pub(crate) result: Option<Part>,
     ack: Ack,
-    /// Where at the target.
-    pub(crate) offset: u64,
+    pub(crate) place: Place,
+    header_data: u64,
     user_data: u64,
     link: u64,
 }
@@ -80,20 +82,55 @@ impl Ending {
     }
 
     fn is_answer(self) -> bool {
-        !matches!(self, Ending::Sent { .. })
+        !matches!(self, Ending::Sent { .. } | Ending::Unasked)
     }
 }
 
 impl Underway {
     fn new(peer: Peer, asked: Asked, sending: bool, lent: Option<RegionId>) -> Underway {
-        Underway { peer, asked, sending, landing: false, lent, replied_at: 0 }
+        let (landing, replied_at, list) = (false, 0, List::Priority);
+        Underway { peer, asked, sending, landing, lent, replied_at, list }
+    }
+
+    /// Whether data of it has not left.
+    pub(crate) fn is_here(&self) -> bool {
+        self.sending || self.landing || self.lent.is_some()
+    }
+
+    /// A fence: it is answered when all that went before it has come in.
+    pub(crate) fn fence(peer: Peer) -> Underway {
+        let place = Place::new(ProcessId::ANY, 0);
+        let (ack, header_data, user_data, link) = (Ack::Completed, 0, 0, 0);
+        let (data, result) = (None, None);
+        let asked = Asked { data, result, ack, place, header_data, user_data, link };
+        Underway::new(peer, asked, true, None)
     }
 }
 
 impl Asked {
-    fn new(operation: &Operation, link: u64) -> Asked {
-        let Operation { data, result, ack, user_data, place, .. } = *operation;
-        Asked { data, result, ack, offset: place.offset, user_data, link }
+    fn new(operation: &Operation, ack: Ack, link: u64) -> Asked {
+        let Operation { data, result, user_data, header_data, place, .. } = *operation;
+        Asked { data, result, ack, place, header_data, user_data, link }
+    }
+
+    /// What an event at a part of it says, as if all had gone as it was asked for.
+    #[inline(always)]
+    fn completed(&self, part: Part) -> Completed {
+        let Asked { place, header_data, user_data, link, .. } = *self;
+        Completed {
+            descriptor: part.descriptor,
+            user_data,
+            place,
+            header_data,
+            requested: part.len,
+            len: part.len,
+            offset: place.offset,
+            list: None,
+            link,
+            left: None,
+            result: Ok(()),
+            attached: None,
+        }
     }
 
     pub(crate) fn answer(&self) -> Answer {
@@ -124,16 +161,20 @@ impl State {
     #[inline(never)]
     pub(crate) fn start(&mut self, operation: &Operation) -> Result<(), Error> {
         operation.check(self.config.limits.atomic)?;
+        let (mut ack, mut counted) = (operation.ack, false);
         if let Some(data) = &operation.data {
             let bound = self.bound(data)?;
             bound.check(data)?;
-            if bound.left(&self.matching) == Some(0) {
-                return Err(Error::Argument("the descriptor's threshold is used up"));
+            counted = bound.threshold.is_some();
+            // An answer that nothing would come of is not asked for.
+            if ack != Ack::None && !bound.spec.hears(ack) {
+                ack = Ack::None;
             }
         }
         if let Some(result) = &operation.result {
             let bound = self.bound(result)?;
             bound.check(result)?;
+            counted |= bound.threshold.is_some();
             if !bound.spec.memory.is_writable() {
                 return Err(Error::ReadOnly);
             }
@@ -148,26 +189,73 @@ impl State {
             let limit = self.config.limits.waiting as u64;
             return Err(Error::NoSpace { what: "waiting bytes", limit });
         }
+        if counted {
+            ack = self.keep_all(operation, ack)?;
+        }
         if operation.len() > self.config.eager as u64 {
-            self.start_long(operation, peer);
+            self.start_long(operation, ack, peer);
         } else {
-            self.start_short(operation, handle, peer);
+            self.start_short(operation, ack, handle, peer);
         }
         Ok(())
+    }
+
+    /// Takes off what the descriptors of an operation may do what will come of it: one for its data, one
+    /// for the reply, and one for the acknowledgement, without which that is not asked for. So what has
+    /// begun can end (Portals 3).
+    #[inline(never)]
+    fn keep_all(&mut self, operation: &Operation, ack: Ack) -> Result<Ack, Error> {
+        let Operation { data, result, .. } = operation;
+        if let Some(result) = result
+            && !self.keep(result.descriptor)
+        {
+            return Err(Error::Argument(USED_UP));
+        }
+        let Some(data) = data else { return Ok(ack) };
+        if !self.keep(data.descriptor) {
+            if let Some(result) = result {
+                self.give_back(result.descriptor);
+            }
+            return Err(Error::Argument(USED_UP));
+        }
+        let wanted = result.is_none() && ack != Ack::None;
+        let ack = if wanted && self.keep(data.descriptor) { ack } else { Ack::None };
+        // The data is as good as on its way.
+        if let Some(bound) = self.descriptors.get_mut(data.descriptor) {
+            bound.redeem(&mut self.matching);
+        }
+        Ok(ack)
+    }
+
+    fn keep(&mut self, descriptor: Handle<Descriptor>) -> bool {
+        let bound = self.descriptors.get_mut(descriptor);
+        bound.is_none_or(|bound| bound.keep(&mut self.matching))
+    }
+
+    fn give_back(&mut self, descriptor: Handle<Descriptor>) {
+        if let Some(bound) = self.descriptors.get_mut(descriptor) {
+            bound.give_back(&mut self.matching);
+        }
     }
 
     /// Sends a request with all of its data. `handle`: the one that the operation gets if there is more to
     /// come of it.
     #[inline]
-    fn start_short(&mut self, operation: &Operation, handle: Handle<Underway>, peer: Peer) {
-        let answered = operation.result.is_some() || operation.ack != Ack::None;
+    fn start_short(
+        &mut self,
+        operation: &Operation,
+        ack: Ack,
+        handle: Handle<Underway>,
+        peer: Peer,
+    ) {
+        let answered = operation.result.is_some() || ack != Ack::None;
         self.head(operation, answered.then(|| handle.to_bits()), false);
         if let Some(part) = operation.data {
             self.append_part(part);
         }
         // What is to be written down here can wait until it is on its way.
         let injected = self.inject_frame(peer);
-        let asked = Asked::new(operation, self.next_link());
+        let asked = Asked::new(operation, ack, self.next_link());
         let wanted = self.engage(&asked);
         let sent = injected.is_ok();
         if answered || !sent {
@@ -186,8 +274,8 @@ impl State {
 
     /// Lends the memory of a long operation, or else sends a request, and has long data follow it.
     #[inline(never)]
-    fn start_long(&mut self, operation: &Operation, peer: Peer) {
-        let asked = Asked::new(operation, self.next_link());
+    fn start_long(&mut self, operation: &Operation, ack: Ack, peer: Peer) {
+        let asked = Asked::new(operation, ack, self.next_link());
         let key = self.lend(operation);
         let lent = key.as_ref().map(|(region, _)| *region);
         let wanted = lent.is_some() || asked.answer() != Answer::None;
@@ -211,14 +299,14 @@ impl State {
     #[inline(always)]
     fn engage(&mut self, asked: &Asked) -> bool {
         if let Some(result) = asked.result {
-            self.hold(result.descriptor, false);
+            self.hold(result.descriptor);
         }
         let Some(data) = asked.data else { return false };
-        let (quiet, counts) = self.hold(data.descriptor, true);
+        let (quiet, counts) = self.hold(data.descriptor);
         if !quiet.has(Quiet::START) {
-            self.tell_begin(asked, data, (data.len, asked.offset), Event::SendStart);
+            self.tell_begin(asked, data, (data.len, asked.place.offset), Event::SendStart);
         }
-        let silent = quiet.has(Quiet::SEND) || quiet.has(Quiet::SUCCESS);
+        let silent = quiet.any(SENT);
         !silent || counts.has(Counts::SEND)
     }
 
@@ -325,9 +413,8 @@ impl State {
     /// The event of the data's leaving.
     #[inline(never)]
     fn tell_send(&mut self, asked: &Asked, result: Result<(), Failure>) {
-        let Asked { offset, user_data, link, data, .. } = *asked;
-        let Some(Part { descriptor, len, .. }) = data else { return };
-        let completed = Completed { descriptor, user_data, len, offset, link, left: None, result };
+        let Some(data) = asked.data else { return };
+        let completed = Completed { result, ..asked.completed(data) };
         let acknowledged = matches!(asked.answer(), Answer::Ack(_));
         self.complete(completed, Ending::Sent { acknowledged });
     }
@@ -349,19 +436,19 @@ impl State {
         if underway.sending && outcome.is_ok() {
             self.sent(handle, Ok(()));
         }
-        let Some(&Underway { asked, .. }) = self.operations.get(handle) else { return };
+        let Some(&Underway { asked, list, .. }) = self.operations.get(handle) else { return };
         self.operations.discard(handle);
-        let Asked { data, result, ack, offset: at, user_data, link } = asked;
-        let ending = match ack {
-            _ if result.is_some() => Ending::Replied,
+        let ending = match asked.ack {
+            _ if asked.result.is_some() => Ending::Replied,
             Ack::Full => Ending::Acknowledged,
             Ack::Counting | Ack::Completed => Ending::Counted,
             Ack::None => Ending::Unasked,
         };
-        if let Some(Part { descriptor, .. }) = result.or(data) {
-            let (len, offset) = outcome.unwrap_or((0, at));
-            let (left, result) = (None, outcome.map(|_| ()));
-            let completed = Completed { descriptor, user_data, len, offset, link, left, result };
+        if let Some(part) = asked.result.or(asked.data) {
+            let (len, offset) = outcome.unwrap_or((0, asked.place.offset));
+            let list = outcome.is_ok().then_some(list);
+            let result = outcome.map(|_| ());
+            let completed = Completed { len, offset, list, result, ..asked.completed(part) };
             self.complete(completed, ending);
         }
         self.over(&asked);
@@ -374,10 +461,31 @@ impl State {
         self.answered(handle, result.map(|len| (len, offset)));
     }
 
-    /// Nothing more comes of an operation.
+    /// Nothing more comes of an operation: what was kept for its answer is not needed.
     pub(crate) fn end(&mut self, handle: Handle<Underway>) {
-        if let Some(underway) = self.operations.remove(handle) {
-            self.over(&underway.asked);
+        let Some(Underway { asked, .. }) = self.operations.remove(handle) else { return };
+        match asked.answer() {
+            Answer::None => {}
+            Answer::Reply(part) => self.give_back(part.descriptor),
+            Answer::Ack(_) => asked.data.iter().for_each(|part| self.give_back(part.descriptor)),
+        }
+        self.over(&asked);
+    }
+
+    /// Whether an operation ends without an answer: what a target of Portals 3 does not take, it drops.
+    pub(crate) fn is_dropped(&self, asked: &Asked, failure: Failure) -> bool {
+        use Failure::{Dropped, Operation, Permission, PortalDisabled};
+        let refused = matches!(failure, Dropped | PortalDisabled | Permission | Operation);
+        let part = asked.result.or(asked.data);
+        let bound = part.and_then(|part| self.descriptors.get(part.descriptor));
+        refused && bound.is_some_and(|bound| bound.threshold.is_some())
+    }
+
+    /// An answer to nothing.
+    fn stray(&mut self) {
+        match self.permits {
+            Some(_) => self.status.dropped += 1,
+            None => self.status.garbage += 1,
         }
     }
 
@@ -405,19 +513,16 @@ impl State {
         }
     }
 
-    /// A descriptor is needed until the operation ends; `spend`: this takes one off what it may do. Gives
-    /// the events that are not wanted, and what is counted.
+    /// A descriptor is needed until the operation ends. Gives the events that are not wanted, and what is
+    /// counted.
     #[inline(always)]
-    fn hold(&mut self, descriptor: Handle<Descriptor>, spend: bool) -> (Quiet, Counts) {
+    fn hold(&mut self, descriptor: Handle<Descriptor>) -> (Quiet, Counts) {
         let Some(bound) = self.descriptors.get_mut(descriptor) else {
             return (Quiet::START, Counts::NONE);
         };
         bound.pending += 1;
         if let Some((entry, _)) = bound.attached {
             self.matching.hold(entry);
-        }
-        if spend {
-            bound.spend(&mut self.matching);
         }
         (bound.spec.quiet, bound.spec.counts)
     }
@@ -447,43 +552,47 @@ impl State {
         (len, offset): (u64, u64),
         event: fn(Completed) -> Event,
     ) {
-        let Asked { user_data, link, .. } = *asked;
-        let (descriptor, result) = (part.descriptor, Ok(()));
-        let Some(bound) = self.descriptors.get(descriptor) else { return };
+        let Some(bound) = self.descriptors.get(part.descriptor) else { return };
         let (queue, left) = (bound.spec.queue, bound.left(&self.matching));
-        self.tell(
-            queue,
-            event(Completed { descriptor, user_data, len, offset, link, left, result }),
-        );
+        let (attached, user_data) = (bound.attached, bound.user_data(asked.user_data));
+        let all = asked.completed(part);
+        let completed = Completed { len, offset, left, attached, user_data, ..all };
+        self.tell(queue, event(completed));
     }
 
-    /// Counts the end of a part of an operation, and tells it by an event unless that is not wanted. An answer
-    /// takes one off what the descriptor may do, and is not heard of if that was nothing.
+    /// Counts the end of a part of an operation, and tells it by an event unless that is not wanted. For an
+    /// answer one was kept of what the descriptor may do, which is spent.
     #[inline(always)]
     fn complete(&mut self, completed: Completed, ending: Ending) {
         let Some(bound) = self.descriptors.get_mut(completed.descriptor) else { return };
-        if ending.is_answer() && !bound.spend(&mut self.matching) {
-            return;
+        if bound.threshold.is_some() && ending.is_answer() {
+            bound.redeem(&mut self.matching);
         }
         let spec = &bound.spec;
-        let (counted, quiet) = match ending {
+        // What is counted; what leaves it untold if it went well; and what does in any case.
+        let (counted, quiet, mute) = match ending {
             // A failure is counted once, whichever of the two is counted.
             Ending::Sent { acknowledged: true } if completed.result.is_err() => {
-                (spec.counts.has(Counts::SEND) || spec.counts.has(Counts::ACK), Quiet::SEND)
+                let counted = spec.counts.has(Counts::SEND) || spec.counts.has(Counts::ACK);
+                (counted, SENT, Quiet::COMMUNICATION)
             }
-            Ending::Sent { .. } => (spec.counts.has(Counts::SEND), Quiet::SEND),
+            Ending::Sent { .. } => (spec.counts.has(Counts::SEND), SENT, Quiet::COMMUNICATION),
             Ending::Acknowledged | Ending::Counted => {
-                (spec.counts.has(Counts::ACK), Quiet::SUCCESS)
+                (spec.counts.has(Counts::ACK), Quiet::SUCCESS, Quiet::NONE)
             }
-            Ending::Unasked => (false, Quiet::SUCCESS),
-            Ending::Replied => (spec.counts.has(Counts::REPLY), Quiet::SUCCESS),
+            Ending::Unasked => (false, Quiet::SUCCESS, Quiet::NONE),
+            Ending::Replied => {
+                (spec.counts.has(Counts::REPLY), Quiet::SUCCESS, Quiet::COMMUNICATION)
+            }
         };
-        let silent =
-            completed.result.is_ok() && (spec.quiet.has(Quiet::SUCCESS) || spec.quiet.has(quiet));
+        let quiet = if completed.result.is_ok() { quiet.with(mute) } else { mute };
+        let silent = spec.quiet.any(quiet);
         let (queue, counter) = (spec.queue, spec.counter.filter(|_| counted));
         let count = tally(spec.counts, completed.len, completed.result);
         if !silent && ending.is_told() {
-            let completed = Completed { left: bound.left(&self.matching), ..completed };
+            let (left, attached) = (bound.left(&self.matching), bound.attached);
+            let user_data = bound.user_data(completed.user_data);
+            let completed = Completed { left, attached, user_data, ..completed };
             self.tell(queue, ending.event(completed));
         }
         self.count(counter, count);
@@ -494,22 +603,25 @@ impl State {
     pub(crate) fn take_response(
         &mut self,
         peer: Peer,
-        response: wire::Response,
+        mut response: wire::Response,
         data: &[u8],
         body: Option<(Body, u64)>,
     ) {
-        let handle = Handle::from_bits(response.operation);
+        let handle = Handle::internal(response.operation);
         // Whom it was asked of, and nobody else, may answer, and once.
-        let known = self.operations.get(handle).filter(|op| op.peer == peer && !op.landing);
+        let known = self.operations.get_mut(handle).filter(|op| op.peer == peer && !op.landing);
         let Some(underway) = known else {
-            self.status.garbage += 1;
+            self.stray();
             return self.discard(body);
         };
+        if response.status == OVERFLOW {
+            (response.status, underway.list) = (0, List::Overflow);
+        }
         if underway.lent.is_some() {
             return self.take_word(handle, response, data, body);
         }
         let op = &underway.asked;
-        let (answer, asked) = (op.answer(), (op.len(), op.offset));
+        let (answer, asked) = (op.answer(), (op.len(), op.place.offset));
         let moved = response.moved.unwrap_or(asked);
         match (status_result(response.status), answer) {
             (Some(Ok(())), Answer::Reply(part)) => {
@@ -534,9 +646,14 @@ impl State {
                 self.answered_now(handle, Ok(moved));
             }
             (Some(Err(failure)), Answer::Reply(_) | Answer::Ack(_)) => {
+                let asked = underway.asked;
+                let dropped = self.is_dropped(&asked, failure);
                 self.discard(body);
                 self.sent(handle, Ok(()));
-                self.answered(handle, Err(failure));
+                match dropped {
+                    true => self.end(handle),
+                    false => self.answered(handle, Err(failure)),
+                }
             }
             (None, _) if response.status == SILENT && body.is_none() => {
                 self.sent(handle, Ok(()));
@@ -581,6 +698,14 @@ impl State {
 
 /// The status of a response that ends an operation without an event.
 pub(crate) const SILENT: u8 = 255;
+
+/// The status of a response that tells of a success in the overflow list.
+pub(crate) const OVERFLOW: u8 = 6;
+
+/// What leaves it untold that data has left.
+const SENT: Quiet = Quiet::SEND.with(Quiet::SUCCESS);
+
+const USED_UP: &str = "the descriptor's threshold is used up";
 
 /// The number of a result in a response.
 pub(crate) fn status(result: Result<(), Failure>) -> u8 {

@@ -1,13 +1,13 @@
 //! The interface as a program holds it.
 
 use crate::{
-    Accepts, Action, Config, Count, Descriptor, Directory, Error, Event, EventQueue, Failure,
-    Handle, Limits, List, MatchEntry, Operation, ProcessId, Promises, Served, Status, Taken,
+    Accepts, Action, Config, Count, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
+    Limits, List, MatchEntry, Operation, ProcessId, Promises, Status, Taken,
     counter::Counter,
     descriptor::Bound,
     flags::Quiet,
-    matching::Owner,
-    state::{PortalState, State, served},
+    matching::EntryError,
+    state::{PortalState, State},
     wait::Shared,
 };
 use petasos_fabric::{Clock, Endpoint, Time};
@@ -39,7 +39,12 @@ pub struct PortalOptions {
     /// Without room for what comes, it is disabled, and who sends learns it; else messages are dropped,
     /// and the oldest events overwritten. Sets aside a slot of the queue.
     pub flow_control: bool,
+    /// It is opened as if by [`Interface::disable`]: it takes nothing in before it is enabled.
+    pub disabled: bool,
 }
+
+/// Passes before something is said to be in use: what has come by then is looked at.
+const LOOKS: u32 = 100;
 
 impl Interface {
     /// An interface over an endpoint whose address the directory knows.
@@ -84,10 +89,43 @@ impl Interface {
         self.shared.lock()
     }
 
-    /// This process, as the directory names it.
+    /// Which interface of this process it is: the one that its handles are of.
+    #[must_use]
+    pub fn id(&self) -> InterfaceId {
+        self.lock().id
+    }
+
+    /// The user and the job in whose names operations go out.
+    #[must_use]
+    pub fn user_and_job(&self) -> (u32, u32) {
+        let state = self.lock();
+        (state.config.user, state.config.job)
+    }
+
+    /// This process, as the directory names it: [`ProcessId::ANY`] while it does not know it
+    /// ([`Config::named_later`]).
     #[must_use]
     pub fn process(&self) -> ProcessId {
-        self.lock().process
+        self.lock().process.unwrap_or(ProcessId::ANY)
+    }
+
+    /// Says that the directory knows other processes than before: this one, or those whose messages were
+    /// dropped because it did not know them. Gives this process.
+    ///
+    /// # Errors
+    /// [`Error::NotInDirectory`] if it does not know this process, and nothing has changed.
+    pub fn directory_changed(&self) -> Result<ProcessId, Error> {
+        let changed = self.with_state(|state| {
+            let address = state.endpoint.address();
+            let unknown = || Error::NotInDirectory(address.as_str().to_owned());
+            let process = state.directory.process(address).ok_or_else(unknown)?;
+            state.process = Some(process);
+            state.meet_again();
+            state.news = true;
+            Ok(process)
+        });
+        self.shared.wake();
+        changed
     }
 
     /// How far away a process is, as the directory says.
@@ -95,7 +133,10 @@ impl Interface {
         let state = self.lock();
         let unknown = || Error::process(process, "it is not in the directory");
         state.directory.address(process).ok_or_else(unknown)?;
-        Ok(state.directory.distance(state.process, process))
+        let own = state
+            .process
+            .ok_or_else(|| Error::NotInDirectory(state.endpoint.address().as_str().to_owned()))?;
+        Ok(state.directory.distance(own, process))
     }
 
     /// What this interface has room for, and what it promises of operations: the settings that it was
@@ -127,12 +168,16 @@ impl Interface {
     /// Opens a portal.
     pub fn portal(&self, options: PortalOptions) -> Result<u16, Error> {
         let mut state = self.lock();
-        let PortalOptions { index, queue, flow_control } = options;
+        let PortalOptions { index, queue, flow_control, disabled } = options;
         if let Some(queue) = queue {
             state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
         }
         let opened = state.matching.open(index);
-        let portal = opened.ok_or(index.map_or(Error::NoPortal, Error::Portal))?;
+        let portal = opened.ok_or(match index {
+            None => Error::NoPortal,
+            Some(index) if state.matching.has_index(index) => Error::PortalTaken(index),
+            Some(index) => Error::Portal(index),
+        })?;
         if let Some(queue) = queue.filter(|_| flow_control)
             && let Some(queue) = state.queues.get_mut(queue)
             && !queue.keep_slot()
@@ -142,6 +187,7 @@ impl Interface {
             return Err(Error::Argument("a queue for flow control holds two events at least"));
         }
         state.portals[usize::from(portal)] = PortalState { queue, flow_control };
+        state.matching.enable(portal, !disabled);
         Ok(portal)
     }
 
@@ -150,8 +196,8 @@ impl Interface {
         let mut state = self.lock();
         let closed = state.matching.close(portal);
         closed.map_err(|error| match error {
-            crate::matching::EntryError::InUse => Error::InUse("the portal"),
-            error => Error::of_entry(error, portal, 0),
+            EntryError::InUse => Error::InUse("the portal"),
+            error => Error::of_entry(error, portal, &state.config.limits),
         })?;
         let closed = std::mem::take(&mut state.portals[usize::from(portal)]);
         if closed.flow_control
@@ -174,9 +220,9 @@ impl Interface {
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Appends an entry to a list of a portal: [`Event::Link`] follows. In the priority list it gets
-    /// the messages first that came before it, in the order in which they came; what is for one message
-    /// and got it is not linked, and its handle is stale at once.
+    /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. In the
+    /// priority list it gets the messages first that came before it, in the order in which they came;
+    /// what is for one message and got it is not linked, and its handle is stale at once.
     pub fn append(
         &self,
         portal: u16,
@@ -187,52 +233,50 @@ impl Interface {
             state.check_entry(&entry)?;
             let mut entry = entry;
             entry.quiet = entry.quiet.with(Quiet::PORTALS_4);
-            let limit = state.config.limits.entries;
             let appended = state.matching.append(portal, list, entry, &mut state.notices);
             state.tell_notices(0);
-            appended.map_err(|error| Error::of_entry(error, portal, limit))
+            appended.map_err(|error| Error::of_entry(error, portal, &state.config.limits))
         })
     }
 
     /// Takes an entry out, and gives back what was appended: its memory is nobody else's any more.
-    /// Refused while operations or headers need it. Raises no event.
+    /// Refused while operations or headers need it, also after what has come was looked at. Raises no event.
     pub fn unlink(&self, entry: Handle<MatchEntry>) -> Result<MatchEntry, Error> {
-        let mut state = self.lock();
-        state.matching.unlink(entry).map_err(|error| Error::of_entry(error, 0, 0))
+        self.with_state(|state| {
+            let mut looks = 0;
+            loop {
+                match state.matching.unlink(entry) {
+                    Err(EntryError::InUse) if looks < LOOKS && state.pass() => looks += 1,
+                    result => {
+                        let limits = &state.config.limits;
+                        return result.map_err(|error| Error::of_entry(error, 0, limits));
+                    }
+                }
+            }
+        })
     }
 
-    /// Looks for the oldest message that came before it and that an entry would take, and leaves it:
-    /// [`Event::Search`] tells.
+    /// Looks for messages that came before it and that an entry would take, and leaves them: for one with
+    /// `once`, for so many with `threshold`, else for all. [`Event::Search`] tells of each, the oldest
+    /// first, or that there is none. Of the entry count what it matches, whether it truncates, its
+    /// queue, its counter with [`Counts::OVERFLOW`], and what it does not want to be told
+    /// ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter counts each
+    /// message, and one failure if there were not as many as were looked for, as always with one for all.
+    ///
+    /// [`Event::Search`]: crate::Event::Search
+    /// [`Counts::OVERFLOW`]: crate::Counts::OVERFLOW
     pub fn search(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
-        self.with_state(|state| {
-            let (user_data, limit) = (entry.user_data, state.config.limits.entries);
-            let claim = state.matching.search(portal, entry);
-            let claim = claim.map_err(|error| Error::of_entry(error, portal, limit))?;
-            let found = claim.ok_or(Failure::NoMatch).map(|claim| {
-                let owner = Owner::search(portal, user_data);
-                let place = (claim.offset, claim.len);
-                let found = served(owner, claim.arrival, place, 0, claim.result);
-                Box::new(Served { memory: Some(Box::new(claim.memory)), ..found })
-            });
-            state.tell_portal(portal, Event::Search { user_data, found });
-            Ok(())
-        })
+        self.with_state(|state| state.search(portal, &entry))
     }
 
     /// Takes the messages that came before it and that an entry would get: each is told as
-    /// [`Event::Overflow`], and that there is none as [`Event::Search`].
+    /// [`Event::Overflow`], and that there is none as [`Event::Search`], unless [`Quiet::OVERFLOW`] are not
+    /// wanted. Counts as [`Interface::search`] does.
+    ///
+    /// [`Event::Overflow`]: crate::Event::Overflow
+    /// [`Event::Search`]: crate::Event::Search
     pub fn search_and_delete(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
-        self.with_state(|state| {
-            let (user_data, limit) = (entry.user_data, state.config.limits.entries);
-            let found = state.matching.search_and_delete(portal, entry, &mut state.notices);
-            let found = found.map_err(|error| Error::of_entry(error, portal, limit))?;
-            state.tell_notices(0);
-            if !found {
-                let found = Err(Failure::NoMatch);
-                state.tell_portal(portal, Event::Search { user_data, found });
-            }
-            Ok(())
-        })
+        self.with_state(|state| state.search_and_delete(portal, entry))
     }
 
     /// Binds memory for operations of one's own.
@@ -246,15 +290,25 @@ impl Interface {
         handle.ok_or(Error::NoSpace { what: "descriptors", limit })
     }
 
-    /// Releases a descriptor, and gives it back. Refused while operations need it.
+    /// Releases a descriptor, and gives it back. Refused while operations need it, also after what has
+    /// come was looked at.
     pub fn release(&self, descriptor: Handle<Descriptor>) -> Result<Descriptor, Error> {
-        let mut state = self.lock();
-        let bound = state.descriptors.get(descriptor).ok_or(Error::Handle("a descriptor"))?;
-        if bound.pending > 0 {
-            return Err(Error::InUse("the descriptor"));
-        }
-        let bound = state.descriptors.remove(descriptor).ok_or(Error::Handle("a descriptor"))?;
-        Ok(bound.spec)
+        self.with_state(|state| {
+            let mut looks = 0;
+            loop {
+                let bound = state.descriptors.get(descriptor);
+                let pending = bound.ok_or(Error::Handle("a descriptor"))?.pending > 0;
+                if !pending {
+                    break;
+                }
+                if looks >= LOOKS || !state.pass() {
+                    return Err(Error::InUse("the descriptor"));
+                }
+                looks += 1;
+            }
+            let bound = state.descriptors.remove(descriptor);
+            Ok(bound.ok_or(Error::Handle("a descriptor"))?.spec)
+        })
     }
 
     /// Makes a queue of so many events.
@@ -297,25 +351,30 @@ impl Interface {
         taken
     }
 
-    /// Waits for an event of any of several queues: the position of the queue, and the event.
+    /// Waits for an event of any of several queues: the position of the queue, and the event. If several
+    /// have one it is that from which, by such calls, none was taken for longest.
     pub fn poll_events(
         &self,
         queues: &[Handle<EventQueue>],
         timeout: Duration,
     ) -> Result<(usize, Taken), Error> {
         let filled = |state: &mut State| {
+            let mut longest: Option<(u64, usize)> = None;
             for (at, queue) in queues.iter().enumerate() {
                 let queue = state.queues.get(*queue).ok_or(Error::Handle("an event queue"))?;
-                if !queue.is_empty() {
-                    return Ok(Some(at));
+                if !queue.is_empty() && longest.is_none_or(|(since, _)| queue.polled < since) {
+                    longest = Some((queue.polled, at));
                 }
             }
-            Ok(None)
+            Ok(longest.map(|(_, at)| at))
         };
         let (mut state, found) = self.shared.wait(timeout, filled);
         let taken = found.and_then(|at| {
-            let taken = state.queues.get_mut(queues[at]).and_then(EventQueue::pop);
-            Ok((at, taken.ok_or(Error::Empty)?))
+            state.polls += 1;
+            let polls = state.polls;
+            let queue = state.queues.get_mut(queues[at]).ok_or(Error::Empty)?;
+            queue.polled = polls;
+            Ok((at, queue.pop().ok_or(Error::Empty)?))
         });
         self.shared.leave(state);
         taken
@@ -402,9 +461,7 @@ impl Interface {
         action: Action,
     ) -> Result<(), Error> {
         self.with_state(|state| {
-            if let Action::Start(operation) = &action {
-                operation.check(state.config.limits.atomic)?;
-            }
+            state.check_action(&action)?;
             if state.triggered >= state.config.limits.triggered {
                 let limit = state.triggered as u64;
                 return Err(Error::NoSpace { what: "triggered operations", limit });
@@ -466,7 +523,29 @@ impl Interface {
 }
 
 impl State {
-    fn check_tables(
+    /// Checks what can be checked of an action before it is due. What its handles name may be gone by
+    /// then; that they are of this interface can be seen now.
+    fn check_action(&self, action: &Action) -> Result<(), Error> {
+        match action {
+            Action::Start(operation) => {
+                operation.check(self.config.limits.atomic)?;
+                let parts = operation.data.iter().chain(&operation.result);
+                for part in parts {
+                    self.check_own(part.descriptor, "a descriptor")?;
+                }
+                Ok(())
+            }
+            Action::Add(counter, _) | Action::Set(counter, _) | Action::Cancel(counter) => {
+                self.check_own(*counter, "a counter")
+            }
+        }
+    }
+
+    fn check_own<K>(&self, handle: Handle<K>, of: &'static str) -> Result<(), Error> {
+        if handle.interface() == self.id { Ok(()) } else { Err(Error::Handle(of)) }
+    }
+
+    pub(crate) fn check_tables(
         &self,
         queue: Option<Handle<EventQueue>>,
         counter: Option<Handle<Counter>>,

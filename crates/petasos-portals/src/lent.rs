@@ -66,7 +66,7 @@ impl State {
         body: Option<(Body, u64)>,
     ) {
         let Some(underway) = self.operations.get_mut(handle) else { return self.discard(body) };
-        let (asked, at) = (underway.asked.len(), underway.asked.offset);
+        let (asked, at) = (underway.asked.len(), underway.asked.place.offset);
         let moved = response.moved.unwrap_or((asked, at));
         let replies = matches!(underway.asked.answer(), Answer::Reply(_));
         // What is answered has left, whether or not the transport has said so yet.
@@ -74,7 +74,13 @@ impl State {
         let plain = data.is_empty() && body.is_none();
         let outcome = match status_result(response.status) {
             Some(Ok(())) if plain && moved.0 <= asked => Recalled::Answered(Ok(moved)),
-            Some(Err(failure)) if plain => Recalled::Answered(Err(failure)),
+            Some(Err(failure)) if plain => {
+                let asked = underway.asked;
+                match self.is_dropped(&asked, failure) {
+                    true => Recalled::Silent,
+                    false => Recalled::Answered(Err(failure)),
+                }
+            }
             None if plain && response.status == SILENT && !replies => Recalled::Silent,
             _ => {
                 self.status.garbage += 1;

@@ -102,6 +102,22 @@ impl Peers {
     pub(crate) fn len(&self) -> usize {
         self.records.iter().flatten().count()
     }
+
+    /// Whether anything waits for any peer.
+    pub(crate) fn are_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// All that are processes of the job.
+    pub(crate) fn known(&self) -> Vec<Peer> {
+        let records = self.records.iter().flatten();
+        records.filter(|record| record.process.is_some()).map(|record| record.peer).collect()
+    }
+
+    /// Whether a peer is still there.
+    pub(crate) fn is_known(&mut self, peer: Peer) -> bool {
+        self.get(peer).is_some()
+    }
 }
 
 impl State {
@@ -125,6 +141,26 @@ impl State {
         let record = self.peers.get(peer)?;
         record.user = Some(info.user);
         Some((record.process?, info.user))
+    }
+
+    /// The directory may say something else of who a peer is: asks again, also of those who were
+    /// strangers.
+    pub(crate) fn meet_again(&mut self) {
+        self.peers.latest = None;
+        self.peers.by_process.clear();
+        for at in 0..self.peers.records.len() {
+            let Some(peer) = self.peers.records[at].as_ref().map(|record| record.peer) else {
+                continue;
+            };
+            let info = self.endpoint.peer(peer);
+            let process = info.and_then(|info| self.directory.process(&info.address));
+            if let Some(process) = process {
+                self.peers.by_process.insert(process.to_bits(), peer);
+            }
+            if let Some(record) = &mut self.peers.records[at] {
+                record.process = process;
+            }
+        }
     }
 
     /// The user who asks: as the transport knows, or else as the message says.
@@ -306,7 +342,7 @@ impl State {
             }
             Queued::Message(_, None) => {}
             Queued::Long(operation) => {
-                let transfer = Handle::<Transfer>::from_bits(operation.token().0);
+                let transfer = Handle::<Transfer>::internal(operation.token().0);
                 self.transferred(transfer, Err(Failure::Unreachable));
             }
         }

@@ -1,11 +1,12 @@
 //! The state of an interface, all of it behind one lock: tables, and the endpoint that it drives.
 
 use crate::{
-    Config, Counts, Directory, Error, Event, Failure, Handle, Limits, Memory, ProcessId, Quiet,
-    Status,
+    Config, Counts, Directory, Error, Event, Failure, Handle, InterfaceId, Limits, List, Memory,
+    ProcessId, Quiet, Status,
     counter::{Count, Counter},
     descriptor::Bound,
     event::EventQueue,
+    flush::Fences,
     frame::Frame,
     handle::Table,
     initiator::Underway,
@@ -30,7 +31,10 @@ pub(crate) struct State {
     pub(crate) now: Time,
     pub(crate) passes: u32,
     pub(crate) directory: Arc<dyn Directory>,
-    pub(crate) process: ProcessId,
+    /// Which interface of this process it is.
+    pub(crate) id: InterfaceId,
+    /// This process, once the directory knows it.
+    pub(crate) process: Option<ProcessId>,
     pub(crate) config: Config,
     pub(crate) matching: Matching,
     pub(crate) portals: Vec<PortalState>,
@@ -58,6 +62,10 @@ pub(crate) struct State {
     /// Names the operations at this target.
     pub(crate) link: u64,
     pub(crate) ended: bool,
+    /// Events that were given to who looked at several queues.
+    pub(crate) polls: u64,
+    /// What is to say that all has left.
+    pub(crate) fences: Fences,
     /// Whether something happened for which somebody may wait.
     pub(crate) news: bool,
     /// Whether somebody sleeps on the endpoint's descriptor, and whether that will be rung.
@@ -116,9 +124,12 @@ impl State {
         time: Result<Clock, Time>,
     ) -> Result<State, Error> {
         let address = endpoint.address();
-        let process = directory
-            .process(address)
-            .ok_or_else(|| Error::NotInDirectory(address.as_str().to_owned()))?;
+        let process = directory.process(address);
+        if process.is_none() && !config.named_later {
+            return Err(Error::NotInDirectory(address.as_str().to_owned()));
+        }
+        let limit = u64::from(u32::MAX);
+        let id = InterfaceId::new().ok_or(Error::NoSpace { what: "interfaces", limit })?;
         let capabilities = endpoint.capabilities();
         let limits = capabilities.limits;
         let native = capabilities.remote_access == Support::Native;
@@ -130,19 +141,20 @@ impl State {
         config.eager = config.eager.min(room);
         config.limits.atomic = config.limits.atomic.min(room);
         config.lend_above = config.lend_above.max(config.eager);
-        let Limits { portals, entries, headers, .. } = config.limits;
+        let Limits { portals, queues, counters, descriptors, .. } = config.limits;
         Ok(State {
             endpoint,
             now: time.as_ref().map_or_else(|now| *now, Clock::now),
             clock: time.ok(),
             passes: 0,
             directory,
+            id,
             process,
-            matching: Matching::new(portals.into(), entries, headers),
+            matching: Matching::of(id, &config.limits),
             portals: vec![PortalState::default(); portals.into()],
-            queues: Table::new(config.limits.queues),
-            counters: Table::new(config.limits.counters),
-            descriptors: Table::new(config.limits.descriptors),
+            queues: Table::of(id, queues),
+            counters: Table::of(id, counters),
+            descriptors: Table::of(id, descriptors),
             operations: Table::new(config.limits.operations),
             transfers: Table::new(usize::MAX),
             peers: Peers::default(),
@@ -155,6 +167,8 @@ impl State {
             permits: None,
             link: 0,
             ended: false,
+            polls: 0,
+            fences: Fences::default(),
             news: false,
             sleeper: false,
             armed: false,
@@ -276,7 +290,8 @@ impl State {
                         || (result.is_ok() && owner.quiet.has(Quiet::SUCCESS));
                     if !silent {
                         let place = (claim.offset, claim.len);
-                        let served = served(owner, claim.arrival, place, link, result);
+                        let list = List::Overflow;
+                        let served = served(owner, claim.arrival, place, list, link, result);
                         let memory = Some(Box::new(claim.memory));
                         let served = crate::event::Served { memory, ..served };
                         self.tell_owner(&owner, || Event::Overflow(served));
@@ -295,8 +310,8 @@ impl State {
         event: fn(crate::event::Listed) -> Event,
     ) {
         if !owner.quiet.has(kind) {
-            let Owner { entry, portal, user_data, left, .. } = owner;
-            let listed = crate::event::Listed { entry, portal, user_data, link, left };
+            let Owner { entry, portal, user_data, left, serial, .. } = owner;
+            let listed = crate::event::Listed { entry, portal, user_data, link, left, serial };
             self.tell_owner(&owner, || event(listed));
         }
     }
@@ -307,12 +322,24 @@ pub(crate) fn served(
     owner: Owner,
     arrival: Arrival,
     (offset, len): (u64, u64),
+    list: List,
     link: u64,
     result: Result<(), Failure>,
 ) -> crate::event::Served {
-    let Owner { entry, user_data, left, .. } = owner;
-    let memory = None;
-    crate::event::Served { arrival, entry, user_data, len, offset, memory, link, left, result }
+    let Owner { entry, user_data, left, serial, .. } = owner;
+    crate::event::Served {
+        arrival,
+        entry,
+        user_data,
+        len,
+        offset,
+        memory: None,
+        list,
+        link,
+        left,
+        result,
+        serial,
+    }
 }
 
 /// What a counter counts for an operation of so many bytes.

@@ -1,9 +1,9 @@
 //! The target's side: requests come, are matched, and are answered.
 
 use crate::{
-    Counts, Event, Failure, Memory, ProcessId, Quiet,
+    Counts, Event, Failure, List, Memory, ProcessId, Quiet,
     atomic::{Datatype, Operator},
-    initiator::{SILENT, status},
+    initiator::{OVERFLOW, SILENT, status},
     matching::{Refusal, Taken},
     message::{Arrival, Request},
     operation::check_elements,
@@ -95,6 +95,13 @@ impl State {
         match wire::decode(frame) {
             Ok((Frame::Response(response), data)) => {
                 self.take_response(peer, response, data, body);
+            }
+            Ok((Frame::Request(wire::Request { kind: Kind::Fence, operation, .. }), _))
+                if body.is_none() =>
+            {
+                if let Some(operation) = operation {
+                    self.respond(peer, wire::Response { operation, status: 0, moved: None }, &[]);
+                }
             }
             Ok((Frame::Request(request), data)) if body.is_none() || data.is_empty() => {
                 self.take_request(peer, who, &request, data, body);
@@ -196,7 +203,7 @@ impl State {
         if let Some(permits) = &self.permits {
             let permit = permits.get(cookie as usize).copied().flatten();
             if !permit.is_some_and(|permit| permit.admits(arrival)) {
-                self.status.permission_violations += 1;
+                self.status.dropped += 1;
                 return Err(Failure::Permission);
             }
         }
@@ -204,7 +211,7 @@ impl State {
         if portal.flow_control {
             let queue = portal.queue.and_then(|queue| self.queues.get(queue));
             if queue.is_some_and(|queue| !queue.has_room()) {
-                return Err(self.overrun(arrival.portal));
+                return Err(self.overrun(arrival));
             }
         }
         let refusal = match self.matching.deliver(arrival) {
@@ -213,8 +220,9 @@ impl State {
         };
         match refusal {
             Refusal::NoMatch | Refusal::NoHeader if portal.flow_control => {
-                return Err(self.overrun(arrival.portal));
+                return Err(self.overrun(arrival));
             }
+            _ if self.permits.is_some() => self.status.dropped += 1,
             Refusal::NoMatch | Refusal::NoHeader | Refusal::NoPortal => self.status.dropped += 1,
             Refusal::Disabled => self.status.disabled += 1,
             Refusal::Permission => self.status.permission_violations += 1,
@@ -224,9 +232,13 @@ impl State {
     }
 
     /// A portal has no room for what came: it takes nothing any more, until it is enabled again.
-    fn overrun(&mut self, portal: u16) -> Failure {
+    #[cold]
+    fn overrun(&mut self, arrival: &Arrival) -> Failure {
+        let portal = arrival.portal;
         self.status.disabled += 1;
-        if self.matching.disable(portal) {
+        if self.matching.disable(portal)
+            && !self.matching.quiet_of_taker(arrival).has(Quiet::FLOW_CONTROL)
+        {
             self.tell_portal(portal, Event::Disabled { portal });
         }
         Failure::PortalDisabled
@@ -235,6 +247,8 @@ impl State {
     #[inline(never)]
     pub(crate) fn refuse(&mut self, peer: Peer, number: Option<u64>, failure: Failure) {
         if let Some(operation) = number {
+            // Something leaves that is no operation's.
+            self.link += 1;
             let status = status(Err(failure));
             self.respond(peer, wire::Response { operation, status, moved: None }, &[]);
         }
@@ -251,11 +265,12 @@ impl State {
     #[inline]
     fn word(arrival: &Arrival, taken: &Taken, operation: u64, silent: bool) -> wire::Response {
         let (moved, asked) = (taken.place(), (arrival.offset, arrival.len));
-        match silent {
-            true => wire::Response { operation, status: SILENT, moved: None },
-            false if moved == asked => wire::Response { operation, status: 0, moved: None },
-            false => wire::Response { operation, status: 0, moved: Some((moved.1, moved.0)) },
+        if silent {
+            return wire::Response { operation, status: SILENT, moved: None };
         }
+        let status = if taken.list == List::Overflow { OVERFLOW } else { 0 };
+        let moved = (moved != asked).then_some((moved.1, moved.0));
+        wire::Response { operation, status, moved }
     }
 
     fn response(serving: &Serving, number: u64) -> wire::Response {
@@ -273,7 +288,8 @@ impl State {
     #[inline(never)]
     fn tell_start(&mut self, arrival: &Arrival, taken: &Taken, link: u64) {
         let owner = self.matching.owner(taken.entry);
-        let start = || Event::Start(served(owner, *arrival, taken.place(), link, Ok(())));
+        let start =
+            || Event::Start(served(owner, *arrival, taken.place(), taken.list, link, Ok(())));
         self.tell_owner(&owner, start);
     }
 
@@ -316,7 +332,8 @@ impl State {
         result: Result<(), Failure>,
     ) {
         let owner = self.matching.owner(taken.entry);
-        let end = || Event::Served(served(owner, *arrival, taken.place(), link, result));
+        let end =
+            || Event::Served(served(owner, *arrival, taken.place(), taken.list, link, result));
         self.tell_owner(&owner, end);
     }
 
@@ -459,6 +476,7 @@ fn understand(
     let whole = match request.kind {
         Kind::Put => return Some((Request::Put, None)),
         Kind::Get => Request::Get,
+        Kind::Fence => return None,
         Kind::GetPut => Request::GetPut,
         Kind::Atomic | Kind::FetchAtomic => {
             let atomic = request.atomic.as_ref()?;

@@ -115,10 +115,12 @@ impl Shared {
         // Counted from when nothing was there.
         let mut end = None;
         let result = loop {
+            if state.ended {
+                break Err(Error::Aborted);
+            }
             match ready(&mut state) {
                 Ok(Some(found)) => break Ok(found),
                 Err(error) => break Err(error),
-                Ok(None) if state.ended => break Err(Error::Aborted),
                 Ok(None) => {}
             }
             let busy = if timeout.is_zero() { state.pass() } else { idle.turn(&mut state) };
@@ -186,6 +188,10 @@ impl Shared {
         mut state: MutexGuard<'a, State>,
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
+        if state.process.is_none() {
+            // What comes is left where it is until the directory has changed, which is told.
+            return self.sleep_on(state, longest);
+        }
         let Some(until) = state.arm() else { return state };
         state.armed = true;
         let rest = (until != Time::NEVER).then(|| until.since(state.now));
@@ -203,13 +209,15 @@ impl Shared {
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
         state.sleeper = true;
+        let unnamed = state.process.is_none();
         drop(state);
         match &self.fd {
             Some(fd) => {
                 let timeout = longest.and_then(|longest| Timespec::try_from(longest).ok());
                 // An interrupted or failed wait only means to look again.
-                let mut wait = [fd, &self.kick].map(|fd| PollFd::new(fd, PollFlags::IN));
-                if poll(&mut wait, timeout.as_ref()).is_ok() && !wait[1].revents().is_empty() {
+                let mut wait = [&self.kick, fd].map(|fd| PollFd::new(fd, PollFlags::IN));
+                let watched = if unnamed { &mut wait[..1] } else { &mut wait[..] };
+                if poll(watched, timeout.as_ref()).is_ok() && !wait[0].revents().is_empty() {
                     let _ = read(&self.kick, &mut [0; 8]);
                 }
             }

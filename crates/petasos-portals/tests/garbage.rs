@@ -106,9 +106,14 @@ impl Scene {
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let numbers = (any::<[u64; 4]>(), any::<(u8, u8, [u8; 16])>(), any::<[bool; 4]>());
     let request =
-        (0_u8..5, numbers, 0_u16..3).prop_map(|(kind, (words, atomic, flags), portal)| {
-            let kinds = [Kind::Put, Kind::Get, Kind::GetPut, Kind::Atomic, Kind::FetchAtomic];
-            let kind = kinds[usize::from(kind)];
+        (0_u8..6, numbers, 0_u16..3).prop_map(|(kind, (words, atomic, flags), portal)| {
+            use Kind::{Atomic as Change, Fence, FetchAtomic, Get, GetPut, Put};
+            let kind = [Put, Get, GetPut, Change, FetchAtomic, Fence][usize::from(kind)];
+            if kind == Fence && flags[0] {
+                let mut frame = Vec::new();
+                Head::fence(words[0]).encode(&mut frame);
+                return frame;
+            }
             let lent = flags[2] && flags[0] && matches!(kind, Kind::Put | Kind::Get);
             let small = |word: u64| if flags[3] { word } else { word % 80 };
             let head = Head {

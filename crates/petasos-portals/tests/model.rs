@@ -274,13 +274,19 @@ fn sequence(over: Over, seed: u64) {
                 let spec = spec(&mut random, id, 1);
                 match random.below(2) {
                     0 => {
-                        model.told.push(match model.first(&spec) {
-                            Some(at) => {
-                                let Early { offset, len, .. } = model.early[at];
-                                format!("search {id} {offset}+{len}")
-                            }
-                            None => format!("search {id} none"),
+                        let most = if spec.once { 1 } else { spec.threshold.unwrap_or(u64::MAX) };
+                        let found = model.early.iter().filter(|early| {
+                            matches(&spec, early.from, early.bits)
+                                && (spec.truncate || early.asked <= spec.memory.len())
                         });
+                        let found: Vec<String> = found
+                            .take(most as usize)
+                            .map(|early| format!("search {id} {}+{}", early.offset, early.len))
+                            .collect();
+                        match found.is_empty() {
+                            true => model.told.push(format!("search {id} none")),
+                            false => model.told.extend(found),
+                        }
                         target.search(door.portal, spec).unwrap();
                     }
                     _ => {

@@ -371,7 +371,7 @@ fn search_and_search_and_delete(over: Over) {
     }
     assert_eq!(job.names(1, door.queue).len(), 3);
     let wanted = |bits| MatchEntry { bits, user_data: 6, ..MatchEntry::new(vec![]) };
-    b.search(door.portal, wanted(2)).unwrap();
+    b.search(door.portal, MatchEntry { once: true, ..wanted(2) }).unwrap();
     match job.event(1, door.queue) {
         Event::Search { user_data: 6, found: Ok(found) } => assert_eq!(text(&found), [2; 3]),
         other => panic!("{other:?}"),
@@ -702,7 +702,9 @@ fn limits_that_are_exhausted(over: Over) {
     a.portal(PortalOptions { index: Some(1), ..PortalOptions::default() }).unwrap();
     assert_eq!(a.portal(PortalOptions::default()).unwrap_err(), Error::NoPortal);
     let taken = PortalOptions { index: Some(1), ..PortalOptions::default() };
-    assert_eq!(a.portal(taken).unwrap_err(), Error::Portal(1));
+    assert_eq!(a.portal(taken).unwrap_err(), Error::PortalTaken(1));
+    let beyond = PortalOptions { index: Some(2), ..PortalOptions::default() };
+    assert_eq!(a.portal(beyond).unwrap_err(), Error::Portal(2));
     append(a, &door, List::Overflow, overflow(Region::zeroed(100)));
     append(a, &door, List::Priority, MatchEntry { bits: 5, ..MatchEntry::new(vec![]) });
     no_space(a.append(0, List::Priority, MatchEntry::new(vec![])).unwrap_err());
@@ -716,7 +718,6 @@ fn limits_that_are_exhausted(over: Over) {
     no_space(a.trigger(counter, 1, Action::Start(put)).unwrap_err());
     a.start(put).unwrap();
     no_space(a.start(put).unwrap_err());
-    assert_eq!(a.release(source.descriptor).unwrap_err(), Error::InUse("the descriptor"));
     assert_eq!(job.names(0, source.queue), ["send", "ack"]);
     a.start(put).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "ack: Dropped"], "no header can be kept");

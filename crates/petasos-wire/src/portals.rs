@@ -15,7 +15,7 @@
 //! Numbers of operators and types are not looked at here: they mean something to the protocol only.
 
 /// The version of these headers.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// The longest header.
 pub const MAX: usize = 24 + 8 + 8 + 8 + 8 + 8 + OPERAND;
 /// Room for the operand of a swap.
@@ -68,12 +68,16 @@ pub enum Kind {
     Atomic = 4,
     /// The same, and those of before are wanted.
     FetchAtomic = 5,
+    /// An answer, no more: it says that all that was sent before has come in.
+    Fence = 6,
 }
 
 impl Kind {
     fn from_u8(kind: u8) -> Option<Kind> {
         use Kind::*;
-        [Put, Get, GetPut, Atomic, FetchAtomic].get(usize::from(kind).checked_sub(1)?).copied()
+        [Put, Get, GetPut, Atomic, FetchAtomic, Fence]
+            .get(usize::from(kind).checked_sub(1)?)
+            .copied()
     }
 }
 
@@ -120,7 +124,7 @@ pub struct Request {
 pub struct Response {
     /// The initiator's number for what it answers.
     pub operation: u64,
-    /// How it went: 0 is well.
+    /// How it went: 0 is well, 6 is well in the overflow list.
     pub status: u8,
     /// Bytes moved, and where, if that is not as it was asked for.
     pub moved: Option<(u64, u64)>,
@@ -136,6 +140,24 @@ pub enum Frame {
 }
 
 impl Request {
+    /// A fence, to be answered by this number.
+    #[must_use]
+    pub fn fence(operation: u64) -> Request {
+        Request {
+            kind: Kind::Fence,
+            operation: Some(operation),
+            portal: 0,
+            user: 0,
+            bits: 0,
+            offset: 0,
+            header_data: 0,
+            length: 0,
+            lent: false,
+            job: (0, 0),
+            atomic: None,
+        }
+    }
+
     /// Appends the header.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut room = [0; MAX];
@@ -274,7 +296,8 @@ pub fn decode(frame: &[u8]) -> Result<(Frame, &[u8]), HeaderError> {
     let sound = flags & !(OFFSET | DATA | LENGTH | JOB | ATOMIC | WANTS | LENT) == 0
         && (flags & LENGTH != 0) == (kind == Kind::Get || lent)
         && (flags & ATOMIC != 0) == atomic
-        && (!lent || may_lend);
+        && (!lent || may_lend)
+        && (kind != Kind::Fence || flags == WANTS);
     if !sound {
         return Err(HeaderError::Flags(flags));
     }
@@ -293,6 +316,9 @@ pub fn decode(frame: &[u8]) -> Result<(Frame, &[u8]), HeaderError> {
     };
     if kind == Kind::Get && !lent && !rest.is_empty() {
         return Err(HeaderError::Field("data of a get"));
+    }
+    if kind == Kind::Fence && !rest.is_empty() {
+        return Err(HeaderError::Field("data of a fence"));
     }
     let request = Request {
         kind,
@@ -359,6 +385,19 @@ mod tests {
         }
 
         #[test]
+        fn fences_come_back(operation in any::<u64>(), flags in any::<u8>(), more in 1_usize..9) {
+            let fence = Request::fence(operation);
+            let mut frame = Vec::new();
+            fence.encode(&mut frame);
+            prop_assert_eq!(decode(&frame), Ok((Frame::Request(fence), &[][..])));
+            prop_assert_eq!((plain_put(&frame), plain_response(&frame)), (None, None));
+            frame.resize(frame.len() + more, 0);
+            prop_assert_eq!(decode(&frame), Err(HeaderError::Field("data of a fence")));
+            frame[1] = flags;
+            prop_assert_eq!(decode(&frame).is_err(), true);
+        }
+
+        #[test]
         fn responses_come_back(
             operation in any::<u64>(), status in any::<u8>(), moved in any::<Option<(u64, u64)>>(),
             data in any::<Vec<u8>>(),
@@ -412,7 +451,7 @@ mod tests {
         frame[1] |= LENGTH;
         assert_eq!(decode(&frame), Err(HeaderError::Flags(frame[1])));
         assert_eq!(decode(&[VERSION << 4 | 7; 24]), Err(HeaderError::Kind(7)));
-        assert_eq!(decode(&[0x21; 24]), Err(HeaderError::Version(2)));
+        assert_eq!(decode(&[0x11; 24]), Err(HeaderError::Version(1)));
         assert_eq!(decode(&[]), Err(HeaderError::Short));
     }
 }

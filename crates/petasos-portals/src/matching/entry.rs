@@ -46,6 +46,9 @@ pub struct MatchEntry {
     pub local_offset: bool,
     /// With `local_offset`: inactive as soon as less than so many bytes are left.
     pub min_free: Option<u64>,
+    /// With `local_offset`: a message that came before the entry moves the offset on, too, by the length
+    /// that was asked for. Its data stays where it is. Default: no.
+    pub offset_counts_headers: bool,
     /// A message that does not fit is cut; else it goes on to the next entry. Default: yes.
     pub truncate: bool,
     /// Whether acknowledgements are sent to those who ask for them. Default: yes.
@@ -80,6 +83,7 @@ impl MatchEntry {
             unlink: false,
             local_offset: false,
             min_free: None,
+            offset_counts_headers: false,
             truncate: true,
             acknowledge: true,
             header: true,
@@ -123,6 +127,8 @@ pub(crate) struct Entry {
     pub(super) attached: bool,
     /// Messages that it still takes.
     pub(super) left: Option<u64>,
+    /// What was taken off that for answers to operations that were started from its memory (Portals 3).
+    pub(super) kept: u64,
     /// Where the next message goes, if the target says so.
     pub(crate) offset: u64,
     /// Operations under way.
@@ -169,6 +175,7 @@ impl Entry {
             serial: 0,
             attached: true,
             left,
+            kept: 0,
             offset: 0,
             pending: 0,
             headers: 0,
@@ -178,6 +185,18 @@ impl Entry {
 
     pub(super) fn is_active(&self) -> bool {
         self.attached && self.left != Some(0)
+    }
+
+    /// What it may still do, with what is kept for answers; `None`: any number.
+    pub(super) fn remaining(&self) -> Option<u64> {
+        self.left.map(|left| left + self.kept)
+    }
+
+    /// Whether less is left behind its own offset than there has to be.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        let room = self.spec.memory.len().saturating_sub(self.offset);
+        self.spec.local_offset && self.spec.min_free.is_some_and(|least| room < least)
     }
 
     /// Whether the message has the right to it.
@@ -226,11 +245,16 @@ impl Entry {
             *left -= 1;
         }
         if self.spec.local_offset {
-            self.offset += len;
-            let room = self.spec.memory.len() - self.offset;
-            if self.spec.min_free.is_some_and(|least| room < least) {
-                self.left = Some(0);
-            }
+            self.advance(len);
+        }
+    }
+
+    /// The own offset moves on.
+    #[inline]
+    pub(super) fn advance(&mut self, len: u64) {
+        self.offset = self.offset.saturating_add(len).min(self.spec.memory.len());
+        if self.is_full() {
+            self.left = Some(0);
         }
     }
 

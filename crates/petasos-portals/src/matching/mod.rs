@@ -22,11 +22,12 @@ pub(crate) use list::At;
 pub(crate) use pattern::{Fold, Shown};
 
 use crate::{
-    Counts, EventQueue, Failure, Handle, Left, Memory, Quiet, counter::Counter, handle::Table,
-    message::Arrival,
+    Counts, EventQueue, Failure, Handle, InterfaceId, Left, Limits, Memory, Quiet,
+    counter::Counter, handle::Table, message::Arrival,
 };
 use entry::Answer;
 use list::MatchList;
+use pattern::Pattern;
 use unexpected::{Header, Unexpected};
 
 /// Which list of a portal an entry is in.
@@ -84,14 +85,16 @@ pub(crate) struct Owner {
     pub(crate) counter: Option<Handle<Counter>>,
     pub(crate) counts: Counts,
     pub(crate) left: Left,
+    /// Which memory of the entry (Portals 3).
+    pub(crate) serial: u32,
 }
 
 impl Owner {
     /// A search: an entry that there never is.
     pub(crate) fn search(portal: u16, user_data: u64) -> Owner {
-        let (entry, quiet, counts) = (Handle::from_bits(0), Quiet::NONE, Counts::NONE);
-        let (queue, counter, left) = (None, None, Left::default());
-        Owner { entry, portal, user_data, quiet, queue, counter, counts, left }
+        let (entry, quiet, counts) = (Handle::none(), Quiet::NONE, Counts::NONE);
+        let (queue, counter, left, serial) = (None, None, Left::default(), 0);
+        Owner { entry, portal, user_data, quiet, queue, counter, counts, left, serial }
     }
 }
 
@@ -124,6 +127,8 @@ pub(crate) enum EntryError {
     NoPortal,
     InUse,
     Full,
+    /// The list has as many as it may have.
+    ListFull,
 }
 
 #[derive(Debug, Default)]
@@ -141,6 +146,8 @@ pub(crate) struct Matching {
     headers: Table<Header>,
     waiting: Vec<Waiting>,
     portals: Vec<Option<Portal>>,
+    /// Entries that a list may have.
+    longest: usize,
 }
 
 /// Who has claimed a header whose data is not there yet.
@@ -164,14 +171,29 @@ impl Portal {
 }
 
 impl Matching {
-    /// With room for so many portals, entries and headers.
+    /// With room for so many portals, entries and headers; by itself, as for tests.
     pub(crate) fn new(portals: usize, entries: usize, headers: usize) -> Matching {
         Matching {
             entries: Table::new(entries),
             headers: Table::new(headers),
             waiting: Vec::new(),
             portals: (0..portals).map(|_| None).collect(),
+            longest: usize::MAX,
         }
+    }
+
+    /// Of an interface.
+    pub(crate) fn of(owner: InterfaceId, limits: &Limits) -> Matching {
+        Matching {
+            entries: Table::of(owner, limits.entries),
+            longest: limits.list,
+            ..Matching::new(limits.portals.into(), limits.entries, limits.headers)
+        }
+    }
+
+    /// Whether there can be a portal with this index.
+    pub(crate) fn has_index(&self, portal: u16) -> bool {
+        usize::from(portal) < self.portals.len()
     }
 
     /// Opens a portal, one that is wanted, or any; `None` if there is none.
@@ -224,7 +246,8 @@ impl Matching {
             queue: entry.spec.queue,
             counter: entry.spec.counter,
             counts: entry.spec.counts,
-            left: Left { operations: entry.left, offset: entry.offset },
+            left: Left { operations: entry.remaining(), offset: entry.offset },
+            serial: entry.serial,
         }
     }
 
@@ -258,6 +281,10 @@ impl Matching {
         if !beside {
             return Err(EntryError::Stale);
         }
+        let open = self.portals[usize::from(portal)].as_mut().expect("looked at before");
+        if open.list(list).len() >= self.longest {
+            return Err(EntryError::ListFull);
+        }
         let entry = Entry::new(spec, portal, list);
         let handle = self.entries.insert(entry).ok_or(EntryError::Full)?;
         let slot = handle.index();
@@ -288,6 +315,9 @@ impl Matching {
             let owner = self.owner(slot);
             let entry = &mut self.entries[slot];
             entry.left = entry.left.map(|left| left - 1);
+            if entry.spec.local_offset && entry.spec.offset_counts_headers {
+                entry.advance(self.headers[header].arrival.len);
+            }
             let result = entry.admits(&self.headers[header].arrival).map_err(Failure::from);
             self.give(header, owner, result, notices);
         }
@@ -298,7 +328,7 @@ impl Matching {
         let portal = self.portals[usize::from(entry.portal)].as_ref()?;
         let fits =
             |header: &Header| entry.spec.truncate || header.arrival.len <= entry.spec.memory.len();
-        portal.unexpected.find(&self.headers, &entry.spot.pattern, fits)
+        portal.unexpected.find(&self.headers, &entry.spot.pattern, None, fits)
     }
 
     /// Gives a header to who has asked for it, now or when its data is there.
@@ -333,39 +363,55 @@ impl Matching {
         self.settle(entry, notices);
     }
 
-    /// The oldest header that an entry would get if it were appended now.
+    /// The oldest header behind another, or of all, that an entry would get if it were appended now: its
+    /// slot, and what it says.
     pub(crate) fn search(
         &self,
         portal: u16,
-        spec: MatchEntry,
-    ) -> Result<Option<Claim>, EntryError> {
+        spec: &MatchEntry,
+        behind: Option<u32>,
+    ) -> Result<Option<(u32, Claim)>, EntryError> {
         let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
-        open.ok_or(EntryError::NoPortal)?;
-        let header = self.first_header(&Entry::new(spec, portal, List::Priority));
+        let open = open.ok_or(EntryError::NoPortal)?;
+        let pattern = Pattern::new(spec.bits, spec.ignore, spec.source);
+        let fits = |header: &Header| spec.truncate || header.arrival.len <= spec.memory.len();
+        let header = open.unexpected.find(&self.headers, &pattern, behind, fits);
         Ok(header.map(|header| {
             let Header { arrival, entry, offset, len, .. } = self.headers[header];
             let memory = self.entries[entry].spec.memory.clone();
-            Claim { arrival, memory, offset, len, result: Ok(()) }
+            (header, Claim { arrival, memory, offset, len, result: Ok(()) })
         }))
     }
 
-    /// Takes the headers that an entry would get; false if there are none.
+    /// Takes the headers that an entry would get: how many.
     pub(crate) fn search_and_delete(
         &mut self,
         portal: u16,
         spec: MatchEntry,
         notices: &mut Vec<Notice>,
-    ) -> Result<bool, EntryError> {
+    ) -> Result<u64, EntryError> {
         let open = self.portals.get(usize::from(portal)).and_then(Option::as_ref);
         open.ok_or(EntryError::NoPortal)?;
         let entry = Entry::new(spec, portal, List::Priority);
         let slot = self.entries.insert::<MatchEntry>(entry).ok_or(EntryError::Full)?.index();
-        let headers =
-            |m: &Matching| m.portals[usize::from(portal)].as_ref().map(|p| p.unexpected.len);
+        let headers = |m: &Matching| {
+            m.portals[usize::from(portal)].as_ref().map_or(0, |portal| portal.unexpected.len)
+        };
         let before = headers(self);
         self.claim(slot, notices);
         self.entries.take(slot);
-        Ok(before != headers(self))
+        Ok((before - headers(self)) as u64)
+    }
+
+    /// What an entry does not want to be told that would take a message, if one would.
+    pub(crate) fn quiet_of_taker(&self, arrival: &Arrival) -> Quiet {
+        let Some(portal) = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref)
+        else {
+            return Quiet::NONE;
+        };
+        let found = self.ask(&portal.priority, arrival);
+        let found = found.or_else(|| self.ask_overflow(portal, arrival));
+        found.map_or(Quiet::NONE, |(slot, _)| self.entries[slot].spec.quiet)
     }
 
     /// Takes an entry out, and gives what was appended. Not while anything needs it.
@@ -449,7 +495,7 @@ impl Matching {
     #[inline]
     fn leave_if_used_up(&mut self, slot: u32) {
         let entry = &mut self.entries[slot];
-        if !entry.is_active() && entry.unlinks() {
+        if !entry.is_active() && entry.unlinks() && entry.kept == 0 {
             entry.leaving = true;
             if !entry.stays {
                 self.unlist(slot);

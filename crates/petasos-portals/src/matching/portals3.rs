@@ -63,15 +63,17 @@ impl Matching {
         if entry.pending > 0 { Err(EntryError::InUse) } else { Ok(entry) }
     }
 
-    /// Gives other memory to an entry, if nothing is under way in it.
+    /// Gives other memory to an entry, if nothing is under way in it: what was there before, and what that
+    /// might still do.
     pub(crate) fn exchange(
         &mut self,
         handle: Handle<MatchEntry>,
         serial: u32,
         spec: MatchEntry,
-    ) -> Result<(), EntryError> {
-        self.attached(handle, serial)?.fill(spec);
-        Ok(())
+    ) -> Result<MatchEntry, EntryError> {
+        let entry = self.attached(handle, serial)?;
+        let threshold = entry.remaining();
+        Ok(MatchEntry { threshold, ..entry.fill(spec) })
     }
 
     /// What memory an entry has, and what it still takes.
@@ -82,7 +84,7 @@ impl Matching {
     ) -> Result<(&MatchEntry, Option<u64>, u64), EntryError> {
         let entry = self.entries.get(handle);
         let entry = entry.filter(|entry| entry.attached && entry.serial == serial);
-        entry.map(|entry| (&entry.spec, entry.left, entry.offset)).ok_or(EntryError::Stale)
+        entry.map(|entry| (&entry.spec, entry.remaining(), entry.offset)).ok_or(EntryError::Stale)
     }
 
     /// Memory of an entry is used for an operation of one's own, and stays until [`Matching::let_go`].
@@ -99,16 +101,35 @@ impl Matching {
         }
     }
 
-    /// Takes one off what memory may do that serves both ways; false if that was nothing.
-    pub(crate) fn spend(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
+    /// Takes one off what memory may do that serves both ways, for something that is to come; false if
+    /// nothing is left. While it is kept the entry stays, and the memory is not exchanged.
+    pub(crate) fn keep(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
         let entry = self.entries.get_mut(handle);
         let entry = entry.filter(|entry| entry.is_active() && entry.serial == serial);
         let Some(entry) = entry else { return false };
-        if let Some(left) = &mut entry.left {
-            *left -= 1;
+        entry.left = entry.left.map(|left| left - 1);
+        entry.kept += 1;
+        true
+    }
+
+    /// What was kept is spent.
+    pub(crate) fn redeem(&mut self, handle: Handle<MatchEntry>) {
+        if let Some(entry) = self.entries.get_mut(handle) {
+            entry.kept -= 1;
             self.leave_if_used_up(handle.index());
         }
-        true
+    }
+
+    /// What was kept is not needed.
+    pub(crate) fn give_back(&mut self, handle: Handle<MatchEntry>) {
+        if let Some(entry) = self.entries.get_mut(handle) {
+            entry.kept -= 1;
+            // Without room it stays inactive, however much it may still do.
+            if !entry.is_full() {
+                entry.left = entry.left.map(|left| left + 1);
+            }
+            self.leave_if_used_up(handle.index());
+        }
     }
 
     /// Takes the memory of an entry back; the entry goes with it if it was made so.
@@ -128,10 +149,15 @@ impl Matching {
 }
 
 impl Entry {
-    /// Takes over what was given to the memory.
-    fn fill(&mut self, spec: MatchEntry) {
+    /// Takes over what was given to the memory, and gives what there was before. Memory that is too short
+    /// from the beginning is inactive.
+    fn fill(&mut self, spec: MatchEntry) -> MatchEntry {
         (self.left, self.offset) = (spec.threshold, 0);
         let MatchEntry { bits, ignore, source, .. } = self.spec;
-        self.spec = MatchEntry { bits, ignore, source, ..spec };
+        let before = std::mem::replace(&mut self.spec, MatchEntry { bits, ignore, source, ..spec });
+        if self.is_full() {
+            self.left = Some(0);
+        }
+        before
     }
 }

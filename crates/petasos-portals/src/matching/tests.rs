@@ -424,12 +424,15 @@ impl Pair {
                     let fits = spec.truncate || h.arrival.len <= spec.memory.len();
                     h.owner.is_none() && matches(&spec, &h.arrival) && fits
                 };
-                let first = self.model.headers.iter().find(fits).map(|h| h.arrival.header_data);
+                let all = self.model.headers.iter().filter(fits).map(|h| h.arrival.header_data);
+                let all: Vec<u64> = all.collect();
                 if delete {
                     let before = self.model.said.len();
                     let found =
                         self.core.search_and_delete(0, (*spec).clone(), &mut self.notices).unwrap();
-                    assert_eq!(found, first.is_some());
+                    let most = if spec.once { Some(1) } else { spec.threshold };
+                    let most = most.map_or(usize::MAX, |most| most as usize);
+                    assert_eq!(found as usize, all.len().min(most));
                     // As if it were appended, and gone again without a word.
                     self.model.append(List::Priority, &spec, Position::Last);
                     self.model.entries.retain(|entry| entry.id != u64::MAX);
@@ -445,8 +448,13 @@ impl Pair {
                         at <= before || !own.contains(said)
                     });
                 } else {
-                    let found = self.core.search(0, *spec).unwrap();
-                    assert_eq!(found.map(|claim| claim.arrival.header_data), first);
+                    let mut behind = None;
+                    let found = std::iter::from_fn(|| {
+                        let (header, claim) = self.core.search(0, &spec, behind).unwrap()?;
+                        behind = Some(header);
+                        Some(claim.arrival.header_data)
+                    });
+                    assert_eq!(found.collect::<Vec<u64>>(), all);
                 }
             }
             Step::Enable(enabled) => {
@@ -572,10 +580,10 @@ fn portals_are_opened_once_and_closed_when_empty() {
     assert_eq!(core.deliver(&arrival), Err(Refusal::NoHeader), "one header is the most");
     core.finish(&taken, Ok(()), &mut notices);
     assert_eq!(core.close(1), Err(EntryError::InUse));
-    assert!(core.search_and_delete(1, spec.clone(), &mut notices).unwrap());
+    assert_eq!(core.search_and_delete(1, spec.clone(), &mut notices), Ok(1));
     let taken = core.deliver(&arrival).unwrap();
     core.finish(&taken, Ok(()), &mut notices);
-    assert!(core.search_and_delete(1, spec, &mut notices).unwrap());
+    assert_eq!(core.search_and_delete(1, spec, &mut notices), Ok(1));
     assert_eq!((core.close(1), core.close(1)), (Ok(()), Err(EntryError::NoPortal)));
     assert_eq!(core.deliver(&arrival), Err(Refusal::NoPortal));
     assert_eq!(core.len(), (0, 0));

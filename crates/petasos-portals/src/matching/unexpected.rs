@@ -8,7 +8,7 @@ use super::{
 use crate::{handle::Table, message::Arrival};
 use std::collections::{HashMap, hash_map};
 
-const ARRIVAL: usize = 0;
+const ORDER: usize = 0;
 const SAME: usize = 1;
 
 /// A message that nobody has asked for yet.
@@ -44,7 +44,7 @@ impl Linked for Header {
 /// The headers of one portal.
 #[derive(Debug, Default)]
 pub(crate) struct Unexpected {
-    order: Chain<ARRIVAL>,
+    order: Chain<ORDER>,
     same: HashMap<(u64, u64), Chain<SAME>, Fold>,
     pub(crate) len: usize,
 }
@@ -74,25 +74,27 @@ impl Unexpected {
         self.len -= 1;
     }
 
-    /// The oldest header that matches and that `accept` takes: at once if the pattern has no
-    /// wildcards, else by walking.
+    /// The oldest header that matches and that `accept` takes, of those behind another that matches, or
+    /// of all: at once if the pattern has no wildcards, else by walking.
     pub(crate) fn find(
         &self,
         headers: &Table<Header>,
         pattern: &Pattern,
-        mut accept: impl FnMut(&Header) -> bool,
+        behind: Option<u32>,
+        accept: impl Fn(&Header) -> bool,
     ) -> Option<u32> {
-        if let Some(shown) = pattern.exact() {
-            let mut at = self.same.get(&key(shown))?.head;
-            while at != NIL && !accept(&headers[at]) {
-                at = headers[at].links[SAME].next;
-            }
-            return (at != NIL).then_some(at);
-        }
-        let matches = |index: &u32| {
-            let header = &headers[*index];
-            pattern.matches(header.arrival.shown()) && accept(header)
+        let (sort, first) = match pattern.exact() {
+            Some(shown) => (SAME, self.same.get(&key(shown))?.head),
+            None => (ORDER, self.order.head),
         };
-        self.order.iter(headers).find(matches)
+        let mut at = behind.map_or(first, |header| headers[header].links[sort].next);
+        while at != NIL {
+            let header = &headers[at];
+            if pattern.matches(header.arrival.shown()) && accept(header) {
+                return Some(at);
+            }
+            at = header.links[sort].next;
+        }
+        None
     }
 }

@@ -22,13 +22,15 @@
 //! ```
 //!
 //! A descriptor is attached to an entry, for others, or bound. Operations of one's own are started from
-//! both; what they may do is counted together with what others do. Their events name a descriptor that
-//! was for that operation only: they are known by `user_data`.
+//! both; what they may do is counted together with what others do, and taken off when they are started.
+//! Events say which descriptor they are about: [`Completed::memory_descriptor`](crate::Completed),
+//! [`Served::memory_descriptor`](crate::Served), [`Listed::memory_descriptor`](crate::Listed).
 
 use crate::{
-    Accepts, Ack, Config, Descriptor, Directory, Error, EventQueue, Handle, MatchEntry, Memory,
-    Operation, Part, Permit, Place, PortalOptions, ProcessId, Quiet, Taken,
-    descriptor::{Bound, Threshold},
+    Accepts, Ack, Completed, Config, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
+    Listed, MatchEntry, Memory, Operation, Part, Permit, Place, PortalOptions, ProcessId, Quiet,
+    Served, Taken,
+    descriptor::{Bound, Given, Threshold},
     matching::{At, EntryError},
     state::State,
 };
@@ -93,6 +95,48 @@ impl MemoryDescriptor {
             .with(flag(self.no_end_events, Quiet::COMMUNICATION))
     }
 
+    /// As it was given to an entry.
+    fn of_entry(spec: MatchEntry) -> MemoryDescriptor {
+        MemoryDescriptor {
+            memory: spec.memory,
+            threshold: spec.threshold,
+            max_size: spec.min_free,
+            put: spec.accepts.has(Accepts::PUT),
+            get: spec.accepts.has(Accepts::GET),
+            manage_remote: !spec.local_offset,
+            truncate: spec.truncate,
+            no_acknowledgement: !spec.acknowledge,
+            no_start_events: spec.quiet.has(Quiet::START),
+            no_end_events: spec.quiet.has(Quiet::COMMUNICATION),
+            user_data: spec.user_data,
+            queue: spec.queue,
+        }
+    }
+
+    /// As it was bound.
+    fn of_bound(bound: Bound) -> MemoryDescriptor {
+        let Bound { spec, threshold, .. } = bound;
+        let plain = MemoryDescriptor {
+            no_start_events: spec.quiet.has(Quiet::START),
+            no_end_events: spec.quiet.has(Quiet::COMMUNICATION),
+            queue: spec.queue,
+            ..MemoryDescriptor::new(spec.memory)
+        };
+        let Some(Threshold { left, user_data, given, .. }) = threshold else { return plain };
+        let Given { max_size, put, get, manage_remote, truncate, no_acknowledgement } = given;
+        MemoryDescriptor {
+            threshold: left,
+            max_size,
+            put,
+            get,
+            manage_remote,
+            truncate,
+            no_acknowledgement,
+            user_data,
+            ..plain
+        }
+    }
+
     fn into_entry(self, unlink: bool) -> MatchEntry {
         let flag = |set, flag| if set { flag } else { Accepts::NONE };
         MatchEntry {
@@ -111,10 +155,18 @@ impl MemoryDescriptor {
     }
 
     fn into_bound(self, unlink: bool) -> Bound {
-        let quiet = if self.no_end_events { Quiet::SUCCESS } else { Quiet::NONE };
-        let quiet = quiet.with(if self.no_start_events { Quiet::START } else { Quiet::NONE });
+        let quiet = self.quiet();
+        let given = Given {
+            max_size: self.max_size,
+            put: self.put,
+            get: self.get,
+            manage_remote: self.manage_remote,
+            truncate: self.truncate,
+            no_acknowledgement: self.no_acknowledgement,
+        };
+        let (left, user_data) = (self.threshold, self.user_data);
+        let threshold = Threshold { left, kept: 0, unlink, user_data, given };
         let spec = Descriptor { queue: self.queue, quiet, ..Descriptor::new(self.memory) };
-        let threshold = Threshold { left: self.threshold, unlink, user_data: self.user_data };
         Bound { threshold: Some(threshold), ..Bound::new(spec) }
     }
 }
@@ -189,17 +241,32 @@ impl Interface {
     }
 
     /// Sets an entry of the access control list, up to number 1023; `None` lets nobody in by it.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another number; [`Error::Portal`] and [`Error::Process`] for a portal, and
+    /// for one process, that there is not.
     pub fn set_access(&self, index: u32, permit: Option<Permit>) -> Result<(), Error> {
         if index >= 1024 {
             return Err(Error::Argument("the access control list has 1024 entries"));
         }
         self.inner.with_state(|state| {
+            if let Some(permit) = &permit {
+                if let Some(portal) =
+                    permit.portal.filter(|index| !state.matching.has_index(*index))
+                {
+                    return Err(Error::Portal(portal));
+                }
+                let process = permit.process;
+                if process.is_exact() && state.directory.address(process).is_none() {
+                    return Err(Error::process(process, "it is not in the directory"));
+                }
+            }
             let permits = state.permits.get_or_insert_default();
             let index = index as usize;
             permits.resize(permits.len().max(index + 1), None);
             permits[index] = permit;
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or beside
@@ -215,10 +282,10 @@ impl Interface {
     ) -> Result<Handle<MatchEntry>, Error> {
         let spec = MatchEntry { bits, ignore, source, ..MatchEntry::new(Memory::empty()) };
         self.inner.with_state(|state| {
-            let limit = state.config.limits.entries;
+            let limits = state.config.limits;
             let beside = |base| {
                 let found = state.matching.beside(base);
-                found.map_err(|error| Error::of_entry(error, portal, limit)).map(|found| found.1)
+                found.map_err(|error| Error::of_entry(error, portal, &limits)).map(|found| found.1)
             };
             let at = match position {
                 Position::First => At::First,
@@ -227,7 +294,7 @@ impl Interface {
                 Position::After(base) => At::After(beside(base)?),
             };
             let placed = state.matching.place(portal, spec, at, unlink);
-            placed.map_err(|error| Error::of_entry(error, portal, limit))
+            placed.map_err(|error| Error::of_entry(error, portal, &limits))
         })
     }
 
@@ -274,9 +341,7 @@ impl Interface {
     ) -> Result<DescriptorHandle, Error> {
         let bound = descriptor.into_bound(unlink);
         self.inner.with_state(|state| {
-            if bound.spec.queue.is_some_and(|queue| state.queues.get(queue).is_none()) {
-                return Err(Error::Handle("an event queue"));
-            }
+            state.check_tables(bound.spec.queue, None)?;
             let limit = state.config.limits.descriptors as u64;
             let handle = state.descriptors.insert(bound);
             handle.map(DescriptorHandle::Free).ok_or(Error::NoSpace { what: "descriptors", limit })
@@ -300,7 +365,7 @@ impl Interface {
         self.inner.with_state(|state| match descriptor {
             DescriptorHandle::Free(handle) => {
                 let bound = state.descriptors.get(handle).ok_or(Error::Handle("a descriptor"))?;
-                Ok((bound.threshold.and_then(|threshold| threshold.left), 0))
+                Ok((bound.left(&state.matching), 0))
             }
             DescriptorHandle::Attached(entry, serial) => {
                 let (_, left, offset) =
@@ -312,14 +377,15 @@ impl Interface {
 
     /// Exchanges a descriptor for another in one step, if a queue, when one is named, has no events:
     /// else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to do with
-    /// messages of which no event has been looked at.
+    /// messages of which no event has been looked at. Gives the one that was there, with the threshold
+    /// that was left of it.
     pub fn update(
         &self,
         descriptor: DescriptorHandle,
         new: MemoryDescriptor,
         unlink: bool,
         if_empty: Option<Handle<EventQueue>>,
-    ) -> Result<(), Error> {
+    ) -> Result<MemoryDescriptor, Error> {
         self.inner.with_state(|state| {
             if let Some(queue) = if_empty {
                 // What has come, and was not looked at, is an event as well.
@@ -329,11 +395,13 @@ impl Interface {
                     return Err(Error::NoUpdate);
                 }
             }
+            state.check_tables(new.queue, None)?;
             match descriptor {
                 DescriptorHandle::Attached(entry, serial) => {
                     let spec = new.into_entry(unlink);
                     state.check_entry(&spec)?;
-                    state.matching.exchange(entry, serial, spec).map_err(|error| match error {
+                    let before = state.matching.exchange(entry, serial, spec);
+                    before.map(MemoryDescriptor::of_entry).map_err(|error| match error {
                         EntryError::InUse => Error::NoUpdate,
                         error => of_descriptor(error),
                     })
@@ -344,8 +412,8 @@ impl Interface {
                     if bound.pending > 0 {
                         return Err(Error::NoUpdate);
                     }
-                    *bound = new.into_bound(unlink);
-                    Ok(())
+                    let before = std::mem::replace(bound, new.into_bound(unlink));
+                    Ok(MemoryDescriptor::of_bound(before))
                 }
             }
         })
@@ -392,10 +460,10 @@ impl Interface {
         header_data: u64,
     ) -> Result<(), Error> {
         self.inner.with_state(|state| {
-            let (result, user_data) = state.part(get, None)?;
-            let data = state.part(put, None).inspect_err(|_| state.drop_part(result))?.0;
+            let result = state.part(get, None)?;
+            let data = state.part(put, None).inspect_err(|_| state.drop_part(result))?;
             let operation = Operation::get_put(result, data, place);
-            let started = state.start(&Operation { cookie, header_data, user_data, ..operation });
+            let started = state.start(&Operation { cookie, header_data, ..operation });
             started.inspect_err(|_| [result, data].iter().for_each(|part| state.drop_part(*part)))
         })
     }
@@ -407,31 +475,67 @@ impl Interface {
         operation: impl FnOnce(Part) -> Operation,
     ) -> Result<(), Error> {
         self.inner.with_state(|state| {
-            let (part, user_data) = state.part(descriptor, part)?;
-            let started = state.start(&Operation { user_data, ..operation(part) });
+            let part = state.part(descriptor, part)?;
+            let started = state.start(&operation(part));
             started.inspect_err(|_| state.drop_part(part))
         })
     }
 }
 
+impl Completed {
+    /// The descriptor of Portals 3 that the operation was started from.
+    #[must_use]
+    pub fn memory_descriptor(&self) -> DescriptorHandle {
+        match self.attached {
+            Some((entry, serial)) => DescriptorHandle::Attached(entry, serial),
+            None => DescriptorHandle::Free(self.descriptor),
+        }
+    }
+}
+
+impl Served {
+    /// The descriptor of Portals 3 that took it.
+    #[must_use]
+    pub fn memory_descriptor(&self) -> DescriptorHandle {
+        DescriptorHandle::Attached(self.entry, self.serial)
+    }
+}
+
+impl Listed {
+    /// The descriptor of Portals 3 that it is about.
+    #[must_use]
+    pub fn memory_descriptor(&self) -> DescriptorHandle {
+        DescriptorHandle::Attached(self.entry, self.serial)
+    }
+}
+
+impl DescriptorHandle {
+    /// Whose it is.
+    #[must_use]
+    pub fn interface(self) -> InterfaceId {
+        match self {
+            DescriptorHandle::Attached(entry, _) => entry.interface(),
+            DescriptorHandle::Free(descriptor) => descriptor.interface(),
+        }
+    }
+}
+
 impl State {
-    /// A part of a descriptor, or all of it, and what that was given. One that is attached to an entry is
-    /// bound for this operation.
+    /// A part of a descriptor, or all of it. One that is attached to an entry is bound for this operation.
     fn part(
         &mut self,
         descriptor: DescriptorHandle,
         part: Option<(u64, u64)>,
-    ) -> Result<(Part, u64), Error> {
+    ) -> Result<Part, Error> {
         let descriptor = match descriptor {
             DescriptorHandle::Free(descriptor) => descriptor,
             DescriptorHandle::Attached(entry, serial) => {
                 let (spec, ..) = self.matching.look(entry, serial).map_err(of_descriptor)?;
-                let silent = spec.quiet.has(Quiet::COMMUNICATION);
-                let quiet = if silent { spec.quiet.with(Quiet::SUCCESS) } else { spec.quiet };
-                let own =
-                    Descriptor { queue: spec.queue, quiet, ..Descriptor::new(spec.memory.clone()) };
+                let (queue, quiet, memory) = (spec.queue, spec.quiet, spec.memory.clone());
+                let own = Descriptor { queue, quiet, ..Descriptor::new(memory) };
                 let (left, unlink, user_data) = (None, false, spec.user_data);
-                let threshold = Some(Threshold { left, unlink, user_data });
+                let given = Given::default();
+                let threshold = Some(Threshold { left, kept: 0, unlink, user_data, given });
                 let attached = Some((entry, serial));
                 let limit = self.config.limits.descriptors as u64;
                 let bound = Bound { threshold, attached, ..Bound::new(own) };
@@ -440,9 +544,8 @@ impl State {
             }
         };
         let bound = self.descriptors.get(descriptor).ok_or(Error::Handle("a descriptor"))?;
-        let user_data = bound.threshold.map_or(0, |threshold| threshold.user_data);
         let (offset, len) = part.unwrap_or((0, bound.spec.memory.len()));
-        Ok((Part { descriptor, offset, len }, user_data))
+        Ok(Part { descriptor, offset, len })
     }
 
     /// The operation that an attached descriptor was bound for was not started.

@@ -171,7 +171,7 @@ pub(crate) fn door(interface: &Interface) -> Door {
 
 pub(crate) fn door_with(interface: &Interface, events: usize, flow_control: bool) -> Door {
     let queue = interface.queue(events).unwrap();
-    let options = PortalOptions { index: None, queue: Some(queue), flow_control };
+    let options = PortalOptions { queue: Some(queue), flow_control, ..PortalOptions::default() };
     Door { portal: interface.portal(options).unwrap(), queue }
 }
 
