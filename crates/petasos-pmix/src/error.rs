@@ -187,6 +187,8 @@ pub enum Gone {
     NotStarted(String),
     /// Its node is lost.
     NodeLost,
+    /// It had connected, and ended with code 0 without finalizing: the others may wait for it.
+    NotFinalized,
 }
 
 impl Gone {
@@ -206,6 +208,7 @@ impl std::fmt::Display for Gone {
             Gone::Signalled(signal) => write!(f, "it was ended by signal {signal}"),
             Gone::NotStarted(why) => write!(f, "it could not be started: {why}"),
             Gone::NodeLost => f.write_str("its node is lost"),
+            Gone::NotFinalized => f.write_str("it exited with code 0 without finalizing"),
         }
     }
 }

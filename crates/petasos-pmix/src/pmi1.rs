@@ -48,6 +48,34 @@ pub(crate) struct Session {
     proc: Proc,
     put: Vec<(String, Entry)>,
     waits: Vec<Waits>,
+    /// A command of several lines, of which the last has not come.
+    lines: Option<Lines>,
+}
+
+/// A command of several lines, such as `spawn`: the last one is `endcmd`.
+#[derive(Debug)]
+struct Lines {
+    command: String,
+    /// So many of them are answered once, after the last.
+    of: u32,
+    nth: u32,
+}
+
+/// How the answer to each command is called that is not served (`pmi-1.1.txt` of MPICH, and its older clients);
+/// those of others end in `_result`.
+const NOT_SERVED: [(&str, &str); 5] = [
+    ("initack", "initack"),
+    ("singinit", "singinit_info versionok=no"),
+    ("getbyidx", "getbyidx_results"),
+    ("create_kvs", "newkvs"),
+    ("destroy_kvs", "kvs_destroyed"),
+];
+
+/// A command that is not served is refused at once: its client waits for an answer.
+fn refused(command: &str) -> Vec<Step> {
+    let known = NOT_SERVED.iter().find(|(name, _)| *name == command);
+    let answer = known.map_or_else(|| format!("{command}_result"), |(_, answer)| (*answer).into());
+    vec![Step::Say(format!("cmd={answer} rc=-1 msg=not_supported"))]
 }
 
 /// The value of a word of a line.
@@ -81,7 +109,8 @@ fn mapping(job: &JobMap) -> String {
 
 impl Session {
     pub(crate) fn new(rank: u32) -> Session {
-        Session { proc: Proc::new(JobId(0), rank), put: Vec::new(), waits: Vec::new() }
+        let proc = Proc::new(JobId(0), rank);
+        Session { proc, put: Vec::new(), waits: Vec::new(), lines: None }
     }
 
     pub(crate) fn rank(&self) -> u32 {
@@ -96,7 +125,27 @@ impl Session {
     /// A line of the client.
     pub(crate) fn line(&mut self, line: &str, job: &JobMap) -> Vec<Step> {
         let say = |text: String| vec![Step::Say(text)];
+        if let Some(lines) = &mut self.lines {
+            let number = |name: &str| line.strip_prefix(name)?.trim_end().parse().ok();
+            lines.of = number("totspawns=").unwrap_or(lines.of);
+            lines.nth = number("spawnssofar=").unwrap_or(lines.nth);
+            return match line.trim_end() {
+                "endcmd" => match self.lines.take() {
+                    Some(lines) if lines.nth >= lines.of => refused(&lines.command),
+                    _ => Vec::new(),
+                },
+                _ => Vec::new(),
+            };
+        }
+        // None of them is served.
+        if let Some(command) = line.strip_prefix("mcmd=") {
+            self.lines = Some(Lines { command: command.trim_end().to_owned(), of: 1, nth: 1 });
+            return Vec::new();
+        }
         match word(line, "cmd").unwrap_or_default() {
+            "init" if word(line, "pmi_version").is_some_and(|version| version != "1") => {
+                say("cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1".to_owned())
+            }
             "init" => vec![self.ask(Waits::Init, Request::Connect(self.proc))],
             "get_maxes" => {
                 say(format!("cmd=maxes rc=0 kvsname_max=256 keylen_max=256 vallen_max={MAX_VALUE}"))
@@ -130,6 +179,10 @@ impl Session {
                     }
                 }
             }
+            // Of version 1.2, which is not offered.
+            "barrier_in" if word(line, "group").is_some_and(|group| group != "WORLD") => {
+                say("cmd=barrier_out rc=-1 msg=not_supported".to_owned())
+            }
             "barrier_in" => {
                 let commit = Request::Commit(std::mem::take(&mut self.put));
                 let fence = Request::Fence { group: None, collect: true, timeout: None };
@@ -138,7 +191,8 @@ impl Session {
             "finalize" => vec![self.ask(Waits::Finalize, Request::Finalize)],
             "abort" => {
                 let status = word(line, "exitcode").and_then(|code| code.parse().ok()).unwrap_or(1);
-                let message = rest(line, "error_msg").unwrap_or("it called abort").to_owned();
+                let message = rest(line, "error_msg").or_else(|| rest(line, "message"));
+                let message = message.unwrap_or("it called abort").to_owned();
                 vec![self.ask(Waits::Abort, Request::Abort { status, message })]
             }
             "publish_name" => {
@@ -166,9 +220,9 @@ impl Session {
                     ),
                 ]
             }
-            "spawn" => say("cmd=spawn_result rc=-1 msg=not_supported".to_owned()),
-            // The lines that follow a spawn, and what nobody knows.
-            _ => Vec::new(),
+            "" if line.trim().is_empty() => Vec::new(),
+            "" => refused("unknown"),
+            command => refused(command),
         }
     }
 
@@ -254,9 +308,72 @@ mod tests {
         assert_eq!(session.answered(&Ok(Answer::Done)), say("cmd=barrier_out rc=0"));
         assert_eq!(session.line("cmd=get key=z", &job), [Step::Find("pmi1.z".to_owned())]);
         assert!(matches!(&session.found(None)[0], Step::Say(text) if text.contains("rc=-1")));
-        // Nonsense is passed over.
-        for line in ["", "cmd", "cmd=", "=", "cmd=put", "cmd=nothing of that"] {
-            session.line(line, &job);
+        // Nonsense is refused.
+        for line in ["cmd", "cmd=", "=", "cmd=put", "cmd=nothing of that"] {
+            let said = session.line(line, &job);
+            assert!(matches!(&said[..], [Step::Say(text)] if text.contains("rc=-1")), "{said:?}");
         }
+    }
+
+    /// All that clients send, of this version, of the next, and of older ones, with what each waits for.
+    #[test]
+    fn every_command_is_answered() {
+        let job = job(&[(0, 2)]);
+        for (command, answer) in [
+            ("init pmi_version=1 pmi_subversion=1", "response_to_init rc=0"),
+            ("init pmi_version=2 pmi_subversion=0", "response_to_init rc=-1"),
+            ("initack pmiid=1", "initack rc=-1"),
+            ("get_maxes", "maxes rc=0"),
+            ("get_universe_size", "universe_size rc=0"),
+            ("get_appnum", "appnum rc=0"),
+            ("get_my_kvsname", "my_kvsname rc=0"),
+            ("put kvsname=x key=a value=b", "put_result rc=0"),
+            ("put kvsname=x", "put_result rc=-1"),
+            ("get kvsname=x key=PMI_process_mapping", "get_result rc=0"),
+            ("barrier_in group=0,1:7", "barrier_out rc=-1"),
+            ("publish_name service=s port=p", "publish_result rc=0"),
+            ("publish_name", "publish_result rc=-1"),
+            ("unpublish_name service=s", "unpublish_result rc=0"),
+            ("lookup_name service=s", "lookup_result rc=-1"),
+            ("singinit pmi_version=1 pmi_subversion=1", "singinit_info versionok=no rc=-1"),
+            ("getbyidx kvsname=x idx=0", "getbyidx_results rc=-1"),
+            ("create_kvs", "newkvs rc=-1"),
+            ("destroy_kvs kvsname=x", "kvs_destroyed rc=-1"),
+            ("spawn totspawns=1", "spawn_result rc=-1"),
+            ("mput", "mput_result rc=-1"),
+            ("keyval_cache", "keyval_cache_result rc=-1"),
+            ("get_ranks2hosts", "get_ranks2hosts_result rc=-1"),
+            ("finalize", "finalize_ack rc=0"),
+        ] {
+            let mut session = Session::new(1);
+            let mut steps = session.line(&format!("cmd={command}"), &job);
+            if matches!(steps[..], [Step::Ask(_)]) {
+                steps = session.answered(&Ok(Answer::Done));
+            }
+            let [Step::Say(said)] = &steps[..] else { panic!("{command}: {steps:?}") };
+            assert!(said.starts_with(&format!("cmd={answer}")), "{command}: {said}");
+        }
+    }
+
+    /// The lines of a spawn are answered once, at their end; what follows is served as ever.
+    #[test]
+    fn what_has_many_lines_is_refused_at_its_end() {
+        let (job, mut session) = (job(&[(0, 2)]), Session::new(1));
+        let end = [Step::Say("cmd=spawn_result rc=-1 msg=not_supported".to_owned())];
+        for total in [1, 2] {
+            for nth in 1..=total {
+                let numbers = [format!("totspawns={total}"), format!("spawnssofar={nth}")];
+                let lines = ["mcmd=spawn", "nprocs=1", "execname=/bin/cmd", "arg1=mcmd=x"];
+                let more = ["cmd=get_maxes", "argcnt=1"];
+                let lines = lines.into_iter().chain(numbers.iter().map(|n| &**n)).chain(more);
+                lines.for_each(|line| assert_eq!(session.line(line, &job), [], "{line}"));
+                let said = session.line("endcmd", &job);
+                assert_eq!(said, if nth == total { &end[..] } else { &[] });
+            }
+        }
+        // Without these numbers it is one.
+        assert_eq!(session.line("mcmd=spawn", &job), []);
+        assert_eq!(session.line("endcmd", &job), end);
+        assert_eq!(session.line("cmd=get_appnum", &job).len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{JOB, Net, collect, fence, get, job, ms, rank};
+use common::{JOB, Net, client_of, collect, fence, get, job, ms, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
     Entry, Error, Gone, Group, JobId, Missing, Node, Proc, Scope, Value,
@@ -177,11 +177,11 @@ fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
         }
     }
     // So does one that is done, on a node where nobody comes to the fence.
-    for end in [Gone::Exited(0), Gone::Finalized] {
+    for end in [Gone::NotFinalized, Gone::Finalized] {
         let mut net = jobs(&[&[1, 1]]);
         match end {
             Gone::Finalized => net.ask(ms(0), rank(1), Request::Finalize),
-            _ => net.end(ms(0), rank(1), end.clone()),
+            _ => net.end(ms(0), rank(1), Gone::Exited(0)),
         }
         net.ask(ms(20), rank(0), fence());
         net.run(ms(1_100));
@@ -196,6 +196,85 @@ fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
     net.ask(ms(5), rank(2), Request::Finalize);
     net.run(ms(50));
     assert!(net.last(rank(0)).unwrap_err().to_string().contains("finalized"));
+}
+
+/// Whatever its exit code is: the others may wait for it.
+#[test]
+fn a_process_that_leaves_without_finalizing_has_failed() {
+    let mut net = jobs(&[&[1, 2, 1]]);
+    net.ask(ms(0), rank(2), Request::Finalize);
+    for r in [1, 2] {
+        net.end(ms(10), rank(r), Gone::Exited(0));
+    }
+    net.run(ms(100));
+    // It is told of the one that has not.
+    let dead = net.heard.iter().filter(|event| event.code == status::PROC_ABORTED);
+    assert_eq!(dead.map(|event| event.source).collect::<Vec<_>>(), [rank(1)]);
+    // What it means is said to the daemon; one that has never connected, or has finalized, has not failed.
+    let mut net = Net::new(1, Config::default(), vec![job(JOB, &[3])]);
+    net.ask(ms(0), rank(0), Request::Connect(rank(0)));
+    net.ask(ms(0), rank(1), Request::Connect(rank(1)));
+    net.ask(ms(5), rank(1), Request::Finalize);
+    net.run(ms(20));
+    let now = net.now;
+    net.with(Node(0), |engine| {
+        let mut end = |r: u32, why| engine.proc_ended(now, rank(r), 0, why);
+        assert_eq!(end(0, Gone::Exited(0)), Gone::NotFinalized);
+        assert_eq!(end(1, Gone::Exited(0)), Gone::Exited(0));
+        assert_eq!(end(2, Gone::Exited(0)), Gone::Exited(0));
+    });
+    assert!(!Gone::NotFinalized.is_clean());
+}
+
+/// The process of a library that may begin again is waited for, as long as it runs.
+#[test]
+fn a_process_that_finalizes_may_begin_again() {
+    let returning = || {
+        let mut net = jobs(&[&[1, 1]]);
+        net.with(Node(1), |engine| engine.may_return(client_of(rank(1))));
+        after(&mut net, rank(1), Request::Finalize).unwrap();
+        net.ask(ms(0), rank(0), fence());
+        net.run(ms(5_000));
+        assert!(net.is_waiting(rank(0)));
+        net
+    };
+    // It ends: so it will not come.
+    let mut net = returning();
+    net.end(ms(0), rank(1), Gone::Exited(0));
+    net.run(ms(50));
+    let Err(Error::FenceBroken { proc, why, .. }) = net.last(rank(0)) else { panic!() };
+    assert_eq!((proc, why), (rank(1), Gone::Finalized));
+    // It begins again over the same connection, if it is the same process.
+    let mut net = returning();
+    let now = net.now;
+    let connect = |engine: &mut Engine, client, again| {
+        engine.is_again(client, again);
+        engine.request(now, client, 1 << 40, Request::Connect(rank(1)));
+        let Some(Output::Answer { result, .. }) = engine.poll() else { panic!("no answer") };
+        result.is_ok()
+    };
+    net.with(Node(1), |engine| {
+        assert!(!connect(engine, client_of(rank(1)), false));
+        assert!(connect(engine, client_of(rank(1)), true));
+        // Nothing is in the way of what a library does that counts how often it began.
+        assert!(connect(engine, client_of(rank(1)), true));
+        assert!(!connect(engine, client_of(rank(1)), false));
+    });
+    net.ask(ms(0), rank(1), fence());
+    net.run(ms(50));
+    assert_eq!((net.last(rank(0)), net.last(rank(1))), (Ok(Answer::Done), Ok(Answer::Done)));
+    // Or over another one: then the end of the first means nothing.
+    after(&mut net, rank(1), Request::Finalize).unwrap();
+    let (now, other) = (net.now, ClientId(1000));
+    net.with(Node(1), |engine| {
+        engine.client_opened(other);
+        assert!(!connect(engine, other, false));
+        assert!(connect(engine, other, true));
+        engine.client_closed(now, client_of(rank(1)));
+        assert!(engine.poll().is_none() && !engine.has_finalized(rank(1), 0));
+        engine.client_closed(now, other);
+        assert!(engine.poll().is_some(), "it has gone without a word");
+    });
 }
 
 #[test]

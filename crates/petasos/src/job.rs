@@ -12,7 +12,8 @@ static JOB: OnceLock<Job> = OnceLock::new();
 ///
 /// [`Job::peer`] says where each rank's endpoint is, and [`open_own`] opens this rank's: all can
 /// call each other at once, without having exchanged anything. Call [`Job::finalize`] in the end:
-/// whoever still waits for this rank then learns at once that it will not come.
+/// whoever still waits for this rank then learns at once that it will not come. A rank that ends without it has
+/// failed, whatever its exit code is.
 ///
 /// # Errors
 /// If it was not, or its daemon is gone.

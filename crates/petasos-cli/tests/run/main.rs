@@ -11,6 +11,7 @@ mod jobs;
 mod launchers;
 mod leftovers;
 mod limits;
+mod lives;
 mod mpi;
 mod outsiders;
 mod places;

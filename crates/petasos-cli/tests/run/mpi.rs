@@ -8,7 +8,11 @@ use crate::{
 };
 use petasos_pmix::inventory;
 use petasos_testing::{Hosts, skip};
-use std::{ffi::OsString, path::PathBuf, process::Command};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The compiler of an MPI.
 pub(crate) enum Mpi {
@@ -46,9 +50,14 @@ pub(crate) fn fetched(name: &str) -> PathBuf {
 
 /// A ring and an allreduce, built with one of them.
 pub(crate) fn ring(place: &Place, mpi: &Mpi) -> Option<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/ring.c");
+    built(place, mpi, "ring.c")
+}
+
+/// A program of this directory, built with one of them.
+pub(crate) fn built(place: &Place, mpi: &Mpi, source: &str) -> Option<PathBuf> {
+    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run")).join(source);
     let (program, compiler) = (place.path("ring"), mpi.compiler());
-    match Command::new(&compiler).arg("-o").arg(&program).arg(source).output() {
+    match Command::new(&compiler).arg("-o").arg(&program).arg(&source).output() {
         Ok(built) => assert!(built.status.success(), "{}", text(&built)),
         Err(_) => {
             let from = match mpi {

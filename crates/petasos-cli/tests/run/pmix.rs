@@ -21,6 +21,11 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// The program, if it can be built here.
 fn program(place: &Place) -> Option<PathBuf> {
+    built(place, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/pmix.c"), "pmix")
+}
+
+/// A program on that library, if it can be built here.
+pub(crate) fn built(place: &Place, source: &str, name: &str) -> Option<PathBuf> {
     let machine = Command::new("gcc").arg("-print-multiarch").output();
     let machine = machine.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
     let base = PathBuf::from(format!("/usr/lib/{}/pmix2", machine.unwrap_or_default()));
@@ -28,8 +33,7 @@ fn program(place: &Place) -> Option<PathBuf> {
         skip("the client library of OpenPMIx (packages libpmix-dev, gcc) is not here");
         return None;
     }
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/pmix.c");
-    let program = place.path("pmix");
+    let program = place.path(name);
     let mut gcc = Command::new("gcc");
     gcc.args(["-Wall", "-o"]).arg(&program).arg(source).arg("-I").arg(base.join("include"));
     gcc.arg("-I").arg(base.join("include/pmix")).arg("-L").arg(base.join("lib"));

@@ -25,7 +25,7 @@ use rustix::{
     io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, retry_on_intr},
     process::{
         Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, chdir, getpid, getppid, pidfd_open,
-        set_parent_process_death_signal, setpgid, setrlimit, waitpid,
+        set_parent_process_death_signal, setpgid, setrlimit, setsid, waitpid,
     },
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
     thread::{CpuSet, sched_setaffinity},
@@ -55,6 +55,9 @@ pub(crate) struct First {
     pub(crate) guard: Option<Arc<UnixStream>>,
     /// Where it runs, if not anywhere.
     pub(crate) cores: Option<CpuSet>,
+    /// Whether it has a session of its own, and not only a group: the scheduler then gives it a share of its own,
+    /// where many compete for the processors (`sched_autogroup_enabled`). It has no terminal then.
+    pub(crate) session: bool,
     /// Its limit on open files, if not that of this process.
     pub(crate) files: Option<Rlimit>,
     /// A connection that the program inherits, by the same number.
@@ -64,8 +67,11 @@ pub(crate) struct First {
 impl First {
     /// In the new process.
     fn run(&self) -> Result<(), Errno> {
-        // In a group of its own.
-        setpgid(None, None)?;
+        // In a group of its own, which has its number, either way.
+        match self.session {
+            true => drop(setsid()?),
+            false => setpgid(None, None)?,
+        }
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The daemon may have died before the kernel was asked.
         if getppid() != Some(self.daemon) {
@@ -311,7 +317,8 @@ mod tests {
     }
 
     fn first() -> First {
-        First { daemon: getpid(), guard: None, cores: None, files: None, inherited: None }
+        let (guard, cores, files, inherited) = (None, None, None, None);
+        First { daemon: getpid(), guard, cores, session: false, files, inherited }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use super::{
     Daemon,
     admission::{BATCH, MOST_UNPROVEN, PATIENCE},
+    again::holder,
     place::Place,
 };
 use crate::{
@@ -19,7 +20,10 @@ use crate::{
 };
 use petasos_fabric::Time;
 use petasos_macros::Wire;
-use rustix::{net::sockopt::socket_peercred, process::geteuid};
+use rustix::{
+    net::sockopt::socket_peercred,
+    process::{Pid, geteuid, getpid},
+};
 use std::{
     fs, io,
     os::unix::{fs::DirBuilderExt, net::UnixStream},
@@ -180,7 +184,12 @@ impl Daemon {
         }
         stream.set_nonblocking(true)?;
         self.next_client += 1;
-        let frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
+        let mut frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
+        match peer.pid == getpid() {
+            // The other end was made here, and is inherited: each message says whose it is.
+            true => frames.note_senders(),
+            false => frames.is_from(peer.pid),
+        }
         let client = Client::new(frames, Speaks::Unknown, self.clock.now());
         self.clients.insert(self.next_client, client);
         Ok(())
@@ -225,6 +234,7 @@ impl Daemon {
             let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory, around));
             self.clients.insert(self.next_client, Client::new(frames, speaks, now));
             self.engine.client_opened(ClientId(self.next_client));
+            self.engine.may_return(ClientId(self.next_client));
         }
     }
 
@@ -240,10 +250,20 @@ impl Daemon {
         }
     }
 
-    fn try_read(&mut self, number: u64) -> io::Result<()> {
-        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+    /// A process has ended: what it said before that, such as that it finalizes, counts.
+    pub(super) fn read_rest_of(&mut self, rank: u32) {
+        let own = |client: &Client| client.rank == Some(rank) && client.closing.is_none();
+        let own = self.clients.iter().filter(|(_, client)| own(client)).map(|(number, _)| *number);
+        for number in own.collect::<Vec<_>>() {
+            while let Ok(true) = self.try_read(number) {}
+        }
+    }
+
+    /// Says whether there was something to read.
+    fn try_read(&mut self, number: u64) -> io::Result<bool> {
+        let Some(client) = self.clients.get_mut(&number) else { return Ok(false) };
         let ended = match client.frames.fill() {
-            Ok(false) => return Ok(()),
+            Ok(false) => return Ok(false),
             Ok(true) => None,
             Err(error) => Some(error),
         };
@@ -264,7 +284,11 @@ impl Daemon {
                         client.rank = Some(session.rank());
                     }
                     client.prove_by = Time::NEVER;
+                    let foreign = matches!(client.speaks, Speaks::Pmi1(..));
                     self.engine.client_opened(ClientId(number));
+                    if foreign {
+                        self.engine.may_return(ClientId(number));
+                    }
                     continue;
                 }
                 Speaks::Native => {}
@@ -309,10 +333,42 @@ impl Daemon {
             {
                 client.rank.get_or_insert(proc.rank);
             }
+            self.meet(number, &what);
             self.engine.request(self.clock.now(), ClientId(number), id, what);
             self.pump();
         }
-        ended.map_or(Ok(()), Err)
+        ended.map_or(Ok(true), Err)
+    }
+
+    /// Whether a client asks for what matters to who is which rank: see [`super::again`].
+    fn meet(&mut self, number: u64, what: &Request) {
+        match what {
+            Request::Connect(proc) if proc.job != JobId::TOOLS => {
+                let process = self.process_of(number, proc.rank, true);
+                self.connects(number, proc.rank, process);
+            }
+            Request::Finalize => {
+                let Some(rank) = self.clients.get(&number).and_then(|client| client.rank) else {
+                    return;
+                };
+                let process = self.process_of(number, rank, false);
+                self.finalizes(rank, process);
+            }
+            _ => {}
+        }
+    }
+
+    /// The process that a client is. One that comes over loopback has to be looked for: when it connects, only if
+    /// a process was the rank before.
+    fn process_of(&mut self, number: u64, rank: u32, connects: bool) -> Option<Pid> {
+        let client = self.clients.get(&number)?;
+        let Some(stream) = client.frames.tcp() else { return client.frames.sender() };
+        if connects && !self.was_a_rank(rank) {
+            return None;
+        }
+        let (far, near) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+        let first = self.ranks.get(&rank)?.running()?;
+        holder(first, self.owners.socket_of(far, near)?)
     }
 
     /// Where a process of the PMIx library may have files, of which it is told in its job's data.
@@ -435,6 +491,7 @@ impl Daemon {
                     }
                 }
                 pmix41::Step::Ask(id, what) => {
+                    self.meet(number, &what);
                     self.engine.request(self.clock.now(), ClientId(number), id, what);
                     self.pump();
                 }
@@ -464,6 +521,7 @@ impl Daemon {
                 Step::Ask(what) => {
                     *next += 1;
                     let id = *next;
+                    self.meet(number, &what);
                     self.engine.request(self.clock.now(), ClientId(number), id, what);
                     self.pump();
                 }

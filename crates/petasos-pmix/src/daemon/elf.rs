@@ -1,5 +1,5 @@
-//! Which shared libraries a program asks the loader for: what the dynamic section of an ELF file
-//! says, read in a few pieces however large the file is.
+//! Which shared libraries a program, or a library, asks the loader for, and where it has them looked for: what the
+//! dynamic section of an ELF file says, read in a few pieces however large the file is.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
@@ -7,11 +7,14 @@ use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 const MAX_HEADERS: u16 = 256;
 const MAX_DYNAMIC: u64 = 64 << 10;
 const MAX_NAME: usize = 256;
+const MAX_PATHS: usize = 4096;
 
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
 const NEEDED: u64 = 1;
 const STRINGS: u64 = 5;
+const RPATH: u64 = 15;
+const RUNPATH: u64 = 29;
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..)?.first_chunk().copied()
@@ -29,13 +32,21 @@ fn part(file: &File, at: u64, len: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The names of the libraries; none for what is not a 64-bit little-endian ELF file with a dynamic
-/// section.
-pub(crate) fn needed(path: &Path) -> Vec<String> {
-    read(path).ok().flatten().unwrap_or_default()
+/// What a file asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Wants {
+    /// Names of libraries.
+    pub(crate) needed: Vec<String>,
+    /// Directories in which those are looked for first, with `:` between them.
+    pub(crate) search: Vec<String>,
 }
 
-fn read(path: &Path) -> io::Result<Option<Vec<String>>> {
+/// What a file asks for; `None` for what is not a 64-bit little-endian ELF file with a dynamic section.
+pub(crate) fn wants(path: &Path) -> Option<Wants> {
+    read(path).ok().flatten()
+}
+
+fn read(path: &Path) -> io::Result<Option<Wants>> {
     let file = File::open(path)?;
     let header = part(&file, 0, 64)?;
     // Its class, and the order of its bytes.
@@ -78,13 +89,17 @@ fn read(path: &Path) -> io::Result<Option<Vec<String>>> {
         })
     });
     let Some(strings) = strings else { return Ok(None) };
-    let mut names = Vec::new();
-    for (_, at) in entries.iter().filter(|(tag, _)| *tag == NEEDED) {
-        let name = part(&file, strings.saturating_add(*at), MAX_NAME)?;
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        names.push(String::from_utf8_lossy(name).into_owned());
-    }
-    Ok(Some(names))
+    let texts = |wanted: &[u64], most: usize| -> io::Result<Vec<String>> {
+        let mut texts = Vec::new();
+        for (_, at) in entries.iter().filter(|(tag, _)| wanted.contains(tag)) {
+            let text = part(&file, strings.saturating_add(*at), most)?;
+            let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+            texts.push(String::from_utf8_lossy(text).into_owned());
+        }
+        Ok(texts)
+    };
+    let (needed, search) = (texts(&[NEEDED], MAX_NAME)?, texts(&[RPATH, RUNPATH], MAX_PATHS)?);
+    Ok(Some(Wants { needed, search }))
 }
 
 #[cfg(test)]
@@ -94,13 +109,14 @@ mod tests {
     #[test]
     fn this_program_needs_the_c_library() {
         let own = std::env::current_exe().unwrap();
-        assert!(needed(&own).iter().any(|name| name.starts_with("libc.so")), "{:?}", needed(&own));
+        let wants = wants(&own).unwrap();
+        assert!(wants.needed.iter().any(|name| name.starts_with("libc.so")), "{wants:?}");
     }
 
     #[test]
     fn whatever_is_no_such_file_needs_nothing() {
-        assert!(needed(Path::new("/nothing/of/this/name")).is_empty());
-        assert!(needed(Path::new("/")).is_empty());
+        assert!(wants(Path::new("/nothing/of/this/name")).is_none());
+        assert!(wants(Path::new("/")).is_none());
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let place = tempfile::tempdir().unwrap();
         let mut random = petasos_sim::Random::new(11);
@@ -115,7 +131,7 @@ mod tests {
             }
             let path = place.path().join(nth.to_string());
             std::fs::write(&path, bytes).unwrap();
-            needed(&path);
+            wants(&path);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! the processes if the daemon itself is killed.
 
 mod admission;
+mod again;
 mod child;
 mod clients;
 mod control;
@@ -17,6 +18,7 @@ mod guard;
 mod head;
 mod image;
 mod kin;
+mod libraries;
 mod networks;
 mod owner;
 mod peers;
@@ -59,7 +61,7 @@ use petasos_fabric::{Clock, Time};
 use petasos_wire::{Encoding, from_bytes};
 use place::Place;
 use ranks::Rank;
-use rustix::io::Errno;
+use rustix::{io::Errno, process::Pid};
 use silence::Silence;
 use std::{
     collections::BTreeMap,
@@ -122,6 +124,8 @@ struct Daemon {
     admission: Admission,
     /// Whose they are.
     owners: Owners,
+    /// The process that each rank of this node is, or was when it finalized.
+    processes: BTreeMap<u32, Pid>,
     /// The job's data, and the cards that are here, for the processes of this node.
     shelf: Option<Shelf>,
     /// Something was said there to processes that may sleep.
@@ -227,6 +231,7 @@ impl Daemon {
             kin: Some(kin),
             admission: Admission::new(files),
             owners: Owners::new(),
+            processes: BTreeMap::new(),
             shelf: None,
             rings: false,
             listener: None,

@@ -64,26 +64,42 @@ impl Owners {
     /// # Errors
     /// If there is none, no process has it open any more, or the system does not say.
     pub(crate) fn of(&mut self, far: SocketAddr, near: SocketAddr) -> io::Result<u32> {
+        self.owned(far, near).map(|owned| owned.user)
+    }
+
+    /// The number of that socket, by which it is shown among what its process has open.
+    pub(crate) fn socket_of(&mut self, far: SocketAddr, near: SocketAddr) -> Option<u32> {
+        self.owned(far, near).ok().map(|owned| owned.socket)
+    }
+
+    fn owned(&mut self, far: SocketAddr, near: SocketAddr) -> io::Result<Owned> {
         let (far, near) = (plain(far), plain(near));
         if let Some(socket) = &self.socket {
             self.asked = self.asked.wrapping_add(1);
             match ask(socket, self.asked, far, near) {
-                Ok(user) => {
+                Ok(owned) => {
                     self.answers = true;
-                    return user.ok_or_else(nobody);
+                    return owned.ok_or_else(nobody);
                 }
                 Err(Errno::NOENT) if self.answers => return Err(nobody()),
                 // The part of the kernel that answers such questions may not be there. Then the table knows more.
                 Err(Errno::NOENT) => {
-                    let user = of_table(far, near)?;
+                    let owned = of_table(far, near)?;
                     self.socket = None;
-                    return Ok(user);
+                    return Ok(owned);
                 }
                 Err(_) => self.socket = None,
             }
         }
         of_table(far, near)
     }
+}
+
+/// Whose a socket is, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owned {
+    user: u32,
+    socket: u32,
 }
 
 fn nobody() -> io::Error {
@@ -144,7 +160,7 @@ fn ask(
     number: u32,
     far: SocketAddr,
     near: SocketAddr,
-) -> Result<Option<u32>, Errno> {
+) -> Result<Option<Owned>, Errno> {
     let question = question(number, far, near);
     // The kernel has answered when this returns.
     sendto(socket, &question, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
@@ -172,7 +188,7 @@ fn take(
     number: u32,
     far: SocketAddr,
     near: SocketAddr,
-) -> Option<Result<Option<u32>, Errno>> {
+) -> Option<Result<Option<Owned>, Errno>> {
     if word(said, 8)? != number {
         return None;
     }
@@ -196,8 +212,8 @@ fn take(
     };
     // It may be a listener that the kernel has found in the place of a connection that is no more.
     let open = OPEN.contains(&body[1]);
-    let (user, inode) = (word(body, 64)?, word(body, 68)?);
-    Some(Ok((same && open && inode != 0).then_some(user)))
+    let owned = Owned { user: word(body, 64)?, socket: word(body, 68)? };
+    Some(Ok((same && open && owned.socket != 0).then_some(owned)))
 }
 
 fn mapped(at: SocketAddr) -> SocketAddr {
@@ -209,28 +225,28 @@ fn mapped(at: SocketAddr) -> SocketAddr {
 }
 
 /// The same by the kernel's table.
-fn of_table(far: SocketAddr, near: SocketAddr) -> io::Result<u32> {
+fn of_table(far: SocketAddr, near: SocketAddr) -> io::Result<Owned> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let mut found = None;
     for path in tables {
         // There may be no IPv6 here.
         let Ok(table) = fs::read_to_string(path) else { continue };
-        if let Some(user) = table.lines().find_map(|line| row(line, far, near)) {
-            found = Some(user);
+        if let Some(owned) = table.lines().find_map(|line| row(line, far, near)) {
+            found = Some(owned);
             break;
         }
     }
     found.ok_or_else(nobody)
 }
 
-/// The user of a row, if it is of this socket and somebody has it open.
-fn row(line: &str, far: SocketAddr, near: SocketAddr) -> Option<u32> {
+/// Whose a row is, if it is of this socket and somebody has it open.
+fn row(line: &str, far: SocketAddr, near: SocketAddr) -> Option<Owned> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (own, other) = (address(words.get(1)?)?, address(words.get(2)?)?);
     let state = u8::from_str_radix(words.get(3)?, 16).ok()?;
-    let (user, inode): (u32, u64) = (words.get(7)?.parse().ok()?, words.get(9)?.parse().ok()?);
+    let owned = Owned { user: words.get(7)?.parse().ok()?, socket: words.get(9)?.parse().ok()? };
     let is = plain(own) == far && plain(other) == near;
-    (is && OPEN.contains(&state) && inode != 0).then_some(user)
+    (is && OPEN.contains(&state) && owned.socket != 0).then_some(owned)
 }
 
 /// An address of that table: words of 32 bits, as they lie in memory, then the port.
@@ -259,7 +275,7 @@ mod tests {
 
     /// Both ways to ask say the same; the first only where the kernel answers.
     fn both(check: impl Fn(Asks<'_>)) {
-        check(&mut of_table);
+        check(&mut |far, near| of_table(far, near).map(|owned| owned.user));
         let mut owners = Owners::new();
         if owners.socket.is_some() {
             check(&mut |far, near| owners.of(far, near));
@@ -319,7 +335,10 @@ mod tests {
         body.resize(64, 0);
         body.extend([1234u32.to_ne_bytes(), 99u32.to_ne_bytes()].concat());
         let with = |body: &[u8]| [&said, body].concat();
-        assert!(matches!(take(&with(&body), 7, far, near), Some(Ok(Some(1234)))));
+        assert!(matches!(
+            take(&with(&body), 7, far, near),
+            Some(Ok(Some(Owned { user: 1234, socket: 99 })))
+        ));
         assert!(matches!(take(&with(&body), 7, near, far), Some(Ok(None))));
         assert!(matches!(take(&with(&body[..71]), 7, far, near), Some(Err(Errno::PROTO))));
         for (at, value) in [(1, 6), (1, 10), (68, 0)] {

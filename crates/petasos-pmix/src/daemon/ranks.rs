@@ -107,6 +107,9 @@ impl Daemon {
         if !rank.has_ended() {
             return;
         }
+        // What it said last may not have been read.
+        self.read_rest_of(number);
+        let Some(rank) = self.ranks.get_mut(&number) else { return };
         // It is not waited for yet, so that its number still is its own.
         let _ = kill_process_group(rank.pid, Signal::KILL);
         if let Some(guard) = &self.guard {
@@ -129,7 +132,10 @@ impl Daemon {
         }
         self.explain_end(number, &why);
         if let Some(job) = &self.job {
-            self.engine.proc_ended(now, job.proc(number), restarts, why);
+            let why = self.engine.proc_ended(now, job.proc(number), restarts, why);
+            if let Some(rank) = self.ranks.get_mut(&number) {
+                rank.ended = Some(why);
+            }
         }
         self.close_clients_of(number);
         self.settle_rank(number, now);

@@ -39,6 +39,7 @@ impl Daemon {
         let Some(job) = self.job.clone().filter(|_| self.over.is_none()) else { return };
         let Some(restarts) = self.again.remove(&number) else { return };
         self.drop_clients_of(number);
+        self.processes.remove(&number);
         let started = self.common(&job);
         let started =
             started.and_then(|mut common| self.start_rank(number, restarts, &job, &mut common));

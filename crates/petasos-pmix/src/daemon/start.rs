@@ -7,21 +7,23 @@ use super::{
     guard::Guard,
     image::{Image, find, variable},
     kin::STARTED_BY,
+    libraries,
     ranks::{Pipes, Rank},
     sweep::{MARKS, marks},
 };
 use crate::{Gone, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
-use rustix::{process::getpid, thread::CpuSet};
+use rustix::{net::sockopt::set_socket_passcred, process::getpid, thread::CpuSet};
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, ErrorKind, Write},
+    ops::Not,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::net::UnixStream,
     },
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 const NOT_SET_UP: &str = "the job is not set up";
@@ -41,6 +43,9 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
     ("JSM_JSRUN_PORT", "1"),
 ];
 
+/// What libraries are told where ranks share processors: who waits lets another one run.
+const CROWDED: [(&str, &str); 1] = [("OMPI_MCA_mpi_yield_when_idle", "1")];
+
 /// Variables of which each rank has its own.
 const OWN: [&str; 6] = [crate::RANK_VARIABLE, RESTARTS, LOCAL_RANK, PMI_FD, PMI_RANK, PMIX_RANK];
 /// How often the rank was started again.
@@ -59,6 +64,10 @@ pub(super) struct Common {
     speaks: Speaks,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
+    /// There are more ranks than processors.
+    crowded: bool,
+    /// What is to be said of how the program is served.
+    note: Option<String>,
     image: Image,
     /// What those read that have no input.
     nothing: OwnedFd,
@@ -84,6 +93,16 @@ enum Library {
     /// OpenPMIx, or Open MPI, which is built on it.
     Pmix,
     None,
+}
+
+impl Library {
+    fn wire(self) -> &'static str {
+        match self {
+            Library::Mpich => "PMI-1",
+            Library::Pmix => "PMIx",
+            Library::None => "nothing of that",
+        }
+    }
 }
 
 impl Common {
@@ -119,8 +138,9 @@ impl Daemon {
     pub(crate) fn start_ranks(&mut self) {
         let Some(job) = self.job.clone() else { return };
         let mut common = self.common(&job);
-        if let Ok(common) = &common {
+        if let Ok(common) = &mut common {
             self.cores.clone_from(&common.cores);
+            common.note.take().into_iter().for_each(|note| self.log(&note));
         }
         let mut failed = Vec::new();
         // Some of a lost node may have begun here before this.
@@ -152,12 +172,18 @@ impl Daemon {
             return Err(NOT_SET_UP.to_owned());
         };
         let program = &setup.program;
-        let library = match program.wire.as_str() {
+        let wire = program.wire.as_str();
+        let chosen = match wire {
             "pmi1" => Library::Mpich,
             "pmix" => Library::Pmix,
-            "auto" => self.program().map_or(Library::None, |program| library_of(&program)),
             _ => Library::None,
         };
+        // Who has chosen neither is served as the program wants it; so is a program that cannot do what was chosen.
+        let seen = if wire == "native" { Library::None } else { self.library() };
+        let library = if seen == Library::None { chosen } else { seen };
+        let note = [Library::None, library].contains(&chosen).not().then(|| {
+            format!("the program speaks {}, and is served so, not by --wire {wire}", library.wire())
+        });
         let uri = || {
             let uri = fs::read_to_string(place.path().join("pmix41"));
             uri.map_err(|error| unready("where the daemon is", &error))
@@ -175,17 +201,32 @@ impl Daemon {
         let image = image.map_err(|error| self.why_not(&error))?;
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
         let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
-        Ok(Common { speaks, cores, image, nothing, spawner: Spawner::new() })
+        let (crowded, spawner) = (self.is_crowded(), Spawner::new());
+        Ok(Common { speaks, cores, crowded, note, image, nothing, spawner })
     }
 
-    /// Where the program is, by its own path and from its own directory.
-    fn program(&self) -> Option<PathBuf> {
-        let program = &self.setup.as_ref()?.program;
-        let directory = Path::new(&program.directory);
-        let path = program.environment.iter().find(|(name, _)| name == "PATH");
-        let path = path.map(|(_, path)| path.into()).or_else(|| std::env::var_os("PATH"));
-        let found = find(program.arguments.first()?, path.as_deref(), directory).ok()?;
-        Some(directory.join(found))
+    /// Whether there are more ranks on this node than processors that this daemon may use.
+    pub(super) fn is_crowded(&self) -> bool {
+        let ranks = self.job.as_ref().map_or(0, |job| job.ranks_on(self.me).len());
+        // It has a look at the limits of a container, too.
+        std::thread::available_parallelism().is_ok_and(|processors| ranks > processors.get())
+    }
+
+    /// By which library the program finds its peers, as far as that is seen from its file, and those of its libraries.
+    fn library(&self) -> Library {
+        let look = || {
+            let program = &self.setup.as_ref()?.program;
+            let directory = Path::new(&program.directory);
+            let set = |name: &str| {
+                let set = program.environment.iter().find(|(set, _)| set == name);
+                set.map(|(_, value)| value.into()).or_else(|| std::env::var_os(name))
+            };
+            let path = set("PATH");
+            let found = find(program.arguments.first()?, path.as_deref(), directory).ok()?;
+            let more = set("LD_LIBRARY_PATH").unwrap_or_default();
+            libraries::find(&directory.join(found), &more, directory, library_named)
+        };
+        look().unwrap_or(Library::None)
     }
 
     /// What the program finds in its environment, whichever rank it is.
@@ -225,6 +266,12 @@ impl Daemon {
                 set("PMIX_NAMESPACE", job.space().as_ref());
                 set("PMIX_HOSTNAME", node.as_ref());
                 PMIX_SETTINGS.iter().for_each(|(name, value)| set(name, value.as_ref()));
+            }
+        }
+        if self.is_crowded() {
+            for (name, value) in CROWDED {
+                // Unless the user knows better.
+                all.entry(name.into()).or_insert_with(|| value.into());
             }
         }
         // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
@@ -269,7 +316,8 @@ impl Daemon {
         });
         let guard = self.guard.as_ref().map(Guard::socket);
         let files = Some(self.admission.files.before);
-        let first = First { daemon: getpid(), guard, cores, files, inherited };
+        let session = common.crowded;
+        let first = First { daemon: getpid(), guard, cores, session, files, inherited };
         let (process, pipes) =
             common.spawn(number == 0, &own, &first).map_err(|error| self.why_not(&error))?;
         if let Some(Err(error)) = connected.map(|stream| self.accept_client(stream)) {
@@ -303,22 +351,23 @@ impl Daemon {
     /// our end of it, and the program's.
     fn connection(&self, rank: u32) -> io::Result<(UnixStream, OwnedFd)> {
         let (ours, mut theirs) = UnixStream::pair()?;
+        // From the first message on it is known which process it is of.
+        set_socket_passcred(&ours, true)?;
         theirs.write_all(&greeting(&self.token, Some(rank)))?;
         Ok((ours, theirs.into()))
     }
 }
 
-/// Which library a program asks the loader for.
-fn library_of(program: &Path) -> Library {
-    let needed = super::elf::needed(program);
-    let has = |wanted: &str| needed.iter().any(|name| name.starts_with(wanted));
+/// Which library it is whose name a program, or a library of it, asks the loader for.
+fn library_named(name: &str) -> Option<Library> {
+    let is = |wanted: &[&str]| wanted.iter().any(|wanted| name.starts_with(wanted));
     // The second is the name of the common interface of MPICH's descendants, the third that of the
     // interface of the MPI Standard, which so far is MPICH's only.
-    if has("libmpich.so") || has("libmpi.so.12") || has("libmpi_abi.so") {
-        Library::Mpich
-    } else if has("libmpi.so.40") || has("libpmix.so.2") {
-        Library::Pmix
+    if is(&["libmpich.so", "libmpi.so.12", "libmpi_abi.so"]) {
+        Some(Library::Mpich)
+    } else if is(&["libmpi.so.40", "libpmix.so.2"]) {
+        Some(Library::Pmix)
     } else {
-        Library::None
+        None
     }
 }

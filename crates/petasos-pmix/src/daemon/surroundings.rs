@@ -18,6 +18,7 @@ impl Daemon {
             // In the same turn as ranks are bound.
             let cpus: Vec<u32> = self.cores.iter().copied().cycle().take(count).collect();
             around.places = places(&cpus);
+            around.crowded = self.is_crowded();
             around.directory.clone_from(&setup.program.directory);
             around.command = setup.program.arguments.join(" ");
         }

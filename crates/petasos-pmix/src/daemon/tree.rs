@@ -189,7 +189,8 @@ fn start(
         Streams { input: Some(theirs.as_fd()), output: Some(nothing.as_fd()), errors: None };
     // In a group of its own, as the terminal's signals are for the head; and it ends with this process.
     let files = Some(files);
-    let first = First { daemon: getpid(), guard: None, cores: None, files, inherited: None };
+    let (guard, cores, inherited) = (None, None, None);
+    let first = First { daemon: getpid(), guard, cores, session: false, files, inherited };
     let process = Spawner::new().spawn(&image, &[], streams, &first)?;
     drop(theirs);
     let pidfd = process.pidfd()?;

@@ -190,18 +190,21 @@ impl Engine {
             // The other node has heard before this one that there will be another process.
             return None;
         }
-        let shown = local.card.entries.get(key).is_some_and(|e| e.scope.shows(self.me, viewer));
+        let entry = local.card.entries.get(key);
+        let shown = entry.is_some_and(|e| e.scope.shows(self.me, viewer));
+        // What is there for others will not come for this one.
+        let wait = wait && (entry.is_none() || shown);
         if shown || key.is_empty() && local.card.version > 0 {
             return Some(Ok(local.card.seen_from(self.me, viewer)));
         }
         // A miss tells all there is, too; what is not there is found out by who asked.
-        if local.card.version > 0 && (!wait || local.gone.is_some()) {
+        if local.card.version > 0 && (!wait || local.gone_for_good().is_some()) {
             return Some(match viewer == self.me {
                 true => Err(Error::NotFound { proc, key: key.to_owned() }),
                 false => Ok(local.card.seen_from(self.me, viewer)),
             });
         }
-        let why = local.gone.clone()?;
+        let why = local.gone_for_good().cloned()?;
         let node = self.ran_on(proc).unwrap_or(self.me);
         Some(Err(Error::ProcGone { proc, node, why }))
     }

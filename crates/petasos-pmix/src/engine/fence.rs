@@ -262,7 +262,7 @@ impl Engine {
                 let proc = Proc::new(*id, *rank);
                 let signature = &self.signatures[group];
                 let came = signature.calls.get(&proc).is_none_or(|calls| *calls > nth);
-                if let (Some(why), false) = (&local.gone, came) {
+                if let (Some(why), false) = (local.gone_for_good(), came) {
                     broken.get_or_insert((proc, why.clone()));
                 }
             }
@@ -434,7 +434,8 @@ impl Engine {
         let Some(fence) = self.fence_of(group, nth) else { return };
         let missing: Vec<Proc> = fence.missing.iter().copied().collect();
         for proc in missing {
-            if let Some(why) = self.local(proc).and_then(|local| local.gone.clone()) {
+            let why = self.local(proc).and_then(|local| local.gone_for_good().cloned());
+            if let Some(why) = why {
                 return self.break_fence(group, nth, proc, why);
             }
         }

@@ -215,6 +215,10 @@ struct Client {
     pending: BTreeMap<RequestId, Waiting>,
     /// Its event handlers, by its own names for them.
     handlers: BTreeMap<u64, Vec<i32>>,
+    /// It is of a library that finalizes and begins again: see [`Engine::may_return`].
+    returns: bool,
+    /// It is of the process that has been its rank before: see [`Engine::is_again`].
+    again: bool,
 }
 
 /// A process of this node.
@@ -230,6 +234,15 @@ struct Local {
     /// It has published, or waited for what others publish.
     known_at_head: bool,
     progress: Option<progress::Progress>,
+    /// It has finalized, its process still runs, and may begin again.
+    may_return: bool,
+}
+
+impl Local {
+    /// What became of it, if it will not come any more.
+    fn gone_for_good(&self) -> Option<&Gone> {
+        self.gone.as_ref().filter(|_| !self.may_return)
+    }
 }
 
 #[derive(Debug)]

@@ -11,16 +11,22 @@ use petasos_fabric::Time;
 impl Engine {
     /// A client says which process it is. That it may, the daemon has checked.
     pub(super) fn connect(&mut self, client: ClientId, proc: Proc) -> Result<Answer, Error> {
+        let again = self.again(client);
         let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
-        if let Some(why) = local.gone.clone() {
-            let node = self.ran_on(proc).unwrap_or(self.me);
-            return Err(Error::ProcGone { proc, node, why });
+        match local.gone.clone() {
+            // Its connection of before may still be open: what comes over that is nothing any more.
+            Some(Gone::Finalized) if again => (local.gone, local.client) = (None, None),
+            Some(why) => {
+                let node = self.ran_on(proc).unwrap_or(self.me);
+                return Err(Error::ProcGone { proc, node, why });
+            }
+            None => {}
         }
-        if local.client.is_some() {
+        if local.client.is_some_and(|other| other != client) {
             return Err(Error::Misuse(format!("{proc} is connected already")));
         }
         local.client = Some(client);
-        local.connected = true;
+        (local.connected, local.may_return) = (true, false);
         let restarts = self.restarts_of(proc);
         if let Some(known) = self.clients.get_mut(&client) {
             known.proc = Some(proc);
@@ -32,6 +38,26 @@ impl Engine {
             }
         }
         Ok(Answer::Welcome { proc, node: self.me, restarts })
+    }
+
+    /// A client speaks the wire of a library that can finalize and begin again, as MPI sessions do: a fence waits
+    /// for it as long as its process runs.
+    pub fn may_return(&mut self, client: ClientId) {
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.returns = true;
+        }
+    }
+
+    /// Whether a client, which is about to connect, is of the process that was that rank before: then it may, once
+    /// that has finalized.
+    pub fn is_again(&mut self, client: ClientId, again: bool) {
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.again = again;
+        }
+    }
+
+    pub(super) fn again(&self, client: ClientId) -> bool {
+        self.clients.get(&client).is_some_and(|known| known.again)
     }
 
     /// A client says that it only looks on.
@@ -54,6 +80,10 @@ impl Engine {
         self.forget_asks(client);
         let Some(proc) = known.proc else { return };
         if let Some(local) = self.local_mut(proc) {
+            if local.client != Some(client) {
+                // Another connection of its process has taken its place.
+                return;
+            }
             local.client = None;
             if local.gone.is_none() {
                 self.proc_gone(proc, Gone::Disconnected);
@@ -72,23 +102,43 @@ impl Engine {
     }
 
     /// A process of this node ended, or could not be started: the one before which its rank was started again so
-    /// often. Of an earlier one that is no news.
-    pub fn proc_ended(&mut self, now: Time, proc: Proc, restarts: u32, why: Gone) {
+    /// often. Of an earlier one that is no news. Gives what that means: a process that has connected and not
+    /// finalized has left others that may wait for it, whatever its exit code is.
+    pub fn proc_ended(&mut self, now: Time, proc: Proc, restarts: u32, why: Gone) -> Gone {
         self.advance(now);
         let current = self.restarts_of(proc) == restarts;
-        let Some(local) = self.local(proc).filter(|_| current) else { return };
+        let Some(local) = self.local_mut(proc).filter(|_| current) else { return why };
+        let open = matches!(local.gone, None | Some(Gone::Disconnected));
+        let why = match why {
+            Gone::Exited(0) if local.connected && open => Gone::NotFinalized,
+            why => why,
+        };
+        let was_expected = std::mem::take(&mut local.may_return);
         match &local.gone {
-            None => self.proc_gone(proc, why),
-            // It was done, and then failed.
-            Some(Gone::Finalized) if !why.is_clean() => self.announce_gone(proc, &why),
+            None => self.proc_gone(proc, why.clone()),
+            Some(Gone::Finalized) => {
+                if was_expected {
+                    self.fences_lacking(proc, &Gone::Finalized);
+                    self.settle_parked(proc);
+                }
+                if !why.is_clean() {
+                    // It was done, and then failed.
+                    self.announce_gone(proc, &why);
+                }
+            }
             Some(_) => {}
         }
+        why
     }
 
     /// It is done; whoever waits for it is told.
     pub(super) fn finalize(&mut self, client: ClientId, proc: Proc) {
-        match self.local(proc) {
-            Some(local) if local.gone.is_none() => self.proc_gone(proc, Gone::Finalized),
+        let returns = self.clients.get(&client).is_some_and(|known| known.returns);
+        match self.local_mut(proc) {
+            Some(local) if local.gone.is_none() => {
+                local.may_return = returns;
+                self.proc_gone(proc, Gone::Finalized);
+            }
             _ => {}
         }
         let error = Error::Misuse(format!("{proc} has finalized"));
@@ -101,8 +151,10 @@ impl Engine {
         local.gone = Some(why.clone());
         let (connected, known_at_head) = (local.connected, local.known_at_head);
         let failed = !why.is_clean();
-        self.fences_lacking(proc, &why);
-        self.settle_parked(proc);
+        if !local.may_return {
+            self.fences_lacking(proc, &why);
+            self.settle_parked(proc);
+        }
         if known_at_head {
             self.let_go(proc);
         }

@@ -22,7 +22,8 @@ impl Engine {
     /// A client opened a connection; who it is, it says with its first request.
     pub fn client_opened(&mut self, client: ClientId) {
         let (pending, handlers) = (BTreeMap::new(), BTreeMap::new());
-        self.clients.insert(client, Client { proc: None, pending, handlers });
+        let new = Client { proc: None, pending, handlers, returns: false, again: false };
+        self.clients.insert(client, new);
     }
 
     /// A client asks. One [`Output::Answer`] follows, unless its connection is closed before.
@@ -63,6 +64,9 @@ impl Engine {
         let proc = match (&what, proc) {
             (Request::Connect(proc), None) => return self.connect(client, *proc).map(Some),
             (Request::ConnectTool, None) => return self.connect_tool(client).map(Some),
+            (Request::Connect(of), Some(proc)) if *of == proc && self.again(client) => {
+                return self.connect(client, proc).map(Some);
+            }
             (Request::Connect(_) | Request::ConnectTool, Some(proc)) => {
                 return Err(Error::Misuse(format!("this client is connected as {proc}")));
             }

@@ -5,11 +5,13 @@ use petasos_wire::{Encoding, Wire, encode_into, from_bytes};
 use rustix::{
     buffer::spare_capacity,
     io::Errno,
-    net::{RecvFlags, recv},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recv, recvmsg},
+    process::Pid,
 };
 use std::{
     collections::VecDeque,
-    io::{self, ErrorKind, IoSlice, Write},
+    io::{self, ErrorKind, IoSlice, IoSliceMut, Write},
+    mem::MaybeUninit,
     net::TcpStream,
     os::{
         fd::{AsFd, BorrowedFd},
@@ -58,6 +60,26 @@ impl AsFd for Stream {
     }
 }
 
+/// Receives what one process has sent, and says which: the kernel does not join what several have sent.
+fn recv_noted(
+    stream: &Stream,
+    into: &mut Vec<u8>,
+    flags: RecvFlags,
+) -> Result<(usize, Option<Pid>), Errno> {
+    let before = into.len();
+    into.resize(before + BLOCK, 0);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut said = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut into[before..])];
+    let received = recvmsg(stream, &mut parts, &mut said, flags);
+    into.truncate(before + received.as_ref().map_or(0, |received| received.bytes));
+    let sender = said.drain().find_map(|one| match one {
+        RecvAncillaryMessage::ScmCredentials(of) => Some(of.pid),
+        _ => None,
+    });
+    received.map(|received| (received.bytes, sender))
+}
+
 /// Bytes read in one go, at least.
 const BLOCK: usize = 16 << 10;
 
@@ -74,12 +96,50 @@ pub(crate) struct Frames {
     /// What of the first one is gone already.
     gone: usize,
     backlog: usize,
+    senders: Senders,
+}
+
+/// Which process is at the other end.
+#[derive(Clone, Copy, Debug)]
+enum Senders {
+    Unknown,
+    Is(Pid),
+    /// It is inherited, and the kernel says it with each message: who has sent what came last.
+    Noted(Option<Pid>),
 }
 
 impl Frames {
     pub(crate) fn new(stream: Stream, limit: usize) -> Frames {
         let (come, going) = (Vec::new(), VecDeque::new());
-        Frames { stream, limit, come, taken: 0, going, gone: 0, backlog: 0 }
+        let senders = Senders::Unknown;
+        Frames { stream, limit, come, taken: 0, going, gone: 0, backlog: 0, senders }
+    }
+
+    /// This process is at the other end.
+    pub(crate) fn is_from(&mut self, process: Pid) {
+        self.senders = Senders::Is(process);
+    }
+
+    /// Whoever inherited the other end of this Unix socket is there. The socket has been told to say it.
+    pub(crate) fn note_senders(&mut self) {
+        self.senders = Senders::Noted(None);
+    }
+
+    /// Which process has sent what came last, if that is known.
+    pub(crate) fn sender(&self) -> Option<Pid> {
+        match self.senders {
+            Senders::Unknown => None,
+            Senders::Is(process) => Some(process),
+            Senders::Noted(process) => process,
+        }
+    }
+
+    /// The stream, if it is of TCP.
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
+        match &self.stream {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Unix(_) => None,
+        }
     }
 
     /// Puts a value in line. [`Frames::flush`] sends.
@@ -160,6 +220,17 @@ impl Frames {
         }
         self.taken = 0;
         self.come.reserve(BLOCK);
+        if let Senders::Noted(sender) = &mut self.senders {
+            return match recv_noted(&self.stream, &mut self.come, flags) {
+                Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
+                Ok((_, of)) => {
+                    *sender = of;
+                    Ok(true)
+                }
+                Err(Errno::AGAIN | Errno::INTR) => Ok(false),
+                Err(error) => Err(error.into()),
+            };
+        }
         match recv(&self.stream, spare_capacity(&mut self.come), flags) {
             Ok((0, _)) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(_) => Ok(true),

@@ -1,7 +1,7 @@
 //! What a client asks, one command after the other, and what is said to it.
 
 use super::{
-    Decoded, ELSEWHERE, Reader, Session, Step, Waits,
+    Decoded, ELSEWHERE, Reader, Session, Step, Then, Waits,
     job::job_data,
     values::{
         Attributes, MAX_PROCS, group_of, name_of, put_info, put_value, take_group, take_value,
@@ -12,7 +12,7 @@ use super::{
     },
 };
 use crate::{
-    Entry, Error, Gone, Node, Proc, Scope, Value,
+    Entry, Error, Gone, Node, Proc, RESERVED, Scope, Value,
     event::{NON_DEFAULT, Range},
     job::JobMap,
     message::{Answer, Persistence, Published, Request},
@@ -44,7 +44,8 @@ const PERSISTENCE: &str = "pmix.persist";
 const WAIT: &str = "pmix.wait";
 const COLLECT: &str = "pmix.collect";
 const FENCE: [&str; 2] = [COLLECT, TIMEOUT];
-const GET: [&str; 3] = [IMMEDIATE, TIMEOUT, "pmix.optional"];
+const OPTIONAL: &str = "pmix.optional";
+const GET: [&str; 3] = [IMMEDIATE, TIMEOUT, OPTIONAL];
 const PUBLISH: [&str; 3] = [RANGE, PERSISTENCE, TIMEOUT];
 const LOOKUP: [&str; 3] = [RANGE, TIMEOUT, WAIT];
 /// What processes can be made to do, by the signal for it; the last one names its own.
@@ -200,10 +201,13 @@ impl Session {
             rank => rank,
         };
         let (proc, timeout) = (job.proc(rank), with.timeout());
-        // A program that says how long it waits waits for the key. Of others, a process that has
-        // committed without it will not have it: MPI libraries ask for much that is not there.
-        let (immediate, wait) = (with.is_set(IMMEDIATE), timeout.is_some());
-        let waits = Waits::Card { tag, proc, key: key.clone() };
+        // A program that says how long it waits waits for the key; another one, once the process has committed
+        // without it, for a moment. Reserved keys do not come later.
+        let immediate = with.is_set(IMMEDIATE) || with.is_set(OPTIONAL);
+        let wait = timeout.is_some() && !immediate;
+        let may_come = !immediate && !wait && rank != Proc::JOB && !key.starts_with(RESERVED);
+        let then = if may_come && !key.is_empty() { Then::Wait } else { Then::Refuse };
+        let waits = Waits::Card { tag, proc, key: key.clone(), then };
         Ok(self.ask(waits, Request::Get { proc, key, timeout, immediate, wait }))
     }
 
@@ -632,6 +636,123 @@ mod tests {
         put_size(&mut message, 1);
         put_info(&mut message, "pmix.jctrl.kill", &true.into());
         message
+    }
+
+    /// Whatever the number of a command is, and whether anything follows it, there is one answer to it: that of this
+    /// session, or one of the engine's. Deregistering has none (`pmix_event_registration.c` waits for none).
+    #[test]
+    fn every_command_is_answered() {
+        let (job, mut header) = (job(), vec![0; 16]);
+        let say = |session: &mut Session, header: &mut Vec<u8>, payload: &[u8]| {
+            header[8..12].copy_from_slice(&(payload.len() as u32).to_be_bytes());
+            let message = [&header[..], payload].concat();
+            let (len, steps) = session.take(&message, &job).unwrap().unwrap();
+            assert_eq!(len, message.len());
+            steps
+        };
+        header[4..8].copy_from_slice(&77u32.to_be_bytes());
+        for command in 0..=u8::MAX {
+            for more in [&[][..], &[2, 0], &[0; 16], &[0xff; 16]] {
+                let mut session = Session::new(Node(0), "/nowhere".as_ref(), Default::default());
+                session.rank = Some(1);
+                let steps = say(&mut session, &mut header, &[&[2, command], more].concat());
+                let mut said = Vec::new();
+                for step in steps {
+                    match step {
+                        Step::Say(bytes) => said.push(bytes),
+                        Step::Ask(id, _) => {
+                            let error = Err(Error::Misuse(String::new()));
+                            let answers = session.answered(id, &error, &job);
+                            let bytes = answers.into_iter().map(|step| match step {
+                                Step::Say(bytes) => bytes,
+                                other => panic!("{command}: {other:?}"),
+                            });
+                            said.extend(bytes);
+                        }
+                        Step::Find(tag, key) => {
+                            let Step::Say(bytes) = session.found(tag, &key, None, &job) else {
+                                panic!("{command}: nothing is said")
+                            };
+                            said.push(bytes);
+                        }
+                    }
+                }
+                let expected = usize::from(command != 14);
+                assert_eq!(said.len(), expected, "{command} with {more:?}");
+                for bytes in said {
+                    assert_eq!(&bytes[4..8], 77u32.to_be_bytes(), "{command}: another tag");
+                    let served = (0..=8).contains(&command) || (12..=15).contains(&command);
+                    if !served && command != 18 {
+                        let mut refusal = Vec::new();
+                        put_status(&mut refusal, status::NOT_SUPPORTED);
+                        assert_eq!(bytes[16..], refusal, "{command}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// A get of rank 0's `key`, with these attributes.
+    fn get(key: &str, with: &[(&str, Value)]) -> Vec<u8> {
+        let mut message = vec![2, 4, 2];
+        put_text(&mut message, "job");
+        put_signed(&mut message, 1);
+        put_unsigned(&mut message, 0);
+        put_size(&mut message, with.len());
+        with.iter().for_each(|(key, value)| put_info(&mut message, key, value));
+        put_signed(&mut message, 1);
+        put_text(&mut message, key);
+        message
+    }
+
+    #[test]
+    fn a_key_may_come_a_moment_after_the_card() {
+        let job = job();
+        let proc = job.proc(0);
+        let not_found = || Err(Error::NotFound { proc, key: "k".into() });
+        let late = || {
+            let (node, key, state) = (Node(0), "k".into(), String::new());
+            Err(Error::GetTimeout { proc, node, key, state })
+        };
+        let two = Some(Duration::from_secs(2));
+        // What is asked of the engine, one after the other, if each says that it is not there; and what is said.
+        let asked = |node, message: &[u8]| {
+            let mut session = Session::new(Node(node), "/nowhere".as_ref(), Default::default());
+            let (mut asked, mut said) = (Vec::new(), None);
+            let mut steps = session.command(1, Reader(message), &job).unwrap();
+            while let Some(step) = steps.pop() {
+                match step {
+                    Step::Ask(id, Request::Get { key, timeout, immediate, wait, .. }) => {
+                        let answer = if wait { late() } else { not_found() };
+                        asked.push((key, timeout, immediate, wait));
+                        steps = session.answered(id, &answer, &job);
+                    }
+                    Step::Say(bytes) => said = Reader(&bytes[16..]).status().ok(),
+                    other => panic!("{other:?}"),
+                }
+            }
+            (asked, said.unwrap())
+        };
+        let once = |timeout, immediate, wait| vec![("k".to_owned(), timeout, immediate, wait)];
+        let all = [once(None, false, false), once(two, false, true)].concat();
+        assert_eq!(asked(0, &get("k", &[])), (all, status::NOT_FOUND));
+        // On another node it may have a value for others.
+        let (keys, code) = asked(1, &get("k", &[]));
+        let elsewhere = format!("{ELSEWHERE}k");
+        let expected = [("k", false), (&elsewhere, false), ("k", true)];
+        let keys: Vec<_> = keys.iter().map(|(key, _, _, wait)| (key.as_str(), *wait)).collect();
+        assert_eq!((&keys[..], code), (&expected[..], status::NOT_FOUND));
+        for at_once in ["pmix.immediate", "pmix.optional"] {
+            let with = [(at_once, true.into())];
+            let found = asked(0, &get("k", &with));
+            assert_eq!(found, (once(None, true, false), status::NOT_FOUND));
+        }
+        // Whose time it is, is told that it is over.
+        let found = asked(0, &get("k", &[("pmix.timeout", Value::Uint(2))]));
+        assert_eq!(found, (once(two, false, true), status::TIMEOUT));
+        // What is reserved does not come later.
+        let (keys, code) = asked(0, &get("pmix.k", &[]));
+        assert_eq!((keys.len(), code), (1, status::NOT_FOUND));
     }
 
     #[test]

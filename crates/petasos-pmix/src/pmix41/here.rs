@@ -12,6 +12,8 @@ pub(crate) struct Surroundings {
     pub(crate) places: Vec<Option<Place>>,
     /// Bytes of memory.
     pub(crate) memory: u64,
+    /// There are more ranks than processors.
+    pub(crate) crowded: bool,
     /// The directory that programs start in.
     pub(crate) directory: String,
     /// The program and its arguments.

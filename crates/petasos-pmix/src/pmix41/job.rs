@@ -134,6 +134,8 @@ pub(super) fn job_data(
         ];
         if *node == here {
             array.push(("pmix.pmem", Typed::U64(around.memory)));
+            // `PMIX_NODE_OVERSUBSCRIBED`.
+            array.push(("pmix.ndosub", Typed::Bool(around.crowded)));
             let sets = around.cpu_sets().map(Typed::Texts);
             array.extend(sets.map(|sets| ("pmix.lcpus", sets)));
         }

@@ -32,6 +32,7 @@ use std::{
     io,
     path::Path,
     sync::Arc,
+    time::Duration,
 };
 use wire::{Decoded, Reader, Refusal, put_bytes, put_proc, put_signed, put_size, put_status};
 
@@ -46,6 +47,9 @@ pub(crate) const VERSION: &str = "4.2.2";
 /// Before a key that has one value for this node, and another, this one, for the others.
 const ELSEWHERE: &str = "pmix41.elsewhere.";
 const HEADER: usize = 16;
+/// How long a key is waited for that a process has committed without, for a client that says no time: as OpenPMIx's
+/// server does.
+const USUAL_WAIT: Duration = Duration::from_secs(2);
 /// What the client listens to for events.
 const EVENTS: u32 = 0;
 
@@ -73,12 +77,25 @@ enum Waits {
         tag: u32,
         proc: Proc,
         key: String,
+        /// What follows if the key is not there.
+        then: Then,
     },
     /// An engine's handler.
     Register(u32, u64),
     Lookup(u32),
     /// One of several, about this key.
     Part(u32, String),
+}
+
+/// What follows where a process has committed without a key that is wanted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It is not found.
+    Refuse,
+    /// It may be put a moment later: it is waited for, as OpenPMIx's server does for a client that says no time.
+    Wait,
+    /// It has been waited for.
+    Waited,
 }
 
 /// A client's connection.
@@ -228,7 +245,7 @@ impl Session {
                 }
                 vec![self.say_status(tag, code)]
             }
-            Some(Waits::Card { tag, proc, key }) => match result {
+            Some(Waits::Card { tag, proc, key, then }) => match result {
                 Ok(Answer::Card(card)) => {
                     let entries = card.entries.iter().map(|(key, Entry { value, .. })| {
                         (key.strip_prefix(ELSEWHERE).unwrap_or(key), value)
@@ -252,9 +269,19 @@ impl Session {
                     if !key.starts_with(ELSEWHERE) && job.node_of(proc.rank) != Some(self.node) =>
                 {
                     let key = format!("{ELSEWHERE}{key}");
-                    let waits = Waits::Card { tag, proc, key: key.clone() };
+                    let waits = Waits::Card { tag, proc, key: key.clone(), then };
                     let (timeout, immediate, wait) = (None, true, false);
                     vec![self.ask(waits, Request::Get { proc, key, timeout, immediate, wait })]
+                }
+                Err(Error::NotFound { .. }) if then == Then::Wait => {
+                    let key = key.strip_prefix(ELSEWHERE).unwrap_or(&key).to_owned();
+                    let waits = Waits::Card { tag, proc, key: key.clone(), then: Then::Waited };
+                    let (timeout, immediate, wait) = (Some(USUAL_WAIT), false, true);
+                    vec![self.ask(waits, Request::Get { proc, key, timeout, immediate, wait })]
+                }
+                // The client has named no time.
+                Err(Error::GetTimeout { .. }) if then == Then::Waited => {
+                    vec![self.say_status(tag, status::NOT_FOUND)]
                 }
                 _ => vec![self.say_status(tag, code)],
             },

@@ -130,7 +130,7 @@ pub(crate) struct Net {
     pub(crate) sent_by: Vec<u64>,
 }
 
-fn client_of(proc: Proc) -> ClientId {
+pub(crate) fn client_of(proc: Proc) -> ClientId {
     ClientId(u64::from(proc.job.0) << 32 | u64::from(proc.rank))
 }
 
@@ -414,6 +414,11 @@ impl Net {
     #[track_caller]
     pub(crate) fn last(&self, proc: Proc) -> Result<Answer, Error> {
         self.answers(proc).pop().expect("it asked")
+    }
+
+    /// Whether a process waits for an answer.
+    pub(crate) fn is_waiting(&self, proc: Proc) -> bool {
+        self.asked.iter().any(|asked| asked.proc == proc && asked.answer.is_none())
     }
 
     /// Who was told of events, as codes.
