@@ -187,6 +187,9 @@ pub enum Gone {
     NotStarted(String),
     /// Its node is lost.
     NodeLost,
+    /// It exited with code 0, and had failed before, perhaps without noticing: its daemon had refused what it committed,
+    /// or cut its connection.
+    Failed(String),
 }
 
 impl Gone {
@@ -206,6 +209,7 @@ impl std::fmt::Display for Gone {
             Gone::Signalled(signal) => write!(f, "it was ended by signal {signal}"),
             Gone::NotStarted(why) => write!(f, "it could not be started: {why}"),
             Gone::NodeLost => f.write_str("its node is lost"),
+            Gone::Failed(why) => write!(f, "it exited with code 0, and had failed: {why}"),
         }
     }
 }

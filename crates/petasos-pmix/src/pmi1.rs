@@ -159,12 +159,15 @@ impl Session {
             }
             "lookup_name" => {
                 let key = format!("{PREFIX}{}", word(line, "service").unwrap_or_default());
-                vec![
-                    self.ask(
-                        Waits::Lookup,
-                        Request::Lookup { keys: vec![key], wait: None, least: 0 },
-                    ),
-                ]
+                vec![self.ask(
+                    Waits::Lookup,
+                    Request::Lookup {
+                        keys: vec![key],
+                        wait: None,
+                        least: 0,
+                        within: Range::Global,
+                    },
+                )]
             }
             "spawn" => say("cmd=spawn_result rc=-1 msg=not_supported".to_owned()),
             // The lines that follow a spawn, and what nobody knows.

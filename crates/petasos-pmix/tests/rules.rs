@@ -241,6 +241,7 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
         keys: key.split(' ').map(str::to_owned).collect(),
         wait: wait.map(ms),
         least: 0,
+        within: Range::Global,
     };
     after(&mut net, rank(1), publish("a", Range::Namespace, Persistence::Session)).unwrap();
     after(&mut net, rank(1), publish("s", Range::Session, Persistence::Session)).unwrap();
@@ -277,6 +278,7 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
         keys: ["w", "x", "y"].map(str::to_owned).to_vec(),
         wait: Some(ms(300)),
         least,
+        within: Range::Global,
     };
     net.ask(ms(0), rank(0), some(2));
     net.ask(ms(0), rank(2), some(0));

@@ -143,6 +143,18 @@ fn signals_reach_the_ranks() {
 
 #[test]
 fn some_signals_are_handed_on_and_a_second_end_is_at_once() {
+/// Whatever it makes of it: one that says it went well has not been in its job.
+#[test]
+fn a_rank_that_is_cut_off_has_failed() {
+    let place = Place::new();
+    // A line of PMI-1 without an end; then the connection ends.
+    let script = "head -c 5000000 /dev/zero | tr '\\0' x >&$PMI_FD; read -r line <&$PMI_FD; exit 0";
+    let ran = place.run(&["run", "--wire", "pmi1", "bash", "-c", script]).assert(1);
+    let ran = ran.says("rank 0 is cut off: a line without an end");
+    ran.says("rank 0 on ").says("it exited with code 0, and had failed: its connection was cut");
+    place.assert_clean();
+}
+
     let place = Place::new();
     let script =
         "trap 'echo one' USR1; trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";

@@ -485,7 +485,8 @@ impl Job {
     /// # Errors
     /// If it is not there, or not in time.
     pub fn lookup(&self, key: &str, wait: Option<Duration>) -> Result<(Value, Proc), JobError> {
-        let request = Request::Lookup { keys: vec![key.to_owned()], wait, least: 0 };
+        let request =
+            Request::Lookup { keys: vec![key.to_owned()], wait, least: 0, within: Range::Global };
         match self.link.call(request, wait.unwrap_or_default() + PATIENCE)? {
             Answer::Found(found) => {
                 let first = found.into_iter().next();

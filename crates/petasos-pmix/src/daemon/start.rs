@@ -41,6 +41,9 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
     ("JSM_JSRUN_PORT", "1"),
 ];
 
+/// The longest message that the library takes, in megabytes: it may be a whole card.
+const PMIX_LONGEST: (&str, &str) = ("PMIX_MCA_ptl_base_max_msg_size", "256");
+
 /// Variables of which each rank has its own.
 const OWN: [&str; 6] = [crate::RANK_VARIABLE, RESTARTS, LOCAL_RANK, PMI_FD, PMI_RANK, PMIX_RANK];
 /// How often the rank was started again.
@@ -230,6 +233,11 @@ impl Daemon {
         // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
         OWN.iter().chain(&[STARTED_BY]).for_each(|name| drop(all.remove(OsStr::new(name))));
         Ok(all)
+        if matches!(speaks, Speaks::Pmix(_) | Speaks::Unknown(_)) {
+            // Unless the user has said something else.
+            let (name, longest) = PMIX_LONGEST;
+            all.entry(name.into()).or_insert_with(|| longest.into());
+        }
     }
 
     /// Starts a rank, which has been started so often before.
