@@ -19,7 +19,8 @@ pub(crate) fn print(text: &str) -> Outcome {
 /// A text of others on one line, without what a terminal would obey: control characters, those that turn the direction
 /// of writing, and other ends of lines are written as escapes.
 pub(crate) fn plain(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turning = ['\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    let turns = |c: char| turning.iter().any(|range| range.contains(&c));
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         match c.is_control() || turns(c) {

@@ -12,6 +12,7 @@ mod launchers;
 mod leftovers;
 mod limits;
 mod mpi;
+mod options;
 mod outsiders;
 mod places;
 mod pmix;
@@ -22,6 +23,7 @@ mod slurm;
 mod spares;
 mod staging;
 mod storm;
+mod terminal;
 mod tree;
 
 use common::Place;

@@ -25,7 +25,7 @@ use rustix::{
     io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd, retry_on_intr},
     process::{
         Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, chdir, getpid, getppid, pidfd_open,
-        set_parent_process_death_signal, setpgid, setrlimit, waitpid,
+        set_parent_process_death_signal, setpgid, setrlimit, setsid, waitpid,
     },
     stdio::{dup2_stderr, dup2_stdin, dup2_stdout},
     thread::{CpuSet, sched_setaffinity},
@@ -33,6 +33,7 @@ use rustix::{
 use std::{
     convert::Infallible,
     ffi::{CStr, CString, c_char},
+    fs::File,
     io::{self, PipeReader, PipeWriter},
     mem,
     os::{
@@ -53,6 +54,8 @@ pub(crate) struct First {
     /// Who starts it.
     pub(crate) daemon: Pid,
     pub(crate) guard: Option<Arc<UnixStream>>,
+    /// Whether it is in a session of its own, without a terminal.
+    pub(crate) session: bool,
     /// Where it runs, if not anywhere.
     pub(crate) cores: Option<CpuSet>,
     /// Its limit on open files, if not that of this process.
@@ -65,7 +68,10 @@ impl First {
     /// In the new process.
     fn run(&self) -> Result<(), Errno> {
         // In a group of its own.
-        setpgid(None, None)?;
+        match self.session {
+            true => drop(setsid()?),
+            false => setpgid(None, None)?,
+        }
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The daemon may have died before the kernel was asked.
         if getppid() != Some(self.daemon) {
@@ -88,6 +94,12 @@ impl First {
         }
         Ok(())
     }
+}
+
+/// Whether this process has a terminal. Those in another group that read from it, or change it, are stopped, and nobody
+/// would ever let them go on: programs that ask for it (a shell that is to be interactive) are better off without.
+pub(crate) fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
 }
 
 /// What a process has as its standard streams: where there is none, this process's own. None of them is one of
@@ -311,7 +323,14 @@ mod tests {
     }
 
     fn first() -> First {
-        First { daemon: getpid(), guard: None, cores: None, files: None, inherited: None }
+        First {
+            daemon: getpid(),
+            guard: None,
+            session: false,
+            cores: None,
+            files: None,
+            inherited: None,
+        }
     }
 
     #[test]
@@ -325,6 +344,20 @@ mod tests {
         assert_eq!(pid, group);
         let pid: i32 = pid.parse().unwrap();
         assert_eq!(heard, [&[Word::Begins as u8, 0, 0, 0][..], &pid.to_le_bytes()].concat());
+    }
+
+    #[test]
+    fn in_a_session_of_its_own_it_has_no_terminal() {
+        let script = |_| {
+            "read pid name state parent group session rest < /proc/$$/stat; echo $$ $group $session
+             (exec </dev/tty) 2>&- || echo none"
+                .into()
+        };
+        let (said, _) = started(First { session: true, ..first() }, script);
+        let said = said.unwrap();
+        let mut words = said.split_whitespace();
+        let pid = words.next();
+        assert_eq!([words.next(), words.next(), words.next()], [pid, pid, Some("none")], "{said}");
     }
 
     #[test]

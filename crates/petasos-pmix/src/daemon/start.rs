@@ -2,10 +2,10 @@
 
 use super::{
     Daemon,
-    child::{First, Process, Spawner, Streams, beyond_streams, pipe},
+    child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
     greeting,
     guard::Guard,
-    image::{Image, find, variable},
+    image::{Image, find, variable, why_not},
     kin::STARTED_BY,
     ranks::{Pipes, Rank},
     sweep::{MARKS, marks},
@@ -65,6 +65,8 @@ pub(super) struct Common {
     image: Image,
     /// What those read that have no input.
     nothing: OwnedFd,
+    /// Whether each is in a session of its own.
+    session: bool,
     spawner: Spawner,
 }
 
@@ -178,7 +180,8 @@ impl Daemon {
         let image = image.map_err(|error| self.why_not(&error))?;
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
         let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
-        Ok(Common { speaks, cores, image, nothing, spawner: Spawner::new() })
+        let (session, spawner) = (has_terminal(), Spawner::new());
+        Ok(Common { speaks, cores, image, nothing, session, spawner })
     }
 
     /// Where the program is, by its own path and from its own directory.
@@ -230,14 +233,14 @@ impl Daemon {
                 PMIX_SETTINGS.iter().for_each(|(name, value)| set(name, value.as_ref()));
             }
         }
-        // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
-        OWN.iter().chain(&[STARTED_BY]).for_each(|name| drop(all.remove(OsStr::new(name))));
-        Ok(all)
         if matches!(speaks, Speaks::Pmix(_) | Speaks::Unknown(_)) {
             // Unless the user has said something else.
             let (name, longest) = PMIX_LONGEST;
             all.entry(name.into()).or_insert_with(|| longest.into());
         }
+        // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
+        OWN.iter().chain(&[STARTED_BY]).for_each(|name| drop(all.remove(OsStr::new(name))));
+        Ok(all)
     }
 
     /// Starts a rank, which has been started so often before.
@@ -277,7 +280,8 @@ impl Daemon {
         });
         let guard = self.guard.as_ref().map(Guard::socket);
         let files = Some(self.admission.files.before);
-        let first = First { daemon: getpid(), guard, cores, files, inherited };
+        let session = common.session;
+        let first = First { daemon: getpid(), guard, session, cores, files, inherited };
         let (process, pipes) =
             common.spawn(number == 0, &own, &first).map_err(|error| self.why_not(&error))?;
         if let Some(Err(error)) = connected.map(|stream| self.accept_client(stream)) {
@@ -298,13 +302,13 @@ impl Daemon {
             return NOT_SET_UP.to_owned();
         };
         let name = program.arguments.first().map_or("", String::as_str);
-        match error.kind() {
-            ErrorKind::NotFound if !Path::new(&program.directory).is_dir() => {
-                format!("{}: there is no such directory", program.directory)
-            }
-            ErrorKind::NotFound => format!("{name}: there is no such program"),
-            _ => unready(name, error),
+        let directory = Path::new(&program.directory);
+        if error.kind() == ErrorKind::NotFound && !directory.is_dir() {
+            return format!("{}: there is no such directory", program.directory);
         }
+        let path = program.environment.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path.into()).or_else(|| std::env::var_os("PATH"));
+        why_not(name, path.as_deref(), directory, error)
     }
 
     /// A connection to this daemon for a program that inherits one, with what a client says first:
