@@ -63,15 +63,32 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// How many ranks [default: 1, or as many as Slurm was asked for tasks]
-    #[arg(short = 'n', long = "ranks", value_name = "N")]
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N")]
     pub(crate) ranks: Option<u32>,
     /// Hosts, between commas, each with the number of ranks it takes if that is not its number of
-    /// cores: a,b:4 [default: those of the Slurm allocation, or this host, for any number]
-    #[arg(long, value_name = "HOSTS", conflicts_with = "hostfile")]
+    /// cores: a,b:4; several at once as node[01-16]:4 [default: those of the Slurm allocation, or this
+    /// host, for any number]
+    #[arg(
+        short = 'H',
+        long,
+        visible_alias = "host",
+        value_name = "HOSTS",
+        conflicts_with = "hostfile"
+    )]
     pub(crate) hosts: Option<String>,
     /// A file with a host on each line, as NAME or NAME slots=N
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "machinefile", value_name = "FILE")]
     pub(crate) hostfile: Option<PathBuf>,
+    /// Give hosts more ranks than they take, where there are more
+    #[arg(long)]
+    pub(crate) oversubscribe: bool,
+    /// Set a variable for the ranks, or hand on that of this environment, also one that belongs to this
+    /// host (all others go along by themselves); may be given several times
+    #[arg(short = 'x', value_name = "NAME[=VALUE]")]
+    pub(crate) export: Vec<String>,
+    /// The directory in which ranks begin [default: this one]
+    #[arg(long, visible_aliases = ["wd", "chdir"], value_name = "DIR")]
+    pub(crate) wdir: Option<PathBuf>,
     /// How ranks are spread over hosts
     #[arg(long, value_enum, default_value = "by-core")]
     pub(crate) map: MapBy,
@@ -141,7 +158,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) json: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<String>,
 }
 

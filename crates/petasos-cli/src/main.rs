@@ -63,20 +63,22 @@ fn main() -> ExitCode {
             petasos_pmix::run_daemon(plugins)
                 .map_err(|why| exit::Failure::new(exit::Code::Failed, why))
         }
-        _ => match Cli::parse().command {
+        _ => match commands::run::words(env::args_os()).map(|words| Cli::parse_from(words).command)
+        {
             // It takes the signals itself, for the job.
-            Command::Run(options) => return commands::run::run(&options),
-            command => {
+            Ok(Command::Run(options)) => return commands::run::run(&options),
+            Ok(command) => {
                 // Not for jobs: what others run is none of our business.
                 petasos::prepare();
                 run(command)
             }
+            Err(failure) => Err(failure),
         },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("petasos: {failure}");
+            output::tell(&format!("petasos: {failure}"));
             failure.exit_code()
         }
     }

@@ -16,6 +16,26 @@ pub(crate) fn print(text: &str) -> Outcome {
     }
 }
 
+/// A text of others on one line, without what a terminal would obey: control characters, those that turn the direction
+/// of writing, and other ends of lines are written as escapes.
+pub(crate) fn plain(text: &str) -> String {
+    let turning = ['\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    let turns = |c: char| turning.iter().any(|range| range.contains(&c));
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || turns(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// Says a line on standard error. If that cannot be written there is nothing more to be done: the exit code says it.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Prints a value as JSON, over several lines.
 pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
     print(&serde_json::to_string_pretty(value).map_err(Failure::system("writing JSON"))?)
@@ -158,6 +178,13 @@ pub(crate) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        assert_eq!(plain("a word, as it is: ü \\"), "a word, as it is: ü \\");
+        assert_eq!(plain("a\nb\r\tc"), "a\\nb\\r\\tc");
+        assert_eq!(plain("\x1b[2J\u{9b}\u{202e}"), "\\u{1b}[2J\\u{9b}\\u{202e}");
+    }
     use std::time::Duration;
 
     #[test]

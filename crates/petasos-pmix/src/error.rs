@@ -189,6 +189,9 @@ pub enum Gone {
     NodeLost,
     /// It had connected, and ended with code 0 without finalizing: the others may wait for it.
     NotFinalized,
+    /// It exited with code 0, and had failed before, perhaps without noticing: its daemon had refused what it committed,
+    /// or cut its connection.
+    Failed(String),
 }
 
 impl Gone {
@@ -209,6 +212,7 @@ impl std::fmt::Display for Gone {
             Gone::NotStarted(why) => write!(f, "it could not be started: {why}"),
             Gone::NodeLost => f.write_str("its node is lost"),
             Gone::NotFinalized => f.write_str("it exited with code 0 without finalizing"),
+            Gone::Failed(why) => write!(f, "it exited with code 0, and had failed: {why}"),
         }
     }
 }

@@ -139,7 +139,12 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::CardAnswer { id, result: Ok(card) });
     let keys = vec!["key".to_owned()];
     for what in [
-        HeadRequest::Lookup { keys: keys.clone(), wait: Some(patience), least: 1 },
+        HeadRequest::Lookup {
+            keys: keys.clone(),
+            wait: Some(patience),
+            least: 1,
+            within: Range::Global,
+        },
         HeadRequest::Unpublish(keys.clone()),
         HeadRequest::Query(keys),
         HeadRequest::Processes,
@@ -191,7 +196,7 @@ pub fn requests() -> Vec<Request> {
         Request::Fence { group: Some(Group::all(JobId(0), 2)), collect: true, timeout },
         Request::Get { proc, key: key.clone(), timeout, immediate: false, wait: true },
         Request::Publish(Published { key, value, range: range.clone(), persistence }),
-        Request::Lookup { keys: keys.clone(), wait: timeout, least: 1 },
+        Request::Lookup { keys: keys.clone(), wait: timeout, least: 1, within: Range::Global },
         Request::Unpublish(keys.clone()),
         Request::Query(keys),
         Request::Register { handler: 1, codes: vec![5, -231] },

@@ -174,6 +174,8 @@ pub enum HeadRequest {
         wait: Option<Duration>,
         /// How many of them are waited for; 0: all.
         least: u32,
+        /// Only what one of these has published, seen from the asker.
+        within: Range,
     },
     /// See [`Request::Unpublish`].
     Unpublish(Vec<String>),
@@ -271,6 +273,8 @@ pub enum Request {
         wait: Option<Duration>,
         /// How many of them are waited for; 0: all.
         least: u32,
+        /// Only what one of these has published, seen from the asker.
+        within: Range,
     },
     /// Takes back what it published.
     Unpublish(Vec<String>),

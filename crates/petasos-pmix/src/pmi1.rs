@@ -213,12 +213,15 @@ impl Session {
             }
             "lookup_name" => {
                 let key = format!("{PREFIX}{}", word(line, "service").unwrap_or_default());
-                vec![
-                    self.ask(
-                        Waits::Lookup,
-                        Request::Lookup { keys: vec![key], wait: None, least: 0 },
-                    ),
-                ]
+                vec![self.ask(
+                    Waits::Lookup,
+                    Request::Lookup {
+                        keys: vec![key],
+                        wait: None,
+                        least: 0,
+                        within: Range::Global,
+                    },
+                )]
             }
             "" if line.trim().is_empty() => Vec::new(),
             "" => refused("unknown"),

@@ -1,4 +1,7 @@
-//! Status and event codes of the PMIx Standard that are used here.
+//! Status and event codes of the PMIx Standard that are used here, and this project's own.
+//!
+//! Users' own codes of PMIx begin at −3000 (`PMIX_EXTERNAL_ERR_BASE`) and go down; those of the Standard and of OpenPMIx
+//! end at −2000. This project's own lie between, from −2901 on, where nobody else's are.
 
 /// Not found.
 pub const NOT_FOUND: i32 = -46;
@@ -32,27 +35,27 @@ pub const PREEMPTED: i32 = -108;
 pub const PROC_TERMINATED: i32 = -201;
 /// A node went down; an environment event.
 pub const NODE_DOWN: i32 = -231;
-/// Processors of a node went offline or came online; an environment event. This and the next three are none of
-/// the Standard's, and lie beyond those that it keeps for itself.
-pub const CPUS_CHANGED: i32 = -3001;
+/// Processors of a node went offline or came online; an environment event. This and the next three are this project's
+/// own.
+pub const CPUS_CHANGED: i32 = -2901;
 /// A node has more or less memory than before; an environment event.
-pub const MEMORY_CHANGED: i32 = -3002;
+pub const MEMORY_CHANGED: i32 = -2902;
 /// A network interface of a node came, went, or is not as it was; an environment event.
-pub const NETWORK_CHANGED: i32 = -3003;
+pub const NETWORK_CHANGED: i32 = -2903;
 /// An accelerator of a node came or went; an environment event.
-pub const ACCELERATORS_CHANGED: i32 = -3004;
+pub const ACCELERATORS_CHANGED: i32 = -2904;
 /// A handler ends its chain.
 pub const ACTION_COMPLETE: i32 = -334;
 /// A handler did nothing.
 pub const NO_ACTION_TAKEN: i32 = -331;
-/// The files of the job are on its nodes, and its ranks start; an event of this project's own, outside of
-/// the Standard's numbers.
-pub const FILES_STAGED: i32 = -3005;
-/// A process that was gone has been started again under its rank; an event of this project's own, as above.
-pub const PROC_RESTARTED: i32 = -3010;
-/// A node that was lost has been replaced by a spare one, which has its ranks now; an event of this project's own, as
-/// above.
-pub const NODE_REPLACED: i32 = -3011;
+/// The files of the job are on its nodes, and its ranks start; an event of this project's own.
+pub const FILES_STAGED: i32 = -2905;
+/// A process that was gone has been started again under its rank; an event of this project's own.
+pub const PROC_RESTARTED: i32 = -2910;
+/// A node that was lost has been replaced by a spare one, which has its ranks now; an event of this project's own.
+pub const NODE_REPLACED: i32 = -2911;
+/// Some of what was asked for was found, and not all.
+pub const PARTIAL_SUCCESS: i32 = -52;
 /// All is well.
 pub const SUCCESS: i32 = 0;
 

@@ -150,7 +150,7 @@ fn head(from: u64, what: HeadRequest) -> Message {
 }
 
 fn lookup(keys: Vec<String>, wait: Option<u64>) -> HeadRequest {
-    HeadRequest::Lookup { keys, wait: wait.map(ms), least: 0 }
+    HeadRequest::Lookup { keys, wait: wait.map(ms), least: 0, within: Range::Global }
 }
 
 /// The answer to a question of another daemon.
@@ -230,7 +230,7 @@ fn a_client_that_goes_takes_its_lookups_along() {
     let mut daemon = Daemon::new(1, &[1, 1], Config::default());
     let client = daemon.client(rank(1));
     let (keys, wait) = (keys(1), Some(ms(10_000)));
-    daemon.asks(client, Request::Lookup { keys, wait, least: 0 });
+    daemon.asks(client, Request::Lookup { keys, wait, least: 0, within: Range::Global });
     daemon.engine.client_closed(daemon.now, client);
     let released = Output::Send { to: Node(0), message: Message::Release(rank(1)) };
     assert!(daemon.outputs().contains(&released));

@@ -97,6 +97,7 @@ fn message(random: &mut Random) -> Message {
                     keys: vec!["k".to_owned()],
                     wait: Some(Duration::MAX),
                     least: id as u32,
+                    within: Range::Global,
                 },
                 2 => HeadRequest::Query(vec!["petasos.processes".to_owned()]),
                 3 => HeadRequest::Restart { proc: proc(random), after: number(random) as u32 },
@@ -142,7 +143,12 @@ fn request(random: &mut Random) -> Request {
         1 => Request::Fence { group: Some(group(random)), collect: true, timeout: None },
         2 => Request::Fence { group: None, collect: true, timeout: Some(Duration::MAX) },
         3 => common::get(proc(random), "k"),
-        4 => Request::Lookup { keys: Vec::new(), wait: Some(Duration::MAX), least: u32::MAX },
+        4 => Request::Lookup {
+            keys: Vec::new(),
+            wait: Some(Duration::MAX),
+            least: u32::MAX,
+            within: Range::Global,
+        },
         5 => Request::Register { handler: random.below(3), codes: vec![-250, 5] },
         6 => Request::Deregister(random.below(3)),
         7 => {

@@ -71,7 +71,8 @@ fn it_is_a_new_process_for_everybody() {
         immediate: true,
         wait: false,
     };
-    let lookup = Request::Lookup { keys: vec!["p".into()], wait: None, least: 0 };
+    let lookup =
+        Request::Lookup { keys: vec!["p".into()], wait: None, least: 0, within: Range::Global };
     assert_eq!(after(&mut net, rank(0), lookup), Err(Error::NotPublished("p".into())));
     for r in [0, 2] {
         let none = Error::NotFound { proc: rank(1), key: "k".into() };

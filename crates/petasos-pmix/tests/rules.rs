@@ -320,6 +320,7 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
         keys: key.split(' ').map(str::to_owned).collect(),
         wait: wait.map(ms),
         least: 0,
+        within: Range::Global,
     };
     after(&mut net, rank(1), publish("a", Range::Namespace, Persistence::Session)).unwrap();
     after(&mut net, rank(1), publish("s", Range::Session, Persistence::Session)).unwrap();
@@ -356,6 +357,7 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
         keys: ["w", "x", "y"].map(str::to_owned).to_vec(),
         wait: Some(ms(300)),
         least,
+        within: Range::Global,
     };
     net.ask(ms(0), rank(0), some(2));
     net.ask(ms(0), rank(2), some(0));
@@ -554,9 +556,13 @@ fn which_codes_are_of_the_environment() {
         (-330, true),
         (-331, false),
         (-3000, false),
-        (-3001, true),
-        (-3004, true),
-        (-3005, false),
+        // From here on they are users' own, whatever they mean by them.
+        (-3001, false),
+        (-3004, false),
+        (-3011, false),
+        (status::CPUS_CHANGED, true),
+        (status::ACCELERATORS_CHANGED, true),
+        (status::FILES_STAGED, false),
         (status::PROC_RESTARTED, false),
         (status::PROC_ABORTED, false),
         (status::NO_PROGRESS, false),

@@ -9,7 +9,7 @@ use petasos_pmix::{
     Group, Info, Job, JobError, Reply, Value,
     chain::Registration,
     event::{Event, NON_DEFAULT, Range},
-    running,
+    running, status,
 };
 use serde::Serialize;
 use std::{
@@ -114,21 +114,22 @@ pub(crate) fn ps(options: &Json) -> Outcome {
     let mut table =
         output::table(&["job", "rank", "host", "process", "state", "restarts", "command"]);
     for job in &jobs {
+        let command = output::plain(&job.command);
         for rank in &job.ranks {
             table.add_row([
                 job.job.clone(),
                 rank.rank.to_string(),
-                rank.host.clone(),
+                output::plain(&rank.host),
                 rank.pid.to_string(),
                 rank.state.clone(),
                 rank.restarts.to_string(),
-                job.command.clone(),
+                command.clone(),
             ]);
         }
         for host in &job.spares {
             let [none, state] = ["", "spare"].map(str::to_owned);
             let row = [job.job.clone(), none.clone(), host.clone(), none.clone(), state, none];
-            table.add_row(row.into_iter().chain([job.command.clone()]));
+            table.add_row(row.into_iter().chain([command.clone()]));
         }
     }
     output::print(&if jobs.is_empty() { "no job runs".to_owned() } else { table.to_string() })
@@ -168,7 +169,7 @@ fn lines_of(key: &str, value: &Value, lines: &mut Vec<[String; 2]>) {
                 lines_of(&format!("{key}.{nth}"), value, lines);
             }
         }
-        value => lines.push([key.to_owned(), value.to_string()]),
+        value => lines.push([output::plain(key), output::plain(&value.to_string())]),
     }
 }
 
@@ -184,7 +185,8 @@ pub(crate) fn query(options: &Query) -> Outcome {
         let mut lines = Vec::new();
         match value {
             Value::List(values) if !matches!(values.first(), Some(Value::Record(_))) => {
-                lines.extend(values.iter().map(|value| [key.clone(), value.to_string()]));
+                let shown = |value: &Value| output::plain(&value.to_string());
+                lines.extend(values.iter().map(|value| [output::plain(key), shown(value)]));
             }
             value => lines_of(key, value, &mut lines),
         }
@@ -207,7 +209,8 @@ fn show(event: &Event, json: bool) -> Outcome {
     }
     let info = event.info.iter().map(|(key, value)| format!(" {key}={value}"));
     let info: String = info.collect();
-    output::print(&format!("{} from {}:{info}", event.code, event.source))
+    let line = format!("{} from {}:{info}", event.code, event.source);
+    output::print(&output::plain(&line))
 }
 
 pub(crate) fn events(options: &Events) -> Outcome {
@@ -238,12 +241,20 @@ pub(crate) fn events(options: &Events) -> Outcome {
 }
 
 pub(crate) fn notify(options: &Notify) -> Outcome {
+    if options.code == status::SUCCESS {
+        return Err(Failure::new(Code::Usage, "0 is the code of success, and no event's"));
+    }
     let info: Outcome<Info> = options
         .info
         .iter()
         .map(|word| {
-            let wrong = || Failure::new(Code::Usage, format!("`{word}` is not NAME=TEXT"));
-            let (name, text) = word.split_once('=').ok_or_else(wrong)?;
+            let word = word.as_str();
+            let wrong =
+                |what| Failure::new(Code::Usage, format!("`{}` {what}", output::plain(word)));
+            let (name, text) = word.split_once('=').ok_or_else(|| wrong("is not NAME=TEXT"))?;
+            if name.is_empty() || name.chars().any(char::is_control) {
+                return Err(wrong("has no name that can be shown: write NAME=TEXT"));
+            }
             Ok((name.to_owned(), Value::from(text)))
         })
         .collect();

@@ -2,6 +2,7 @@
 
 mod files;
 mod libraries;
+mod usual;
 
 use crate::{
     cli::{Bind, MapBy, Run, WireBy},
@@ -19,9 +20,13 @@ use petasos_pmix::{
 };
 use serde::Serialize;
 use std::{collections::BTreeMap, process::ExitCode};
+pub(crate) use usual::words;
 
 /// Ranks that were restarted of which a line tells.
 const MAX_TOLD: usize = 16;
+
+/// The exit code of a job without a reader, as a shell has it of a program that `SIGPIPE` ended.
+const UNREAD: i32 = 128 + 13;
 
 /// Which rank goes where.
 #[derive(Debug, Serialize)]
@@ -99,19 +104,31 @@ pub(crate) fn run(options: &Run) -> ExitCode {
                     staged: outcome.staged.map(files::Staged::from),
                 };
                 if let Ok(text) = serde_json::to_string(&ended) {
-                    eprintln!("{text}");
+                    output::tell(&text);
                 }
             } else {
-                for (host, why, by) in &outcome.replaced {
-                    eprintln!("petasos: {host} was lost ({why}), and {by} took its place");
-                }
-                tell_restarts(&outcome.restarts);
-                if let Some(why) = outcome.why {
-                    eprintln!("petasos: {why}");
-                }
+                tell(&outcome);
             }
             ExitCode::from(u8::try_from(outcome.code).unwrap_or(1))
         }
+    }
+}
+
+/// How the job ended, if there is something to say of it.
+fn tell(outcome: &petasos_pmix::launch::Outcome) {
+    for (host, why, by) in &outcome.replaced {
+        output::tell(&format!("petasos: {host} was lost ({why}), and {by} took its place"));
+    }
+    tell_restarts(&outcome.restarts);
+    // In a pipeline it is usual that a reader has had enough: programs say nothing of it.
+    if let Some(why) = outcome.why.as_ref().filter(|_| !(outcome.unread && outcome.code == UNREAD))
+    {
+        output::tell(&format!("petasos: {why}"));
+    }
+    if let Some(lost) =
+        outcome.output_lost.as_ref().filter(|lost| outcome.why.as_ref() != Some(lost))
+    {
+        output::tell(&format!("petasos: {lost}"));
     }
 }
 
@@ -119,15 +136,15 @@ pub(crate) fn run(options: &Run) -> ExitCode {
 fn tell_restarts(restarts: &BTreeMap<u32, u32>) {
     for (rank, restarts) in restarts.iter().take(MAX_TOLD) {
         let times = if *restarts == 1 { "once".to_owned() } else { format!("{restarts} times") };
-        eprintln!("petasos: rank {rank} was restarted {times}");
+        output::tell(&format!("petasos: rank {rank} was restarted {times}"));
     }
     if let Some(more) = restarts.len().checked_sub(MAX_TOLD).filter(|more| *more > 0) {
-        eprintln!("petasos: so were {more} more ranks");
+        output::tell(&format!("petasos: so were {more} more ranks"));
     }
 }
 
 fn failed(failure: &Failure) -> ExitCode {
-    eprintln!("petasos: {failure}");
+    output::tell(&format!("petasos: {failure}"));
     failure.exit_code()
 }
 
@@ -136,7 +153,32 @@ fn refused(error: LaunchError) -> Failure {
         LaunchError::Io(_) | LaunchError::Files(FilesError::Source { .. }) => Code::Failed,
         _ => Code::Usage,
     };
-    Failure::new(code, error)
+    let too_few = matches!(error, LaunchError::TooFewSlots { .. });
+    let failure = Failure::new(code, error);
+    match too_few {
+        true => failure.advise("--oversubscribe, or more slots: --hosts a:8"),
+        false => failure,
+    }
+}
+
+/// A variable for the ranks: with its value, or with that which it has here.
+fn exported(word: &String) -> Outcome<(String, String)> {
+    let wrong = |why: &str| {
+        let text = format!("-x {}: {why}", output::plain(word));
+        Failure::new(Code::Usage, text)
+            .advise("-x NAME=VALUE, or -x NAME with one of this environment")
+    };
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (name, value.to_owned()),
+        None => {
+            let value = std::env::var(word);
+            (word.as_str(), value.map_err(|error| wrong(&error.to_string()))?)
+        }
+    };
+    match name.is_empty() {
+        true => Err(wrong("it has no name")),
+        false => Ok((name.to_owned(), value)),
+    }
 }
 
 fn launch(options: &Run) -> Outcome<Launch> {
@@ -183,6 +225,9 @@ fn launch(options: &Run) -> Outcome<Launch> {
         WireBy::Pmi1 => Speaks::Pmi1,
         WireBy::Pmix => Speaks::Pmix,
     };
+    launch.oversubscribe = options.oversubscribe;
+    launch.directory.clone_from(&options.wdir);
+    launch.variables = options.export.iter().map(exported).collect::<Outcome<_>>()?;
     launch.bind = options.bind == Bind::Core;
     launch.fan_out = options.fan_out;
     launch.labels = options.label;

@@ -1,7 +1,7 @@
 //! Output, input, exit codes, and that nothing is left behind.
 
 use crate::{
-    common::{Place, child_of, signal, until, wait},
+    common::{Place, Ran, child_of, signal, until, wait},
     exists, shell,
 };
 use std::{
@@ -42,11 +42,65 @@ fn a_job_whose_output_nobody_reads_ends() {
     };
     let (code, said) = first(&[], "exec yes");
     assert_eq!(code, Some(128 + 13), "{said}");
-    assert!(said.contains("nobody reads its output any more"), "{said}");
+    // As programs in a pipeline do.
+    assert_eq!(said, "");
     // Told to go on, it does.
     let script = "for n in 1 2 3 4 5; do echo y; sleep 0.1; done; echo done >&2";
     let (code, said) = first(&["--keep-going"], script);
     assert_eq!((code, &*said), (Some(0), "done\ndone\n"));
+    place.assert_clean();
+}
+
+#[test]
+fn output_that_cannot_be_written_is_said_once_and_no_success() {
+    let place = Place::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let lost = "output of the ranks is lost: writing to standard output: No space left on device";
+    let run = |options: &[&str], script: &str| {
+        let mut command =
+            place.command(&[&["run", "-n", "2"], options, &["sh", "-c", script]].concat());
+        command.stdout(full());
+        Ran::of(&command.output().unwrap())
+    };
+    // One that has ended before it is noticed, with labels as without.
+    for options in [&[][..], &["--label"], &["--json"]] {
+        let ran = run(options, "echo of no use").assert(1);
+        assert_eq!(ran.err.matches(lost).count(), 1, "{ran:?}");
+    }
+    // One that would go on for long is ended.
+    let ran = run(&[], "echo of no use; exec sleep 100").assert(1);
+    assert_eq!(ran.err.matches(lost).count(), 1, "{ran:?}");
+    // Told to go on, it does, and its end is no success.
+    let ran = run(&["--keep-going"], "echo of no use; sleep 0.2; echo done >&2").assert(1);
+    assert_eq!((ran.err.matches(lost).count(), ran.err.matches("done").count()), (1, 2), "{ran:?}");
+    // Whatever else failed then comes first, and both are said.
+    let script = "echo of no use; [ $PETASOS_RANK = 0 ] || exit 7";
+    let ran = run(&["--keep-going"], script).assert(7).says("exited with code 7");
+    assert_eq!(ran.err.matches(lost).count(), 1, "{ran:?}");
+    // What ranks say on standard error is output as well; there nothing can be said of it.
+    let mut command = place.command(&["run", "sh", "-c", "echo of no use >&2"]);
+    let ran = Ran::of(&command.stderr(full()).output().unwrap()).assert(1);
+    assert_eq!((&*ran.out, &*ran.err), ("", ""));
+    // A silent job has lost nothing.
+    let ran = run(&[], "true").assert(0);
+    assert_eq!(ran.err, "");
+    place.assert_clean();
+}
+
+/// A full disk takes a part, and then no more; here, no file gets longer than this.
+#[test]
+fn output_to_a_full_disk_is_no_success() {
+    let place = Place::new();
+    let file = std::fs::File::create(place.path("out")).unwrap();
+    let program = env!("CARGO_BIN_EXE_petasos");
+    let script =
+        format!("trap '' XFSZ; ulimit -f 100; exec {program} run head -c 10000000 /dev/zero");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]).env("TMPDIR", place.path("tmp")).env_remove("XDG_RUNTIME_DIR");
+    command.current_dir(place.directory.path()).stdin(Stdio::null()).stdout(file);
+    let ran = Ran::of(&command.output().unwrap()).assert(1).says("File too large");
+    assert_eq!(ran.err.matches("output of the ranks is lost").count(), 1, "{ran:?}");
+    assert!(place.path("out").metadata().unwrap().len() > 0);
     place.assert_clean();
 }
 
@@ -89,6 +143,18 @@ fn the_first_failure_is_the_jobs_and_ends_the_others() {
     place.assert_clean();
 }
 
+/// Whatever it makes of it: one that says it went well has not been in its job.
+#[test]
+fn a_rank_that_is_cut_off_has_failed() {
+    let place = Place::new();
+    // A line of PMI-1 without an end; then the connection ends.
+    let script = "head -c 5000000 /dev/zero | tr '\\0' x >&$PMI_FD; read -r line <&$PMI_FD; exit 0";
+    let ran = place.run(&["run", "--wire", "pmi1", "bash", "-c", script]).assert(1);
+    let ran = ran.says("rank 0 is cut off: a line without an end");
+    ran.says("rank 0 on ").says("it exited with code 0, and had failed: its connection was cut");
+    place.assert_clean();
+}
+
 #[test]
 fn a_time_limit_is_kept_and_says_who_was_running() {
     let place = Place::new();
@@ -103,7 +169,7 @@ fn what_cannot_be_is_refused() {
     let place = Place::new();
     place.run(&["run", "-n", "0", "true"]).assert(2).says("at least one");
     place.run(&["run", "-n", "5", "--hosts", "a:2,b:2", "true"]).assert(2).says("4 slots");
-    place.run(&["run", "--hosts", "-oProxyCommand=x", "true"]).assert(2).says("no host");
+    place.run(&["run", "--hosts=-oProxyCommand=x", "true"]).assert(2).says("no host");
     place.run(&["run"]).assert(2);
     std::fs::write(place.path("hosts"), "# none yet\n").unwrap();
     place.run(&["run", "--hostfile", "hosts", "true"]).assert(2).says("hosts: no host is named");
@@ -122,7 +188,7 @@ fn what_cannot_be_is_refused() {
     let remote = ["run", "--hosts", "a:1", "--remote-start", "false", "x"];
     place.run(&remote).assert(1).says("a: no daemon was started there");
     let remote = ["run", "--hosts", "a:1", "--remote-start", "nothing-of-this-name", "x"];
-    place.run(&remote).assert(1).says("starting a by `nothing");
+    place.run(&remote).assert(1).says("starting it by `nothing");
     place.assert_clean();
 }
 

@@ -13,6 +13,7 @@ mod leftovers;
 mod limits;
 mod lives;
 mod mpi;
+mod options;
 mod outsiders;
 mod places;
 mod pmix;
@@ -23,6 +24,7 @@ mod slurm;
 mod spares;
 mod staging;
 mod storm;
+mod terminal;
 mod tree;
 
 use common::Place;

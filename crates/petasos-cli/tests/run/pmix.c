@@ -160,6 +160,32 @@ static void tell(pmix_status_t code, pmix_data_range_t range, const char *word, 
     PMIX_VALUE_DESTRUCT(&info[0].value);
 }
 
+static int answered;
+static pmix_status_t answer;
+
+static void take_answer(pmix_status_t status, void *data) {
+    (void) data;
+    pthread_mutex_lock(&lock);
+    answer = status;
+    answered = 1;
+    pthread_cond_signal(&bell);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Tells all of an event, and waits for what the daemon says of that. */
+static pmix_status_t notify(pmix_status_t code, pmix_info_t *info, size_t count) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    answered = 0;
+    OK(PMIx_Notify_event(code, &me, PMIX_RANGE_SESSION, info, count, take_answer, NULL));
+    pthread_mutex_lock(&lock);
+    while (!answered && !pthread_cond_timedwait(&bell, &lock, &until)) {}
+    pthread_mutex_unlock(&lock);
+    EXPECT(answered);
+    return answer;
+}
+
 static void start(void) {
     OK(PMIx_Init(&me, NULL, 0));
     size = number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE);
@@ -664,6 +690,105 @@ static void bound(const char *program) {
     EXPECT(!strncmp(value->data.string, program, strlen(program)));
 }
 
+/* What is found in part says so, and what cannot be is refused. */
+static void strictly(void) {
+    pmix_info_t *found = NULL, info[2];
+    size_t count = 0;
+    char *keys[] = {"petasos.jobs", "weather", NULL};
+    pmix_query_t query = {.keys = keys};
+    GIVES(PMIX_ERR_PARTIAL_SUCCESS, PMIx_Query_info(&query, 1, &found, &count));
+    if (me.rank == 0) {
+        PMIX_INFO_LOAD(&info[0], "one", "1", PMIX_STRING);
+        PMIX_INFO_LOAD(&info[1], "two", "2", PMIX_STRING);
+        OK(PMIx_Publish(info, 2));
+    }
+    fence();
+    pmix_pdata_t data[3];
+    memset(data, 0, sizeof data);
+    strcpy(data[0].key, "one");
+    strcpy(data[1].key, "two");
+    OK(PMIx_Lookup(data, 2, NULL, 0));
+    EXPECT(!strcmp(data[1].value.data.string, "2"));
+    strcpy(data[2].key, "three");
+    GIVES(PMIX_ERR_PARTIAL_SUCCESS, PMIx_Lookup(data, 3, NULL, 0));
+    GIVES(PMIX_ERR_NOT_FOUND, PMIx_Lookup(data + 2, 1, NULL, 0));
+    /* Published by the resource manager, by the process itself, by one of its job. */
+    pmix_data_range_t range = PMIX_RANGE_RM;
+    PMIX_INFO_LOAD(&info[0], PMIX_RANGE, &range, PMIX_DATA_RANGE);
+    GIVES(PMIX_ERR_NOT_FOUND, PMIx_Lookup(data, 1, info, 1));
+    range = PMIX_RANGE_PROC_LOCAL;
+    PMIX_INFO_LOAD(&info[0], PMIX_RANGE, &range, PMIX_DATA_RANGE);
+    GIVES(me.rank ? PMIX_ERR_NOT_FOUND : PMIX_SUCCESS, PMIx_Lookup(data, 1, info, 1));
+    range = PMIX_RANGE_NAMESPACE;
+    PMIX_INFO_LOAD(&info[0], PMIX_RANGE, &range, PMIX_DATA_RANGE);
+    OK(PMIx_Lookup(data, 1, info, 1));
+    fence();
+    /* Events: codes of users and of others are told apart, and none of these is heard by others. */
+    int id = PMIx_Register_event_handler(NULL, 0, NULL, 0, by_default, NULL, NULL);
+    EXPECT(id >= 0);
+    fence();
+    if (me.rank == 0) {
+        GIVES(PMIX_ERR_BAD_PARAM, notify(0, NULL, 0));
+        GIVES(PMIX_ERR_BAD_PARAM, notify(5, NULL, 0));
+        PMIX_INFO_LOAD(&info[0], "pmix.no.such.thing", "x", PMIX_STRING);
+        PMIX_INFO_REQUIRED(&info[0]);
+        GIVES(PMIX_ERR_NOT_SUPPORTED, notify(-3400, info, 1));
+        for (int code = PMIX_EXTERNAL_ERR_BASE - 1; code > PMIX_EXTERNAL_ERR_BASE - 12; code--)
+            tell(code, PMIX_RANGE_SESSION, "own", NULL);
+    } else {
+        for (int code = PMIX_EXTERNAL_ERR_BASE - 1; code > PMIX_EXTERNAL_ERR_BASE - 12; code--) {
+            char own[64];
+            snprintf(own, sizeof own, "by_default: %d from 0 `own`", code);
+            said(own);
+        }
+    }
+    fence();
+}
+
+static char large_bytes[4 << 20];
+
+static pmix_status_t put_large(int from, int to) {
+    for (int n = from; n < to; n++) {
+        char key[32];
+        snprintf(key, sizeof key, "large %d", n);
+        memset(large_bytes, n, sizeof large_bytes);
+        pmix_value_t value = {.type = PMIX_BYTE_OBJECT,
+                              .data.bo = {large_bytes, sizeof large_bytes}};
+        OK(PMIx_Put(PMIX_GLOBAL, key, &value));
+    }
+    return PMIx_Commit();
+}
+
+/* Up to the limits of what is said, and beyond them. */
+static void large(void) {
+    static char text[70000];
+    pmix_info_t info;
+    if (me.rank == 0) OK(put_large(0, 15));
+    fence();
+    if (me.rank == 1) {
+        pmix_value_t *value = get(0, "large 14");
+        EXPECT(value->type == PMIX_BYTE_OBJECT && value->data.bo.size == sizeof large_bytes);
+        EXPECT(value->data.bo.bytes[sizeof large_bytes - 1] == 14);
+        /* A little more than an event may have. */
+        memset(text, 'x', sizeof text - 1);
+        PMIX_INFO_LOAD(&info, "word", text, PMIX_STRING);
+        GIVES(PMIX_ERR_BAD_PARAM, notify(-3400, &info, 1));
+        text[60000] = 0;
+        PMIX_INFO_LOAD(&info, "word", text, PMIX_STRING);
+        OK(notify(-3400, &info, 1));
+    } else {
+        /* More than a card has, and more than a message. */
+        /* The library does not tell. */
+        put_large(15, 17);
+        put_large(17, 22);
+        char *longer = calloc(1, (4 << 20) + 2);
+        memset(longer, 'x', (4 << 20) + 1);
+        PMIX_INFO_LOAD(&info, "longer", longer, PMIX_STRING);
+        GIVES(PMIX_ERR_BAD_PARAM, PMIx_Publish(&info, 1));
+    }
+    fence();
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "control")) {
@@ -700,6 +825,10 @@ int main(int argc, char **argv) {
         bound(argv[0]);
     } else if (!strcmp(what, "mixed")) {
         mixed();
+    } else if (!strcmp(what, "strictly")) {
+        strictly();
+    } else if (!strcmp(what, "large")) {
+        large();
     }
     OK(PMIx_Finalize(NULL, 0));
     printf("rank %u is well\n", me.rank);

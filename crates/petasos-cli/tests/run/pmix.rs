@@ -56,6 +56,33 @@ fn a_program_does_all_that_is_here() {
 }
 
 #[test]
+fn what_is_found_in_part_says_so_and_what_cannot_be_is_refused() {
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    let ran = place.run(&["run", "-n", "3", program.to_str().unwrap(), "strictly"]).assert(0);
+    assert_eq!(ran.out.matches("is well").count(), 3, "{ran:?}");
+    place.assert_clean();
+}
+
+#[test]
+fn what_is_said_may_be_as_long_as_the_limits_and_beyond_them_it_is_said_why_not() {
+    let place = Place::new();
+    let Some(program) = program(&place) else { return };
+    let ran = place.run(&["run", "-n", "2", program.to_str().unwrap(), "large"]).assert(1);
+    assert_eq!(ran.out.matches("is well").count(), 2, "{ran:?}");
+    for why in [
+        "rank 1: bytes of an event: 70003 is more than the 65536 that are allowed",
+        "rank 0: what it committed was refused: bytes of a card: 71304",
+        "rank 0: a message of ",
+        "it exited with code 0, and had failed: what it committed was refused: bytes of a card",
+        "rank 0: bytes of a value: 4194305 is more than the 4194304 that are allowed",
+    ] {
+        assert_eq!(ran.err.matches(why).count(), 1, "{why}: {ran:?}");
+    }
+    place.assert_clean();
+}
+
+#[test]
 fn ranks_that_are_bound_know_what_they_share() {
     let place = Place::new();
     let Some(program) = program(&place) else { return };

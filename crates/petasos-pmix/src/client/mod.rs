@@ -485,7 +485,8 @@ impl Job {
     /// # Errors
     /// If it is not there, or not in time.
     pub fn lookup(&self, key: &str, wait: Option<Duration>) -> Result<(Value, Proc), JobError> {
-        let request = Request::Lookup { keys: vec![key.to_owned()], wait, least: 0 };
+        let request =
+            Request::Lookup { keys: vec![key.to_owned()], wait, least: 0, within: Range::Global };
         match self.link.call(request, wait.unwrap_or_default() + PATIENCE)? {
             Answer::Found(found) => {
                 let first = found.into_iter().next();
@@ -551,7 +552,8 @@ impl Job {
     /// [`NO_CACHE`](crate::event::NO_CACHE).
     ///
     /// # Errors
-    /// If the daemon is lost.
+    /// If the code is 0, which is that of success; if names and values in `info` have more than
+    /// 64 KiB in all; or if the daemon is lost.
     pub fn notify(&self, code: i32, range: Range, mut info: Info) -> Result<(), JobError> {
         let says = |(key, value): &(String, Value)| {
             key == crate::event::NON_DEFAULT && *value == Value::Bool(true)

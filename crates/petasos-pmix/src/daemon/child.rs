@@ -33,6 +33,7 @@ use rustix::{
 use std::{
     convert::Infallible,
     ffi::{CStr, CString, c_char},
+    fs::File,
     io::{self, PipeReader, PipeWriter},
     mem,
     os::{
@@ -94,6 +95,12 @@ impl First {
         }
         Ok(())
     }
+}
+
+/// Whether this process has a terminal. Those in another group that read from it, or change it, are stopped, and nobody
+/// would ever let them go on: programs that ask for it (a shell that is to be interactive) are better off without.
+pub(crate) fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
 }
 
 /// What a process has as its standard streams: where there is none, this process's own. None of them is one of
@@ -332,6 +339,20 @@ mod tests {
         assert_eq!(pid, group);
         let pid: i32 = pid.parse().unwrap();
         assert_eq!(heard, [&[Word::Begins as u8, 0, 0, 0][..], &pid.to_le_bytes()].concat());
+    }
+
+    #[test]
+    fn in_a_session_of_its_own_it_has_no_terminal() {
+        let script = |_| {
+            "read pid name state parent group session rest < /proc/$$/stat; echo $$ $group $session
+             (exec </dev/tty) 2>&- || echo none"
+                .into()
+        };
+        let (said, _) = started(First { session: true, ..first() }, script);
+        let said = said.unwrap();
+        let mut words = said.split_whitespace();
+        let pid = words.next();
+        assert_eq!([words.next(), words.next(), words.next()], [pid, pid, Some("none")], "{said}");
     }
 
     #[test]

@@ -244,7 +244,7 @@ impl Daemon {
             if error.kind() != io::ErrorKind::UnexpectedEof
                 && error.kind() != io::ErrorKind::ConnectionReset
             {
-                self.log(&format!("a client is cut off: {error}"));
+                self.cut_off(number, &error.to_string());
             }
             self.client_gone(number);
         }
@@ -256,6 +256,23 @@ impl Daemon {
         let own = self.clients.iter().filter(|(_, client)| own(client)).map(|(number, _)| *number);
         for number in own.collect::<Vec<_>>() {
             while let Ok(true) = self.try_read(number) {}
+        }
+    }
+
+    /// A client did what it may not. If it is a rank, that has failed, whatever it makes of it.
+    fn cut_off(&mut self, number: u64, why: &str) {
+        let rank = self.clients.get(&number).and_then(|client| client.rank);
+        match rank {
+            Some(rank) => self.log(&format!("rank {rank} is cut off: {why}")),
+            None => self.log(&format!("a client is cut off: {why}")),
+        }
+        self.has_failed(rank, format!("its connection was cut: {why}"));
+    }
+
+    /// A process has failed for this, also if it does not notice.
+    fn has_failed(&mut self, rank: Option<u32>, why: String) {
+        if let Some(rank) = rank.and_then(|rank| self.ranks.get_mut(&rank)) {
+            rank.failed.get_or_insert(why);
         }
     }
 
@@ -490,6 +507,15 @@ impl Daemon {
                         client.frames.push_raw(bytes);
                     }
                 }
+                pmix41::Step::Explain(why) => {
+                    let rank = self.clients.get(&number).and_then(|client| client.rank);
+                    self.explain_to(rank, &why);
+                }
+                pmix41::Step::Fail(why) => {
+                    let rank = self.clients.get(&number).and_then(|client| client.rank);
+                    self.explain_to(rank, &why);
+                    self.has_failed(rank, why);
+                }
                 pmix41::Step::Ask(id, what) => {
                     self.meet(number, &what);
                     self.engine.request(self.clock.now(), ClientId(number), id, what);
@@ -536,11 +562,17 @@ impl Daemon {
             if client.closing.is_some() || client.frames.backlog() == 0 {
                 continue;
             }
-            if client.frames.flush().is_err() || client.frames.backlog() > MAX_BACKLOG {
-                gone.push(*number);
+            let (sent, left) = (client.frames.flush(), client.frames.backlog());
+            if sent.is_err() || left > MAX_BACKLOG {
+                gone.push((*number, sent.is_ok().then_some(left)));
             }
         }
-        gone.into_iter().for_each(|number| self.client_gone(number));
+        for (number, left) in gone {
+            if let Some(left) = left {
+                self.cut_off(number, &format!("it has not read {left} bytes that are for it"));
+            }
+            self.client_gone(number);
+        }
         if std::mem::take(&mut self.rings)
             && let Some(shelf) = self.shelf.as_mut()
         {

@@ -1,7 +1,13 @@
-//! Which shared libraries a program, or a library, asks the loader for, and where it has them looked for: what the
-//! dynamic section of an ELF file says, read in a few pieces however large the file is.
+//! Which shared libraries a program, or a library, asks the loader for, where it has them looked for, and which loader
+//! that is: what an ELF file says, read in a few pieces however large it is.
 
-use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::unix::{ffi::OsStrExt, fs::FileExt},
+    path::{Path, PathBuf},
+};
 
 /// More than any program has.
 const MAX_HEADERS: u16 = 256;
@@ -11,6 +17,9 @@ const MAX_PATHS: usize = 4096;
 
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
+const LOADER: u32 = 3;
+/// The longest path.
+const MAX_PATH: u64 = 4096;
 const NEEDED: u64 = 1;
 const STRINGS: u64 = 5;
 const RPATH: u64 = 15;
@@ -46,9 +55,20 @@ pub(crate) fn wants(path: &Path) -> Option<Wants> {
     read(path).ok().flatten()
 }
 
-fn read(path: &Path) -> io::Result<Option<Wants>> {
-    let file = File::open(path)?;
-    let header = part(&file, 0, 64)?;
+/// The loader by which the system runs a program, if it does by one.
+pub(crate) fn loader(path: &Path) -> Option<PathBuf> {
+    let file = File::open(path).ok()?;
+    let (headers, size) = headers(&file).ok()??;
+    let is_loader = |entry: &&[u8]| number(entry, 0).map(u32::from_le_bytes) == Some(LOADER);
+    let entry = headers.chunks_exact(size).find(is_loader)?;
+    let name = part(&file, word(entry, 8)?, word(entry, 32)?.min(MAX_PATH) as usize).ok()?;
+    let name = name.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+    Some(OsStr::from_bytes(name).into())
+}
+
+/// The headers of a program's segments, and the size of each.
+fn headers(file: &File) -> io::Result<Option<(Vec<u8>, usize)>> {
+    let header = part(file, 0, 64)?;
     // Its class, and the order of its bytes.
     if !header.starts_with(b"\x7fELF\x02\x01") {
         return Ok(None);
@@ -62,7 +82,12 @@ fn read(path: &Path) -> io::Result<Option<Wants>> {
     let Some((table, size, count)) = layout().filter(|(_, size, _)| *size >= 56) else {
         return Ok(None);
     };
-    let headers = part(&file, table, size * count)?;
+    Ok(Some((part(file, table, size * count)?, size)))
+}
+
+fn read(path: &Path) -> io::Result<Option<Wants>> {
+    let file = File::open(path)?;
+    let Some((headers, size)) = headers(&file)? else { return Ok(None) };
     let mut loads = Vec::new();
     let mut dynamic = None;
     for entry in headers.chunks_exact(size) {
@@ -111,6 +136,8 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let wants = wants(&own).unwrap();
         assert!(wants.needed.iter().any(|name| name.starts_with("libc.so")), "{wants:?}");
+        let loader = loader(&own).unwrap();
+        assert!(loader.is_absolute() && loader.exists(), "{}", loader.display());
     }
 
     #[test]
@@ -132,6 +159,7 @@ mod tests {
             let path = place.path().join(nth.to_string());
             std::fs::write(&path, bytes).unwrap();
             wants(&path);
+            loader(&path);
         }
     }
 }

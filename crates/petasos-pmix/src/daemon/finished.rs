@@ -35,6 +35,14 @@ impl Daemon {
         }
     }
 
+    /// Says of a rank why it was refused something, where its library tells it only that it was.
+    pub(super) fn explain_to(&mut self, rank: Option<u32>, why: &str) {
+        match rank {
+            Some(rank) => self.log(&format!("rank {rank}: {why}")),
+            None => self.log(why),
+        }
+    }
+
     fn has_finalized(&self, rank: u32) -> bool {
         let process = self.job.as_ref().zip(self.ranks.get(&rank));
         process.is_some_and(|(job, process)| {

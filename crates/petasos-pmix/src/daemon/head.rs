@@ -5,7 +5,7 @@ use super::{
     Daemon,
     control::{Bootstrap, Control, Program, Setup},
     networks::Said,
-    print::Printer,
+    print::{Printer, Unwritten},
     staging::{self, ToStage, Work},
     tree::{self, Planned, Starter},
     wake::{Wake, Waker},
@@ -17,11 +17,11 @@ use crate::{
     launch::{Plugins, Staged},
     net::handshake::random,
 };
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, raise};
 use petasos_fabric::Time;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
+    io::{self, IsTerminal},
     time::Duration,
 };
 
@@ -31,6 +31,10 @@ const GRACE: Duration = Duration::from_secs(3);
 const START: Duration = Duration::from_secs(60);
 /// The exit code of a job with a rank that could not be started, as in a shell.
 const NOT_STARTED: i32 = 127;
+/// How long it may take to tell the others that all stop.
+const FLUSH: Duration = Duration::from_secs(1);
+/// Input from a terminal is looked for again after this time where this process was in its background.
+const BACKGROUND: Duration = Duration::from_millis(250);
 /// Standard input that has not been taken, in bytes.
 const WINDOW: u64 = 256 << 10;
 const UNKNOWN: &str = "an unknown host";
@@ -73,6 +77,10 @@ pub(crate) struct Verdict {
     pub(crate) code: i32,
     /// Why, if not well.
     pub(crate) why: Option<String>,
+    /// Whether the reader of its output has closed it.
+    pub(crate) unread: bool,
+    /// Why other output could not be written.
+    pub(crate) output_lost: Option<String>,
     /// What became of each rank that ended: on which host, and how.
     pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
     /// How often ranks were started again, if they were.
@@ -119,12 +127,16 @@ pub(crate) struct Head {
     /// What failed while the job goes on, in order; a rank that is started again has not.
     failures: Vec<Failed>,
     pub(crate) printer: Printer,
+    /// What could not be written.
+    unwritten: Option<Unwritten>,
     /// Until when what is under way may take: coming up, the job, ending by itself.
     until: Time,
     /// The processes were made to end.
     killed: bool,
     signals: u32,
     input_open: bool,
+    /// It is not read before: this process is in the background of a terminal, and what is typed there is for others.
+    input_later: Time,
     input_untaken: u64,
 }
 
@@ -195,6 +207,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     daemon.head = Some(Box::new(Head {
         until: daemon.clock.now().after(START),
         input_open: plan.input,
+        input_later: Time::default(),
         plan,
         phase: Phase::Gathering,
         name,
@@ -211,6 +224,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
         failure: None,
         failures: Vec::new(),
         printer,
+        unwritten: None,
         killed: false,
         signals: 0,
         input_untaken: 0,
@@ -233,10 +247,22 @@ fn node_info(name: String) -> NodeInfo {
 
 fn take_signals(waker: Waker) -> io::Result<()> {
     let mut set = SigSet::empty();
-    let wanted =
-        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
-    wanted.into_iter().for_each(|signal| set.add(signal));
-    set.thread_block()?;
+    let wanted = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGTSTP,
+    ];
+    // As with `nohup`, and where nobody could let this process go on.
+    let is_ignored =
+        |signal: &Signal| [Signal::SIGHUP, Signal::SIGTSTP].contains(signal) && is_ignored(*signal);
+    wanted.into_iter().filter(|signal| !is_ignored(signal)).for_each(|signal| set.add(signal));
+    // In the background of a terminal it is not stopped, with all that its ranks rely on: it reads nothing there.
+    let mut blocked = set;
+    [Signal::SIGTTIN, Signal::SIGTTOU].into_iter().for_each(|signal| blocked.add(signal));
+    blocked.thread_block()?;
     let take = move || {
         while let Ok(signal) = set.wait() {
             waker.tell(Wake::Signal(signal as i32));
@@ -244,6 +270,25 @@ fn take_signals(waker: Waker) -> io::Result<()> {
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(take)?;
     Ok(())
+}
+
+/// Whether this process was started so that a signal does nothing to it.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+}
+
+/// Stops this process as the terminal would have; returns when it goes on.
+fn stop() {
+    let mut stops = SigSet::empty();
+    stops.add(Signal::SIGTSTP);
+    if stops.thread_unblock().is_ok() {
+        // It is done to this thread, which so does not go on before; without a shell that could let it, nothing is.
+        let _ = raise(Signal::SIGTSTP);
+        let _ = stops.thread_block();
+    }
 }
 
 impl Daemon {
@@ -632,6 +677,9 @@ impl Daemon {
         if [Signal::SIGUSR1 as i32, Signal::SIGUSR2 as i32].contains(&signal) {
             return self.signal_all(signal);
         }
+        if signal == Signal::SIGTSTP as i32 {
+            return self.pause();
+        }
         head.signals += 1;
         if head.signals > 1 {
             return self.signal_all(SIGKILL);
@@ -641,16 +689,34 @@ impl Daemon {
         self.end_job(signal);
     }
 
-    /// Nobody reads standard output any more: the job ends, as a program does in a pipeline, unless it was told to
+    /// The job stops as the user has asked for at the terminal, and this process with it; then all goes on. Ranks cannot
+    /// be asked to stop by themselves: without a terminal of their own the system would not do it.
+    fn pause(&mut self) {
+        self.signal_all(Signal::SIGSTOP as i32);
+        let until = self.clock.now().after(FLUSH);
+        self.flush();
+        while self.peers.total_backlog() > 0 && self.clock.now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+            self.flush();
+        }
+        stop();
+        self.signal_all(Signal::SIGCONT as i32);
+    }
+
+    /// Output could not be written: the job ends, for what else it would write is lost as well, unless it was told to
     /// go on.
-    pub(crate) fn head_unread(&mut self) {
-        if self.head.as_ref().is_some_and(|head| !head.plan.keep_going) {
-            self.fail(128 + Signal::SIGPIPE as i32, "nobody reads its output any more".to_owned());
+    pub(crate) fn head_unwritten(&mut self, lost: Unwritten) {
+        let Some(head) = &mut self.head else { return };
+        head.unwritten.get_or_insert_with(|| lost.clone());
+        if !head.plan.keep_going {
+            self.fail(code_of(&lost), lost.to_string());
         }
     }
 
     pub(crate) fn head_deadline(&self) -> Time {
-        self.head.as_ref().map_or(Time::NEVER, |head| head.until)
+        let Some(head) = &self.head else { return Time::NEVER };
+        let later = head.input_later > self.clock.now() && head.input_open;
+        if later { head.until.min(head.input_later) } else { head.until }
     }
 
     pub(crate) fn head_time(&mut self, now: Time) {
@@ -718,7 +784,7 @@ impl Daemon {
     /// Whether standard input is read now.
     pub(crate) fn head_takes_input(&self) -> bool {
         self.head.as_ref().is_some_and(|head| {
-            let room = head.input_untaken < WINDOW;
+            let room = head.input_untaken < WINDOW && self.clock.now() >= head.input_later;
             head.input_open && head.phase == Phase::Running && room && !head.ended.contains_key(&0)
         })
     }
@@ -727,6 +793,10 @@ impl Daemon {
         let mut bytes = vec![0; 32 << 10];
         let read = match rustix::io::read(rustix::stdio::stdin(), &mut bytes) {
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return,
+            Err(rustix::io::Errno::IO) if io::stdin().is_terminal() => {
+                let later = self.clock.now().after(BACKGROUND);
+                return self.head.iter_mut().for_each(|head| head.input_later = later);
+            }
             read => read.unwrap_or(0),
         };
         bytes.truncate(read);
@@ -742,7 +812,9 @@ impl Daemon {
         let Some(mut head) = self.head.take() else {
             return Err(io::Error::other("this is not the head"));
         };
-        head.printer.finish();
+        if let Some(lost) = head.printer.finish() {
+            head.unwritten.get_or_insert(lost);
+        }
         self.leave_remotes();
         let ranks = std::mem::take(&mut head.ended);
         let ended = |(rank, (on, why))| (rank, (self.name_of(on), why));
@@ -754,9 +826,24 @@ impl Daemon {
         });
         let replaced = replaced.collect();
         let first = head.failures.into_iter().next().map(|failed| (failed.code, failed.why));
-        let (code, why) = head.failure.or(first).map_or((0, None), |(code, why)| (code, Some(why)));
+        // Which was told to go on without a reader has gone well.
+        let unwritten = head.unwritten.as_ref();
+        let lost = unwritten.filter(|lost| !head.plan.keep_going || **lost != Unwritten::Closed);
+        let lost = lost.map(|lost| (code_of(lost), lost.to_string()));
+        let failure = head.failure.or(first).or(lost);
+        let (code, why) = failure.map_or((0, None), |(code, why)| (code, Some(why)));
+        let unread = unwritten == Some(&Unwritten::Closed);
+        let output_lost = unwritten.filter(|_| !unread).map(Unwritten::to_string);
         let (restarts, staged) = (head.restarts, head.staged);
-        Ok(Verdict { code, why, ranks, restarts, replaced, staged })
+        Ok(Verdict { code, why, unread, output_lost, ranks, restarts, replaced, staged })
+    }
+}
+
+/// The exit code of a job whose output was lost: without a reader that of a program in a pipeline.
+fn code_of(lost: &Unwritten) -> i32 {
+    match lost {
+        Unwritten::Closed => 128 + Signal::SIGPIPE as i32,
+        Unwritten::Refused { .. } => 1,
     }
 }
 

@@ -6,15 +6,18 @@ use rustix::fs::{Access, access};
 use std::{
     collections::BTreeMap,
     ffi::{CString, OsStr, OsString},
-    io::{self, ErrorKind},
+    fs,
+    io::{self, ErrorKind, Read},
     iter,
-    os::unix::ffi::OsStringExt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
     ptr,
 };
 
 /// Where programs are if nothing says so.
 const USUAL_PATH: &str = "/bin:/usr/bin";
+/// So much of a script's first line is looked at by the system.
+const LONGEST_LINE: u64 = 256;
 /// What runs a program whose format the system does not know: as with `execvp`, that is a script.
 const SHELL: &std::ffi::CStr = c"/bin/sh";
 
@@ -101,6 +104,43 @@ pub(crate) fn variable(name: &OsStr, value: &OsStr) -> io::Result<CString> {
     Ok(CString::new(text.into_vec())?)
 }
 
+/// Why a program could not be started, from this directory: what it lacks, if that can be seen.
+pub(crate) fn why_not(
+    name: &str,
+    search: Option<&OsStr>,
+    directory: &Path,
+    error: &io::Error,
+) -> String {
+    let found = find(name, search, directory);
+    let seen = match &found {
+        Ok(program) => directory.join(program),
+        Err(_) => directory.join(name),
+    };
+    if seen.is_dir() && (found.is_err() || name.contains('/')) {
+        return format!("{name}: this is a directory, and no program");
+    }
+    if error.kind() != ErrorKind::NotFound {
+        return format!("{name}: {error}");
+    }
+    match needs(&seen).filter(|_| found.is_ok()) {
+        Some(interpreter) if !directory.join(&interpreter).exists() => {
+            let interpreter = interpreter.display();
+            format!("{name}: what it is run by is not there: {interpreter}")
+        }
+        _ => format!("{name}: there is no such program"),
+    }
+}
+
+/// By what the system runs a program: a script by what its first line names, others by their loader.
+fn needs(program: &Path) -> Option<PathBuf> {
+    let mut first = Vec::new();
+    fs::File::open(program).ok()?.take(LONGEST_LINE).read_to_end(&mut first).ok()?;
+    let Some(line) = first.strip_prefix(b"#!") else { return super::elf::loader(program) };
+    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii_start();
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    (end > 0).then(|| OsStr::from_bytes(&line[..end]).into())
+}
+
 /// Where a program of this name is, seen from this directory.
 pub(crate) fn find(name: &str, search: Option<&OsStr>, directory: &Path) -> io::Result<PathBuf> {
     if name.contains('/') {
@@ -126,7 +166,7 @@ pub(crate) fn find(name: &str, search: Option<&OsStr>, directory: &Path) -> io::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_program_is_found_as_a_shell_finds_it() {

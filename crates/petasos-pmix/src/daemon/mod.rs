@@ -80,7 +80,7 @@ pub use guard::{GUARD, run as run_guard};
 
 pub(crate) use clients::{Asked, MAX_FRAME as MAX_CLIENT_FRAME, ToClient as FromDaemon, greeting};
 pub(crate) use control::Program as Launched;
-pub(crate) use head::{Plan, Verdict, run as run_head};
+pub(crate) use head::{Plan, run as run_head};
 pub(crate) use place::bases;
 pub(crate) use staging::{Coming, ToStage};
 pub(crate) use tree::Starter;
@@ -613,7 +613,7 @@ impl Daemon {
             }
             Wake::Placed(result) => self.placed(result),
             Wake::Printed => {}
-            Wake::Unread => self.head_unread(),
+            Wake::Unwritten(lost) => self.head_unwritten(lost),
         }
     }
 

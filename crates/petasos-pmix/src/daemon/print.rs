@@ -1,10 +1,19 @@
 //! What the processes write, on this process's standard output and error: by a thread, so that a
 //! slow reader does not hold up the daemon.
+//!
+//! What cannot be written is lost, and so the first error is told, once: while the job runs, and in the end with
+//! how it ended.
 
 use super::wake::{Wake, Waker};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    stdio::{stderr, stdout},
+};
 use std::{
     collections::BTreeMap,
-    io::{self, Write},
+    fmt, io,
+    os::fd::BorrowedFd,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -18,11 +27,45 @@ const ROOM: usize = 1 << 20;
 /// A line is printed in parts if it is longer.
 const LONGEST_LINE: usize = 64 << 10;
 
+/// Output that could not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unwritten {
+    /// The reader of a pipe has closed it, as `head` does.
+    Closed,
+    /// The system refused it.
+    Refused {
+        /// Whether that is standard error.
+        error: bool,
+        why: String,
+    },
+}
+
+impl Unwritten {
+    fn of(error: bool, why: &io::Error) -> Unwritten {
+        match why.kind() {
+            io::ErrorKind::BrokenPipe => Unwritten::Closed,
+            _ => Unwritten::Refused { error, why: why.to_string() },
+        }
+    }
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unwritten::Closed => f.write_str("nobody reads its output any more"),
+            Unwritten::Refused { error, why } => {
+                let stream = if *error { "error" } else { "output" };
+                write!(f, "output of the ranks is lost: writing to standard {stream}: {why}")
+            }
+        }
+    }
+}
+
 /// The printing thread, and what it has to do.
 #[derive(Debug)]
 pub(crate) struct Printer {
     sender: Option<Sender<(bool, Vec<u8>)>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<Unwritten>>>,
     waiting: Arc<AtomicUsize>,
     /// With labels: the beginnings of lines, by rank and stream.
     lines: Option<BTreeMap<(u32, bool), Vec<u8>>>,
@@ -34,22 +77,28 @@ impl Printer {
         let waiting = Arc::new(AtomicUsize::new(0));
         let left = waiting.clone();
         let print = move || {
-            let mut unread = false;
+            let mut first = None;
+            let mut note = |error: bool, written: io::Result<()>| {
+                let Err(why) = written else { return };
+                if first.is_none() {
+                    let lost = Unwritten::of(error, &why);
+                    first = Some(lost.clone());
+                    waker.tell(Wake::Unwritten(lost));
+                }
+            };
             for (error, bytes) in receiver {
                 let written = match error {
-                    true => io::stderr().write_all(&bytes),
-                    false => {
-                        let mut out = io::stdout().lock();
-                        out.write_all(&bytes).and_then(|()| out.flush())
-                    }
+                    true => write_all(stderr(), &bytes),
+                    false => write_all(stdout(), &bytes),
                 };
                 left.fetch_sub(bytes.len(), Ordering::Relaxed);
                 waker.tell(Wake::Printed);
-                let closed = written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
-                if closed && !error && !std::mem::replace(&mut unread, true) {
-                    waker.tell(Wake::Unread);
-                }
+                note(error, written);
             }
+            // Some file systems say only now that there was no room.
+            note(false, close_another(stdout()));
+            note(true, close_another(stderr()));
+            first
         };
         let thread = Some(thread::Builder::new().name("printer".to_owned()).spawn(print)?);
         let lines = labels.then(BTreeMap::new);
@@ -103,11 +152,35 @@ impl Printer {
         }
     }
 
-    /// Waits until all is written.
-    pub(crate) fn finish(&mut self) {
+    /// Waits until all is written; gives what could not be.
+    pub(crate) fn finish(&mut self) -> Option<Unwritten> {
         self.sender = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        self.thread.take().and_then(|thread| thread.join().ok()).flatten()
+    }
+}
+
+/// Writes all, whether or not the stream waits by itself: that is for all to change who share it.
+fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::from_borrowed_fd(to, PollFlags::OUT)], None);
+            }
+            Err(error) => return Err(error.into()),
         }
+    }
+    Ok(())
+}
+
+/// Closes another descriptor of a stream, by which file systems that write later (as over a network) say whether all
+/// has come to its place.
+fn close_another(stream: BorrowedFd<'_>) -> io::Result<()> {
+    let another = stream.try_clone_to_owned()?;
+    match nix::unistd::close(another) {
+        Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Rank {
     pub(crate) feed: VecDeque<u8>,
     feed_ends: bool,
     pub(crate) ended: Option<Gone>,
+    /// Why it has failed, also if it does not notice.
+    pub(super) failed: Option<String>,
     /// Its end, its output and its errors are waited for.
     pub(crate) watched: [bool; 3],
     until: Time,
@@ -72,6 +74,7 @@ impl Rank {
             feed: VecDeque::new(),
             feed_ends: false,
             ended: None,
+            failed: None,
             watched: [false; 3],
             until: Time::NEVER,
         })
@@ -121,6 +124,10 @@ impl Daemon {
                 (None, signal) => Gone::Signalled(signal.unwrap_or_default()),
             },
             Err(error) => Gone::NotStarted(error.to_string()),
+        };
+        let why = match rank.failed.take() {
+            Some(failed) if why.is_clean() => Gone::Failed(failed),
+            _ => why,
         };
         rank.ended = Some(why.clone());
         rank.until = now.after(LINGER);

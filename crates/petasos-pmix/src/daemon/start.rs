@@ -2,10 +2,10 @@
 
 use super::{
     Daemon,
-    child::{First, Process, Spawner, Streams, beyond_streams, pipe},
+    child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
     greeting,
     guard::Guard,
-    image::{Image, find, variable},
+    image::{Image, find, variable, why_not},
     kin::STARTED_BY,
     libraries,
     ranks::{Pipes, Rank},
@@ -46,6 +46,9 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
 /// What libraries are told where ranks share processors: who waits lets another one run.
 const CROWDED: [(&str, &str); 1] = [("OMPI_MCA_mpi_yield_when_idle", "1")];
 
+/// The longest message that the library takes, in megabytes: it may be a whole card.
+const PMIX_LONGEST: (&str, &str) = ("PMIX_MCA_ptl_base_max_msg_size", "256");
+
 /// Variables of which each rank has its own.
 const OWN: [&str; 6] = [crate::RANK_VARIABLE, RESTARTS, LOCAL_RANK, PMI_FD, PMI_RANK, PMIX_RANK];
 /// How often the rank was started again.
@@ -64,13 +67,13 @@ pub(super) struct Common {
     speaks: Speaks,
     /// The processors for ranks, in turn, if each keeps to one.
     cores: Vec<u32>,
-    /// There are more ranks than processors.
-    crowded: bool,
     /// What is to be said of how the program is served.
     note: Option<String>,
     image: Image,
     /// What those read that have no input.
     nothing: OwnedFd,
+    /// Whether each is in a session of its own.
+    session: bool,
     spawner: Spawner,
 }
 
@@ -202,7 +205,9 @@ impl Daemon {
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
         let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
         let (crowded, spawner) = (self.is_crowded(), Spawner::new());
-        Ok(Common { speaks, cores, crowded, note, image, nothing, spawner })
+        // Of ranks that share processors each gets its share; where there is a terminal none takes it from another.
+        let session = crowded || has_terminal();
+        Ok(Common { speaks, cores, session, note, image, nothing, spawner })
     }
 
     /// Whether there are more ranks on this node than processors that this daemon may use.
@@ -274,6 +279,11 @@ impl Daemon {
                 all.entry(name.into()).or_insert_with(|| value.into());
             }
         }
+        if matches!(speaks, Speaks::Pmix(_) | Speaks::Unknown(_)) {
+            // Unless the user has said something else.
+            let (name, longest) = PMIX_LONGEST;
+            all.entry(name.into()).or_insert_with(|| longest.into());
+        }
         // What each rank has of its own comes besides. That somebody has started this daemon is not said of its ranks.
         OWN.iter().chain(&[STARTED_BY]).for_each(|name| drop(all.remove(OsStr::new(name))));
         Ok(all)
@@ -316,7 +326,7 @@ impl Daemon {
         });
         let guard = self.guard.as_ref().map(Guard::socket);
         let files = Some(self.admission.files.before);
-        let session = common.crowded;
+        let session = common.session;
         let first = First { daemon: getpid(), guard, cores, session, files, inherited };
         let (process, pipes) =
             common.spawn(number == 0, &own, &first).map_err(|error| self.why_not(&error))?;
@@ -338,13 +348,13 @@ impl Daemon {
             return NOT_SET_UP.to_owned();
         };
         let name = program.arguments.first().map_or("", String::as_str);
-        match error.kind() {
-            ErrorKind::NotFound if !Path::new(&program.directory).is_dir() => {
-                format!("{}: there is no such directory", program.directory)
-            }
-            ErrorKind::NotFound => format!("{name}: there is no such program"),
-            _ => unready(name, error),
+        let directory = Path::new(&program.directory);
+        if error.kind() == ErrorKind::NotFound && !directory.is_dir() {
+            return format!("{}: there is no such directory", program.directory);
         }
+        let path = program.environment.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path.into()).or_else(|| std::env::var_os("PATH"));
+        why_not(name, path.as_deref(), directory, error)
     }
 
     /// A connection to this daemon for a program that inherits one, with what a client says first:

@@ -8,9 +8,9 @@
 
 use super::{
     Daemon,
-    child::{First, Process, Spawner, Streams, beyond_streams, pipe},
+    child::{First, Process, Spawner, Streams, beyond_streams, has_terminal, pipe},
     control::{Bootstrap, Control},
-    image::Image,
+    image::{Image, why_not},
     peers::is_ready,
 };
 use crate::Node;
@@ -26,6 +26,7 @@ use std::{
     fs::File,
     io::{self, PipeWriter, Write},
     os::fd::{AsFd, OwnedFd},
+    path::Path,
     time::Duration,
 };
 
@@ -100,7 +101,9 @@ impl Daemon {
                 Ok(remote) => drop(self.remotes.insert(node, remote)),
                 Err(error) => {
                     let command = own.starter.command.first().map_or("", String::as_str);
-                    let why = format!("starting {host} by `{command}`: {error}");
+                    let path = std::env::var_os("PATH");
+                    let why = why_not(command, path.as_deref(), Path::new(""), &error);
+                    let why = format!("starting it by `{command}`: {why}");
                     self.report(Control::NotStarted { node, why });
                 }
             }
@@ -189,8 +192,8 @@ fn start(
         Streams { input: Some(theirs.as_fd()), output: Some(nothing.as_fd()), errors: None };
     // In a group of its own, as the terminal's signals are for the head; and it ends with this process.
     let files = Some(files);
-    let (guard, cores, inherited) = (None, None, None);
-    let first = First { daemon: getpid(), guard, cores, session: false, files, inherited };
+    let (guard, cores, inherited, session) = (None, None, None, has_terminal());
+    let first = First { daemon: getpid(), guard, cores, session, files, inherited };
     let process = Spawner::new().spawn(&image, &[], streams, &first)?;
     drop(theirs);
     let pidfd = process.pidfd()?;

@@ -1,5 +1,6 @@
 //! What threads tell the daemon's loop, which sleeps in `poll`.
 
+use super::print::Unwritten;
 use crate::{Node, inventory::Inventory, launch::NotPlaced};
 use std::{
     io::{Read, Write},
@@ -32,8 +33,8 @@ pub(crate) enum Wake {
     Placed(Result<(), NotPlaced>),
     /// Output was written.
     Printed,
-    /// Nobody reads standard output any more.
-    Unread,
+    /// Output could not be written.
+    Unwritten(Unwritten),
 }
 
 /// A thread's end.

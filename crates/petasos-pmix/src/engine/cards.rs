@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub(super) const SLACK: Duration = Duration::from_secs(1);
 
 /// Bytes of all that a process may have committed.
-const MAX_CARD: usize = 64 << 20;
+pub(crate) const MAX_CARD: usize = 64 << 20;
 
 /// What a client wants.
 pub(super) struct Wanted {

@@ -133,8 +133,8 @@ impl Engine {
                 self.unpublish(asker, &keys);
                 Some(Answer::Done)
             }),
-            HeadRequest::Lookup { keys, wait, least } => {
-                once(keys).and_then(|keys| self.look_up(asked, keys, wait, least as usize))
+            HeadRequest::Lookup { keys, wait, least, within } => {
+                once(keys).and_then(|keys| self.look_up(asked, within, keys, wait, least as usize))
             }
             HeadRequest::Query(keys) => once(keys).and_then(|keys| self.query(asked, &keys)),
             HeadRequest::Abort { status, message } => {

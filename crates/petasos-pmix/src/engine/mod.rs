@@ -44,6 +44,7 @@ use crate::{
     value::Card,
 };
 use agenda::Agenda;
+pub(crate) use cards::MAX_CARD;
 pub(crate) use links::{LINKS, links_value};
 use petasos_fabric::Time;
 use std::{

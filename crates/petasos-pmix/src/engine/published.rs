@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     error::Error,
+    event::Range,
     message::{Answer, Persistence, Published},
     names::{Node, Proc},
     value::Value,
@@ -45,6 +46,8 @@ struct Owned {
 struct Lookup {
     asked: Asked,
     keys: Vec<String>,
+    /// Only what one of these has published.
+    within: Range,
     /// So many are enough.
     least: usize,
     until: Time,
@@ -57,11 +60,17 @@ impl Board {
         self.published.keys()
     }
 
-    /// What of these keys is published for somebody.
-    fn seen<'a>(&'a self, asked: Asked, keys: &'a [String]) -> impl Iterator<Item = &'a Owned> {
+    /// What of these keys is published for the asker, by one of those that it means.
+    fn seen<'a>(
+        &'a self,
+        asked: Asked,
+        within: &'a Range,
+        keys: &'a [String],
+    ) -> impl Iterator<Item = &'a Owned> {
         let seen = move |entry: &&Owned| {
-            entry.owner == asked.by
-                || entry.what.range.covers(entry.owner, entry.node, asked.by, asked.node)
+            let (of, by) = ((entry.owner, entry.node), (asked.by, asked.node));
+            let may = entry.owner == asked.by || entry.what.range.covers(of.0, of.1, by.0, by.1);
+            may && within.covers(by.0, by.1, of.0, of.1)
         };
         keys.iter().filter_map(move |key| self.published.get(key).filter(seen))
     }
@@ -70,11 +79,12 @@ impl Board {
     fn found(
         &mut self,
         asked: Asked,
+        within: &Range,
         keys: &[String],
         least: usize,
     ) -> Result<Option<Found>, Error> {
         let (mut count, mut bytes) = (0, 0);
-        for entry in self.seen(asked, keys) {
+        for entry in self.seen(asked, within, keys) {
             count += 1;
             bytes += entry.what.key.len() + entry.what.value.size();
         }
@@ -85,7 +95,7 @@ impl Board {
             return Err(answer_limit(bytes));
         }
         let of = |entry: &Owned| (entry.what.key.clone(), entry.what.value.clone(), entry.owner);
-        let found: Found = self.seen(asked, keys).map(of).collect();
+        let found: Found = self.seen(asked, within, keys).map(of).collect();
         for (key, ..) in &found {
             let once = |entry: &Owned| entry.what.persistence == Persistence::FirstRead;
             if self.published.get(key).is_some_and(once) {
@@ -138,7 +148,8 @@ impl Engine {
         let board = &mut self.head.board;
         let Some(lookup) = board.lookups.get_mut(&number) else { return };
         let (asked, least, keys) = (lookup.asked, lookup.least, std::mem::take(&mut lookup.keys));
-        let found = board.found(asked, &keys, least);
+        let within = lookup.within.clone();
+        let found = board.found(asked, &within, &keys, least);
         if let Some(lookup) = board.lookups.get_mut(&number) {
             lookup.keys = keys;
         }
@@ -159,6 +170,7 @@ impl Engine {
     pub(super) fn look_up(
         &mut self,
         asked: Asked,
+        within: Range,
         keys: Vec<String>,
         wait: Option<Duration>,
         least: usize,
@@ -168,7 +180,7 @@ impl Engine {
             (Some(_), 0) => keys.len(),
             (Some(_), least) => keys.len().min(least),
         };
-        if let Some(found) = self.head.board.found(asked, &keys, least)? {
+        if let Some(found) = self.head.board.found(asked, &within, &keys, least)? {
             return Ok(Some(Answer::Found(found)));
         }
         let Some(wait) = wait else { return Err(Error::NotPublished(keys.join("`, `"))) };
@@ -180,7 +192,7 @@ impl Engine {
             return Err(limit("keys that a node's lookups wait for", awaited, MAX_AWAITED));
         }
         board.awaited.insert(asked.node, awaited);
-        board.lookups.insert(number, Lookup { asked, keys, least, until });
+        board.lookups.insert(number, Lookup { asked, within, keys, least, until });
         self.look_at_lookups(until);
         Ok(None)
     }
@@ -205,8 +217,8 @@ impl Engine {
             self.look_at_lookups(next);
         }
         for lookup in over {
-            let seen: BTreeSet<&str> =
-                self.head.board.seen(lookup.asked, &lookup.keys).map(|e| &*e.what.key).collect();
+            let seen = self.head.board.seen(lookup.asked, &lookup.within, &lookup.keys);
+            let seen: BTreeSet<&str> = seen.map(|e| &*e.what.key).collect();
             let missing = lookup.keys.iter().map(String::as_str).filter(|key| !seen.contains(key));
             let missing = missing.collect::<Vec<_>>().join("`, `");
             self.head_says(lookup.asked, Err(Error::LookupTimeout(missing)));

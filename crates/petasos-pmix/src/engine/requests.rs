@@ -5,6 +5,7 @@ use crate::{
     error::Error,
     message::{Answer, HeadRequest, Request},
     names::{JobId, Proc},
+    status,
     value::{MAX_KEY, MAX_VALUE, RESERVED, Value},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -13,7 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 const MAX_PENDING: usize = 4096;
 /// Keys in one request, and handlers of one client.
 const MAX_KEYS: usize = 4096;
-/// Bytes of what is said about an event: many are kept.
+/// Bytes of what is said about an event, names and values together: many are kept.
 const MAX_EVENT: usize = 64 << 10;
 /// Nobody waits longer than a year.
 pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -94,12 +95,13 @@ impl Engine {
                 self.known_at_head(proc);
                 self.ask_head(client, id, proc, HeadRequest::Publish(published), None)
             }
-            Request::Lookup { keys, wait, least } => {
+            Request::Lookup { keys, wait, least, within } => {
                 check_keys(&keys)?;
                 if wait.is_some() {
                     self.known_at_head(proc);
                 }
-                self.ask_head(client, id, proc, HeadRequest::Lookup { keys, wait, least }, wait)
+                let what = HeadRequest::Lookup { keys, wait, least, within };
+                self.ask_head(client, id, proc, what, wait)
             }
             Request::Unpublish(keys) => {
                 check_keys(&keys)?;
@@ -117,6 +119,9 @@ impl Engine {
             }
             Request::Deregister(handler) => self.deregister(client, handler).map(Some),
             Request::Notify { code, range, non_default, info } => {
+                if code == status::SUCCESS {
+                    return Err(Error::Misuse("0 is the code of success, and no event's".into()));
+                }
                 let size = info.iter().map(|(key, value)| key.len() + value.size()).sum();
                 if size > MAX_EVENT {
                     return Err(limit("bytes of an event", size, MAX_EVENT));

@@ -19,6 +19,7 @@ pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -73,6 +74,12 @@ pub struct Launch {
     pub hosts: Vec<Host>,
     /// How ranks are spread.
     pub map: Map,
+    /// Whether hosts take more ranks than they have slots, all alike, where there are more ranks.
+    pub oversubscribe: bool,
+    /// Where ranks begin, on all hosts; seen from the directory of this process, which it is by default.
+    pub directory: Option<PathBuf>,
+    /// Variables that ranks have in their environment beside those of this process, or in their place.
+    pub variables: Vec<(String, String)>,
     /// Whether each rank keeps to a core of its own.
     pub bind: bool,
     /// What the program speaks to its daemon.
@@ -178,6 +185,12 @@ pub struct Outcome {
     pub code: i32,
     /// Why, if not well: who on which host, and what became of it.
     pub why: Option<String>,
+    /// Whether the reader of its output has closed it, as `head` does: then the job ends with code 141 unless it is to
+    /// go on, and programs in a pipeline say nothing of that.
+    pub unread: bool,
+    /// Why output of the ranks is lost, as where a disk is full: the job ends then with a code that is not 0, unless it
+    /// is to go on; in the end it is not 0 in any case.
+    pub output_lost: Option<String>,
     /// What became of each rank: on which host, and how it ended.
     pub ranks: BTreeMap<u32, (String, Gone)>,
     /// How often ranks were started again, if they were.
@@ -241,6 +254,9 @@ impl Launch {
             ranks,
             hosts: Vec::new(),
             map: Map::default(),
+            oversubscribe: false,
+            directory: None,
+            variables: Vec::new(),
             bind: false,
             speaks: Speaks::default(),
             arguments,
@@ -301,11 +317,15 @@ impl Launch {
             slots.push((Node(at as u32), count));
         }
         let total: u64 = slots.iter().map(|(_, count)| u64::from(*count)).sum();
-        if total < u64::from(self.ranks) {
+        if total == 0 || total < u64::from(self.ranks) && !self.oversubscribe {
             return Err(LaunchError::TooFewSlots { ranks: self.ranks, slots: total });
         }
         let mut node_of = Vec::with_capacity(self.ranks as usize);
+        let all = slots.clone();
         while node_of.len() < self.ranks as usize {
+            if slots.iter().all(|(_, left)| *left == 0) {
+                slots.clone_from(&all);
+            }
             for (node, left) in &mut slots {
                 let wanted = self.ranks as usize - node_of.len();
                 let here = match self.map {
@@ -377,8 +397,10 @@ impl Launch {
                 _ => runs.push(Run { node, count: 1 }),
             }
         }
-        let directory = std::env::current_dir()?.to_string_lossy().into_owned();
-        let environment = std::env::vars().filter(|(name, _)| travels(name)).collect();
+        let here = std::env::current_dir()?;
+        let directory = self.directory.as_ref().map_or_else(|| here.clone(), |to| here.join(to));
+        let directory = directory.to_string_lossy().into_owned();
+        let environment = environment(std::env::vars_os(), &self.variables);
         let plan = Plan {
             hosts: placement.hosts[1..].to_vec(),
             runs,
@@ -414,8 +436,16 @@ impl Launch {
             links: self.measure_links,
         };
         let verdict = daemon::run_head(plan)?;
-        let daemon::Verdict { code, why, ranks, restarts, replaced, staged } = verdict;
-        Ok(Outcome { code, why, ranks, restarts, replaced, staged })
+        Ok(Outcome {
+            code: verdict.code,
+            why: verdict.why,
+            unread: verdict.unread,
+            output_lost: verdict.output_lost,
+            ranks: verdict.ranks,
+            restarts: verdict.restarts,
+            replaced: verdict.replaced,
+            staged: verdict.staged,
+        })
     }
 
     fn stage(&self, staging: Staging) -> Result<ToStage, LaunchError> {
@@ -435,6 +465,19 @@ fn found(named: &str) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|at| at.join(named)).find(|path| path.is_file())
+}
+
+/// What goes to the other hosts of the environment, with these besides. What is no text cannot go along.
+fn environment(
+    own: impl Iterator<Item = (OsString, OsString)>,
+    besides: &[(String, String)],
+) -> Vec<(String, String)> {
+    let own =
+        own.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let is_given = |name: &str| besides.iter().any(|(given, _)| given == name);
+    let mut all: Vec<_> = own.filter(|(name, _)| travels(name) && !is_given(name)).collect();
+    all.extend_from_slice(besides);
+    all
 }
 
 /// Whether a variable of the environment goes to other hosts: what belongs to this one does not.
@@ -485,6 +528,16 @@ mod tests {
         let there =
             ["PATH", "PMIX_MCA_ptl_base_verbose", "SLURM_JOB_ID", "MPIR_CVAR_DEBUG_SUMMARY"];
         assert!(there.iter().all(|name| travels(name)));
+        // Of what is given, all goes; what is no text does not, and harms nothing.
+        let own = [("PATH", "/bin"), ("TMPDIR", "/here"), ("A", "1")];
+        let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let text = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
+        let own = own.into_iter().chain([("B".into(), text)]);
+        let given = [("TMPDIR", "/there"), ("A", "2"), ("A", "3")];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let all = environment(own, &given);
+        let all: Vec<String> = all.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(all, ["PATH=/bin", "TMPDIR=/there", "A=2", "A=3"]);
     }
 
     #[test]
@@ -494,6 +547,21 @@ mod tests {
         assert_eq!(nodes(3, "localhost:1,b:2", Map::ByCore).unwrap(), [0, 1, 1]);
         assert_eq!(nodes(3, "a:1,b:1,a:1", Map::ByCore).unwrap(), [1, 2, 1]);
         assert!(nodes(6, "a:2,b:3", Map::ByNode).unwrap_err().contains("6 ranks"));
+        // More than they have slots: each as many again.
+        let more = |ranks, map| {
+            let hosts = parse_hosts("a:2,b:1").unwrap();
+            let launch = Launch { hosts, map, oversubscribe: true, ..Launch::new(ranks, vec![]) };
+            launch.place().unwrap().node_of.into_iter().map(|node| node.0).collect::<Vec<_>>()
+        };
+        assert_eq!(more(3, Map::ByCore), [1, 1, 2]);
+        assert_eq!(more(8, Map::ByCore), [1, 1, 2, 1, 1, 2, 1, 1]);
+        assert_eq!(more(5, Map::ByNode), [1, 2, 1, 1, 2]);
+        let none = Launch {
+            hosts: parse_hosts("a:0").unwrap(),
+            oversubscribe: true,
+            ..Launch::new(1, vec![])
+        };
+        assert!(matches!(none.place(), Err(LaunchError::TooFewSlots { .. })));
         let here = Launch::new(700, vec!["x".into()]).place().unwrap();
         assert_eq!((here.hosts.len(), here.node_of.len()), (1, 700));
         assert!(matches!(Launch::new(0, vec![]).place(), Err(LaunchError::NoRanks)));

@@ -5,7 +5,7 @@ use super::Host;
 use crate::daemon;
 
 /// More nodes than any machine has.
-const MAX_NODES: usize = 1 << 17;
+pub(super) const MAX_NODES: usize = 1 << 17;
 /// How a program is started on a host of the allocation. It shares the host with what else the job runs
 /// there, and may use all of its cores: those that it starts are as much at home there as it is.
 const START: [&str; 9] = [
@@ -131,19 +131,9 @@ pub(crate) fn hosts_of_step() -> Option<Vec<String>> {
 /// The names of a list such as `a,n[1-3,07-10]x,r[0-1]n[0-1]`.
 fn expand(list: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
-    let (mut depth, mut from) = (0, 0);
-    let ends = list.char_indices().chain([(list.len(), ',')]);
-    for (at, letter) in ends {
-        match letter {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            ',' if depth == 0 => {
-                names.extend(product(list[from..at].trim())?);
-                from = at + 1;
-            }
-            _ => {}
-        }
-        if !(0..=1).contains(&depth) || names.len() > MAX_NODES {
+    for word in words(list)? {
+        names.extend(product(word)?);
+        if names.len() > MAX_NODES {
             return None;
         }
     }
@@ -151,11 +141,32 @@ fn expand(list: &str) -> Option<Vec<String>> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     let is_name =
         |name: &String| !name.is_empty() && !name.starts_with('-') && name.chars().all(plain);
-    (depth == 0 && names.iter().all(is_name)).then_some(names)
+    names.iter().all(is_name).then_some(names)
 }
 
-/// The names of one word, whose brackets each stand for several numbers.
-fn product(word: &str) -> Option<Vec<String>> {
+/// The words of a list, between commas that are in no brackets.
+pub(super) fn words(list: &str) -> Option<Vec<&str>> {
+    let mut words = Vec::new();
+    let (mut depth, mut from) = (0, 0);
+    for (at, letter) in list.char_indices().chain([(list.len(), ',')]) {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            ',' if depth == 0 => {
+                words.push(list[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+        if !(0..=1).contains(&depth) {
+            return None;
+        }
+    }
+    (depth == 0).then_some(words)
+}
+
+/// The names of one word, whose brackets each stand for several numbers: `n[1-3,07-10]x`.
+pub(super) fn product(word: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = word.split_once('[') else { return Some(vec![word.to_owned()]) };
     let (numbers, after) = rest.split_once(']')?;
     let numbers = range(numbers)?;

@@ -83,6 +83,9 @@ fn recv_noted(
 /// Bytes read in one go, at least.
 const BLOCK: usize = 16 << 10;
 
+/// The longest memory for what comes that is kept when all of it was taken.
+const KEPT: usize = 1 << 20;
+
 /// A stream of frames, in both directions. Works on blocking streams as on those that do not.
 #[derive(Debug)]
 pub(crate) struct Frames {
@@ -215,6 +218,8 @@ impl Frames {
 
     fn read(&mut self, flags: RecvFlags) -> io::Result<bool> {
         match self.taken == self.come.len() {
+            // What was long is not kept for what is short.
+            true if self.come.capacity() > KEPT => self.come = Vec::new(),
             true => self.come.clear(),
             false => drop(self.come.drain(..self.taken)),
         }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Entry, Error, Gone, Node, Proc, RESERVED, Scope, Value,
-    event::{NON_DEFAULT, Range},
+    event::{NO_CACHE, NON_DEFAULT, Range},
     job::JobMap,
     message::{Answer, Persistence, Published, Request},
     status,
@@ -48,6 +48,42 @@ const OPTIONAL: &str = "pmix.optional";
 const GET: [&str; 3] = [IMMEDIATE, TIMEOUT, OPTIONAL];
 const PUBLISH: [&str; 3] = [RANGE, PERSISTENCE, TIMEOUT];
 const LOOKUP: [&str; 3] = [RANGE, TIMEOUT, WAIT];
+const UNPUBLISH: [&str; 2] = [RANGE, TIMEOUT];
+const QUERY: [&str; 3] = ["pmix.nspace", "pmix.procid", "pmix.rank"];
+/// Whom an event is for, whether it is kept, and what is said of it to handlers that know of it.
+const NOTIFY: [&str; 13] = [
+    IN_RANGE,
+    NON_DEFAULT,
+    NO_CACHE,
+    "pmix.evproc",
+    "pmix.evaffected",
+    "pmix.evproxy",
+    "pmix.evtext",
+    "pmix.evtstamp",
+    "pmix.evterm.sess",
+    "pmix.evterm.job",
+    "pmix.evterm.node",
+    "pmix.evterm.proc",
+    "pmix.exit.code",
+];
+/// The client keeps its chain of handlers itself.
+const REGISTER: [&str; 15] = [
+    "pmix.evname",
+    "pmix.evfirst",
+    "pmix.evlast",
+    "pmix.evfirstcat",
+    "pmix.evlastcat",
+    "pmix.evbefore",
+    "pmix.evafter",
+    "pmix.evprepend",
+    "pmix.evappend",
+    "pmix.evone",
+    "pmix.evobject",
+    "pmix.evproc",
+    "pmix.evaffected",
+    IN_RANGE,
+    RANGE,
+];
 /// What processes can be made to do, by the signal for it; the last one names its own.
 const CONTROL: [&str; 5] = [
     "pmix.jctrl.kill",
@@ -162,7 +198,7 @@ impl Session {
                 }
             }
         }
-        Ok(self.ask(Waits::Status(tag), Request::Commit(entries)))
+        Ok(self.ask(Waits::Commit(tag), Request::Commit(entries)))
     }
 
     fn fence(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
@@ -251,19 +287,32 @@ impl Session {
             Some(least) => Some(least.and_then(|least| least.try_into().ok()).ok_or(BAD)?),
         };
         let wait = least.map(|_: u32| with.timeout().unwrap_or(PATIENCE));
+        // One who waits has said how many are enough.
+        let whole = if least.is_some() { 0 } else { keys.iter().collect::<BTreeSet<_>>().len() };
+        let within = match with.get(RANGE) {
+            None => Range::Global,
+            given => range_of(given.cloned())?,
+        };
         let least = least.unwrap_or_default();
-        Ok(self.ask(Waits::Lookup(tag), Request::Lookup { keys, wait, least }))
+        let what = Request::Lookup { keys, wait, least, within };
+        Ok(self.ask(Waits::Lookup(tag, whole), what))
     }
 
-    /// Those that were found; others are not in the answer.
-    pub(super) fn looked_up(&self, tag: u32, result: &Result<Answer, Error>, job: &JobMap) -> Step {
+    /// Those that were found, of so many; others are not in the answer.
+    pub(super) fn looked_up(
+        &self,
+        tag: u32,
+        whole: usize,
+        result: &Result<Answer, Error>,
+        job: &JobMap,
+    ) -> Step {
         let found = match result {
             Ok(Answer::Found(found)) => found,
             Ok(_) => return self.say_status(tag, status::NOT_FOUND),
             Err(error) => return self.say_status(tag, error.code()),
         };
         let mut out = Vec::new();
-        put_status(&mut out, status::SUCCESS);
+        put_status(&mut out, all_of(found.len(), whole));
         put_size(&mut out, found.len());
         for (key, value, owner) in found {
             let (name, rank) = name_of(*owner, job);
@@ -277,6 +326,7 @@ impl Session {
     fn unpublish(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Step> {
         user(from)?;
         let mut keys = keys(from)?;
+        Attributes::take(from)?.are_met_by(&UNPUBLISH)?;
         if keys.is_empty() {
             keys.extend(std::mem::take(&mut self.published));
         }
@@ -291,9 +341,14 @@ impl Session {
 
     fn notify(&mut self, tag: u32, from: &mut Reader<'_>, job: &JobMap) -> Decoded<Step> {
         let code = from.status()?;
+        // In PMIx success is 0, and what is no error and no event is above.
+        if code >= status::SUCCESS {
+            return Err(BAD);
+        }
         from.begin()?;
         let number = from.byte()?;
         let mut with = Attributes::take(from)?;
+        with.are_met_by(&NOTIFY)?;
         let non_default = with.is_set(NON_DEFAULT);
         with.remove(NON_DEFAULT);
         let range = match (number, with.remove(IN_RANGE)) {
@@ -311,8 +366,8 @@ impl Session {
         for _ in 0..count {
             codes.push(i32::try_from(from.signed()?).map_err(|_| BAD)?);
         }
-        // Whose affairs it wants to hear of, it looks at itself.
-        Attributes::take(from)?;
+        // Whose affairs it wants to hear of, and in which order, it looks at itself.
+        Attributes::take(from)?.are_met_by(&REGISTER)?;
         Ok(match self.events.listen(&codes) {
             None => self.say_status(tag, status::SUCCESS),
             Some((handler, codes)) => {
@@ -379,6 +434,7 @@ impl Session {
                 return Err(BAD);
             }
             let with = Attributes::take_some(from, count)?;
+            with.are_met_by(&QUERY)?;
             // There is this job, and no other.
             let elsewhere = with
                 .get("pmix.nspace")
@@ -471,7 +527,8 @@ impl Session {
             return vec![self.say_status(tag, error)];
         }
         let mut out = Vec::new();
-        put_status(&mut out, status::SUCCESS);
+        let whole = error == status::SUCCESS;
+        put_status(&mut out, if whole { status::SUCCESS } else { status::PARTIAL_SUCCESS });
         put_size(&mut out, found);
         out.extend(answer);
         vec![self.say(tag, &out)]
@@ -506,6 +563,11 @@ impl Batch {
             self.error = code;
         }
     }
+}
+
+/// The status of an answer that has so many of what was asked for.
+fn all_of(found: usize, whole: usize) -> i32 {
+    if found < whole { status::PARTIAL_SUCCESS } else { status::SUCCESS }
 }
 
 /// The number of the user, which the kernel has told already.

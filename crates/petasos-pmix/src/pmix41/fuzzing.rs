@@ -96,6 +96,7 @@ impl Front {
             let Some(session) = &mut self.clients[at].session else { return };
             match step {
                 Step::Say(bytes) => self.said(at, &bytes),
+                Step::Explain(_) | Step::Fail(_) => {}
                 Step::Ask(id, what) => {
                     self.engine.request(self.now, ClientId(at as u64), id, what);
                     self.pump();

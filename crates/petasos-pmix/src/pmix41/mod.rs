@@ -19,6 +19,7 @@ mod job;
 pub(crate) mod values;
 pub(crate) mod wire;
 
+use crate::engine::MAX_CARD;
 use crate::{
     Entry, Error, Node, Proc, Value,
     event::Event,
@@ -40,8 +41,11 @@ pub(crate) use here::Surroundings;
 pub(crate) use job::own_directory;
 pub(crate) use values::number;
 
-/// The longest message of a client.
-const MAX_MESSAGE: usize = 16 << 20;
+/// The longest message of a client: a commit has all of a card that both its own node and the others see twice, with
+/// what the wire puts between.
+const MAX_MESSAGE: usize = 2 * MAX_CARD + (32 << 20);
+/// The longest of one that has not shown yet that it is of the job: a few names.
+const MAX_HELLO: usize = 64 << 10;
 /// The version that is told to clients, which choose their formats by it.
 pub(crate) const VERSION: &str = "4.2.2";
 /// Before a key that has one value for this node, and another, this one, for the others.
@@ -62,6 +66,10 @@ pub(crate) enum Step {
     Ask(u64, Request),
     /// A key that any process of the job may have put: [`Session::found`] takes it, with the tag.
     Find(u32, String),
+    /// What its user is to be told, who sees only a status.
+    Explain(String),
+    /// The same, and that it has failed whatever it says in the end: its library does not tell it that this was refused.
+    Fail(String),
 }
 
 /// What an answer of the engine is for. Most go back under the tag of a message.
@@ -71,6 +79,7 @@ enum Waits {
     /// Nobody wants to know.
     Nothing,
     Status(u32),
+    Commit(u32),
     /// A status, and results, of which there are none.
     Results(u32),
     Card {
@@ -82,7 +91,8 @@ enum Waits {
     },
     /// An engine's handler.
     Register(u32, u64),
-    Lookup(u32),
+    /// And how many keys it is to have to be whole.
+    Lookup(u32, usize),
     /// One of several, about this key.
     Part(u32, String),
 }
@@ -106,6 +116,8 @@ pub(crate) struct Session {
     directory: String,
     around: Arc<Surroundings>,
     rank: Option<u32>,
+    /// Bytes that still come of a message that was refused for its length.
+    left: usize,
     next: u64,
     waits: BTreeMap<u64, Waits>,
     /// Messages that are several requests of the engine, by tag.
@@ -133,6 +145,7 @@ impl Session {
             directory: directory.to_string_lossy().into_owned(),
             around,
             rank: None,
+            left: 0,
             next: 0,
             waits: BTreeMap::new(),
             batches: BTreeMap::new(),
@@ -166,7 +179,8 @@ impl Session {
         self.say(tag, &out)
     }
 
-    /// Takes the next message, if all of it is there: gives its length, and what to do.
+    /// Takes the next message, if all of it is there: gives its length, and what to do. One that is too long is
+    /// refused at once, and what comes of it is passed over.
     ///
     /// # Errors
     /// If this is no such client, or none of this job; what else is wrong with a message, the
@@ -176,16 +190,27 @@ impl Session {
         bytes: &[u8],
         job: &JobMap,
     ) -> io::Result<Option<(usize, Vec<Step>)>> {
+        if self.left > 0 {
+            let passed = self.left.min(bytes.len());
+            self.left -= passed;
+            return Ok((passed > 0).then(|| (passed, Vec::new())));
+        }
         let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
         let hello = self.rank.is_none();
         // The first header is in the byte order of its machine, which is ours.
         let len = if hello { be(header, 8).swap_bytes() } else { be(header, 8) } as usize;
-        if len > MAX_MESSAGE {
-            let why = format!("a message of {len} bytes: at most {MAX_MESSAGE} are allowed");
+        if hello && len > MAX_HELLO {
+            let why = format!("a greeting of {len} bytes: at most {MAX_HELLO} are allowed");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        let Some(payload) = bytes.get(HEADER..HEADER + len) else { return Ok(None) };
         let tag = be(header, 4);
+        if len > MAX_MESSAGE {
+            self.left = len;
+            let why = format!("a message of {len} bytes: at most {MAX_MESSAGE} are allowed");
+            let steps = vec![Step::Fail(why), self.say_status(tag, status::BAD_PARAM)];
+            return Ok(Some((HEADER, steps)));
+        }
+        let Some(payload) = bytes.get(HEADER..HEADER + len) else { return Ok(None) };
         let steps = match hello {
             true => vec![self.hello(payload, job)?],
             false => match self.command(tag, Reader(payload), job) {
@@ -222,15 +247,37 @@ impl Session {
         result: &Result<Answer, Error>,
         job: &JobMap,
     ) -> Vec<Step> {
+        let waits = self.waits.remove(&id);
+        // The client library does not look at the status of a commit.
+        let why = match (result, &waits) {
+            (Err(error), Some(Waits::Commit(_))) => {
+                Some(Step::Fail(format!("what it committed was refused: {error}")))
+            }
+            (Err(error @ (Error::Limit { .. } | Error::Misuse(_))), _) => {
+                Some(Step::Explain(error.to_string()))
+            }
+            _ => None,
+        };
+        let mut steps = self.answer(waits, result, job);
+        steps.extend(why);
+        steps
+    }
+
+    fn answer(
+        &mut self,
+        waits: Option<Waits>,
+        result: &Result<Answer, Error>,
+        job: &JobMap,
+    ) -> Vec<Step> {
         let code = result.as_ref().map_or_else(Error::code, |_| status::SUCCESS);
-        match self.waits.remove(&id) {
+        match waits {
             None | Some(Waits::Nothing) => Vec::new(),
             Some(Waits::Hello) => {
                 let rank = self.rank.unwrap_or_default();
                 let words = [code as u32, rank];
                 vec![Step::Say(words.iter().flat_map(|word| word.to_be_bytes()).collect())]
             }
-            Some(Waits::Status(tag)) => vec![self.say_status(tag, code)],
+            Some(Waits::Status(tag) | Waits::Commit(tag)) => vec![self.say_status(tag, code)],
             Some(Waits::Results(tag)) => {
                 let mut out = Vec::new();
                 put_status(&mut out, code);
@@ -285,7 +332,7 @@ impl Session {
                 }
                 _ => vec![self.say_status(tag, code)],
             },
-            Some(Waits::Lookup(tag)) => vec![self.looked_up(tag, result, job)],
+            Some(Waits::Lookup(tag, whole)) => vec![self.looked_up(tag, whole, result, job)],
             Some(Waits::Part(tag, key)) => self.part_done(tag, key, result, job),
         }
     }

@@ -147,7 +147,15 @@ fn names_of_services_are_told_of_in_two_ways() {
         assert_eq!(publish("known").unwrap(), Answer::Done);
         assert!(matches!(publish("other"), Err(JobError::Refused(Error::Published(_)))));
         let lookup = |key: &str| {
-            client.call(Request::Lookup { keys: vec![key.into()], wait: None, least: 0 }, SOON)
+            client.call(
+                Request::Lookup {
+                    keys: vec![key.into()],
+                    wait: None,
+                    least: 0,
+                    within: Range::Global,
+                },
+                SOON,
+            )
         };
         let Answer::Found(found) = lookup("known").unwrap() else { panic!() };
         assert_eq!(found[0].1, Value::from("here"));

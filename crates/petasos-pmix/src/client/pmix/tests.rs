@@ -158,7 +158,8 @@ fn answers_find_their_questions_among_events_and_strays() {
             thread::sleep(Duration::from_millis(1));
         }
     });
-    let lookup = Request::Lookup { keys: vec!["key".into()], wait: None, least: 0 };
+    let lookup =
+        Request::Lookup { keys: vec!["key".into()], wait: None, least: 0, within: Range::Global };
     let Answer::Found(found) = link.call(lookup, SOON).unwrap() else { panic!() };
     assert_eq!((found[0].1.clone(), found[0].2.rank), (5u64.into(), 0));
     let Some(super::super::link::Item::Event { event, .. }) = link.next_item() else { panic!() };
