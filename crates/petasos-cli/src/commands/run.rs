@@ -127,7 +127,7 @@ fn tell_restarts(restarts: &BTreeMap<u32, u32>) {
 }
 
 fn failed(failure: &Failure) -> ExitCode {
-    eprintln!("petasos: {failure}");
+    failure.say();
     failure.exit_code()
 }
 
