@@ -3,7 +3,10 @@
 //! The two talk by lines over a socket that is the other's standard input, which so learns by its
 //! end that whoever started it is gone.
 
-use crate::exit::{Code, Failure, Outcome};
+use crate::{
+    exit::{Code, Failure, Outcome},
+    log,
+};
 use std::{
     ffi::OsStr,
     io::{self, BufRead, BufReader, Read},
@@ -27,13 +30,12 @@ pub(crate) fn start<A: AsRef<OsStr>>(
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_read_timeout(Some(patience))?;
     // Not by its path, under which an upgrade may have put another executable meanwhile.
-    let child = Command::new("/proc/self/exe")
-        .arg0("petasos")
-        .arg(subcommand)
-        .args(arguments)
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .spawn()?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("petasos").arg(subcommand).args(arguments);
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+    log::pass_on(&mut command);
+    let child = command.spawn()?;
+    tracing::debug!(subcommand, process = child.id(), "started a process");
     Ok((child, ours))
 }
 

@@ -7,19 +7,37 @@ use crate::{
         forward::Forward,
     },
     exit::CODES,
+    metrics::parse_address,
     output::{parse_rate, parse_size, parse_time},
 };
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use petasos::fabric::Address;
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Calls with bulk data between processes, over shared memory and TCP: try it, look at it,
 /// measure it.
 #[derive(Debug, Parser)]
 #[command(name = "petasos", version, after_help = CODES, arg_required_else_help = true)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What every command takes, before its name or behind it.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Print results as JSON, and errors as JSON on standard error
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Log on standard error what happens; -vv says more, -vvv all
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub(crate) verbose: u8,
+    /// What to log: a level, or TARGET=LEVEL,TARGET=LEVEL [default: what RUST_LOG says, else warnings
+    /// of servers and errors of others]
+    #[arg(long, value_name = "FILTER", global = true)]
+    pub(crate) log: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -58,6 +76,17 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+}
+
+impl Command {
+    /// Whether it runs until it is stopped.
+    pub(crate) fn is_server(&self) -> bool {
+        match self {
+            Command::Serve(_) => true,
+            Command::Forward(forward) => forward.is_server(),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -297,6 +326,9 @@ pub(crate) struct Serve {
     /// How to wait for calls
     #[arg(long, value_enum, default_value = "adaptive")]
     pub(crate) wait: Wait,
+    /// Give metrics to Prometheus over HTTP at this address; a port alone is of the loopback interface
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_address)]
+    pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) json: Json,
 }

@@ -2,15 +2,21 @@
 
 use crate::{
     channel::Open,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, Failure, MAKE_A_SECRET, Outcome},
     server::Waiting,
 };
 use petasos::{
-    Engine, EngineConfig, OpenOptions,
+    Engine, EngineConfig, OpenError, OpenOptions,
     auto::{Node, Places},
     fabric::{Address, Endpoint},
 };
-use std::{net::IpAddr, path::Path, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, ToSocketAddrs},
+    path::Path,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
 
 /// An engine that can call whoever is at `url`.
 pub(crate) fn engine(
@@ -45,11 +51,89 @@ pub(crate) fn endpoint(
 ) -> Outcome<Box<dyn Endpoint>> {
     let mut options = OpenOptions::default();
     options.secret_file = secret.map(Path::to_owned);
-    Ok(open(&own(url), &options)?)
+    let own = own(url, host(url)?);
+    let endpoint = open(&own, &options).map_err(|error| refused(url, error))?;
+    tracing::debug!(%url, own = %endpoint.address(), "an endpoint was opened");
+    Ok(endpoint)
 }
 
-/// Where the calling side listens, so that answers find it: no further than it must.
-pub(crate) fn own(url: &Address) -> String {
+/// Why no endpoint could be opened that reaches whoever is at `url`.
+pub(crate) fn refused(url: &Address, error: OpenError) -> Failure {
+    match error {
+        // It is said of where this side listens, which is no concern of the user's.
+        OpenError::Tcp(petasos::tcp::OpenError::NeedsSecret(_)) => {
+            let text = format!("{url} is on another machine: that needs a shared secret");
+            Failure::new(Code::Refused, text).advise(MAKE_A_SECRET)
+        }
+        error => error.into(),
+    }
+}
+
+/// The host of a URL that has one, as a number, looked up if it is a name. What is wrong with such a
+/// URL is said here, before anything is opened for it.
+///
+/// # Errors
+/// No port, or none that a server may have; no host, or one that is not found.
+pub(crate) fn host(url: &Address) -> Outcome<Option<IpAddr>> {
+    let scheme = url.scheme();
+    let rest = url.rest();
+    let place = rest.strip_suffix("?encrypt").unwrap_or(rest);
+    // Whole addresses of `auto` have others within.
+    if petasos::stays_on_node(scheme) || (scheme == "auto" && place.contains("://")) {
+        return Ok(None);
+    }
+    let wrong = |why: &str| {
+        let text = format!("{url}: {why}");
+        Failure::new(Code::Usage, text)
+            .advise(format!("write {scheme}://HOST:PORT, as the server prints it"))
+    };
+    let (host, port) = match place.rsplit_once(':') {
+        // The end of an IPv6 address is none.
+        Some((host, port)) if !port.contains(']') && !host.is_empty() => (host, port),
+        _ if place.starts_with(':') || place.is_empty() => return Err(wrong("it has no host")),
+        _ => return Err(wrong("it has no port")),
+    };
+    match port.parse::<u16>() {
+        Ok(0) => return Err(wrong("no server has port 0")),
+        Ok(_) => {}
+        Err(_) => return Err(wrong(&format!("`{port}` is no port"))),
+    }
+    let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if plain == "localhost" {
+        return Ok(Some(Ipv4Addr::LOCALHOST.into()));
+    }
+    if let Ok(ip) = plain.parse() {
+        return Ok(Some(ip));
+    }
+    match look_up(plain.to_owned()) {
+        Ok(ip) => Ok(Some(ip)),
+        Err(why) => Err(Failure::new(
+            Code::Unreachable,
+            format!("cannot reach {url}: the host `{plain}` is not found: {why}"),
+        )
+        .advise("see that the name is right, or write the host's address")),
+    }
+}
+
+/// How long a host's name may take to be looked up.
+const LOOK_UP: Duration = Duration::from_secs(10);
+
+fn look_up(host: String) -> Result<IpAddr, String> {
+    let (sender, receiver) = mpsc::channel();
+    // It may wait for a name server for minutes, and cannot be stopped.
+    let work = move || sender.send((&*host, 0_u16).to_socket_addrs().map(|mut found| found.next()));
+    thread::Builder::new().spawn(work).map_err(|error| error.to_string())?;
+    match receiver.recv_timeout(LOOK_UP) {
+        Ok(Ok(Some(found))) => Ok(found.ip()),
+        Ok(Ok(None)) => Err("it has no address".to_owned()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer within {LOOK_UP:?}")),
+    }
+}
+
+/// Where the calling side listens, so that answers find it: no further than it must. `ip` is what the
+/// host of the URL was found to be, if it has one.
+pub(crate) fn own(url: &Address, ip: Option<IpAddr>) -> String {
     let scheme = url.scheme();
     let mut place = url.rest().to_owned();
     if scheme == "auto"
@@ -64,11 +148,11 @@ pub(crate) fn own(url: &Address) -> String {
         return format!("{scheme}://*");
     }
     let host = place.rsplit_once(':').map_or("", |(host, _)| host);
-    match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-        Ok(ip) if ip.is_loopback() && ip.is_ipv6() => format!("{scheme}://[::1]:0"),
-        Ok(ip) if ip.is_loopback() => format!("{scheme}://127.0.0.1:0"),
-        Ok(IpAddr::V6(_)) => format!("{scheme}://[::]:0"),
-        Err(_) if host == "localhost" => format!("{scheme}://127.0.0.1:0"),
+    let written = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    match written.ok().or(ip) {
+        Some(ip) if ip.is_loopback() && ip.is_ipv6() => format!("{scheme}://[::1]:0"),
+        Some(ip) if ip.is_loopback() => format!("{scheme}://127.0.0.1:0"),
+        Some(IpAddr::V6(_)) => format!("{scheme}://[::]:0"),
         _ => format!("{scheme}://0.0.0.0:0"),
     }
 }
@@ -150,9 +234,45 @@ mod tests {
             ("auto://0123456789abcdef/shm://x,tcp://127.0.0.1:4040", "auto://127.0.0.1:0"),
             ("auto://0123456789abcdef/shm://x,tcp://[fd00::1]:4040", "auto://[::]:0"),
         ] {
-            assert_eq!(own(&url.parse().unwrap()), expected);
+            let url: Address = url.parse().unwrap();
+            // A name that is not this machine's.
+            let elsewhere = url.rest().starts_with("node7").then(|| [10, 0, 0, 7].into());
+            assert_eq!(own(&url, elsewhere.or_else(|| host(&url).unwrap())), expected);
         }
         let here = format!("auto://{}/shm://x,tcp://10.0.0.1:4040", Node::here());
-        assert_eq!(own(&here.parse().unwrap()), "auto://*");
+        assert_eq!(own(&here.parse().unwrap(), None), "auto://*");
+        // A name of this machine's own.
+        let named = "tcp://node7:4040".parse().unwrap();
+        assert_eq!(own(&named, Some([127, 0, 1, 1].into())), "tcp://127.0.0.1:0");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_url() {
+        for (url, code, why) in [
+            ("tcp://127.0.0.1", Code::Usage, "no port"),
+            ("tcp://node7", Code::Usage, "no port"),
+            ("tcp://[::1]", Code::Usage, "no port"),
+            ("tcp://*", Code::Usage, "no port"),
+            ("tcp://:4040", Code::Usage, "no host"),
+            ("tcp://127.0.0.1?encrypt", Code::Usage, "no port"),
+            ("tcp://127.0.0.1:0", Code::Usage, "port 0"),
+            ("tcp://127.0.0.1:99999", Code::Usage, "`99999` is no port"),
+            ("tcp://127.0.0.1:ssh", Code::Usage, "`ssh` is no port"),
+            ("auto://node7", Code::Usage, "no port"),
+            ("ofi+tcp://127.0.0.1", Code::Usage, "no port"),
+            ("ucx+rc://node7:x", Code::Usage, "`x` is no port"),
+            ("tcp://no-such-host.invalid:4040", Code::Unreachable, "`no-such-host.invalid` is not"),
+            ("auto://no-such-host.invalid:1", Code::Unreachable, "`no-such-host.invalid` is not"),
+        ] {
+            let failure = host(&url.parse().unwrap()).expect_err(url);
+            assert_eq!(failure.code, code, "{failure}");
+            let text = failure.to_string();
+            assert!(text.contains(why) && text.contains(url) && !text.contains("secret"), "{text}");
+        }
+        for url in ["shm://x", "ofi+shm://x", "auto://0123456789abcdef/shm://x,tcp://10.0.0.1:4"] {
+            assert_eq!(host(&url.parse().unwrap()).unwrap(), None, "{url}");
+        }
+        let loopback = host(&"tcp://localhost:1".parse().unwrap()).unwrap();
+        assert!(loopback.is_some_and(|ip| ip.is_loopback()));
     }
 }

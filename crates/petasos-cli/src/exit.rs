@@ -4,7 +4,14 @@ use petasos::{
     BulkError, CallError, OpenError,
     fabric::{LostReason, OpError, OpErrorKind},
 };
-use std::{fmt, io, path::Path, process::ExitCode};
+use serde::Serialize;
+use std::{
+    fmt,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 /// The table of exit codes, for `--help`.
 pub(crate) const CODES: &str = "\
@@ -14,7 +21,7 @@ Exit codes:
     2  the command line was not understood, or asks for what cannot be
     3  the peer could not be reached, or was lost on the way
     4  the data that came back is not the data that was sent
-    5  refused: credentials, file modes
+    5  refused: credentials, file modes, a port that this user may not have
     6  not available here: a transport that is not built in or that this machine does not allow
   130  interrupted";
 
@@ -37,12 +44,70 @@ pub(crate) enum Code {
     Interrupted = 130,
 }
 
+impl Code {
+    /// All of them.
+    pub(crate) const ALL: [Code; 7] = [
+        Code::Failed,
+        Code::Usage,
+        Code::Unreachable,
+        Code::Mismatch,
+        Code::Refused,
+        Code::Unavailable,
+        Code::Interrupted,
+    ];
+
+    /// The kind that has this exit code.
+    pub(crate) fn of(number: u8) -> Option<Code> {
+        Code::ALL.into_iter().find(|code| *code as u8 == number)
+    }
+
+    /// In a word, which is the same in every version.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Code::Failed => "failed",
+            Code::Usage => "usage",
+            Code::Unreachable => "unreachable",
+            Code::Mismatch => "mismatch",
+            Code::Refused => "refused",
+            Code::Unavailable => "unavailable",
+            Code::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Whether failures are said as JSON.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on failures are said as JSON, a line each.
+pub(crate) fn say_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether `--json` was asked for, also of commands that have little to say.
+pub(crate) fn as_json() -> bool {
+    AS_JSON.load(Ordering::Relaxed)
+}
+
+/// A failure as JSON.
+#[derive(Serialize)]
+struct Said<'a> {
+    error: SaidError<'a>,
+}
+
+#[derive(Serialize)]
+struct SaidError<'a> {
+    code: u8,
+    kind: &'static str,
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
 /// A failed command: what happened, and what to do about it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
-    message: String,
-    advice: Option<String>,
+    pub(crate) message: String,
+    pub(crate) advice: Option<String>,
 }
 
 /// What commands give.
@@ -85,6 +150,27 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)
     }
+
+    /// Says it on standard error: for people, or under `--json` as one line of JSON,
+    /// `{"error": {"code", "kind", "message", "hint"}}`.
+    pub(crate) fn say(&self) {
+        let text = match as_json() {
+            true => self.json(),
+            false => format!("petasos: {self}"),
+        };
+        // With nobody to hear it, the exit code still tells.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    fn json(&self) -> String {
+        let error = SaidError {
+            code: self.code as u8,
+            kind: self.code.kind(),
+            message: &self.message,
+            hint: self.advice.as_deref(),
+        };
+        serde_json::to_string(&Said { error }).unwrap_or_default()
+    }
 }
 
 impl fmt::Display for Failure {
@@ -97,8 +183,20 @@ impl fmt::Display for Failure {
     }
 }
 
+/// A peer that was never there, or is not there any more; `error` says the latter in its own words.
+pub(crate) fn lost_peer(peer: &str, reason: &LostReason, error: impl fmt::Display) -> Failure {
+    let (code, advice) = lost(reason);
+    let failure = match reason {
+        LostReason::Unreachable(patience, why) => {
+            Failure::new(code, format!("cannot reach {peer}: {why} (tried for {patience:?})"))
+        }
+        _ => Failure::new(code, error),
+    };
+    failure.advise(advice)
+}
+
 /// What a lost peer means for the exit code, and what to do.
-pub(crate) fn lost(reason: &LostReason) -> (Code, &'static str) {
+fn lost(reason: &LostReason) -> (Code, &'static str) {
     match reason {
         LostReason::Refused(_) => {
             (Code::Refused, "give both sides the same file with --secret, readable by you alone")
@@ -118,7 +216,9 @@ pub(crate) fn lost(reason: &LostReason) -> (Code, &'static str) {
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Failure {
         let (code, advice) = match &error {
-            CallError::PeerLost { reason, .. } => lost(reason),
+            CallError::PeerLost { peer, reason, .. } => {
+                return lost_peer(peer.as_str(), reason, &error);
+            }
             CallError::Deadline { .. } => {
                 (Code::Unreachable, "see that a server runs there and is not stuck")
             }
@@ -138,9 +238,9 @@ impl From<CallError> for Failure {
 impl From<BulkError> for Failure {
     fn from(error: BulkError) -> Failure {
         match &error {
-            BulkError::Transfer(OpError { kind: OpErrorKind::PeerLost(reason), .. }) => {
-                let (code, advice) = lost(reason);
-                Failure::new(code, error).advise(advice)
+            BulkError::Transfer(OpError { kind: OpErrorKind::PeerLost(reason), peer, .. }) => {
+                let peer = peer.as_ref().map_or("the peer", |peer| peer.as_str());
+                lost_peer(peer, reason, &error)
             }
             _ => Failure::new(Code::Failed, error),
         }
@@ -158,12 +258,11 @@ impl From<OpenError> for Failure {
                 .advise("`petasos info` lists the transports that there are"),
             OpenError::Shm(reason) => shm(&reason),
             OpenError::Tcp(reason) => tcp(&reason),
-            OpenError::Ofi(petasos::ofi::OpenError::Load(_))
-            | OpenError::Ucx(
-                petasos::ucx::OpenError::Load(_) | petasos::ucx::OpenError::Loopback { .. },
-            ) => Failure::new(Code::Unavailable, error).advise(SEE_INFO),
-            OpenError::Ofi(petasos::ofi::OpenError::Common(reason))
-            | OpenError::Ucx(petasos::ucx::OpenError::Common(reason)) => network(reason),
+            OpenError::Local(reason) => Failure::new(Code::Usage, reason)
+                .advise("write self://NAME; other processes are reached over shm:// or tcp://"),
+            OpenError::Ofi(reason) => ofi(reason),
+            OpenError::Ucx(reason) => ucx(reason),
+            OpenError::Auto(reason) => auto(&reason),
             _ => Failure::new(Code::Failed, error),
         }
     }
@@ -171,13 +270,45 @@ impl From<OpenError> for Failure {
 
 const SEE_INFO: &str = "`petasos info` says which transports work on this machine, and why not";
 
+/// A network of libfabric: an unknown one is a wrong URL, one that is not here is not available.
+fn ofi(error: petasos::ofi::OpenError) -> Failure {
+    use petasos::ofi::OpenError::{Common, NotOfi};
+    match error {
+        Common(reason) => network(reason),
+        NotOfi { .. } => Failure::new(Code::Usage, error).advise(SEE_INFO),
+        _ => Failure::new(Code::Unavailable, error).advise(SEE_INFO),
+    }
+}
+
+/// The same of UCX.
+fn ucx(error: petasos::ucx::OpenError) -> Failure {
+    use petasos::ucx::OpenError::{Common, NotUcx};
+    match error {
+        Common(reason) => network(reason),
+        NotUcx { .. } => Failure::new(Code::Usage, error).advise(SEE_INFO),
+        _ => Failure::new(Code::Unavailable, error).advise(SEE_INFO),
+    }
+}
+
+/// Several transports under one address.
+fn auto(error: &petasos::auto::OpenError) -> Failure {
+    use petasos::auto::OpenError::{System, TooShort};
+    let code = match error {
+        System(_) => Code::Failed,
+        TooShort { .. } => Code::Unavailable,
+        _ => Code::Usage,
+    };
+    Failure::new(code, error).advise("write auto://HOST:PORT, auto://* or auto://URL,URL")
+}
+
 /// Where endpoints over a library's network meet.
 fn network(error: petasos::ucx::CommonError) -> Failure {
-    use petasos::ucx::CommonError::{Secret, Shm, Tcp};
+    use petasos::ucx::CommonError::{Secret, Shm, System, Tcp};
     match error {
         Shm(reason) => shm(&reason),
         Tcp(reason) => tcp(&reason),
         Secret(reason) => tcp(&petasos::tcp::OpenError::Secret(reason)),
+        System { .. } => Failure::new(Code::Unavailable, error).advise(SEE_INFO),
         _ => Failure::new(Code::Failed, error),
     }
 }
@@ -194,13 +325,23 @@ fn shm(error: &petasos::shm::OpenError) -> Failure {
 }
 
 fn tcp(error: &petasos::tcp::OpenError) -> Failure {
-    use petasos::tcp::OpenError::{NeedsSecret, Secret, System};
+    use petasos::tcp::OpenError::{NeedsKey, NeedsSecret, NoSuchPlace, Secret, System};
     let (code, advice) = match error {
-        NeedsSecret(_) | Secret(_) => (
-            Code::Refused,
-            "(umask 077; head -c 32 /dev/urandom | base64 > FILE), the same FILE on both sides, \
-             and --secret FILE",
-        ),
+        NeedsSecret(_) | NeedsKey(_) | Secret(_) => (Code::Refused, MAKE_A_SECRET),
+        System { address, error } if error.kind() == io::ErrorKind::PermissionDenied => {
+            let port = address.port();
+            let text = format!("{address}: this user may not listen at port {port}: {error}");
+            return Failure::new(Code::Refused, text).advise(
+                "take a port of 1024 or more, or port 0 for a free one; or give the program the \
+                 right: setcap cap_net_bind_service=+ep",
+            );
+        }
+        System { error, .. } if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            (Code::Unavailable, "take an address of this machine: `petasos info` lists them")
+        }
+        NoSuchPlace { .. } => {
+            (Code::Usage, "name a host, an interface or a subnet of this machine: `petasos info`")
+        }
         System { error, .. } if error.kind() == io::ErrorKind::AddrInUse => {
             (Code::Failed, "take another port, or port 0 for a free one")
         }
@@ -213,8 +354,97 @@ fn tcp(error: &petasos::tcp::OpenError) -> Failure {
     Failure::new(code, error).advise(advice)
 }
 
+/// What makes a secret.
+pub(crate) const MAKE_A_SECRET: &str = "(umask 077; head -c 32 /dev/urandom | base64 > FILE), the \
+                                        same FILE on both sides, and --secret FILE";
+
 impl From<crate::limits::LimitError> for Failure {
     fn from(error: crate::limits::LimitError) -> Failure {
         Failure::new(Code::Failed, format!("measuring the machine's limit: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use petasos::{auto, ofi, tcp, ucx};
+    use std::time::Duration;
+
+    #[test]
+    fn each_code_has_a_word_and_a_line_in_the_help() {
+        for code in Code::ALL {
+            assert_eq!(Code::of(code as u8), Some(code));
+            assert!(CODES.contains(&format!("  {} ", code as u8)), "{code:?}");
+        }
+        let mut kinds = Code::ALL.map(Code::kind).to_vec();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!((kinds.len(), Code::of(0), Code::of(7)), (Code::ALL.len(), None, None));
+    }
+
+    #[test]
+    fn a_failure_for_programs() {
+        let failure = Failure::new(Code::Refused, "a \"b\"\nc").advise("d");
+        assert_eq!(
+            failure.json(),
+            r#"{"error":{"code":5,"kind":"refused","message":"a \"b\"\nc","hint":"d"}}"#
+        );
+        let without = Failure::new(Code::Failed, "a").json();
+        assert!(without.ends_with(r#""message":"a","hint":null}}"#), "{without}");
+    }
+
+    /// What an endpoint may be refused for, and the exit code that the help promises.
+    #[test]
+    fn refused_endpoints() {
+        let system = |kind: io::ErrorKind| {
+            let address = "127.0.0.1:80".parse().unwrap();
+            OpenError::Tcp(tcp::OpenError::System { address, error: kind.into() })
+        };
+        let url = |text: &str| text.parse::<petasos::fabric::Address>().unwrap();
+        let known = || "tcp".to_owned();
+        let text = || "x".to_owned();
+        let not_here =
+            ofi::OpenError::NoProvider { provider: text(), version: text(), offered: known() };
+        let refused = ucx::OpenError::Refused {
+            version: text(),
+            transports: "rc",
+            call: "x",
+            reason: text(),
+            advice: "",
+        };
+        let unknown = ofi::OpenError::NotOfi { address: url("ofi+x://h:1"), known: known() };
+        let strange = ucx::OpenError::NotUcx { address: url("ucx+x://h:1"), known: known() };
+        for (error, code, hint) in [
+            (system(io::ErrorKind::PermissionDenied), Code::Refused, "1024"),
+            (system(io::ErrorKind::AddrInUse), Code::Failed, "another port"),
+            (system(io::ErrorKind::AddrNotAvailable), Code::Unavailable, "address of this machine"),
+            (OpenError::Ofi(not_here), Code::Unavailable, "info"),
+            (OpenError::Ofi(unknown), Code::Usage, "info"),
+            (OpenError::Ucx(strange), Code::Usage, "info"),
+            (OpenError::Ucx(refused), Code::Unavailable, "info"),
+            (OpenError::Auto(auto::OpenError::Members { count: 0 }), Code::Usage, "auto://"),
+            (OpenError::NotBuilt { scheme: "ucx", reason: "x" }, Code::Unavailable, "info"),
+        ] {
+            let failure = Failure::from(error);
+            assert_eq!(failure.code, code, "{failure}");
+            assert!(failure.advice.as_ref().unwrap().contains(hint), "{failure}");
+        }
+        let port = Failure::from(system(io::ErrorKind::PermissionDenied)).to_string();
+        assert!(port.contains("port 80") && !port.contains("secret"), "{port}");
+    }
+
+    #[test]
+    fn a_peer_that_never_was_there_is_not_lost() {
+        let why = LostReason::Unreachable(Duration::from_secs(3), "Connection refused".to_owned());
+        let peer = "shm://x".parse().unwrap();
+        let error = CallError::PeerLost { peer, method: "a::b", reason: why.clone() };
+        let said = Failure::from(error).to_string();
+        assert!(said.starts_with("cannot reach shm://x: Connection refused"), "{said}");
+        let bulk = OpError::local(OpErrorKind::PeerLost(why));
+        let said = [bulk.to_string(), Failure::from(BulkError::Transfer(bulk)).to_string()];
+        assert!(said.iter().all(|said| !said.contains("lost")), "{said:?}");
+        let peer = "shm://x".parse().unwrap();
+        let ended = CallError::PeerLost { peer, method: "a::b", reason: LostReason::Closed };
+        assert!(Failure::from(ended).to_string().contains("the peer is lost"));
     }
 }

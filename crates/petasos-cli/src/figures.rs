@@ -12,8 +12,8 @@ use crate::{
     plots::{At, Plot},
     server::{Order, Server, Waiting},
     service::BenchClient,
+    table::Table,
 };
-use comfy_table::Table;
 use petasos::{Engine, fabric::Address};
 use serde::Serialize;
 use std::{
@@ -39,6 +39,9 @@ pub(crate) struct Row {
     /// Single events behind it, where it is of such.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) samples: Option<u64>,
+    /// Why it means less than it should.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) doubt: Option<String>,
     /// How it was measured.
     pub(crate) how: String,
     /// Where it stands in a plot.
@@ -79,6 +82,7 @@ impl Row {
             limit,
             ratio,
             samples: None,
+            doubt: None,
             how,
             at: None,
             step: None,
@@ -97,6 +101,17 @@ impl Row {
         Row { samples: Some(samples), ..self }
     }
 
+    /// The same row, with what is to be said against it, if something is.
+    pub(crate) fn doubted(self, doubt: Option<impl Into<String>>) -> Row {
+        Row { doubt: doubt.map(Into::into).or(self.doubt), ..self }
+    }
+
+    /// The value in words, marked if something is to be said against it.
+    pub(crate) fn shown(&self) -> String {
+        let mark = if self.doubt.is_some() { DOUBTED } else { "" };
+        format!("{}{mark}", self.show(self.value))
+    }
+
     /// The same row, one of many.
     pub(crate) fn dense(self) -> Row {
         Row { dense: true, ..self }
@@ -106,6 +121,22 @@ impl Row {
     pub(crate) fn show(&self, value: f64) -> String {
         show(self.unit, value)
     }
+}
+
+/// Behind a value that means less than it should.
+pub(crate) const DOUBTED: &str = " ?";
+
+/// What is to be said against figures, a line each; nothing where there is nothing.
+pub(crate) fn doubts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
+    let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
+    for row in rows {
+        let Some(doubt) = &row.doubt else { continue };
+        match all.iter_mut().find(|(known, _)| known == doubt) {
+            Some((_, whats)) => whats.push(&row.what),
+            None => all.push((doubt, vec![&row.what])),
+        }
+    }
+    all.into_iter().map(|(doubt, whats)| format!("? {}: {doubt}", whats.join("; "))).collect()
 }
 
 /// A value in words.
@@ -132,7 +163,7 @@ pub(crate) fn grid<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Grid {
         vec![
             row.transport.to_owned(),
             row.what.clone(),
-            row.show(row.value),
+            row.shown(),
             limit.map_or("–".to_owned(), |limit| row.show(limit.value)),
             row.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}")),
             limit.map_or(String::new(), |limit| spoken(&limit.name)),

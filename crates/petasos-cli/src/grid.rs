@@ -4,8 +4,8 @@ use crate::{
     figures::{self, Row},
     output,
     plots::Plot,
+    table::Table,
 };
-use comfy_table::Table;
 
 /// A step between neighbouring sizes that is larger stands out.
 pub(crate) const LARGE_STEP: f64 = 1.5;
@@ -101,7 +101,7 @@ fn pivot(plot: Plot, panel: &str, rows: &[&Row]) -> Grid {
     for series in distinct(rows.iter().map(|row| series_of(row))) {
         let of: Vec<&Row> = rows.iter().copied().filter(|row| series_of(row) == series).collect();
         let at = |x: f64| of.iter().copied().find(|row| x_of(row) == x);
-        column(series.to_owned(), &|x| at(x).map(|row| row.show(row.value)));
+        column(series.to_owned(), &|x| at(x).map(Row::shown));
         if of.iter().any(|row| row.ratio.is_some()) {
             column("ratio".to_owned(), &|x| at(x)?.ratio.map(|ratio| format!("{ratio:.2}")));
         }

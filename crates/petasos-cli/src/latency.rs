@@ -27,6 +27,13 @@ impl Latency {
     pub(crate) fn ratio(&self) -> f64 {
         self.null.median / self.machine.median
     }
+
+    /// What is to be said against it: of ours, or of the limit.
+    pub(crate) fn doubt(&self) -> Option<&str> {
+        [&self.null, &self.machine, &self.small]
+            .into_iter()
+            .find_map(|found| found.doubt.as_deref())
+    }
 }
 
 /// The limit of a call over this transport, both sides waiting like that.

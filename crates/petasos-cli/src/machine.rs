@@ -4,7 +4,9 @@ use crate::{limits::Cores, output};
 use serde::Serialize;
 use std::{
     fs,
-    time::{SystemTime, UNIX_EPOCH},
+    sync::OnceLock,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// The facts that belong to figures.
@@ -16,6 +18,9 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
     pub(crate) client_core: Option<usize>,
     pub(crate) server_core: Option<usize>,
+    /// The part of the cores' time that others took before this run began, if it was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) in_use_before: Option<f64>,
     /// UTC, as in ISO 8601.
     pub(crate) date: String,
     /// Of this command.
@@ -36,6 +41,7 @@ impl Machine {
             kernel,
             client_core: cores.client,
             server_core: cores.server,
+            in_use_before: IN_USE.get().copied().flatten(),
             date: iso(now),
             version: env!("CARGO_PKG_VERSION"),
             build: if cfg!(debug_assertions) { "debug: times mean little" } else { "release" },
@@ -47,7 +53,8 @@ impl Machine {
         let core = |core: Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
         let pinned =
             format!("client {}, server {}", core(self.client_core), core(self.server_core));
-        vec![
+        let others = self.in_use_before.map(|part| ("In use by others before", percent(part)));
+        let mut facts = vec![
             ("Processor", self.processor.clone()),
             ("Cores", self.cores.to_string()),
             ("Pinned to cores", pinned),
@@ -55,7 +62,67 @@ impl Machine {
             ("Kernel", self.kernel.clone()),
             ("Petasos", format!("{} ({})", self.version, self.build)),
             ("Date", self.date.clone()),
-        ]
+        ];
+        facts.extend(others);
+        facts
+    }
+}
+
+/// How long is looked at what others do.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// From this part of the cores' time on the machine is busy.
+const BUSY: f64 = 0.15;
+
+/// The part of the cores' time that others took before anything was measured.
+static IN_USE: OnceLock<Option<f64>> = OnceLock::new();
+
+/// Looks at what others do on this machine, before anything is measured. Gives a line to be said where
+/// that is so much that figures will be of a busy machine.
+pub(crate) fn look_at_others() -> Option<String> {
+    let in_use = *IN_USE.get_or_init(|| {
+        let before = Ticks::now()?;
+        thread::sleep(LOOK);
+        Ticks::now()?.in_use_since(before)
+    });
+    in_use.filter(|part| *part > BUSY).map(|part| {
+        format!(
+            "this machine is busy: others take {} of its cores' time; latencies, and tails above all, \
+             are those of a busy machine",
+            percent(part)
+        )
+    })
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+/// Time of all cores since the machine's start, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    all: u64,
+    idle: u64,
+}
+
+impl Ticks {
+    fn now() -> Option<Ticks> {
+        Ticks::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Ticks> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let times: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        // Idle, and waiting for a disk; guests' time, after the first eight, is counted before.
+        let idle = times.get(3)? + times.get(4).unwrap_or(&0);
+        Some(Ticks { all: times.iter().take(8).sum(), idle })
+    }
+
+    /// None if no time has passed.
+    fn in_use_since(self, before: Ticks) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        let idle = self.idle.saturating_sub(before.idle).min(all);
+        Some(1.0 - idle as f64 / all as f64)
     }
 }
 
@@ -100,6 +167,20 @@ mod tests {
         assert_eq!(iso(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(iso(951_782_400), "2000-02-29 00:00:00 UTC");
         assert_eq!(iso(1_795_258_767), "2026-11-21 10:59:27 UTC");
+    }
+
+    #[test]
+    fn what_others_take() {
+        let of = |idle: u64, busy: u64| {
+            Ticks::parse(&format!("cpu  {busy} 0 0 {idle} 0 0 0 0 7 7\ncpu0 1 1 1 1\n")).unwrap()
+        };
+        assert_eq!(of(175, 25).in_use_since(of(100, 0)), Some(0.25));
+        assert_eq!(of(100, 0).in_use_since(of(100, 0)), None);
+        // Idle time that was counted back, as kernels do.
+        assert_eq!(of(90, 20).in_use_since(of(100, 0)), Some(1.0));
+        assert_eq!(Ticks::parse("nonsense"), None);
+        let now = Ticks::now().unwrap();
+        assert!(now.all >= now.idle && now.all > 0, "{now:?}");
     }
 
     #[test]

@@ -21,7 +21,9 @@ mod latency;
 mod limits;
 mod listen;
 mod load;
+mod log;
 mod machine;
+mod metrics;
 mod output;
 #[cfg(feature = "peers")]
 mod peer_process;
@@ -32,60 +34,130 @@ mod report;
 mod scratch;
 mod server;
 mod service;
+mod table;
 mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command};
 use commands::bench::{forward, launch};
-use exit::Outcome;
-use std::{env, process::ExitCode};
+use exit::{Code, Failure, Outcome};
+use std::{env, ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
-    // Processes of the command's own: no command line to parse, no signals to take.
-    let outcome = match env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
-        Some(limits::HELPER_SUBCOMMAND) => {
-            limits::run_helper().map_err(exit::Failure::system("helping to measure"))
-        }
-        #[cfg(feature = "peers")]
-        Some(peer_process::SUBCOMMAND) => peer_process::run(env::args_os().nth(2)),
-        Some(forward::TIED) => forward::run_tied(env::args_os().skip(2)),
-        Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
-        Some(client_process::SUBCOMMAND) => client_process::run(),
-        Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
-        Some(launch::RANK) => launch::run_rank(env::args_os().skip(2)),
-        Some(launch::BARE) => launch::run_bare(),
-        Some(petasos_pmix::GUARD) => {
-            petasos_pmix::run_guard();
-            Ok(())
-        }
-        Some(petasos_pmix::DAEMON) => {
-            let plugins = plugins::all(plugins::Moving::default());
-            petasos_pmix::run_daemon(plugins)
-                .map_err(|why| exit::Failure::new(exit::Code::Failed, why))
-        }
-        _ => match commands::run::words(env::args_os()).map(|words| Cli::parse_from(words).command)
-        {
-            // It takes the signals itself, for the job.
-            Ok(Command::Run(options)) => return commands::run::run(&options),
-            Ok(command) => {
-                // Not for jobs: what others run is none of our business.
-                petasos::prepare();
-                run(command)
+    let outcome = match of_its_own() {
+        Some(outcome) => outcome,
+        None => match words().map(Cli::try_parse_from) {
+            Ok(Ok(cli)) => return command(cli),
+            // Help and the version are no errors; what is wrong is said in clap's way to people.
+            Ok(Err(error)) if !error.use_stderr() || !wants_json(env::args_os()) => error.exit(),
+            said => {
+                if wants_json(env::args_os()) {
+                    exit::say_as_json();
+                }
+                said.and_then(|parsed| parsed.map(drop).map_err(|error| misunderstood(&error)))
             }
-            Err(failure) => Err(failure),
         },
     };
+    ended(outcome)
+}
+
+fn ended(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            output::tell(&format!("petasos: {failure}"));
+            failure.say();
             failure.exit_code()
         }
     }
 }
 
+/// Processes of the command's own: no command line to parse, no signals to take.
+fn of_its_own() -> Option<Outcome> {
+    let name = env::args_os().nth(1)?;
+    let work: fn() -> Outcome = match name.to_str()? {
+        limits::HELPER_SUBCOMMAND => {
+            || limits::run_helper().map_err(Failure::system("helping to measure"))
+        }
+        #[cfg(feature = "peers")]
+        peer_process::SUBCOMMAND => || peer_process::run(env::args_os().nth(2)),
+        forward::TIED => || forward::run_tied(env::args_os().skip(2)),
+        forward::WORK => || forward::run_work(env::args_os().skip(2)),
+        client_process::SUBCOMMAND => client_process::run,
+        server::SUBCOMMAND => || server::run(env::args_os().nth(2)),
+        launch::RANK => || launch::run_rank(env::args_os().skip(2)),
+        launch::BARE => launch::run_bare,
+        petasos_pmix::GUARD => || {
+            petasos_pmix::run_guard();
+            Ok(())
+        },
+        petasos_pmix::DAEMON => || {
+            let plugins = plugins::all(plugins::Moving::default());
+            petasos_pmix::run_daemon(plugins).map_err(|why| Failure::new(Code::Failed, why))
+        },
+        _ => return None,
+    };
+    log::begin_by_environment();
+    Some(work())
+}
+
+/// The words of the command line: `run` takes those of other launchers.
+fn words() -> Outcome<Vec<OsString>> {
+    commands::run::words(env::args_os())
+}
+
+fn command(cli: Cli) -> ExitCode {
+    let Cli { common, command } = cli;
+    if common.json {
+        exit::say_as_json();
+    }
+    let wanted = log::Wanted {
+        filter: common.log.as_deref(),
+        verbose: common.verbose,
+        server: command.is_server(),
+    };
+    if let Err(failure) = log::begin(wanted) {
+        return ended(Err(failure));
+    }
+    tracing::debug!(version = env!("CARGO_PKG_VERSION"), "petasos begins");
+    match command {
+        // It takes the signals itself, for the job.
+        Command::Run(options) => commands::run::run(&options),
+        command => {
+            // Not for jobs: what others run is none of our business.
+            petasos::prepare();
+            ended(run(command))
+        }
+    }
+}
+
+/// Whether a command line that was not understood asks for JSON: before a `--`, where it has one.
+fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// What was not understood, for programs.
+fn misunderstood(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let mut parts = text.split("\n\n").map(|part| {
+        let words: Vec<&str> = part.split_whitespace().collect();
+        words.join(" ")
+    });
+    let first = parts.next().unwrap_or_default();
+    // Of a command that is missing clap says only what there is.
+    let failure = match first.strip_prefix("error: ") {
+        Some(message) => Failure::new(Code::Usage, message),
+        None => Failure::new(Code::Usage, "a command is missing"),
+    };
+    match parts.find(|part| part.starts_with("tip: ") || part.starts_with("Usage: ")) {
+        Some(tip) if first.starts_with("error: ") => {
+            failure.advise(tip.strip_prefix("tip: ").unwrap_or(&tip))
+        }
+        _ => failure.advise("petasos --help"),
+    }
+}
+
 fn run(command: Command) -> Outcome {
-    interrupt::install().map_err(exit::Failure::system("taking signals"))?;
+    interrupt::install().map_err(Failure::system("taking signals"))?;
     if !matches!(command, Command::Tune(_) | Command::Completions { .. }) {
         commands::tune::check();
     }

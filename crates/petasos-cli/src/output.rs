@@ -1,7 +1,9 @@
 //! What goes to standard output: tables for people, JSON for programs.
 
-use crate::exit::{Code, Failure, Outcome};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, TableComponent, presets};
+use crate::{
+    exit::{Code, Failure, Outcome},
+    table::Table,
+};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -46,22 +48,17 @@ pub(crate) fn print_json_line(value: &impl Serialize) -> Outcome {
     print(&serde_json::to_string(value).map_err(Failure::system("writing JSON"))?)
 }
 
+/// Says where a server's metrics are.
+pub(crate) fn print_metrics(url: &str, json: bool) -> Outcome {
+    match json {
+        true => print_json_line(&serde_json::json!({ "metrics": url })),
+        false => print(&format!("metrics at {url}")),
+    }
+}
+
 /// A table with these columns; those whose heading begins with `>` are numbers, to the right.
 pub(crate) fn table(columns: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    table.remove_style(TableComponent::HorizontalLines);
-    table.remove_style(TableComponent::MiddleIntersections);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(columns.iter().map(|heading| Cell::new(heading.trim_start_matches('>'))));
-    for (at, heading) in columns.iter().enumerate() {
-        if heading.starts_with('>')
-            && let Some(column) = table.column_mut(at)
-        {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+    Table::new(columns)
 }
 
 /// A time given in nanoseconds, with three digits that mean something.

@@ -99,7 +99,7 @@ pub(crate) struct Order {
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Urls(Vec<String>),
-    Failed { code: u8, message: String },
+    Failed { code: u8, message: String, advice: Option<String> },
 }
 
 /// A running server process; gone when this has been dropped.
@@ -132,9 +132,9 @@ impl Server {
         let line = read_line(socket).map_err(Failure::system("waiting for its URL"))?;
         match serde_json::from_str(&line) {
             Ok(Answer::Urls(urls)) if !urls.is_empty() => Ok(urls),
-            Ok(Answer::Failed { code, message }) => {
-                let code = if code == Code::Usage as u8 { Code::Usage } else { Code::Unavailable };
-                Err(Failure::new(code, message))
+            Ok(Answer::Failed { code, message, advice }) => {
+                let failure = Failure::new(Code::of(code).unwrap_or(Code::Failed), message);
+                Err(advice.into_iter().fold(failure, Failure::advise))
             }
             _ => Err(Failure::new(Code::Failed, "ended before it gave its URL")),
         }
@@ -244,7 +244,11 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
             Answer::Urls(engines.iter().map(|e| e.handle().address().to_string()).collect())
         }
         Ok(Serving::Bare(answering)) => Answer::Urls(vec![answering.address().to_string()]),
-        Err(failure) => Answer::Failed { code: failure.code as u8, message: failure.to_string() },
+        Err(failure) => Answer::Failed {
+            code: failure.code as u8,
+            message: failure.message.clone(),
+            advice: failure.advice.clone(),
+        },
     };
     let answer = serde_json::to_string(&answer).map_err(Failure::system("writing an answer"))?;
     // Whoever is not there to hear it has closed the socket as well.

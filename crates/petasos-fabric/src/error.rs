@@ -45,6 +45,17 @@ impl fmt::Display for Within {
     }
 }
 
+impl LostReason {
+    /// What became of the peer, in words: that it is lost, and why. Of one that never was there, only why.
+    #[must_use]
+    pub fn of_peer(&self) -> String {
+        match self {
+            LostReason::Unreachable(..) | LostReason::Refused(_) => self.to_string(),
+            _ => format!("the peer is lost: {self}"),
+        }
+    }
+}
+
 /// An operation that failed: why, and with whom.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {kind}", .peer.as_ref().map_or("this endpoint", |a| a.as_str()))]
@@ -75,7 +86,7 @@ impl OpError {
 #[non_exhaustive]
 pub enum OpErrorKind {
     /// The peer is gone. Final: nothing is retried.
-    #[error("the peer is lost: {0}")]
+    #[error("{}", .0.of_peer())]
     PeerLost(LostReason),
     /// It was cancelled before it took effect, or with an effect that cannot be known.
     #[error("cancelled")]

@@ -18,8 +18,8 @@ pub enum CallError {
         /// The time it had.
         timeout: Duration,
     },
-    /// The peer is gone. It may have done the work, or part of it.
-    #[error("{method} at {peer}: the peer is lost: {reason}")]
+    /// The peer is gone, or was never reached. One that is gone may have done the work, or part of it.
+    #[error("{method} at {peer}: {}", .reason.of_peer())]
     PeerLost {
         /// Who was called.
         peer: Address,

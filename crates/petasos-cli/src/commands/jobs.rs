@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{Events, Json, Notify, Query, Which},
-    exit::{Code, Failure, Outcome},
+    exit::{Code, Failure, Outcome, as_json},
     interrupt, output,
 };
 use petasos_pmix::{
@@ -12,6 +12,7 @@ use petasos_pmix::{
     running, status,
 };
 use serde::Serialize;
+use serde_json::json;
 use std::{
     path::PathBuf,
     sync::mpsc::{RecvTimeoutError, channel},
@@ -271,5 +272,6 @@ pub(crate) fn notify(options: &Notify) -> Outcome {
     if options.by_code {
         info.push((NON_DEFAULT.to_owned(), true.into()));
     }
-    job.notify(options.code, range, info).map_err(failure)
+    job.notify(options.code, range, info).map_err(failure)?;
+    if as_json() { output::print_json_line(&json!({ "notified": options.code })) } else { Ok(()) }
 }

@@ -3,9 +3,10 @@
 use crate::{
     cli::Json,
     exit::Outcome,
+    figures::{self, DOUBTED},
     grid::Grid,
     limits::{self, Bulk, Plan, RoundTrip},
-    output,
+    machine, output,
     progress::Progress,
 };
 use serde::Serialize;
@@ -26,6 +27,9 @@ pub(crate) struct Found {
 
 pub(crate) fn run(options: &Json) -> Outcome {
     let progress = Progress::steps(Found::STEPS as u64);
+    if let Some(busy) = machine::look_at_others() {
+        progress.say(&busy);
+    }
     let found = Found::measure(&Plan::default(), &SIZES, 1, &progress)?;
     drop(progress);
     for refused in &found.refused {
@@ -37,7 +41,8 @@ pub(crate) fn run(options: &Json) -> Outcome {
         let bulk = found.bulk.iter().map(serde_json::to_value).map(value);
         return output::print_json(&round_trips.chain(bulk).collect::<Vec<Value>>());
     }
-    let text: Vec<String> = found.grids().iter().map(|grid| grid.table().to_string()).collect();
+    let mut text: Vec<String> = found.grids().iter().map(|grid| grid.table().to_string()).collect();
+    text.extend(found.doubts());
     output::print(&text.join("\n"))
 }
 
@@ -89,7 +94,13 @@ impl Found {
     /// Round trips, and bulk data.
     pub(crate) fn grids(&self) -> Vec<Grid> {
         let times = |found: &RoundTrip| {
-            let times = [found.median, found.p99, found.p99_9].map(output::time);
+            let mut times = [found.median, found.p99, found.p99_9].map(output::time);
+            let few = limits::too_few(found.samples, limits::FOR_P99_9);
+            for (at, time) in times.iter_mut().enumerate() {
+                if found.doubt.is_some() || (at == 2 && few.is_some()) {
+                    *time += DOUBTED;
+                }
+            }
             [vec![found.name.to_owned()], times.to_vec()].concat()
         };
         let rates = |found: &Bulk| {
@@ -112,12 +123,25 @@ impl Found {
         ]
     }
 
+    /// What is to be said against round trips, a line each.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        let said = |found: &RoundTrip| {
+            let few = limits::too_few(found.samples, limits::FOR_P99_9);
+            let few = few.map(|few| format!("p99.9 {few}"));
+            let doubt = found.doubt.clone().or(few)?;
+            Some(format!("? {}: {doubt}", figures::spoken(found.name)))
+        };
+        self.round_trips.iter().filter_map(said).collect()
+    }
+
     /// How each was measured, and what could not be.
     pub(crate) fn notes(&self) -> Vec<String> {
         let round_trips = self.round_trips.iter().map(|found| (found.name, &found.how));
         let bulk = self.bulk.iter().map(|found| (found.name, &found.how));
         let how = round_trips.chain(bulk).map(|(name, how)| format!("{name}: {how}"));
-        how.chain(self.refused.iter().map(|why| format!("refused: {why}"))).collect()
+        how.chain(self.doubts())
+            .chain(self.refused.iter().map(|why| format!("refused: {why}")))
+            .collect()
     }
 }
 

@@ -144,7 +144,7 @@ fn tell_restarts(restarts: &BTreeMap<u32, u32>) {
 }
 
 fn failed(failure: &Failure) -> ExitCode {
-    output::tell(&format!("petasos: {failure}"));
+    failure.say();
     failure.exit_code()
 }
 

@@ -5,14 +5,16 @@ use crate::{
     exit::{Failure, Outcome},
     interrupt,
     listen::Listening,
+    metrics::Metrics,
     output,
     scratch::Scratch,
     server,
     server::Waiting,
     service::Stored,
 };
-use petasos::{EngineThread, OpenOptions};
+use petasos::{EngineHandle, EngineThread, OpenOptions, Stats, Usage};
 use serde_json::json;
+use std::{net::SocketAddr, sync::mpsc, time::Duration};
 
 pub(crate) fn run(options: &cli::Serve) -> Outcome {
     interrupt::be_polite();
@@ -48,10 +50,15 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
     }
     for engine in &engines {
         let url = engine.handle().address();
+        tracing::info!(%url, "listening");
         match options.json.json {
             true => output::print_json_line(&json!({ "listening": url.as_str() }))?,
             false => output::print(&format!("listening at {url}"))?,
         }
+    }
+    let metrics = options.metrics.map(|address| metrics(address, &engines)).transpose()?;
+    if let Some(metrics) = &metrics {
+        output::print_metrics(&metrics.url(), options.json.json)?;
     }
     let addresses: Vec<_> = engines.iter().map(|e| e.handle().address().clone()).collect();
     let may =
@@ -62,4 +69,55 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
     }
     interrupt::wait(None);
     Ok(())
+}
+
+/// How long an engine may take to say what it has counted: its thread may be at work.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+fn metrics(address: SocketAddr, engines: &[EngineThread]) -> Outcome<Metrics> {
+    let handles: Vec<EngineHandle> = engines.iter().map(|e| e.handle().clone()).collect();
+    Metrics::start(address, move |text| {
+        let found: Vec<_> = handles.iter().filter_map(|h| Some((h, counted(h)?))).collect();
+        let mut counters = |name: &str, help: &str, of: fn(&Stats) -> u64| {
+            let each: Vec<_> =
+                found.iter().map(|(h, (stats, _))| (h.address().as_str(), of(stats))).collect();
+            text.counters(name, help, &each, "endpoint");
+        };
+        counters("petasos_calls_served_total", "Calls answered.", |s| s.calls_served);
+        counters("petasos_calls_failed_total", "Of these, those that failed.", |s| s.calls_failed);
+        counters("petasos_calls_cancelled_total", "Calls that their callers cancelled.", |s| {
+            s.cancelled_by_caller
+        });
+        counters("petasos_calls_too_late_total", "Calls whose time was over.", |s| {
+            s.served_too_late
+        });
+        counters("petasos_frames_not_understood_total", "Frames that meant nothing.", |s| {
+            s.garbage
+        });
+        counters("petasos_peers_lost_total", "Peers that were lost.", |s| s.peers_lost);
+        let mut gauges = |name: &str, help: &str, of: fn(&Usage) -> usize| {
+            let each: Vec<_> = found
+                .iter()
+                .map(|(h, (_, usage))| (h.address().as_str(), of(usage) as u64))
+                .collect();
+            text.gauges(name, help, &each, "endpoint");
+        };
+        gauges("petasos_calls_in_progress", "Calls whose handlers are at work.", |u| u.serving);
+        gauges("petasos_operations_in_progress", "Operations of the transport.", |u| u.operations);
+        gauges("petasos_frames_waiting", "Frames that wait for the transport.", |u| u.parked);
+        gauges("petasos_results_lent", "Results that callers have to fetch.", |u| u.lent_results);
+    })
+}
+
+/// What an engine has counted; nothing if it does not say so soon enough.
+fn counted(engine: &EngineHandle) -> Option<(Stats, Usage)> {
+    let (sender, receiver) = mpsc::channel();
+    let asked = engine.run(move |engine| {
+        // Whoever asked may wait no more.
+        let _ = sender.send((engine.stats(), engine.usage()));
+        std::future::ready(())
+    });
+    let counted = receiver.recv_timeout(PATIENCE).ok();
+    drop(asked);
+    counted
 }

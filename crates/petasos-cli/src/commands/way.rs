@@ -2,7 +2,7 @@
 
 use crate::{
     cli, client,
-    exit::{Code, Failure, Outcome, lost},
+    exit::{Code, Failure, Outcome, lost_peer},
     output,
 };
 use petasos::{
@@ -29,11 +29,13 @@ struct Report<'a> {
 pub(super) fn run(peer: &Address, options: &cli::Info) -> Outcome {
     let mut open = OpenOptions::default();
     open.secret_file.clone_from(&options.secret);
-    let own = Address::parse(&client::own(peer)).map_err(petasos::OpenError::from)?;
+    let own = client::own(peer, client::host(peer)?);
+    let own = Address::parse(&own).map_err(petasos::OpenError::from)?;
     let patience = options.timeout;
     let report = match own.scheme() {
         "auto" => {
-            let mut endpoint = petasos::open_auto(&own, &open)?;
+            let mut endpoint =
+                petasos::open_auto(&own, &open).map_err(|e| client::refused(peer, e))?;
             let reached = reach(&mut endpoint, peer, patience)?;
             let chosen = |endpoint: &Auto| endpoint.chosen(reached.peer);
             let (way, why) =
@@ -41,7 +43,8 @@ pub(super) fn run(peer: &Address, options: &cli::Info) -> Outcome {
             reached.report(peer, &endpoint, way, why)
         }
         scheme => {
-            let mut endpoint = petasos::open(own.as_str(), &open)?;
+            let opened = petasos::open(own.as_str(), &open);
+            let mut endpoint = opened.map_err(|e| client::refused(peer, e))?;
             let reached = reach(&mut *endpoint, peer, patience)?;
             let why = format!("its URL says {scheme}: auto:// would have a choice");
             reached.report(peer, &*endpoint, peer.to_string(), why)
@@ -97,8 +100,8 @@ fn reach(endpoint: &mut dyn Endpoint, address: &Address, patience: Duration) -> 
                     return Ok(Reached { peer, incarnation, took: begin.elapsed() });
                 }
                 Event::PeerLost { peer, reason } if peer == wanted => {
-                    let (code, advice) = lost(&reason);
-                    return Err(Failure::new(code, format!("{address}: {reason}")).advise(advice));
+                    let said = format!("{address}: {reason}");
+                    return Err(lost_peer(address.as_str(), &reason, said));
                 }
                 _ => {}
             }

@@ -41,7 +41,9 @@ pub(crate) use crowd::{BARE_LINES, calls_of_many};
 pub(crate) use error::LimitError;
 pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
 pub(crate) use memory::{memcpy, vm_readv, vm_writev};
-pub(crate) use report::{Bulk, BulkPoint, Once, Percentiles, RoundTrip};
+pub(crate) use report::{
+    Bulk, BulkPoint, FOR_P99, FOR_P99_9, Once, Percentiles, RoundTrip, too_few,
+};
 pub(crate) use spin::{
     LONGEST_IN_SLOT, cache_line_round_trip, message_round_trip, short_round_trip,
 };

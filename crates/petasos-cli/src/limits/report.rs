@@ -24,6 +24,9 @@ pub(crate) struct RoundTrip {
     pub(crate) batch: u64,
     /// Single round trips behind the percentiles.
     pub(crate) samples: u64,
+    /// Why it means less than it should: too few of them, or a machine that was busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) doubt: Option<String>,
     /// How it was measured, in a line.
     pub(crate) how: String,
 }
@@ -34,13 +37,26 @@ pub(crate) struct Percentiles {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) p99_9: f64,
+    /// How many events there were.
+    pub(crate) samples: u64,
 }
 
 impl Percentiles {
     pub(crate) fn of(times: &Histogram<u64>) -> Percentiles {
         let [p50, p99, p99_9] = [0.5, 0.99, 0.999].map(|q| times.value_at_quantile(q) as f64);
-        Percentiles { p50, p99, p99_9 }
+        Percentiles { p50, p99, p99_9, samples: times.len() }
     }
+}
+
+/// Single events that a 99th percentile needs, and a 99.9th.
+pub(crate) const FOR_P99: u64 = 100;
+pub(crate) const FOR_P99_9: u64 = 1_000;
+
+/// What is to be said of a percentile of so many single events, where `least` are needed.
+pub(crate) fn too_few(samples: u64, least: u64) -> Option<String> {
+    let say =
+        || format!("of {samples} single ones, where {least} are needed: measure longer (--time)");
+    (samples < least).then(say)
 }
 
 /// Percentiles of single events of one kind.

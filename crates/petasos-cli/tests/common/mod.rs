@@ -156,6 +156,7 @@ impl Drop for Serving {
 pub(crate) fn signal(pid: u32, name: &str) {
     let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
     let signal = match name {
+        "HUP" => rustix::process::Signal::HUP,
         "INT" => rustix::process::Signal::INT,
         "TERM" => rustix::process::Signal::TERM,
         "STOP" => rustix::process::Signal::STOP,

@@ -725,12 +725,14 @@ mod tests {
                         Step::Ask(id, _) => {
                             let error = Err(Error::Misuse(String::new()));
                             let answers = session.answered(id, &error, &job);
-                            let bytes = answers.into_iter().map(|step| match step {
-                                Step::Say(bytes) => bytes,
+                            let bytes = answers.into_iter().filter_map(|step| match step {
+                                Step::Say(bytes) => Some(bytes),
+                                Step::Explain(_) | Step::Fail(_) => None,
                                 other => panic!("{command}: {other:?}"),
                             });
                             said.extend(bytes);
                         }
+                        Step::Explain(_) | Step::Fail(_) => {}
                         Step::Find(tag, key) => {
                             let Step::Say(bytes) = session.found(tag, &key, None, &job) else {
                                 panic!("{command}: nothing is said")

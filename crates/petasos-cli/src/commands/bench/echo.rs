@@ -76,6 +76,15 @@ struct Echo {
     xdr: RoundTrip,
 }
 
+impl Echo {
+    /// What is to be said against it: of ours, or of the limit.
+    fn doubt(&self) -> Option<&str> {
+        [&self.native, &self.machine, &self.xdr]
+            .into_iter()
+            .find_map(|found| found.doubt.as_deref())
+    }
+}
+
 /// A figure of ours, and that of the machine.
 type Pick = fn(&Echo) -> (f64, f64);
 
@@ -165,6 +174,7 @@ impl<'a> Group<'a> {
                 let word = figures::word(self.waiting);
                 let what = format!("echo{what}, {}, {word}", output::size(*bytes as u64));
                 let row = Row::new(self.transport.scheme, what, (value, "ns"), limit, &how);
+                let row = row.doubted(echo.doubt());
                 rows.push(row.at(plot, &self.panel, series, *bytes as f64).dense());
                 rows.len() - 1
             };
@@ -172,11 +182,14 @@ impl<'a> Group<'a> {
                 (|e| (e.native.median, e.machine.median), |e| (e.xdr.median, e.machine.median));
             let first = row(Plot::Latency, "petasos", "", native, native);
             row(Plot::Latency, "petasos, XDR", " in XDR", xdr, xdr);
-            // All of one round, so that they are in order.
-            let tail: Pick = |e| (e.native.p99_9, e.machine.p99_9);
-            row(Plot::Percentiles, "p50", " p50", tail, |e| (e.native.p50, e.machine.p50));
-            row(Plot::Percentiles, "p99", " p99", tail, |e| (e.native.p99, e.machine.p99));
-            row(Plot::Percentiles, "p99.9", " p99.9", tail, tail);
+            // All of one round, that of the median: so they are in order.
+            let p99_9: Pick = |e| (e.native.p99_9, e.machine.p99_9);
+            row(Plot::Percentiles, "p50", " p50", native, |e| (e.native.p50, e.machine.p50));
+            row(Plot::Percentiles, "p99", " p99", native, |e| (e.native.p99, e.machine.p99));
+            let last = row(Plot::Percentiles, "p99.9", " p99.9", native, p99_9);
+            let fewest = found.iter().map(|echo| echo.native.samples).min().unwrap_or(0);
+            let few = limits::too_few(fewest, limits::FOR_P99_9);
+            rows[last].doubt = rows[last].doubt.take().or(few);
             let smaller = at.checked_sub(1).map(|before| &echoes[before].1);
             rows[first].step = smaller.and_then(|smaller| step(smaller, found));
         }
@@ -208,7 +221,10 @@ impl<'a> Group<'a> {
                 let value = limits::median(&mut found.iter().map(of).collect::<Vec<_>>());
                 let word = figures::word(self.waiting);
                 let what = format!("echo under load {name}, 64 B, {word}, {depth} in flight");
+                let fewest = found.iter().map(|found| found.samples).min().unwrap_or(0);
+                let least = [1, limits::FOR_P99, limits::FOR_P99_9][at];
                 let row = Row::new(self.transport.scheme, what, (value, "ns"), None, how);
+                let row = row.doubted(limits::too_few(fewest, least));
                 rows.push(row.at(Plot::UnderLoad, &self.panel, name, *depth as f64).dense());
             }
         }
@@ -243,6 +259,7 @@ mod tests {
             batches: 1,
             batch: 1,
             samples: 1,
+            doubt: None,
             how: String::new(),
         };
         let echo =

@@ -33,6 +33,7 @@ use crate::{
     figures::{self, Row, Setting},
     interrupt,
     limits::Plan,
+    machine,
     progress::Progress,
     report::Folder,
     scratch::Scratch,
@@ -222,6 +223,9 @@ impl Run<'_> {
 
     /// Says how much there is to do, and for how long.
     fn announce(&self, bench: &Bench, transports: &[&Transport]) {
+        if let Some(busy) = machine::look_at_others() {
+            bench.progress.say(&busy);
+        }
         let of = |transport: &Transport| -> usize {
             self.parts.iter().map(|part| (part.steps)(bench, transport)).sum()
         };

@@ -6,6 +6,7 @@ use crate::{
     exit::Outcome,
     figures::{self, Row},
     latency::{self, Latency},
+    limits,
     plots::Plot,
     server::Waiting,
 };
@@ -57,16 +58,20 @@ fn calls(bench: &Bench, transport: &'static Transport, waiting: Waiting) -> Outc
         let found = typical(found.iter().collect(), |found| by(found).0 / by(found).1);
         let (value, limit) = of(found);
         let limit = Some((found.machine.name, limit));
-        Row::new(scheme, format!("{what}, {word}"), (value, "ns"), limit, &how)
+        let row = Row::new(scheme, format!("{what}, {word}"), (value, "ns"), limit, &how);
+        row.doubted(found.doubt())
     };
     let null: Pick = |found| (found.null.median, found.machine.median);
     let small: Pick = |found| (found.small.median, found.machine.median);
-    // Both of one round, so that they are in order.
-    let tail: Pick = |found| (found.null.p99_9, found.machine.p99_9);
+    // All of one round, that of the median: so they are in order.
+    let p99: Pick = |found| (found.null.p99, found.machine.p99);
+    let p99_9: Pick = |found| (found.null.p99_9, found.machine.p99_9);
+    let typical_null = typical(native.iter().collect(), |found| null(found).0 / null(found).1);
+    let few = limits::too_few(typical_null.null.samples, limits::FOR_P99_9);
     let mut rows = vec![
         row(&native, "null call", null, null),
-        row(&native, "null call p99", tail, |found| (found.null.p99, found.machine.p99)),
-        row(&native, "null call p99.9", tail, tail),
+        row(&native, "null call p99", null, p99),
+        row(&native, "null call p99.9", null, p99_9).doubted(few),
         row(&native, "64-byte call", small, small),
         row(&xdr, "null call in XDR", null, null),
         row(&xdr, "64-byte call in XDR", small, small),

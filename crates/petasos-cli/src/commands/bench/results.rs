@@ -99,6 +99,9 @@ impl Results {
         if !self.figures.is_empty() {
             text += "ratio: to the machine's limit in the same run; of times, small is good, of rates \
                      and GB/s, large is good.\n";
+            for doubt in figures::doubts(&self.figures) {
+                text += &format!("{doubt}\n");
+            }
             text += &self.steps();
             text += &format!(
                 "How each was measured (of {} rounds, that with the median ratio is shown):\n{}\n",
@@ -178,6 +181,7 @@ impl Results {
         }
         let mut notes: Vec<String> =
             figures::notes(&self.figures).lines().map(|line| line.trim().to_owned()).collect();
+        notes.extend(figures::doubts(&self.figures));
         notes.extend(Some(self.steps().trim().to_owned()).filter(|steps| !steps.is_empty()));
         notes.extend(self.skipped.iter().map(|why| format!("not measured: {why}")));
         if !notes.is_empty() {

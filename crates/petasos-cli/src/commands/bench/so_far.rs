@@ -58,7 +58,7 @@ impl SoFar {
         self.bench.cut_short();
         if let Err(failure) = self.give() {
             // The reason for the end is told by others.
-            eprintln!("petasos: {failure}");
+            failure.say();
         }
     }
 }

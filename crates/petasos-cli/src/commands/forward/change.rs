@@ -3,9 +3,13 @@
 use super::{
     look::each,
     options::{Mkdir, Mv, Rm},
+    out::name_json,
     session,
 };
-use crate::exit::{Code, Failure, Outcome};
+use crate::{
+    exit::{Code, Failure, Outcome, as_json},
+    output,
+};
 use petasos_forward::{
     RelPath,
     client::{Remote, RemoteError},
@@ -13,9 +17,15 @@ use petasos_forward::{
     transfer::remove_tree,
 };
 use rustix::io::Errno;
+use serde_json::{Value, json};
 
 /// Calls on the way at a time.
 const PARALLEL: usize = 64;
+
+/// Says what was done to programs; people see it by the exit code.
+fn done(what: impl FnOnce() -> Value) -> Outcome {
+    if as_json() { output::print_json_line(&what()) } else { Ok(()) }
+}
 
 pub(super) fn rm(options: &Rm) -> Outcome {
     each("rm", &options.places, &options.reach, async |remote, place| {
@@ -30,11 +40,13 @@ pub(super) fn rm(options: &Rm) -> Outcome {
         match (attr.kind, options.recursive) {
             (Kind::Directory, false) => {
                 let text = format!("{place} is a directory");
-                Err(Failure::new(Code::Failed, text).advise("--recursive, for all that is in it"))
+                let failure = Failure::new(Code::Failed, text);
+                return Err(failure.advise("--recursive, for all that is in it"));
             }
-            (Kind::Directory, true) => Ok(remove_tree(remote, &place.path, PARALLEL).await?),
-            _ => Ok(remote.remove_file(&place.path).await?),
+            (Kind::Directory, true) => remove_tree(remote, &place.path, PARALLEL).await?,
+            _ => remote.remove_file(&place.path).await?,
         }
+        done(|| json!({ "removed": name_json(place.path.as_bytes()) }))
     })
 }
 
@@ -42,10 +54,11 @@ pub(super) fn mkdir(options: &Mkdir) -> Outcome {
     each("mkdir", &options.places, &options.reach, async |remote, place| {
         let creation = Creation { mode: options.mode, owner: None };
         if options.parents {
-            return Ok(make_dirs(remote, &place.path, creation).await?);
+            make_dirs(remote, &place.path, creation).await?;
+        } else {
+            remote.make_dir(&place.path, creation).await?;
         }
-        remote.make_dir(&place.path, creation).await?;
-        Ok(())
+        done(|| json!({ "made": name_json(place.path.as_bytes()) }))
     })
 }
 
@@ -99,6 +112,10 @@ pub(super) fn mv(options: &Mv) -> Outcome {
                 .join(name.as_encoded_bytes())
                 .map_err(|e| Failure::new(Code::Usage, format!("{}: {e}", to.path)))?;
         }
-        Ok(remote.rename(&from.path, &target, mode).await?)
+        remote.rename(&from.path, &target, mode).await?;
+        done(|| {
+            let [from, to] = [&from.path, &target].map(|path| name_json(path.as_bytes()));
+            json!({ "moved": from, "to": to })
+        })
     })
 }

@@ -33,7 +33,7 @@ pub(super) fn each(
                 if let Err(failure) = work(remote, place).await {
                     match &first {
                         Ok(()) => first = Err(failure),
-                        Err(_) => eprintln!("petasos: {failure}"),
+                        Err(_) => failure.say(),
                     }
                 }
             }

@@ -6,13 +6,14 @@
 use super::options::{CacheMode, Mount};
 use crate::{
     client,
-    exit::{Code, Failure, Outcome},
+    exit::{Code, Failure, Outcome, as_json},
     interrupt, output,
 };
 use petasos_forward::{
     descriptors,
     mount::{Cache, MountError, MountOptions, Mounted, Unmounted},
 };
+use serde_json::json;
 use std::{
     env,
     io::{BufRead, BufReader, Write},
@@ -46,6 +47,10 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     match background {
         // Who waits may be gone.
         true => drop(writeln!(std::io::stdout(), "{DONE}")),
+        false if as_json() => {
+            let on = directory.display().to_string();
+            output::print_json_line(&json!({ "mounted": place.to_string(), "on": on }))?;
+        }
         false => output::print(&format!("{place} is mounted on {}", directory.display()))?,
     }
     while !mounted.wait(Duration::ZERO) {

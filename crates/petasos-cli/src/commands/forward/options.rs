@@ -4,11 +4,12 @@ use super::place::{Place, Side};
 use crate::{
     cli::Json,
     client::parse_url,
+    metrics::parse_address,
     output::{parse_rate, parse_size, parse_time},
 };
 use clap::{Args, Subcommand, builder::OsStringValueParser, builder::TypedValueParser};
 use petasos::fabric::Address;
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 const PLACES: &str = "\
 How places at a server are written:
@@ -22,6 +23,13 @@ Without a path it is what the server exports.";
 pub(crate) struct Forward {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Forward {
+    /// Whether it runs until it is stopped.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self.command, Command::Serve(_) | Command::Mount(_))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,6 +141,9 @@ pub(crate) struct Serve {
     /// Export a bucket in place of a directory: file:///PATH or memory:///
     #[arg(long, value_name = "URL", conflicts_with = "directory")]
     pub(crate) object_store: Option<String>,
+    /// Give metrics to Prometheus over HTTP at this address; a port alone is of the loopback interface
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_address)]
+    pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) json: Json,
 }

@@ -5,17 +5,19 @@ use crate::{
     exit::{Code, Failure, Outcome},
     interrupt,
     listen::{self, Listening},
+    metrics::{Metrics, Text},
     output,
 };
 use object_store::{ObjectStore, local::LocalFileSystem, memory::InMemory};
 use petasos::OpenOptions;
 use petasos_forward::{
     descriptors,
+    protocol::{Counters, SessionStatus, Status},
     server::{Server, ServerConfig, StartError},
     storage::{Local, Objects, Storage},
 };
 use serde_json::json;
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
 
 /// The limits that can be set, and what they are.
 const LIMITS: [(&str, &str); 8] = [
@@ -31,6 +33,9 @@ const LIMITS: [(&str, &str); 8] = [
 
 pub(super) fn run(options: &Serve) -> Outcome {
     if options.limit.iter().any(|(name, _)| name == "help") {
+        if options.json.json {
+            return output::print_json(&LIMITS.into_iter().collect::<BTreeMap<_, _>>());
+        }
         let lines: Vec<_> = LIMITS.iter().map(|(name, what)| format!("{name:9} {what}")).collect();
         return output::print(&lines.join("\n"));
     }
@@ -42,15 +47,24 @@ pub(super) fn run(options: &Serve) -> Outcome {
     let mut open = OpenOptions::default();
     open.secret_file.clone_from(&options.secret);
     let listening = listening(options);
-    let server = Server::listen(storage, &listening.urls()?, &open, config)?;
+    let server = Arc::new(Server::listen(storage, &listening.urls()?, &open, config)?);
     let addresses = server.addresses();
     let verb = if options.read_only { "read" } else { "read and write" };
     let who = listening.who(&addresses, &format!("{verb} {what} as {}", listen::user()));
     for url in &addresses {
+        tracing::info!(%url, export = what, "listening");
         match options.json.json {
             true => output::print_json_line(&json!({ "listening": url.as_str() }))?,
             false => output::print(&format!("listening at {url}"))?,
         }
+    }
+    let metrics = options.metrics.map(|address| {
+        let server = Arc::clone(&server);
+        Metrics::start(address, move |text| write_metrics(&server.status(), text))
+    });
+    let metrics = metrics.transpose()?;
+    if let Some(metrics) = &metrics {
+        output::print_metrics(&metrics.url(), options.json.json)?;
     }
     // Also where a program reads the lines above: a person should see it in its log.
     eprintln!("petasos: {who}");
@@ -58,8 +72,37 @@ pub(super) fn run(options: &Serve) -> Outcome {
         eprintln!("petasos: exports {what}; Ctrl-C ends the server");
     }
     interrupt::wait(None);
-    server.stop();
+    // They look at the server.
+    drop(metrics);
+    drop(server);
     Ok(())
+}
+
+/// What the server counts, without a word of its clients' names.
+fn write_metrics(status: &Status, text: &mut Text) {
+    let Counters { calls, failed, read, written, gathered } = status.total;
+    text.counter("petasos_forward_calls_total", "Calls, of any kind.", calls);
+    text.counter("petasos_forward_calls_failed_total", "Calls that failed.", failed);
+    text.counter("petasos_forward_read_bytes_total", "Bytes read from files.", read);
+    text.counter("petasos_forward_written_bytes_total", "Bytes written to files.", written);
+    let help = "Requests served together with a neighbour in the file.";
+    text.counter("petasos_forward_gathered_total", help, gathered);
+    let help = "Clients that ended without a farewell.";
+    text.counter("petasos_forward_clients_lost_total", help, status.lost);
+    let sum = |of: fn(&SessionStatus) -> u64| status.sessions.iter().map(of).sum::<u64>();
+    text.gauge("petasos_forward_clients", "Clients that are there.", status.sessions.len());
+    text.gauge("petasos_forward_open_files", "Files that they have open.", sum(|s| s.files));
+    text.gauge("petasos_forward_locks", "Locks that they have.", sum(|s| s.locks));
+    text.gauge("petasos_forward_calls_in_progress", "Calls under way.", sum(|s| s.calls));
+    let [now, most, limit] = status.memory;
+    let memory = [("now", now), ("most", most), ("limit", limit)];
+    let help = "Memory for data on the way, in bytes.";
+    text.gauges("petasos_forward_memory_bytes", help, &memory, "which");
+    let [now, most] = status.early;
+    let help = "Data within calls that wait for their turn, in bytes.";
+    text.gauges("petasos_forward_early_bytes", help, &[("now", now), ("most", most)], "which");
+    text.gauge("petasos_forward_queued", "Work that waits for a thread.", status.queued);
+    text.gauge("petasos_forward_threads", "Threads that work on files.", status.threads);
 }
 
 fn listening(options: &Serve) -> Listening<'_> {

@@ -56,8 +56,10 @@ impl Elsewhere<'_> {
 
     fn calls(&self, reached: &Reached, plan: &Plan) -> Outcome<Vec<Row>> {
         let null = reached.null_call(plan, Encoding::Native)?;
-        let row =
-            |what: &str, time| Row::new(self.transport.scheme, what, (time, "ns"), None, &null.how);
+        let row = |what: &str, time| {
+            let row = Row::new(self.transport.scheme, what, (time, "ns"), None, &null.how);
+            row.doubted(null.doubt.as_deref())
+        };
         Ok(vec![row("null call, median", null.median), row("null call, p99", null.p99)])
     }
 

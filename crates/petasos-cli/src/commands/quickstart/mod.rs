@@ -15,7 +15,7 @@ use crate::{
     figures::{self, Pair, Reached, Row, Setting},
     latency::{self, Latency},
     limits::Plan,
-    output,
+    machine, output,
     progress::Progress,
     scratch::Scratch,
 };
@@ -70,6 +70,9 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let plan = Plan::default();
     let bulk = options.path.is_none().then_some(options.size).and_then(|size| size.try_into().ok());
     let bulk = bulk.unwrap_or(usize::MAX).clamp(*BULK.start(), *BULK.end());
+    if let Some(busy) = machine::look_at_others() {
+        eprintln!("petasos: {busy}");
+    }
     let copied = copy::rates(&source, &scratch)?;
     let mut figures = Vec::new();
     if let Some(url) = &options.server {
@@ -127,6 +130,9 @@ fn show(report: &Report) -> Outcome {
     text += &format!("{}\n", figures::table(&report.figures));
     text += "ratio: to the machine's own limit in this run; times: small is good, GB/s: large is \
              good.";
+    for doubt in figures::doubts(&report.figures) {
+        text += &format!("\n{doubt}");
+    }
     if let Some(path) = &report.kept_as {
         text += &format!("\nkept as {path}");
     }
@@ -166,10 +172,11 @@ fn one(
 fn calls(pair: &Pair, setting: &Setting<'_>) -> Outcome<Vec<Row>> {
     let (scheme, plan) = (setting.transport.scheme, setting.plan);
     let limit = latency::limit(setting.transport, setting.waiting);
-    let Latency { machine, null, .. } =
-        pair.latency(plan, limit, petasos::wire::Encoding::Native)?;
+    let found = pair.latency(plan, limit, petasos::wire::Encoding::Native)?;
+    let Latency { machine, null, .. } = &found;
     let call = |what: &str, time, limit| {
-        Row::new(scheme, what, (time, "ns"), Some((machine.name, limit)), &null.how)
+        let row = Row::new(scheme, what, (time, "ns"), Some((machine.name, limit)), &null.how);
+        row.doubted(found.doubt())
     };
     Ok(vec![
         call("null call, median", null.median, machine.median),
