@@ -36,11 +36,15 @@ mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use commands::bench::{forward, launch};
+use commands::{
+    bench::{forward, launch},
+    forward as forward_mount,
+};
 use exit::Outcome;
 use std::{env, process::ExitCode};
 
 fn main() -> ExitCode {
+    forward_mount::let_go();
     // Processes of the command's own: no command line to parse, no signals to take.
     let outcome = match env::args_os().nth(1).as_ref().and_then(|word| word.to_str()) {
         Some(limits::HELPER_SUBCOMMAND) => {
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "peers")]
         Some(peer_process::SUBCOMMAND) => peer_process::run(env::args_os().nth(2)),
         Some(forward::TIED) => forward::run_tied(env::args_os().skip(2)),
+        Some(forward_mount::guard::GUARD) => forward_mount::guard::run(env::args_os().skip(2)),
         Some(forward::WORK) => forward::run_work(env::args_os().skip(2)),
         Some(client_process::SUBCOMMAND) => client_process::run(),
         Some(server::SUBCOMMAND) => server::run(env::args_os().nth(2)),
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
             petasos_pmix::run_daemon(plugins)
                 .map_err(|why| exit::Failure::new(exit::Code::Failed, why))
         }
-        _ => match Cli::parse().command {
+        _ => match parse().command {
             // It takes the signals itself, for the job.
             Command::Run(options) => return commands::run::run(&options),
             command => {
@@ -80,6 +85,25 @@ fn main() -> ExitCode {
             failure.exit_code()
         }
     }
+}
+
+/// The command line: where this was started as what mount(8) wants, that of `forward mount`.
+fn parse() -> Cli {
+    match arguments() {
+        // Only to be tried, for mount(8).
+        Ok(words) if words.is_empty() => std::process::exit(0),
+        Ok(words) => Cli::parse_from(words),
+        Err(text) => {
+            eprintln!("petasos: {text}");
+            std::process::exit(exit::Code::Usage as i32);
+        }
+    }
+}
+
+/// The words of the command line, the program's name among them.
+fn arguments() -> Result<Vec<std::ffi::OsString>, String> {
+    forward_mount::mount_helper::arguments(env::args_os())
+        .unwrap_or_else(|| Ok(env::args_os().collect()))
 }
 
 fn run(command: Command) -> Outcome {
