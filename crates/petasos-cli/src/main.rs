@@ -39,11 +39,15 @@ mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command};
-use commands::bench::{forward, launch};
+use commands::{
+    bench::{forward, launch},
+    forward::{guard, mount_helper},
+};
 use exit::{Code, Failure, Outcome};
 use std::{env, ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
+    commands::forward::let_go();
     let outcome = match of_its_own() {
         Some(outcome) => outcome,
         None => match words().map(Cli::try_parse_from) {
@@ -81,6 +85,7 @@ fn of_its_own() -> Option<Outcome> {
         #[cfg(feature = "peers")]
         peer_process::SUBCOMMAND => || peer_process::run(env::args_os().nth(2)),
         forward::TIED => || forward::run_tied(env::args_os().skip(2)),
+        guard::GUARD => || guard::run(env::args_os().skip(2)),
         forward::WORK => || forward::run_work(env::args_os().skip(2)),
         client_process::SUBCOMMAND => client_process::run,
         server::SUBCOMMAND => || server::run(env::args_os().nth(2)),
@@ -100,9 +105,15 @@ fn of_its_own() -> Option<Outcome> {
     Some(work())
 }
 
-/// The words of the command line: `run` takes those of other launchers.
+/// The words of the command line, the program's name among them: where this was started as what mount(8) wants, those
+/// of `forward mount`; `run` takes those of other launchers.
 fn words() -> Outcome<Vec<OsString>> {
-    commands::run::words(env::args_os())
+    match mount_helper::arguments(env::args_os()) {
+        // Only to be tried, for mount(8).
+        Some(Ok(words)) if words.is_empty() => std::process::exit(0),
+        Some(words) => words.map_err(|text| Failure::new(Code::Usage, text)),
+        None => commands::run::words(env::args_os()),
+    }
 }
 
 fn command(cli: Cli) -> ExitCode {

@@ -1,12 +1,14 @@
 //! What the tests of several crates share: tests that are skipped aloud, processes that end with
-//! the test, tests run again as another user, seeds tried in processes that may crash, processes that fork, emulated
-//! hosts whose link can be cut, libraries that pretend, facts of C's headers, and which version of a library is tested.
+//! the test, tests run again as another user, seeds tried in processes that may crash, processes
+//! that fork, emulated hosts whose link can be cut, mapped files, libraries that pretend, facts of
+//! C's headers, and which version of a library is tested.
 
 #![deny(unsafe_code)]
 
 mod fork;
 mod headers;
 mod hosts;
+mod mapped;
 mod pretended;
 mod process;
 mod seeds;
@@ -16,6 +18,7 @@ mod version;
 pub use fork::fork;
 pub use headers::ask_the_headers;
 pub use hosts::{Hosts, in_host};
+pub use mapped::Mapped;
 pub use pretended::Pretended;
 pub use process::{Process, again, again_as_nobody, is_root, role};
 pub use seeds::survived;

@@ -7,6 +7,7 @@ mod descriptors;
 mod export;
 mod full_scale;
 mod interrupted;
+mod mounting;
 mod reach;
 mod retry;
 mod storm;

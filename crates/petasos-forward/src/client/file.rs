@@ -4,7 +4,8 @@ use super::{Remote, RemoteError};
 use crate::{
     RelPath,
     protocol::{
-        Allocation, Attr, Extent, Finish, ForwardClient, Hash, Lock, Node, SetAttr, XattrMode,
+        Allocation, Attr, Extent, Finish, ForwardClient, Hash, Lock, Node, OpenFlags, SetAttr,
+        XattrMode,
     },
 };
 use bytes::Bytes;
@@ -286,6 +287,13 @@ impl RemoteFile {
         self.done("throwing away", |c, id| c.discard(id, self.number)).await?;
         self.open.set(false);
         Ok(())
+    }
+
+    /// Opens it once more, whatever its name is by now; never makes or finds another file.
+    pub async fn reopen(&self, flags: OpenFlags) -> Result<RemoteFile, RemoteError> {
+        let call = |c: &ForwardClient, id| c.reopen(id, self.number, flags);
+        let (number, attr) = self.done("opening", call).await?;
+        Ok(RemoteFile::new(self.remote.clone(), self.subject.clone(), number, attr))
     }
 
     /// Closes it, and waits for that.

@@ -193,6 +193,7 @@ impl Fs {
             return;
         }
         inode.changed_here();
+        self.node_changed(inode.ino);
         for Incoming { handle, offset, data, from_cache } in pieces {
             match self.open_file(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
                 Ok(open) => inode.behind.borrow_mut().add(&open, offset, data, &self.pool),
@@ -319,6 +320,8 @@ impl Fs {
             self.lose(&open.inode, errno);
         }
         open.inode.behind.borrow_mut().landed(number);
+        // What was listed while it was on its way.
+        self.node_changed(open.inode.ino);
         self.intakes.settle(len);
         if self.intakes.has_room() {
             mem::take(&mut *self.room.borrow_mut());

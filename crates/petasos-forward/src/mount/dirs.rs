@@ -2,20 +2,44 @@
 //!
 //! The server lists a directory page by page, each entry once whatever happens meanwhile. What came is
 //! kept while the directory is open, so that a program may go back to where it was; going back to the
-//! beginning lists it again.
+//! beginning lists it again. What was changed here since it was listed is asked for anew: the kernel
+//! takes what it is told for newer than its own changes.
 
 use super::{convert, fs::Fs, table::ROOT};
 use crate::{RelPath, client::RemoteDir, protocol::DirEntry};
 use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use futures_util::lock::Mutex;
 use rustix::io::Errno;
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell, collections::HashSet, ffi::OsStr, os::unix::ffi::OsStrExt, rc::Rc,
+    time::Duration,
+};
 
 /// An open directory.
 pub(super) struct Dir {
     ino: u64,
     path: RelPath,
     listing: Mutex<Listing>,
+    old: Rc<Old>,
+}
+
+/// What of a directory was changed here since it began to be listed.
+pub(super) struct Old {
+    directory: u64,
+    names: RefCell<HashSet<Vec<u8>>>,
+    /// By the server's numbers.
+    nodes: RefCell<HashSet<u64>>,
+}
+
+impl Old {
+    fn has(&self, entry: &DirEntry) -> bool {
+        self.nodes.borrow().contains(&entry.attr.ino) || self.names.borrow().contains(&entry.name)
+    }
+
+    fn clear(&self) {
+        self.names.borrow_mut().clear();
+        self.nodes.borrow_mut().clear();
+    }
 }
 
 struct Listing {
@@ -31,12 +55,16 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// A buffer of the kernel's that entries go to.
 trait Entries {
+    /// Whether attributes are told as well.
+    const PLUS: bool;
     /// False if there is no room.
     fn add(&mut self, fs: &Fs, directory: u64, next: u64, entry: &DirEntry) -> bool;
     fn add_dot(&mut self, ino: u64, next: u64, name: &[u8], attr: &FileAttr) -> bool;
 }
 
 impl Entries for ReplyDirectory {
+    const PLUS: bool = false;
+
     fn add(&mut self, fs: &Fs, _directory: u64, next: u64, entry: &DirEntry) -> bool {
         let ino = INodeNo(fs.table.borrow().number(entry.attr.ino));
         let kind = convert::file_type(entry.attr.kind);
@@ -50,6 +78,8 @@ impl Entries for ReplyDirectory {
 }
 
 impl Entries for ReplyDirectoryPlus {
+    const PLUS: bool = true;
+
     fn add(&mut self, fs: &Fs, directory: u64, next: u64, entry: &DirEntry) -> bool {
         let (name, attr) = (OsStr::from_bytes(&entry.name), &entry.attr);
         // Counted as looked up, unless there is no room after all.
@@ -77,10 +107,46 @@ impl Entries for ReplyDirectoryPlus {
 impl Fs {
     pub(super) async fn open_dir(&self, ino: u64) -> Result<u64, Errno> {
         let path = self.path(ino)?;
+        let (names, nodes) = (RefCell::default(), RefCell::default());
+        let old = Rc::new(Old { directory: ino, names, nodes });
+        // Before the server is asked.
+        self.listed.borrow_mut().push(Rc::downgrade(&old));
         let remote = self.again(async |remote| remote.open_dir(&path).await).await?;
         let listing = Listing { remote, entries: Vec::new(), complete: false, read: false };
-        let dir = Dir { ino, path, listing: Mutex::new(listing) };
+        let dir = Dir { ino, path, listing: Mutex::new(listing), old };
         Ok(self.dirs.borrow_mut().insert(Rc::new(dir)) as u64)
+    }
+
+    /// Contents or attributes of a node are changed here.
+    pub(super) fn node_changed(&self, ino: u64) {
+        self.each_listed(|old| {
+            let server = self.table.borrow().attr(ino).map(|attr| attr.ino);
+            old.nodes.borrow_mut().extend(server);
+        });
+    }
+
+    /// A name is given, or taken, here.
+    pub(super) fn name_changed(&self, directory: u64, name: &[u8]) {
+        self.each_listed(|old| {
+            if old.directory == directory {
+                old.names.borrow_mut().insert(name.to_vec());
+            }
+        });
+    }
+
+    fn each_listed(&self, note: impl Fn(&Old)) {
+        self.listed.borrow_mut().retain(|old| old.upgrade().inspect(|old| note(old)).is_some());
+    }
+
+    /// What is known of an entry now, where that was changed here since it was listed. `None` where
+    /// it is gone.
+    async fn renewed(&self, dir: &Dir, entry: &DirEntry) -> Result<Option<DirEntry>, Errno> {
+        let path = convert::join(&dir.path, &entry.name)?;
+        match self.again(async |remote| remote.stat(&path, false).await).await {
+            Ok(attr) => Ok(Some(DirEntry { name: entry.name.clone(), attr })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     pub(super) fn release_dir(&self, handle: u64) {
@@ -107,11 +173,12 @@ impl Fs {
     }
 
     /// Fills in entries from `offset` on, which counts them.
-    async fn list(&self, handle: u64, offset: u64, reply: &mut impl Entries) -> Result<(), Errno> {
+    async fn list<E: Entries>(&self, handle: u64, offset: u64, reply: &mut E) -> Result<(), Errno> {
         let dir = self.dirs.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)?;
         let mut listing = dir.listing.lock().await;
         if offset == 0 && std::mem::replace(&mut listing.read, true) {
             let path = &dir.path;
+            dir.old.clear();
             listing.remote = self.again(async |remote| remote.open_dir(path).await).await?;
             listing.entries.clear();
             listing.complete = false;
@@ -128,6 +195,15 @@ impl Fs {
         let mut any = at > offset as usize;
         loop {
             while let Some(entry) = listing.entries.get(at - DOTS.len()) {
+                let mut renewed = None;
+                if E::PLUS && dir.old.has(entry) {
+                    renewed = self.renewed(&dir, entry).await?;
+                    if renewed.is_none() {
+                        at += 1;
+                        continue;
+                    }
+                }
+                let entry = renewed.as_ref().unwrap_or(entry);
                 if !reply.add(self, dir.ino, at as u64 + 1, entry) {
                     return Ok(());
                 }

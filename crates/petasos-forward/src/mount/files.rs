@@ -37,6 +37,8 @@ pub(super) struct Inode {
     pub(super) intake: RefCell<Option<Arc<Intake>>>,
     /// Owners of locks.
     pub(super) owners: RefCell<HashSet<u64>>,
+    /// Its name did not lead there when it was opened last.
+    strayed: Cell<bool>,
 }
 
 /// Tells whether a file has changed.
@@ -164,23 +166,33 @@ impl Fs {
         flags: OFlags,
         caller: Caller,
     ) -> Result<Opened, Errno> {
-        let path = self.path(ino)?;
         let inode = self.inode(ino);
         self.drain(&inode).await;
+        let path = match self.path(ino) {
+            // No name leads there any more; a link of `/proc` to what is open still does.
+            Err(Errno::STALE) => return self.reopen(inode, flags).await,
+            path => path?,
+        };
         let told = self.table.borrow().attr(ino).copied();
         let asked = convert::open_flags(flags - OFlags::CREATE - OFlags::EXCL);
         let open = async |remote: &_| {
             crate::client::Remote::open_as(remote, &path, asked, Creation::default()).await
         };
         // Cutting a file to nothing twice is as good as once.
-        let opened = self.again(open).await;
-        let file = opened.map_err(|errno| match errno {
-            // Something else is there now.
-            Errno::LOOP | Errno::ISDIR => Errno::STALE,
-            errno => errno,
-        })?;
+        let file = match self.again(open).await {
+            // Nothing has that name any more, or something else has it. So the kernel, which went by
+            // what it was told a while ago, looks it up again: it may be to be made.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
+                return self.strayed(inode, flags).await;
+            }
+            file => file?,
+        };
         let mut attr = *file.attr();
-        self.table.borrow_mut().update(ino, &attr)?;
+        let updated = self.table.borrow_mut().update(ino, &attr);
+        if updated.is_err() {
+            return self.strayed(inode, flags).await;
+        }
+        inode.strayed.set(false);
         if flags.contains(OFlags::TRUNC)
             && let Some(mode) = caller.without_privileges(&attr)
             && let Ok(changed) =
@@ -191,11 +203,39 @@ impl Fs {
         let keep = inode.is_still(&attr);
         if flags.contains(OFlags::TRUNC) {
             inode.changed_here();
+            self.node_changed(ino);
         } else if let Some(told) = told
             && (told.size, told.mtime) != (attr.size, attr.mtime)
         {
             // The kernel would go by the length that it was told a while ago.
             self.invalidate(ino, -1).await;
+        }
+        Ok(self.keep_open(file, inode, flags, keep))
+    }
+
+    /// The name of a file leads elsewhere, or nowhere. `ESTALE` at first: then the kernel looks the name
+    /// up, if it has come by that. If it comes again without, a link of `/proc` to what is open led it.
+    async fn strayed(&self, inode: Rc<Inode>, flags: OFlags) -> Result<Opened, Errno> {
+        match inode.strayed.replace(true) {
+            false => Err(Errno::STALE),
+            true => {
+                inode.strayed.set(false);
+                self.reopen(inode, flags).await
+            }
+        }
+    }
+
+    /// Opens a file that has no name any more, by what is open of it.
+    async fn reopen(&self, inode: Rc<Inode>, flags: OFlags) -> Result<Opened, Errno> {
+        let open = inode.open_for(Open::is_alive).ok_or(Errno::STALE)?;
+        let asked = convert::open_flags(flags - OFlags::CREATE - OFlags::EXCL);
+        let file = open.file.reopen(asked).await;
+        let file = file.map_err(|error| self.file_errno(&open, &error))?;
+        let attr = *file.attr();
+        self.table.borrow_mut().update(inode.ino, &attr)?;
+        let keep = inode.is_still(&attr);
+        if flags.contains(OFlags::TRUNC) {
+            inode.changed_here();
         }
         Ok(self.keep_open(file, inode, flags, keep))
     }
@@ -213,9 +253,15 @@ impl Fs {
         let asked = convert::open_flags(flags | OFlags::CREATE);
         let remote = self.link.remote().await?;
         let opened = remote.open_as(&path, asked, creation).await;
-        let file = opened.map_err(|error| self.link.failure(&remote, &error).0)?;
+        let file = opened.map_err(|error| match self.link.failure(&remote, &error).0 {
+            // Where the kernel took the name for missing, another mount has made something else.
+            Errno::LOOP | Errno::ISDIR | Errno::NXIO => Errno::STALE,
+            errno => errno,
+        })?;
         let attr = *file.attr();
         let entry = self.entry(parent, name, &attr);
+        self.name_changed(parent, name);
+        self.node_changed(entry.attr.ino.0);
         let inode = self.inode(entry.attr.ino.0);
         let keep = inode.is_still(&attr);
         Ok((entry, self.keep_open(file, inode, flags, keep)))
@@ -247,13 +293,27 @@ impl Fs {
         let open = self.open_file(handle)?;
         let size = size.min(BLOCK);
         self.collect(&open.inode);
-        if open.inode.behind.borrow().touches(&(offset..offset + size as u64)) {
+        let range = offset..offset.saturating_add(size as u64);
+        let (pending, end) = {
+            let behind = open.inode.behind.borrow();
+            (behind.touches(&range), behind.end())
+        };
+        if pending {
             self.drain(&open.inode).await;
         }
-        match self.read_ahead(&open, offset, size).await {
-            Some(read) => Ok(read),
-            None => self.read_now(&open, offset, size).await,
+        let read = match self.read_ahead(&open, offset, size).await {
+            Some(read) => read,
+            None => self.read_now(&open, offset, size).await?,
+        };
+        // Less came than there is: what is pending lies beyond it, and before that is a hole, which
+        // the server does not know of yet.
+        let got = offset + read.as_slice().len() as u64;
+        if !pending && got < range.end.min(end) {
+            self.give_back(read);
+            self.drain(&open.inode).await;
+            return self.read_now(&open, offset, size).await;
         }
+        Ok(read)
     }
 
     /// Reads from the server, a block at most.
@@ -306,7 +366,11 @@ impl Fs {
         }
         if self.options.cache == Cache::None || how.direct {
             self.drain(&open.inode).await;
-            self.write_out(&open, offset, data).await?;
+            let written = self.write_out(&open, offset, data).await;
+            // Also what was fetched ahead while it was on its way.
+            open.inode.changed_here();
+            self.node_changed(open.inode.ino);
+            written?;
         } else {
             self.write_behind(&open, offset, data).await;
         }
@@ -385,17 +449,23 @@ impl Fs {
         const KEEP_SIZE: u32 = 1;
         const PUNCH_HOLE: u32 = 2;
         const ZERO_RANGE: u32 = 16;
+        const ZERO_ONLY: u32 = ZERO_RANGE | KEEP_SIZE;
         let how = match mode {
             0 => Allocation::Reserve,
             KEEP_SIZE => Allocation::ReserveOnly,
             m if m == PUNCH_HOLE | KEEP_SIZE => Allocation::Punch,
             ZERO_RANGE => Allocation::Zero,
+            ZERO_ONLY => Allocation::ZeroOnly,
+            // Of the others (collapsing, inserting) the kernel does not ask.
             _ => return Err(Errno::OPNOTSUPP),
         };
         let open = self.open_file(handle)?;
         self.drain(&open.inode).await;
         open.inode.changed_here();
-        open.file.allocate(how, range).await.map_err(|error| self.file_errno(&open, &error))
+        let done = open.file.allocate(how, range).await;
+        open.inode.changed_here();
+        self.node_changed(open.inode.ino);
+        done.map_err(|error| self.file_errno(&open, &error))
     }
 
     /// `lseek(2)` to data or to a hole.

@@ -2,14 +2,15 @@
 
 use super::{
     convert::{self, Caller},
-    dirs::Dir,
+    dirs::{Dir, Old},
     files::{Inode, Open},
     gate::Gate,
     intake::Intakes,
     link::Link,
     options::MountOptions,
     pool::Pool,
-    table::{ROOT, Table},
+    session::Kept,
+    table::{ROOT, Table, shrink},
 };
 use crate::{
     RelPath,
@@ -25,7 +26,7 @@ use slab::Slab;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::{Arc, mpsc::Sender},
 };
 
@@ -40,6 +41,8 @@ pub(super) struct Fs {
     pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
     pub(super) opens: RefCell<Slab<Rc<Open>>>,
     pub(super) dirs: RefCell<Slab<Rc<Dir>>>,
+    /// What of these is old.
+    pub(super) listed: RefCell<Vec<Weak<Old>>>,
     /// What was written here, and answered.
     pub(super) intakes: Arc<Intakes>,
     /// Blocks that were fetched, or are being fetched, before anybody asked for them.
@@ -90,6 +93,7 @@ impl Fs {
             inodes: RefCell::default(),
             opens: RefCell::default(),
             dirs: RefCell::default(),
+            listed: RefCell::default(),
             intakes,
             ahead: Cell::default(),
             room: RefCell::default(),
@@ -129,6 +133,16 @@ impl Fs {
             let (sender, quiet) = oneshot::channel();
             self.quiet.replace(Some(sender));
             let _ = quiet.await;
+        }
+    }
+
+    pub(super) fn kept(&self) -> Kept {
+        Kept {
+            nodes: self.table.borrow().len(),
+            inodes: self.inodes.borrow().len(),
+            files: self.opens.borrow().len(),
+            directories: self.dirs.borrow().len(),
+            blocks: self.pool.kept(),
         }
     }
 
@@ -203,7 +217,9 @@ impl Fs {
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
         if self.table.borrow_mut().forget(ino, lookups) {
-            self.inodes.borrow_mut().remove(&ino);
+            let inodes = &mut *self.inodes.borrow_mut();
+            inodes.remove(&ino);
+            shrink(inodes);
         }
     }
 
@@ -286,8 +302,9 @@ impl Fs {
         caller: Caller,
     ) -> Result<FileAttr, Errno> {
         self.drain_node(ino).await;
-        if set.size.is_some() {
-            self.inode(ino).changed_here();
+        let cut = set.size.map(|_| self.inode(ino));
+        if let Some(inode) = &cut {
+            inode.changed_here();
             if set.mode.is_none() {
                 let table = self.table.borrow();
                 set.mode = table.attr(ino).and_then(|attr| caller.without_privileges(attr));
@@ -295,13 +312,17 @@ impl Fs {
         }
         let attr = match self.open_to_set(ino, &set, handle) {
             Some(open) => {
-                open.file.set_attr(set).await.map_err(|error| self.file_errno(&open, &error))?
+                open.file.set_attr(set).await.map_err(|error| self.file_errno(&open, &error))
             }
             None => {
                 let path = self.path(ino)?;
-                self.once(async |remote| remote.set_attr(&path, set, ino == ROOT).await).await?
+                self.once(async |remote| remote.set_attr(&path, set, ino == ROOT).await).await
             }
         };
+        // Also what was fetched ahead meanwhile.
+        cut.inspect(|inode| inode.changed_here());
+        self.node_changed(ino);
+        let attr = attr?;
         self.table.borrow_mut().update(ino, &attr)?;
         Ok(convert::file_attr(ino, &attr))
     }
@@ -337,6 +358,7 @@ impl Fs {
             creation.mode |= convert::SET_GROUP;
         }
         let attr = self.once(async |remote| remote.make_dir(&path, creation).await).await?;
+        self.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
 
@@ -363,6 +385,7 @@ impl Fs {
             kind => remote.make_node(&path, kind, creation).await,
         };
         let attr = self.once(make).await?;
+        self.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
 
@@ -385,6 +408,7 @@ impl Fs {
             Ok(remote.set_attr(&path, set, false).await.unwrap_or(attr))
         };
         let attr = self.once(make).await?;
+        self.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
 
@@ -400,6 +424,10 @@ impl Fs {
             false => remote.remove_file(&path).await,
         };
         self.once(remove).await?;
+        self.name_changed(parent, name);
+        let node = self.table.borrow().child((parent, name));
+        // It may have other names.
+        node.inspect(|node| self.node_changed(*node));
         self.table.borrow_mut().removed(parent, name);
         Ok(())
     }
@@ -412,6 +440,11 @@ impl Fs {
     ) -> Result<(), Errno> {
         let (source, target) = (self.child(from.0, from.1)?, self.new_child(to.0, to.1)?);
         self.once(async |remote| remote.rename(&source, &target, mode).await).await?;
+        for (directory, name) in [from, to] {
+            self.name_changed(directory, name);
+            let node = self.table.borrow().child((directory, name));
+            node.inspect(|node| self.node_changed(*node));
+        }
         let table = &mut *self.table.borrow_mut();
         match mode {
             RenameMode::Exchange => table.exchanged(from, to),
@@ -428,6 +461,8 @@ impl Fs {
     ) -> Result<Entry, Errno> {
         let (from, to) = (self.path(ino)?, self.new_child(parent, name)?);
         let attr = self.once(async |remote| remote.hard_link(&from, &to).await).await?;
+        self.name_changed(parent, name);
+        self.node_changed(ino);
         Ok(self.entry(parent, name, &attr))
     }
 

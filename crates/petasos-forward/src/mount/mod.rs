@@ -24,6 +24,7 @@
 //! with each request.
 
 mod ahead;
+mod attach;
 mod behind;
 mod convert;
 mod dirs;
@@ -41,6 +42,7 @@ mod session;
 mod table;
 mod xattrs;
 
+pub use attach::{is_mounted, recover};
 pub use error::MountError;
 pub use options::{Cache, MountOptions};
-pub use session::{Mounted, Unmounted};
+pub use session::{Kept, Mounted, Unmounted};

@@ -3,6 +3,7 @@
 use super::MountError;
 use crate::RelPath;
 use fuser::MountOption;
+use rustix::mount::MountFlags;
 use std::time::Duration;
 
 /// How to mount.
@@ -130,6 +131,31 @@ impl MountOptions {
         config
     }
 
+    /// The same for the system call.
+    pub(super) fn flags(&self) -> MountFlags {
+        let mut flags = MountFlags::NODEV | MountFlags::NOSUID;
+        if self.read_only {
+            flags |= MountFlags::RDONLY;
+        }
+        for option in &self.system {
+            match option {
+                MountOption::Dev => flags -= MountFlags::NODEV,
+                MountOption::NoDev => flags |= MountFlags::NODEV,
+                MountOption::Suid => flags -= MountFlags::NOSUID,
+                MountOption::NoSuid => flags |= MountFlags::NOSUID,
+                MountOption::Exec => flags -= MountFlags::NOEXEC,
+                MountOption::NoExec => flags |= MountFlags::NOEXEC,
+                MountOption::Atime => flags -= MountFlags::NOATIME,
+                MountOption::NoAtime => flags |= MountFlags::NOATIME,
+                MountOption::Sync => flags |= MountFlags::SYNCHRONOUS,
+                MountOption::Async => flags -= MountFlags::SYNCHRONOUS,
+                MountOption::DirSync => flags |= MountFlags::DIRSYNC,
+                _ => {}
+            }
+        }
+        flags
+    }
+
     /// Whether to read ahead.
     pub(super) fn reads_ahead(&self) -> bool {
         self.cache == Cache::Close && self.read_ahead > 0
@@ -173,6 +199,10 @@ mod tests {
             assert!(config.mount_options.contains(&option), "{option:?}");
         }
         assert_eq!(config.acl, fuser::SessionACL::All);
+        let flags = MountFlags::RDONLY | MountFlags::NOEXEC;
+        assert_eq!(options.flags(), flags | MountFlags::NODEV | MountFlags::NOSUID);
+        options.system_option("dev").unwrap();
+        assert!(!options.flags().contains(MountFlags::NODEV));
         let refused = options.system_option("nosuch").unwrap_err();
         assert!(matches!(refused, MountError::Option(name) if name == "nosuch"));
     }

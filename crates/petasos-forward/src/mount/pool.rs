@@ -41,6 +41,11 @@ impl Pool {
         Filled { memory, len: data.len() }
     }
 
+    /// Bytes of blocks that nobody uses.
+    pub(super) fn kept(&self) -> usize {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).len() * BLOCK
+    }
+
     /// Takes a block back.
     pub(super) fn give(&self, memory: Exclusive) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);

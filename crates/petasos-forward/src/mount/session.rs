@@ -1,7 +1,7 @@
 //! The life of a mount: its threads, its beginning and its end.
 
 use super::{
-    MountError, MountOptions,
+    MountError, MountOptions, attach,
     front::{Front, Job},
     fs::{Fs, Invalid},
     intake::Intakes,
@@ -28,7 +28,7 @@ use rustix::{
 use std::{
     io,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    rc::Rc,
     sync::{
         Arc,
         mpsc::{self, RecvTimeoutError, Sender},
@@ -47,12 +47,32 @@ const FAREWELL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Mounted {
     directory: PathBuf,
-    unmounter: SessionUnmounter,
+    /// Where a helper has mounted it.
+    unmounter: Option<SessionUnmounter>,
     session: Option<JoinHandle<()>>,
     over: mpsc::Receiver<()>,
     engine: Option<EngineThread>,
     ended: mpsc::Receiver<()>,
+    /// To the engine's thread; until the end, which it waits for.
+    jobs: Option<queue::UnboundedSender<Job>>,
     settled: bool,
+}
+
+/// What a mount keeps in its memory now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Kept {
+    /// Files and directories that the kernel knows, the root among them.
+    pub nodes: usize,
+    /// Those of them that were opened, or cut, since the kernel got to know them.
+    pub inodes: usize,
+    /// Open files.
+    pub files: usize,
+    /// Open directories.
+    pub directories: usize,
+    /// Bytes of blocks that are kept for the next data; at most
+    /// [`write_behind`](MountOptions::write_behind).
+    pub blocks: usize,
 }
 
 /// How a mount ended.
@@ -81,7 +101,7 @@ impl Mounted {
             let path = directory.to_owned();
             move |error| MountError::System { doing, path, error }
         };
-        let directory = directory.canonicalize().map_err(system("mounting on"))?;
+        let directory = attach::place(directory).map_err(system("mounting on"))?;
         let pool = Arc::new(Pool::new(options.write_behind));
         let intakes = Arc::new(Intakes::new(options.write_behind));
         let keeper = Arc::new(Keeper::start().map_err(system("starting a thread for"))?);
@@ -107,12 +127,25 @@ impl Mounted {
         begun.recv().map_err(|_| MountError::Engine)??;
 
         let front = Front::new(jobs.clone(), pool, intakes, &options);
-        // It may have `fusermount3` mount.
-        let session = descriptors::as_before(|| Session::new(front, &directory, &options.config()));
-        let mut session = session.map_err(system("mounting on"))?;
-        let unmounter = session.unmount_callable();
+        let own = attach::attach(&directory, &options).map_err(system("mounting on"))?;
+        let (session, unmounter) = match own {
+            Some(device) => {
+                let config = options.config();
+                let session = Session::from_fd(front, device, config.acl, config);
+                let taken = session.inspect_err(|_| drop(attach::detach(&directory)));
+                (taken.map_err(system("mounting on"))?, None)
+            }
+            None => {
+                // It may have `fusermount3` mount.
+                let session =
+                    descriptors::as_before(|| Session::new(front, &directory, &options.config()));
+                let mut session = session.map_err(system("mounting on"))?;
+                let unmounter = session.unmount_callable();
+                (session, Some(unmounter))
+            }
+        };
         start_invalidating(session.notifier(), &jobs).map_err(system("starting a thread for"))?;
-        drop(jobs);
+        let jobs = Some(jobs);
         let (leave, over) = mpsc::channel();
         let run = move || {
             if let Err(error) = session.run() {
@@ -125,12 +158,25 @@ impl Mounted {
         read_ahead(&directory, options.read_ahead);
         let engine = Some(engine);
         let settled = false;
-        Ok(Mounted { directory, unmounter, session, over, engine, ended, settled })
+        Ok(Mounted { directory, unmounter, session, over, engine, ended, jobs, settled })
     }
 
     /// Waits until it is unmounted, by whomever, so long at most; true if it is.
     pub fn wait(&self, longest: Duration) -> bool {
         self.over.recv_timeout(longest) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    /// What it keeps in memory; nothing when it has ended.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        let (sender, kept) = mpsc::channel();
+        let ask = move |fs: &Rc<Fs>| {
+            let _ = sender.send(fs.kept());
+        };
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.unbounded_send(Box::new(ask));
+        }
+        kept.recv().unwrap_or_default()
     }
 
     /// Unmounts it; where somebody uses it, takes its name away.
@@ -142,7 +188,12 @@ impl Mounted {
         if self.wait(Duration::ZERO) {
             return Ok(Unmounted::Clean);
         }
-        let busy = match descriptors::as_before(|| self.unmounter.unmount()) {
+        let unmounted = match &mut self.unmounter {
+            Some(unmounter) => descriptors::as_before(|| unmounter.unmount()),
+            None => rustix::mount::unmount(&self.directory, UnmountFlags::empty())
+                .map_err(io::Error::from),
+        };
+        let busy = match unmounted {
             Ok(()) if self.wait(FAREWELL) => return Ok(Unmounted::Clean),
             // Who has not the right to unmount has had it detached by a helper.
             Ok(()) => return Ok(Unmounted::Detached),
@@ -150,12 +201,9 @@ impl Mounted {
         };
         tracing::debug!(error = %busy, "detaching");
         let path = self.directory.clone();
-        match rustix::mount::unmount(&self.directory, UnmountFlags::DETACH) {
+        match attach::detach(&self.directory) {
             Ok(()) => Ok(Unmounted::Detached),
-            Err(_) if detach_by_helper(&self.directory) => Ok(Unmounted::Detached),
-            Err(errno) => {
-                Err(MountError::System { doing: "unmounting", path, error: errno.into() })
-            }
+            Err(error) => Err(MountError::System { doing: "unmounting", path, error }),
         }
     }
 }
@@ -167,6 +215,7 @@ impl Drop for Mounted {
         {
             tracing::warn!(%error, "still mounted");
         }
+        self.jobs.take();
         // After a clean end what was written gets to the server, and the session says farewell.
         if self.wait(Duration::ZERO) {
             if let Some(session) = self.session.take() {
@@ -252,13 +301,4 @@ fn read_ahead(directory: &Path, bytes: usize) {
     if let Err(error) = std::fs::write(&path, format!("{}\n", bytes >> 10)) {
         tracing::debug!(path, %error, "the system reads ahead as much as it likes");
     }
-}
-
-/// The program that may unmount what a user has mounted.
-fn detach_by_helper(directory: &Path) -> bool {
-    let mut helper = Command::new("fusermount3");
-    helper.args(["-u", "-z", "-q", "--"]).arg(directory);
-    helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let started = descriptors::as_before(|| helper.spawn());
-    started.is_ok_and(|mut helper| helper.wait().is_ok_and(|status| status.success()))
 }

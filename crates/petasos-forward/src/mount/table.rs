@@ -12,7 +12,7 @@ use crate::{
     protocol::{Attr, Kind},
 };
 use rustix::io::Errno;
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, hash::Hash, rc::Rc};
 
 /// The number of the root, in every FUSE file system.
 pub(super) const ROOT: u64 = 1;
@@ -54,6 +54,11 @@ impl Table {
     pub(super) fn new(base: RelPath, root: Attr) -> Table {
         let nodes = HashMap::from([(ROOT, Node::new(root))]);
         Table { nodes, numbers: HashMap::from([(root.ino, ROOT)]), base, next: OWN }
+    }
+
+    /// How many nodes there are.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     /// What the server said last about a node.
@@ -190,7 +195,7 @@ impl Table {
         }
     }
 
-    fn child(&self, (parent, name): (u64, &[u8])) -> Option<u64> {
+    pub(super) fn child(&self, (parent, name): (u64, &[u8])) -> Option<u64> {
         self.nodes.get(&parent)?.children.get(name).copied()
     }
 
@@ -222,7 +227,9 @@ impl Table {
     }
 
     fn detach(&mut self, parent: u64, name: &[u8]) -> Option<u64> {
-        let child = self.nodes.get_mut(&parent)?.children.remove(name)?;
+        let children = &mut self.nodes.get_mut(&parent)?.children;
+        let child = children.remove(name)?;
+        shrink(children);
         if let Some(node) = self.nodes.get_mut(&child) {
             node.names.retain(|(p, n)| *p != parent || **n != *name);
         }
@@ -239,13 +246,24 @@ impl Table {
             }
             let node = self.nodes.remove(&ino).expect("it was there");
             self.numbers.remove(&node.attr.ino);
+            shrink(&mut self.nodes);
+            shrink(&mut self.numbers);
             for (parent, name) in node.names {
                 if let Some(directory) = self.nodes.get_mut(&parent) {
                     directory.children.remove(&name);
+                    shrink(&mut directory.children);
                     unneeded.push(parent);
                 }
             }
         }
+    }
+}
+
+/// Gives memory back of a map that was much larger once: maps keep all that they ever had.
+pub(super) fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+    const SMALL: usize = 1024;
+    if map.capacity() > SMALL && map.len() < map.capacity() / 8 {
+        map.shrink_to(map.len() * 2);
     }
 }
 

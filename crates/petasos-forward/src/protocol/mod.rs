@@ -13,7 +13,7 @@ use bytes::Bytes;
 use petasos::{BulkHandle, Context, service};
 
 /// Number of this protocol. Both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Serves files. Paths are bytes, relative to the root of the export.
 #[service(name = "petasos.Forward")]
@@ -103,6 +103,9 @@ pub trait Forward {
         flags: OpenFlags,
         creation: Creation,
     ) -> FsResult<(u64, Attr)>;
+    /// Opens a file once more that the session has open, whatever its name is by now; gives another
+    /// number. `CREATE` and `EXCLUSIVE` mean nothing here.
+    async fn reopen(&self, session: u64, file: u64, flags: OpenFlags) -> FsResult<(u64, Attr)>;
     /// Closes a file or a directory; its locks are free then.
     async fn close(&self, session: u64, file: u64) -> FsResult<()>;
     /// Reads up to `len` bytes, at most `Welcome::inline`; fewer at the end of the file only.

@@ -265,6 +265,8 @@ pub enum Allocation {
     Punch,
     /// Zeroes; a file that is shorter grows.
     Zero,
+    /// Zeroes; the length stays.
+    ZeroOnly,
 }
 
 /// A lock on a part of a file, as of `fcntl`: among the clients of the server.

@@ -41,18 +41,7 @@ impl Call {
         flags: OpenFlags,
         creation: Creation,
     ) -> FsResult<(u64, Attr)> {
-        if CHANGING.iter().any(|changing| flags.has(*changing)) {
-            self.to_change()?;
-        }
-        let writes = flags.has(OpenFlags::WRITE);
-        let only_writes = [OpenFlags::TRUNCATE, OpenFlags::APPEND];
-        if !flags.is_known()
-            || !(writes || flags.has(OpenFlags::READ))
-            || !writes && only_writes.iter().any(|needs| flags.has(*needs))
-        {
-            let detail = format!("these flags make no sense: {:#x}", flags.0);
-            return Err(FsError::new(Errno::INVAL, detail));
-        }
+        self.may_open(flags)?;
         let (path, creation) = (RelPath::parse(path)?, checked_creation(creation)?);
         let (place, descriptor) = self.reserve()?;
         let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TRUNCATE);
@@ -65,6 +54,40 @@ impl Call {
         });
         let (file, attr) = opened.await?;
         Ok((place.fill(Open::File(Arc::new(file)))?, attr))
+    }
+
+    pub(super) async fn reopen(&self, number: u64, flags: OpenFlags) -> FsResult<(u64, Attr)> {
+        self.may_open(flags)?;
+        let open = self.file(number)?;
+        if open.staged.is_some() {
+            return Err(FsError::new(Errno::BUSY, "a file that is staged is open once"));
+        }
+        let (place, descriptor) = self.reserve()?;
+        let leases = self.core.config.limits.lease.is_some();
+        let opened = self.run_short(Chore::Open, move |_| {
+            let file = open.file.reopen(flags)?;
+            let attr = file.attr()?;
+            Ok((OpenFile::new(file, flags, attr.ino, None, leases, descriptor), attr))
+        });
+        let (file, attr) = opened.await?;
+        Ok((place.fill(Open::File(Arc::new(file)))?, attr))
+    }
+
+    /// Whether these flags make sense, and this client may have what they ask for.
+    fn may_open(&self, flags: OpenFlags) -> FsResult<()> {
+        if CHANGING.iter().any(|changing| flags.has(*changing)) {
+            self.to_change()?;
+        }
+        let writes = flags.has(OpenFlags::WRITE);
+        let only_writes = [OpenFlags::TRUNCATE, OpenFlags::APPEND];
+        if !flags.is_known()
+            || !(writes || flags.has(OpenFlags::READ))
+            || !writes && only_writes.iter().any(|needs| flags.has(*needs))
+        {
+            let detail = format!("these flags make no sense: {:#x}", flags.0);
+            return Err(FsError::new(Errno::INVAL, detail));
+        }
+        Ok(())
     }
 
     pub(super) async fn close(&self, number: u64) -> FsResult<()> {

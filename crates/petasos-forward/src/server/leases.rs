@@ -7,7 +7,7 @@
 use super::{call::Call, core::Core, locks::Range, session::Session};
 use crate::{
     FsError, FsResult,
-    protocol::{Allocation, Attr, Extent, SetAttr, XattrMode},
+    protocol::{Allocation, Attr, Extent, OpenFlags, SetAttr, XattrMode},
     storage::StoredFile,
 };
 use rustix::io::Errno;
@@ -134,6 +134,9 @@ impl StoredFile for Leased {
     fn set_attr(&self, set: &SetAttr) -> FsResult<Attr> {
         let _writing = set.size.map(|_| self.forfeit.to_write()).transpose()?;
         self.file.set_attr(set)
+    }
+    fn reopen(&self, flags: OpenFlags) -> FsResult<Arc<dyn StoredFile>> {
+        self.file.reopen(flags)
     }
     fn extents(&self, offset: u64, most: usize) -> FsResult<Vec<Extent>> {
         self.file.extents(offset, most)

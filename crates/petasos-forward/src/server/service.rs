@@ -211,6 +211,10 @@ impl Forward for Service {
             .await
     }
 
+    async fn reopen(&self, session: u64, file: u64, flags: OpenFlags) -> FsResult<(u64, Attr)> {
+        self.serve(session, async |call| call.reopen(file, flags).await).await
+    }
+
     async fn close(&self, session: u64, file: u64) -> FsResult<()> {
         self.serve(session, async |call| call.close(file).await).await
     }

@@ -168,6 +168,12 @@ pub trait StoredFile: Send + Sync {
     /// Changes attributes, its length among them.
     fn set_attr(&self, set: &SetAttr) -> FsResult<Attr>;
 
+    /// Opens the same file once more, whatever its name is by now; never makes one.
+    fn reopen(&self, flags: OpenFlags) -> FsResult<Arc<dyn StoredFile>> {
+        let _ = flags;
+        unsupported("second opening of what is open")
+    }
+
     /// Where there is data from `offset` on, in order, at most `most` pieces.
     fn extents(&self, offset: u64, most: usize) -> FsResult<Vec<Extent>>;
 

@@ -6,7 +6,8 @@ use super::{
     disk::pause,
     get::{Getting, Place},
     job::{
-        BLOCK, HASHES, Job, Memory, PIECES, TRIES, block_of, blocks, extents, hashes, pieces, runs,
+        BLOCK, HASHES, Job, Memory, PIECES, TRIES, block_of, blocks, either, extents, hashes,
+        pieces, runs,
     },
     local::{self, Partial},
     source::unchanged,
@@ -250,7 +251,15 @@ impl Download<'_> {
             return Ok(false);
         }
         let here = Arc::new(File::from(fd));
-        let all = blocks(&[Extent { offset: 0, len: size }], size);
+        // Where neither has data both have zeroes.
+        let mut parts = vec![Extent { offset: 0, len: size }];
+        if self.file.remote().welcome().abilities.holes {
+            let file = Arc::clone(&here);
+            let ours = self.job.disk.run(move || local::data(&*file, size)).await;
+            let ours = ours.map_err(Cause::local("looking for holes"))?;
+            parts = either(ours, extents(self.file, size).await?);
+        }
+        let all = blocks(&parts, size);
         for run in runs(&all, HASHES) {
             let (here, asked) = (Arc::clone(&here), run.to_vec());
             let ours = self.job.disk.run(move || {

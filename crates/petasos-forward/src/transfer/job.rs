@@ -232,6 +232,13 @@ pub(super) fn blocks(parts: &[Extent], size: u64) -> Vec<Extent> {
     blocks
 }
 
+/// The parts of both, in order, as [`blocks`] takes them.
+pub(super) fn either(mut one: Vec<Extent>, other: Vec<Extent>) -> Vec<Extent> {
+    one.extend(other);
+    one.sort_by_key(|part| part.offset);
+    one
+}
+
 /// Runs of blocks that follow each other, so long at most.
 pub(super) fn runs(blocks: &[Extent], most: usize) -> impl Iterator<Item = &[Extent]> {
     blocks.chunk_by(|a, b| a.offset + a.len == b.offset).flat_map(move |run| run.chunks(most))

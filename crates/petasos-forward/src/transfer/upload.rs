@@ -5,7 +5,8 @@ use super::{
     Cause,
     disk::pause,
     job::{
-        BLOCK, HASHES, Job, Memory, PIECES, TRIES, block_of, blocks, extents, hashes, pieces, runs,
+        BLOCK, HASHES, Job, Memory, PIECES, TRIES, block_of, blocks, either, extents, hashes,
+        pieces, runs,
     },
     local::{self, Root},
     put::Putting,
@@ -385,7 +386,15 @@ impl Upload<'_> {
             Err(error) if error.is_lost() => return Err(error.into()),
             _ => return Ok(false),
         };
-        let all = blocks(&[Extent { offset: 0, len: size }], size);
+        // Where neither has data both have zeroes.
+        let mut parts = vec![Extent { offset: 0, len: size }];
+        if there.remote().welcome().abilities.holes {
+            let file = Arc::clone(&self.file);
+            let here = self.job.disk.run(move || local::data(&*file, size)).await;
+            let here = here.map_err(Cause::local("looking for holes"))?;
+            parts = either(here, extents(&there, size).await?);
+        }
+        let all = blocks(&parts, size);
         for run in runs(&all, HASHES) {
             match self.equal(&there, run, size).await {
                 Ok(equal) if equal.iter().all(|equal| *equal) => {}

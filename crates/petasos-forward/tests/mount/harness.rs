@@ -31,17 +31,19 @@ pub(crate) struct Bench {
     pub(crate) at: PathBuf,
     pub(crate) url: String,
     directory: TempDir,
-    _watch: Watch,
+    watch: Watch,
 }
 
 /// Ends the process when a test takes too long, and what it mounted before.
-struct Watch(#[allow(dead_code, reason = "its end is what counts")] mpsc::Sender<()>);
+struct Watch(mpsc::Sender<()>);
 
 fn watch(directory: PathBuf) -> Watch {
     let (alive, gone) = mpsc::channel();
     let name = thread::current().name().unwrap_or("a test").to_owned();
     thread::spawn(move || {
-        if gone.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+        // Each word of the test's begins the time anew.
+        while gone.recv_timeout(LIMIT).is_ok() {}
+        if gone.recv_timeout(Duration::ZERO) != Err(mpsc::RecvTimeoutError::Disconnected) {
             eprintln!("{name} takes longer than {LIMIT:?}");
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
                 let _ = Command::new("umount").args(["-l", "-i"]).arg(entry.path()).status();
@@ -109,7 +111,7 @@ pub(crate) fn bench_of(
     change(&mut options);
     let mounted = Some(mount(&url, &at, options));
     let server = Some(server);
-    Some(Bench { mounted, server, export, at, url, directory, _watch: watch })
+    Some(Bench { mounted, server, export, at, url, directory, watch })
 }
 
 pub(crate) fn serve(export: &Path, url: &str) -> Server {
@@ -142,6 +144,11 @@ impl Bench {
         change(&mut options);
         let mounted = mount(&self.url, &at, options);
         (at, mounted)
+    }
+
+    /// Says that the test, which may take long, goes on.
+    pub(crate) fn alive(&self) {
+        let _ = self.watch.0.send(());
     }
 
     /// A directory outside of the mount.

@@ -3,9 +3,13 @@
 
 #![cfg(feature = "mount")]
 
+mod corners;
+mod databases;
 mod ends;
 mod full;
 mod harness;
+mod holes;
+mod model;
 mod posix;
 mod programs;
 mod read_only;

@@ -115,6 +115,58 @@ fn a_server_cannot_write_elsewhere() {
     assert_eq!(names(setting.place.path()), ["exp", "out", "outside", "src"]);
 }
 
+/// What is a hole on both sides is not read to be compared.
+#[test]
+fn holes_are_not_compared() {
+    use std::os::unix::fs::FileExt;
+    const SIZE: u64 = 512 << 20;
+    let setting = Setting::new();
+    for name in ["src/sparse", "exp/sparse"] {
+        let file = fs::File::create(setting.path(name)).unwrap();
+        file.set_len(SIZE).unwrap();
+        file.write_all_at(b"in the middle", SIZE / 2 + 5).unwrap();
+    }
+    let sync = |there: bool| {
+        setting.engine.block_on(async {
+            let (mut options, progress) = (Options::default(), Progress::new());
+            options.checksum = true;
+            let (link, from) = (setting.link().await, setting.path("src"));
+            let watch = Box::new(|_: transfer::Event<'_>| ());
+            let sync = SyncOptions::default();
+            match there {
+                true => {
+                    transfer::sync_to(&link, &from, &path(""), &options, sync, &progress, watch)
+                        .await
+                }
+                false => {
+                    transfer::sync_from(&link, &path(""), &from, &options, sync, &progress, watch)
+                        .await
+                }
+            }
+            .unwrap()
+        })
+    };
+    let read = || setting.server.status().total.read;
+    for there in [true, false] {
+        let before = read();
+        let report = sync(there);
+        assert!(report.problems.is_empty() && report.files == 0, "{there}: {report:?}");
+        assert_eq!(report.same, 1, "{there}: {report:?}");
+        assert!(read() - before <= 16 << 20, "{there}: {} bytes were read", read() - before);
+    }
+    // One side has zeroes where the other has nothing: still the same.
+    let there = fs::File::options().write(true).open(setting.path("exp/sparse")).unwrap();
+    there.write_all_at(&[0; 4096], 9 << 20).unwrap();
+    assert_eq!(sync(true).same, 1);
+    // And where there is something else, it is found on either side.
+    there.write_all_at(b"x", 99 << 20).unwrap();
+    assert_eq!(sync(true).files, 1);
+    let mut byte = [1];
+    let there = fs::File::open(setting.path("exp/sparse")).unwrap();
+    there.read_exact_at(&mut byte, 99 << 20).unwrap();
+    assert_eq!(byte, [0]);
+}
+
 /// The disk of the server is full: an error for the file that is too large, and nothing else.
 #[test]
 fn a_full_disk_is_an_error_of_one_file() {

@@ -2,8 +2,10 @@
 
 mod change;
 mod failure;
+pub(crate) mod guard;
 mod look;
 mod mount;
+pub(crate) mod mount_helper;
 mod moving;
 mod options;
 mod out;
@@ -12,6 +14,7 @@ mod serve;
 mod session;
 mod status;
 
+pub(crate) use mount::let_go;
 pub(crate) use options::Forward;
 
 use crate::exit::Outcome;

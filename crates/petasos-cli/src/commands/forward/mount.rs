@@ -1,9 +1,13 @@
 //! `petasos forward mount`: an export as a file system.
 //!
 //! In the background the mount is a process of its own: this executable, started again, which says
-//! when it is done. Signals end it there.
+//! when it is done, and then has nothing any more of the process that started it: no terminal, no
+//! descriptor, no working directory. Signals end it there.
 
-use super::options::{CacheMode, Mount};
+use super::{
+    guard,
+    options::{CacheMode, Mount},
+};
 use crate::{
     client,
     exit::{Code, Failure, Outcome, as_json},
@@ -11,12 +15,14 @@ use crate::{
 };
 use petasos_forward::{
     descriptors,
-    mount::{Cache, MountError, MountOptions, Mounted, Unmounted},
+    mount::{Cache, MountError, MountOptions, Mounted, Unmounted, recover},
 };
 use serde_json::json;
 use std::{
     env,
+    fs::File,
     io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
     path::PathBuf,
     process::{Command, Stdio},
     time::Duration,
@@ -30,8 +36,9 @@ const DONE: &str = "mounted";
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(options: &Mount) -> Outcome {
-    let directory = options.directory.canonicalize();
-    let directory = directory.map_err(|e| Failure::file("mounting on", &options.directory, &e))?;
+    let failed = |error| Failure::file("mounting on", &options.directory, &error);
+    recover(&options.directory).map_err(failed)?;
+    let directory = options.directory.canonicalize().map_err(failed)?;
     let background = env::var_os(BACKGROUND).is_some();
     if !options.foreground && !background {
         return in_background();
@@ -44,9 +51,15 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     descriptors::raise();
     let mut mounted = mount(options, directory.clone())?;
     let place = &options.place;
+    // It needs this process, which has its standard input.
+    let _guard = guard::start(&directory)
+        .inspect_err(|error| eprintln!("petasos: the mount has no guard: {error}"));
     match background {
-        // Who waits may be gone.
-        true => drop(writeln!(std::io::stdout(), "{DONE}")),
+        true => {
+            // The process that waits may be gone.
+            drop(writeln!(std::io::stdout(), "{DONE}"));
+            leave().map_err(Failure::system("leaving the terminal"))?;
+        }
         false if as_json() => {
             let on = directory.display().to_string();
             output::print_json_line(&json!({ "mounted": place.to_string(), "on": on }))?;
@@ -109,11 +122,37 @@ fn failure(error: MountError) -> Failure {
     }
 }
 
+/// Closes what the process in the background has of the one that started it, beyond the standard
+/// streams. To be called before anything is opened.
+pub(crate) fn let_go() {
+    if env::var_os(BACKGROUND).is_none() {
+        return;
+    }
+    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
+        // That of the list itself is closed already.
+        let _ = nix::unistd::close(number);
+    }
+}
+
+/// Leaves the standard streams and the working directory: whoever waits for their end, or wants to
+/// unmount what they are on, is not kept by a mount.
+fn leave() -> std::io::Result<()> {
+    env::set_current_dir("/")?;
+    let nowhere = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nowhere)?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    rustix::stdio::dup2_stderr(&nowhere)?;
+    Ok(())
+}
+
 /// Starts the process that mounts, and waits until it has.
 fn in_background() -> Outcome {
     let program = env::current_exe().map_err(Failure::system("starting the mount"))?;
     let mut command = Command::new(program);
-    command.args(env::args_os().skip(1)).env(BACKGROUND, "1");
+    let arguments = crate::words()?;
+    command.arg0("petasos").args(arguments.into_iter().skip(1)).env(BACKGROUND, "1");
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(Failure::system("starting the mount"))?;
     let said = child.stdout.take().expect("a piped output");

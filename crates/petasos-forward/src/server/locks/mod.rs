@@ -2,6 +2,9 @@
 //!
 //! Who waits is woken whenever something is freed, and then tries again: so there is no lock that
 //! was given to somebody who does not know of it.
+//!
+//! A lock that would be waited for by holders in a circle is refused, as POSIX wants it: each of
+//! them would wait for ever.
 
 mod ranges;
 
@@ -28,6 +31,8 @@ struct State {
     files: HashMap<u64, OfFile>,
     /// How many each session has.
     counts: HashMap<u64, usize>,
+    /// What each holder waits for: in which file, and with which serial number.
+    wanted: HashMap<Holder, Vec<(u64, u64, Range)>>,
     serial: u64,
 }
 
@@ -60,6 +65,7 @@ pub(super) struct Waiting<'a> {
     locks: &'a Locks,
     ino: u64,
     serial: u64,
+    holder: Holder,
     wake: oneshot::Receiver<()>,
 }
 
@@ -77,8 +83,17 @@ impl Drop for Waiting<'_> {
             file.waiting.retain(|waiter| waiter.serial != self.serial);
             state.tidy(self.ino);
         }
+        if let Some(wanted) = state.wanted.get_mut(&self.holder) {
+            wanted.retain(|(_, serial, _)| *serial != self.serial);
+            if wanted.is_empty() {
+                state.wanted.remove(&self.holder);
+            }
+        }
     }
 }
+
+/// Holders that are looked at for a circle: a longer one waits, as for any lock.
+const LONGEST_CIRCLE: usize = 64;
 
 impl Locks {
     /// No locks, and at most so many of one session.
@@ -91,7 +106,8 @@ impl Locks {
         self.lock().counts.get(&session).copied().unwrap_or(0)
     }
 
-    /// Tries to set a lock on file `ino`. With `wait`, it can be waited for.
+    /// Tries to set a lock on file `ino`. With `wait`, it can be waited for; `EDEADLK` where what
+    /// is in the way waits for this holder.
     pub(super) fn try_set(&self, ino: u64, wanted: Range, wait: bool) -> FsResult<Tried<'_>> {
         let mut state = self.lock();
         let file = state.files.entry(ino).or_default();
@@ -99,14 +115,19 @@ impl Locks {
             if !wait {
                 return Ok(Tried::InTheWay(other));
             }
+            if state.is_circle(ino, &wanted) {
+                let detail = "the holder of the lock waits for one of this process";
+                return Err(FsError::new(Errno::DEADLK, detail));
+            }
             let (sender, wake) = oneshot::channel();
             state.serial += 1;
-            let serial = state.serial;
-            let session = wanted.holder.session;
+            let (serial, holder) = (state.serial, wanted.holder);
+            let session = holder.session;
+            state.wanted.entry(holder).or_default().push((ino, serial, wanted));
             if let Some(file) = state.files.get_mut(&ino) {
                 file.waiting.push(Waiter { serial, session, wake: sender });
             }
-            return Ok(Tried::Wait(Waiting { locks: self, ino, serial, wake }));
+            return Ok(Tried::Wait(Waiting { locks: self, ino, serial, holder, wake }));
         }
         self.check(&mut state, ino, &wanted, true)?;
         let file = state.files.entry(ino).or_default();
@@ -206,6 +227,32 @@ impl State {
         }
     }
 
+    /// Whether a holder of what is in the way waits, maybe for others that wait, for the one who
+    /// wants this.
+    fn is_circle(&self, ino: u64, wanted: &Range) -> bool {
+        let in_the_way = |ino: u64, wanted: &Range| {
+            let ranges = self.files.get(&ino).map(|file| &file.ranges);
+            let holders = ranges.into_iter().flat_map(|ranges| ranges.conflicts(wanted));
+            holders.map(|held| held.holder).collect::<Vec<_>>()
+        };
+        let mut seen = in_the_way(ino, wanted);
+        let mut at = 0;
+        while at < seen.len().min(LONGEST_CIRCLE) {
+            for (ino, _, wants) in self.wanted.get(&seen[at]).into_iter().flatten() {
+                for holder in in_the_way(*ino, wants) {
+                    if holder == wanted.holder {
+                        return true;
+                    }
+                    if !seen.contains(&holder) {
+                        seen.push(holder);
+                    }
+                }
+            }
+            at += 1;
+        }
+        false
+    }
+
     fn tidy(&mut self, ino: u64) {
         if self.files.get(&ino).is_some_and(|it| it.ranges.is_empty() && it.waiting.is_empty()) {
             self.files.remove(&ino);
@@ -261,6 +308,40 @@ mod tests {
         locks.end(2);
         let state = locks.lock();
         assert!(state.files.is_empty() && state.counts.is_empty());
+    }
+
+    #[test]
+    fn a_circle_is_refused() {
+        let locks = Locks::new(10);
+        let wants = |session: u64, ino: u64| {
+            locks.try_set(ino, range(session, 0, 10, true), true).map(|tried| match tried {
+                Tried::Wait(waiting) => Some(waiting),
+                _ => None,
+            })
+        };
+        let refused = |session, ino| wants(session, ino).err().map(|error| error.errno());
+        // Three files, each of whose holders wants the next one's.
+        for session in [1, 2, 3] {
+            assert!(wants(session, session).unwrap().is_none(), "it is free");
+        }
+        let first = wants(1, 2).unwrap();
+        let second = wants(2, 3).unwrap();
+        assert!(first.is_some() && second.is_some());
+        assert_eq!(refused(3, 1), Some(Errno::DEADLK));
+        // A fourth one that waits is in no circle.
+        assert!(wants(4, 1).unwrap().is_some());
+        // Where one gives up, there is none any more.
+        drop(second);
+        let third = wants(3, 1).unwrap();
+        assert!(third.is_some());
+        assert_eq!(refused(2, 3), Some(Errno::DEADLK));
+        // Two that read and both want to write.
+        let shared = |session| locks.try_set(7, range(session, 0, 1, false), false).unwrap();
+        assert!(matches!((shared(5), shared(6)), (Tried::Held, Tried::Held)));
+        let waits = wants(5, 7).unwrap();
+        assert_eq!(refused(6, 7), Some(Errno::DEADLK));
+        drop((first, third, waits));
+        assert!(locks.lock().wanted.is_empty());
     }
 
     #[test]

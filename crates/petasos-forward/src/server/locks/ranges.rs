@@ -45,12 +45,16 @@ impl Ranges {
 
     /// The first lock in the way of this one.
     pub(super) fn conflict(&self, wanted: &Range) -> Option<Range> {
-        let in_the_way = |held: &&Range| {
+        self.conflicts(wanted).min_by_key(|held| held.start).copied()
+    }
+
+    /// All locks in the way of this one.
+    pub(super) fn conflicts(&self, wanted: &Range) -> impl Iterator<Item = &Range> {
+        self.0.iter().filter(|held| {
             held.holder != wanted.holder
                 && held.overlaps(wanted.start, wanted.end)
                 && (held.exclusive || wanted.exclusive)
-        };
-        self.0.iter().filter(in_the_way).min_by_key(|held| held.start).copied()
+        })
     }
 
     /// How many more locks its holder may have after setting, or with `None` freeing, this part.

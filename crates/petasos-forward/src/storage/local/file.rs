@@ -1,22 +1,23 @@
 //! An open file.
 
 use super::{
+    access,
     attr::{self, Handle},
-    xattr,
+    resolve, xattr,
 };
 use crate::{
     FsError, FsResult,
-    protocol::{Allocation, Attr, Extent, SetAttr, XattrMode},
+    protocol::{Allocation, Attr, Extent, OpenFlags, SetAttr, XattrMode},
     storage::{AT_ONCE, StoredFile},
 };
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, fstat, fsync, seek},
+    fs::{FallocateFlags, OFlags, SeekFrom, fallocate, fdatasync, fstat, fsync, seek},
     io::{Errno, ReadWriteFlags, pread, preadv2, pwritev, writev},
 };
 use std::{
     io::{IoSlice, IoSliceMut},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Pieces of memory that one system call takes.
@@ -104,6 +105,15 @@ impl StoredFile for LocalFile {
         self.attr()
     }
 
+    fn reopen(&self, flags: OpenFlags) -> FsResult<Arc<dyn StoredFile>> {
+        let mut how = access(flags)?;
+        if flags.has(OpenFlags::TRUNCATE) {
+            how |= OFlags::TRUNC;
+        }
+        let fd = resolve::reopen(self.fd.as_fd(), how)?;
+        Ok(Arc::new(LocalFile::new(fd, self.dev, flags.has(OpenFlags::APPEND))))
+    }
+
     fn extents(&self, offset: u64, most: usize) -> FsResult<Vec<Extent>> {
         self.positioned(|| {
             let (mut at, mut found) = (offset, Vec::new());
@@ -128,6 +138,7 @@ impl StoredFile for LocalFile {
             Allocation::ReserveOnly => FallocateFlags::KEEP_SIZE,
             Allocation::Punch => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
             Allocation::Zero => FallocateFlags::ZERO_RANGE,
+            Allocation::ZeroOnly => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
         };
         Ok(rustix::io::retry_on_intr(|| fallocate(&self.fd, flags, range.offset, range.len))?)
     }

@@ -1,0 +1,130 @@
+//! The process of a mount: what it keeps of the one that started it, and what is left when it is
+//! killed.
+
+use crate::{
+    common::{Place, Ran, signal, until},
+    export::Export,
+};
+use petasos_testing::skip;
+use std::{
+    fs,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn can_mount() -> bool {
+    let fuse = fs::File::options().read(true).write(true).open("/dev/fuse");
+    if fuse.is_err() || !petasos_testing::is_root() {
+        skip("only root mounts here, with /dev/fuse");
+        return false;
+    }
+    true
+}
+
+/// Unmounts it, whatever happens.
+struct At(PathBuf);
+
+impl Drop for At {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", "-i"]).arg(&self.0).output();
+    }
+}
+
+/// The process that serves a mount, by what it tells the server.
+fn process_of_mount(export: &Export, place: &Place) -> u32 {
+    until("a mount's session", || {
+        let status = export.run(place, &["status", "--json", "@"]).assert(0).json();
+        let sessions = status["sessions"].as_array().unwrap().clone();
+        sessions.iter().find_map(|session| {
+            session["name"].as_str()?.strip_prefix("mount, process ")?.parse().ok()
+        })
+    })
+}
+
+fn is_mounted(at: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.contains(at.to_str().unwrap()))
+}
+
+#[test]
+fn a_mount_in_the_background_is_on_its_own() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let export = Export::start(&place, "shm", &[]);
+    fs::write(place.path("exp/file"), "contents").unwrap();
+    let at = At(place.path("at"));
+    fs::create_dir(&at.0).unwrap();
+    // With a descriptor that no mount needs, and from a directory that may be unmounted.
+    fs::create_dir(place.path("from")).unwrap();
+    let mount = place.command(&["forward", "mount", &export.url, at.0.to_str().unwrap()]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 7<. && exec \"$0\" \"$@\""]).arg(mount.get_program());
+    shell.args(mount.get_args()).current_dir(place.path("from"));
+    shell.envs(mount.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // Both streams have their end here only when no process has them any more.
+    Ran::of(&shell.output().unwrap()).assert(0);
+    let pid = process_of_mount(&export, &place);
+    let link = |what: &str| fs::read_link(format!("/proc/{pid}/{what}")).ok();
+    until("a working directory of its own", || (link("cwd")? == Path::new("/")).then_some(()));
+    for stream in 0..3 {
+        let leads = || (link(&format!("fd/{stream}"))? == Path::new("/dev/null")).then_some(());
+        until("no stream", leads);
+    }
+    for entry in fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
+        let leads = fs::read_link(entry.path()).unwrap_or_default();
+        assert!(!leads.starts_with(place.path("from")), "{leads:?} is kept");
+    }
+    assert_eq!(fs::read_to_string(at.0.join("file")).unwrap(), "contents");
+
+    // Killed, it takes nothing with it: a guard takes it away.
+    signal(pid, "KILL");
+    until("the end of a mount that was killed", || (!is_mounted(&at.0)).then_some(()));
+    fs::write(at.0.join("below"), "what is below").unwrap();
+    let again = ["forward", "mount", &export.url, at.0.to_str().unwrap()];
+    place.run(&again).assert(0);
+    assert_eq!(fs::read_to_string(at.0.join("file")).unwrap(), "contents");
+}
+
+#[test]
+fn a_file_is_no_place_to_mount_on() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let export = Export::start(&place, "shm", &[]);
+    fs::write(place.path("file"), "x").unwrap();
+    let refused = export.run(&place, &["mount", "@", "file"]);
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert!(refused.err.contains("ot a directory"), "{refused:?}");
+    assert!(!is_mounted(&place.path("file")));
+}
+
+#[test]
+fn mount_8_starts_it_by_its_name() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let export = Export::start(&place, "shm", &[]);
+    fs::write(place.path("exp/file"), "contents").unwrap();
+    let at = At(place.path("at"));
+    fs::create_dir(&at.0).unwrap();
+    let mount = |arguments: &[&str]| {
+        let mut command = place.command(&[]);
+        command.arg0("/sbin/mount.petasos").args(arguments);
+        Ran::of(&command.output().unwrap())
+    };
+    let (url, directory) = (&export.url[..], at.0.to_str().unwrap());
+    mount(&[url, directory, "-f"]).assert(0);
+    assert!(!is_mounted(&at.0));
+    mount(&[url, directory, "-o", "rw,no_such_option"]).assert(2).says("no_such_option");
+    mount(&[url, directory, "-o", "ro,_netdev,attr_timeout=2s,noexec"]).assert(0);
+    assert_eq!(fs::read_to_string(at.0.join("file")).unwrap(), "contents");
+    assert!(fs::write(at.0.join("file"), "x").is_err(), "it is read-only");
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table.lines().find(|line| line.contains(directory)).unwrap();
+    assert!(line.contains("fuse.petasos") && line.contains("noexec"), "{line}");
+}
