@@ -194,10 +194,10 @@ impl Drop for Server {
 fn nohup() {
     let place = Place::new();
     fs::create_dir(place.path("export")).unwrap();
-    let under_nohup = |words: &[&str]| {
+    let under = |wrapper: &[&str], words: &[&str]| {
         let whole = place.command(words);
-        let mut command = Command::new("nohup");
-        command.arg(whole.get_program()).args(whole.get_args());
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).arg(whole.get_program()).args(whole.get_args());
         for (name, value) in whole.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -211,7 +211,7 @@ fn nohup() {
         return petasos_testing::skip("nohup is not installed");
     }
     for words in [&["serve", "--listen", "shm://*"][..], &["forward", "serve", "export"]] {
-        let mut command = under_nohup(&[words, &["--json"]].concat());
+        let mut command = under(&["nohup"], &[words, &["--json"]].concat());
         let mut server = Server::of(&mut command, 1);
         signal(server.child.id(), "HUP");
         let url = server.said[0]["listening"].as_str().unwrap().to_owned();
@@ -222,7 +222,7 @@ fn nohup() {
         assert_eq!(server.end("TERM"), Some(0), "{words:?}");
     }
     let what = ["bench", "null", "--transport", "shm", "--quick", "--rounds", "1", "--time", "1ms"];
-    let mut command = under_nohup(&what);
+    let mut command = under(&["nohup"], &what);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     until("a server process", || common::server_of(child.id()));
     signal(child.id(), "HUP");
@@ -231,7 +231,10 @@ fn nohup() {
     assert_eq!(wait(&mut child, Duration::from_secs(60)).code(), Some(0));
     assert!(text.contains("null call p99.9, spinning"), "{text}");
     // Without nohup a hang-up ends it, as it should.
-    let mut server = Server::start(&place, &["serve", "--listen", "shm://*"], 1);
+    // Also where these tests themselves run under nohup.
+    let listening = ["serve", "--listen", "shm://*", "--json"];
+    let mut whole = under(&["env", "--default-signal=HUP"], &listening);
+    let mut server = Server::of(&mut whole, 1);
     assert_eq!(server.end("HUP"), Some(0));
     place.assert_clean();
 }
@@ -412,7 +415,9 @@ fn a_port_without_rights() {
     if petasos_testing::is_root() {
         // As another user, who reaches neither this test's directory nor, perhaps, the program.
         let copy = place.path("petasos");
-        fs::copy(env!("CARGO_BIN_EXE_petasos"), &copy).unwrap();
+        // Not by this process: what another test of it starts meanwhile would have the copy open to be written.
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_petasos")).arg(&copy).status();
+        assert!(copied.unwrap().success());
         for path in [place.directory.path().to_owned(), place.path("tmp"), copy.clone()] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
         }
