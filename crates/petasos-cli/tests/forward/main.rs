@@ -1,5 +1,6 @@
 //! `petasos forward`, with real processes.
 
+mod claims;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
