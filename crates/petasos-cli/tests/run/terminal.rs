@@ -119,7 +119,8 @@ fn an_interactive_shell_reads_what_comes_and_does_not_wait_for_the_terminal() {
 fn ctrl_z_stops_the_whole_job_and_the_shell_has_it_go_on() {
     let place = Place::new();
     let Some(mut terminal) = Terminal::start(&place, "bash", &["--norc", "-i"]) else { return };
-    let script = "echo rank $$; while sleep 0.02; do :; done";
+    // One process: a shell that is just starting another waits for it in the kernel, and does not stop before that has.
+    let script = "echo rank $$; exec sleep 600";
     let program = env!("CARGO_BIN_EXE_petasos");
     terminal.types(&format!("{program} run -n 2 sh -c '{script}'\n"));
     let ranks = terminal.numbers("rank ", 2);
