@@ -104,7 +104,7 @@ mod tests {
         let second = all_of(2);
         assert_eq!((second.len(), all_of(3).len()), (3, 2));
         drop(first);
-        assert_eq!(all_of(2).len(), 1, "half of what is left");
+        assert_eq!(all_of(2).len(), 3, "with the three that it has: half, as of one alone");
         drop(second);
         let taken = shares.lock();
         assert_eq!((taken.all, taken.by.len()), (0, 0));

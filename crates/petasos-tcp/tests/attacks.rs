@@ -547,16 +547,18 @@ fn one_hosts_connections_leave_room_for_others() {
     let mut world = World::new(vec![server]);
     let at = socket(&world.ends[0]);
     let greedy = world.during(move || {
-        let claimed = |_| {
-            let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-            let address = Address::parse(&format!("tcp://{place}")).unwrap();
+        // All at once, so that each has an address of its own.
+        let places: Vec<_> = (0..40).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let claimed = |place: &TcpListener| {
+            let address = format!("tcp://{}", place.local_addr().unwrap());
+            let address = Address::parse(&address).unwrap();
             let own = Identity { address, incarnation: Incarnation::random() };
             claim(at, Some(SECRET), &own)
         };
-        (0..40).filter_map(claimed).collect::<Vec<_>>()
+        places.iter().filter_map(claimed).collect::<Vec<_>>()
     });
     assert_eq!(greedy.len(), 8);
-    assert_eq!(world.ends[0].counters().crowded, 32);
+    world.until("all others are counted", |world| world.ends[0].counters().crowded == 32);
     // Another one of that host hears why, and comes in as soon as there is room.
     let late = world.add(open("tcp://*", Some(SECRET)));
     let address = world.ends[0].address().clone();
