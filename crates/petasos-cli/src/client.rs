@@ -78,9 +78,9 @@ pub(crate) fn host(url: &Address) -> Outcome<Option<IpAddr>> {
     let scheme = url.scheme();
     let rest = url.rest();
     let place = rest.strip_suffix("?encrypt").unwrap_or(rest);
-    // Whole addresses of `auto` have others within, and one that leaves all to it has nothing.
-    let whole = scheme == "auto" && (place.contains("://") || place == "*");
-    if petasos::stays_on_node(scheme) || whole {
+    // Whole addresses of `auto` have others within; one that leaves all to the transport has no host.
+    let whole = scheme == "auto" && place.contains("://");
+    if petasos::stays_on_node(scheme) || whole || place == "*" {
         return Ok(None);
     }
     let wrong = |why: &str| {
