@@ -288,7 +288,7 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
         let mut export = Export::of(serve, place.path("exp"));
         let (over, there) = (AtomicBool::new(false), format!("{}//", export.url));
         let (connected, place_of) = channel();
-        let mut stranger = thread::scope(|scope| {
+        thread::scope(|scope| {
             let (url, over) = (&export.url, &over);
             let staying = scope.spawn(move || stays(url, secret, &connected, over));
             let at = place_of.recv().expect("the client is connected");
@@ -302,7 +302,7 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
                     self.1 = None;
                 }
             }
-            let _over = Over(over, stranger.stdin.take());
+            let mut guard = Over(over, stranger.stdin.take());
             // Slow enough that the stranger comes while it is under way.
             let words = ["forward", "put", "-q", "--retry", "0s", "--rate", "8MiB"];
             let entry: &[&str] = if secret { &["--secret", "secret"] } else { &[] };
@@ -332,12 +332,13 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
                 }
                 assert!(Instant::now() < end, "the stranger was not seen");
             }
+            // Before that client ends, whose address is then free for everybody.
+            drop(guard.1.take());
+            assert!(wait(&mut stranger, Duration::from_secs(30)).success(), "the stranger got in");
             over.store(true, Relaxed);
             let stayed = staying.join().expect("the client that stays is never cut off");
             assert!(stayed > 0);
-            stranger
         });
-        assert!(wait(&mut stranger, Duration::from_secs(30)).success(), "the stranger got in");
         assert_eq!(export.interrupt(), Some(0));
     }
 }
