@@ -75,6 +75,14 @@ pub(crate) fn refused(url: &Address, error: OpenError) -> Failure {
 /// # Errors
 /// No port, or none that a server may have; no host, or one that is not found.
 pub(crate) fn host(url: &Address) -> Outcome<Option<IpAddr>> {
+    host_by(url, look_up)
+}
+
+/// The same, with what is asked for the address of a name.
+fn host_by(
+    url: &Address,
+    look_up: impl FnOnce(String) -> Result<IpAddr, String>,
+) -> Outcome<Option<IpAddr>> {
     let scheme = url.scheme();
     let rest = url.rest();
     let place = rest.strip_suffix("?encrypt").unwrap_or(rest);
@@ -249,11 +257,12 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_url() {
+        // None of these is looked up: `localhost` and numbers neither.
+        let unasked = |name: String| -> Result<IpAddr, String> { panic!("{name} is looked up") };
         for (url, code, why) in [
             ("tcp://127.0.0.1", Code::Usage, "no port"),
             ("tcp://node7", Code::Usage, "no port"),
             ("tcp://[::1]", Code::Usage, "no port"),
-            ("tcp://*", Code::Usage, "no port"),
             ("tcp://:4040", Code::Usage, "no host"),
             ("tcp://127.0.0.1?encrypt", Code::Usage, "no port"),
             ("tcp://127.0.0.1:0", Code::Usage, "port 0"),
@@ -262,18 +271,35 @@ mod tests {
             ("auto://node7", Code::Usage, "no port"),
             ("ofi+tcp://127.0.0.1", Code::Usage, "no port"),
             ("ucx+rc://node7:x", Code::Usage, "`x` is no port"),
-            ("tcp://no-such-host.invalid:4040", Code::Unreachable, "`no-such-host.invalid` is not"),
-            ("auto://no-such-host.invalid:1", Code::Unreachable, "`no-such-host.invalid` is not"),
         ] {
-            let failure = host(&url.parse().unwrap()).expect_err(url);
+            let failure = host_by(&url.parse().unwrap(), unasked).expect_err(url);
             assert_eq!(failure.code, code, "{failure}");
             let text = failure.to_string();
             assert!(text.contains(why) && text.contains(url) && !text.contains("secret"), "{text}");
         }
-        for url in ["shm://x", "ofi+shm://x", "auto://0123456789abcdef/shm://x,tcp://10.0.0.1:4"] {
-            assert_eq!(host(&url.parse().unwrap()).unwrap(), None, "{url}");
+        let whole = "auto://0123456789abcdef/shm://x,tcp://10.0.0.1:4";
+        for url in ["shm://x", "ofi+shm://x", "tcp://*", "auto://*", whole] {
+            assert_eq!(host_by(&url.parse().unwrap(), unasked).unwrap(), None, "{url}");
         }
-        let loopback = host(&"tcp://localhost:1".parse().unwrap()).unwrap();
+        let loopback = host_by(&"tcp://localhost:1".parse().unwrap(), unasked).unwrap();
         assert!(loopback.is_some_and(|ip| ip.is_loopback()));
+    }
+
+    /// What a resolver says is told, whatever the machine's own would say.
+    #[test]
+    fn names_are_looked_up() {
+        let found = IpAddr::from([10, 1, 2, 3]);
+        for url in ["tcp://node7:4040", "auto://node7:1", "tcp://node7:4040?encrypt"] {
+            let url: Address = url.parse().unwrap();
+            let answers = |name: String| (name == "node7").then_some(found).ok_or(name);
+            assert_eq!(host_by(&url, answers).unwrap(), Some(found), "{url}");
+            let failure = host_by(&url, |_| Err("no answer".to_owned())).unwrap_err();
+            assert_eq!(failure.code, Code::Unreachable, "{failure}");
+            let text = failure.to_string();
+            let all = [url.as_str(), "`node7` is not found: no answer"];
+            assert!(all.iter().all(|part| text.contains(part)), "{text}");
+        }
+        // A part of a name that is longer than any: no name server is asked.
+        assert!(look_up(format!("{}.invalid", "x".repeat(64))).is_err());
     }
 }

@@ -116,6 +116,24 @@ impl Kind {
         self.meeting == Meeting::Tcp
     }
 
+    /// Options of the library's transports that differ from its own, unless the environment has them.
+    ///
+    /// Over TCP UCX connects while it is asked to go on, and waits by default until the other host answers. That keeps
+    /// all other peers waiting; and if the connection on which a peer came is broken when it is answered, and a new one
+    /// is refused at once, UCX takes the endpoint apart that it is about to hand out: a peer that is killed while it
+    /// connects ends this process by an assertion (1.13; the code is the same in 1.22). A refusal that comes later is
+    /// told as any broken connection is.
+    ///
+    /// The first name is that of 1.13, which compares options of transports without their prefix, the second that of
+    /// later versions. What is no option is passed over.
+    pub(crate) fn connections(&self) -> &'static [(&'static str, &'static str)] {
+        let theirs = std::env::var_os("UCX_TCP_CONN_NB").is_some();
+        match self.transports == "tcp" && !theirs {
+            true => &[("CONN_NB", "y"), ("TCP_CONN_NB", "y")],
+            false => &[],
+        }
+    }
+
     /// Options for the library's queues in shared memory: the environment's, and ours.
     pub(crate) fn queue(&self) -> Vec<(&'static str, String)> {
         let own = match self.meeting {

@@ -33,6 +33,9 @@
 //!
 //! # What others do in this process
 //!
+//! A peer that is killed while it connects over TCP ends the process to which it connects, if UCX is left to itself: it is
+//! told to connect without waiting. With 1.13 a gap is left, which is in `docs/networks.md`.
+//!
 //! UCX starts a thread per context. Its handlers of deadly signals are taken away again after it was loaded, its cache of
 //! memory types is off, and it logs nothing but what kills it; each may be had by its variables in the environment
 //! (`UCX_HANDLE_ERRORS`, `UCX_MEMTYPE_CACHE`, `UCX_LOG_LEVEL`), as all that is not set here. A child that is forked

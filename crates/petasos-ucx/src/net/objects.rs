@@ -61,6 +61,9 @@ impl Context {
         for (name, value) in kind.queue() {
             config.set(name, &value).map_err(refused("the queue's options"))?;
         }
+        for (name, value) in kind.connections() {
+            config.set(name, value).map_err(refused("the option of connections"))?;
+        }
         if let Some(Device { name, loopback }) = device(kind, host) {
             if loopback && !library.connects_over_loopback() {
                 return Err(OpenError::Loopback { version: library.version_text() });
