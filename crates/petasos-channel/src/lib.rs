@@ -72,6 +72,16 @@
 //! that is in the FIFO was acknowledged, and then says that it is closed. A sender does the same of its
 //! own accord when it needs the memory for another peer.
 //!
+//! # Devices, and what a peer costs
+//!
+//! An idle peer costs 228 bytes here and in the engine, counted by an allocator: with 10,000 peers of which 8 are
+//! hot an endpoint and its device hold 1.8 times what they hold with 10 (6.6 MB and 3.7 MB). The receiver gives
+//! exclusive channels within a cap on count and memory.
+//!
+//! One device is simulated (`petasos_sim::device`), with slots, latencies, reordering, deaths and a memory account;
+//! its puts read their source when they land, so that memory used too early is found. The other, [`Over`], makes a
+//! device of any endpoint, so that the channels run between real processes.
+//!
 //! # Who is trusted
 //!
 //! Nobody: what comes in packets, events and cells is read once and checked, is at most as much as is

@@ -14,6 +14,8 @@
 //!
 //! Everything that waits has an end, with success or with an [`Error`] that names who and what is
 //! missing.
+//!
+#![doc = include_str!("../DESIGN.md")]
 
 // One call, where a process of a job begins.
 #![deny(unsafe_code)]

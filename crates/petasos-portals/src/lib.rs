@@ -47,6 +47,20 @@
 //! target's (`target`), and who is connected (`peers`). `drive` is a pass over it, `wait` says who drives
 //! and who sleeps. Headers are fixed in [`petasos_wire::portals`].
 //!
+//! Entries of a list lie in one hash table for each class of entries that look at the same bits, and have labels
+//! that grow along the list, with gaps: a look-up probes each class, and the lowest label wins. So order is the
+//! standard's, an entry can come in anywhere, and appending looks through the messages that came before it
+//! and links, in one step.
+//!
+//! A thread that waits drives the interface; an engine's thread drives when none does, and sleeps when there is
+//! nothing. Long data is a long message of the fabric: its header is matched in turn with short ones, and
+//! then the body goes from memory to memory, so there are no keys to exchange and order holds across
+//! sizes. Where the transport has remote access of its own, the header carries a key to the initiator's memory
+//! instead, and the end is told only when that memory is closed again. What an operation needs of a
+//! threshold is taken off when it starts. An interface is flushed by a fence behind all that was sent, which
+//! the other side answers. Triggered operations go to a queue when their counter is reached, and run from
+//! there, so that what they set off does not recurse. A process that does not take its answers is cut off.
+//!
 //! # Cost of matching
 //!
 //! A list of up to 32 entries is scanned. A longer one costs a hash look-up for each *class* of entries:

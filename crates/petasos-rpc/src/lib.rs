@@ -19,6 +19,23 @@
 //!   when futures are dropped or forgotten.
 //! * Nothing is unbounded: the target says how many calls it takes from a caller at a time, the
 //!   caller queues so many beyond, and then it is `Busy`.
+//!
+//! # How it works
+//!
+//! The request carries the ids of method and provider, the hash of the signature, the call's slot at the
+//! caller, and the time that is left. Arguments or results that do not fit stay where they are, and the
+//! message carries the key to them; the other side fetches them.
+//!
+//! A call that fits a message allocates nothing on either side once it has been made before: the slot of a
+//! call stays where it is and is used again, frames are put together in one buffer, and the future of a typed
+//! handler lives in the room that the last one left, unless it has to wait. What few calls need (arguments on
+//! loan, a trace, latencies) lies apart, and errors are put into words only where the caller looks at them.
+//!
+//! An engine belongs to one thread: it shares nothing, and handles for other threads go through a queue and a
+//! wake-up. What wakes a future on that very thread, as an answer does, is a flag without any barrier.
+//! Sleeps are an ordered map beside the deadlines; it is looked at whenever the clock is read, and bounds how
+//! long the engine sleeps. A call to an address at which there was a peer once, and whose system refuses
+//! connections now, fails at once; one to a peer that has not started yet waits for it.
 
 #![forbid(unsafe_code)]
 

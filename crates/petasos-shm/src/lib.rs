@@ -7,6 +7,11 @@
 //! parts through a second ring ([`Config::long_ring`]), so that both sides copy at the same time.
 //! Nothing that one peer writes reaches another.
 //!
+//! The usual design is one queue per receiver into which all senders write. Here one process that scribbles would
+//! ruin the messages of all others; with a mapping per pair the worst that a hostile peer can do is to end its
+//! own connection. Ring pages are touched only when used, so that an idle peer costs little; those of the second ring
+//! go back to the system when it is not used.
+//!
 //! Put and get move data once: by reaching into the other process (`process_vm_readv`), or, for
 //! memory from [`Endpoint::alloc`](petasos_fabric::Endpoint::alloc), through a mapping, which a
 //! peer can also read in place. Where the system refuses the first, the owner serves the access
