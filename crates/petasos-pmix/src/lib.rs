@@ -16,7 +16,6 @@
 //! missing.
 //!
 #![doc = include_str!("../DESIGN.md")]
-
 // One call, where a process of a job begins.
 #![deny(unsafe_code)]
 
