@@ -125,7 +125,7 @@ impl Kind {
     /// told as any broken connection is.
     ///
     /// The first name is that of 1.13, which compares options of transports without their prefix, the second that of
-    /// later versions. What is no option is passed over.
+    /// later versions. What is no option 1.13 passes over, and 1.20 and 1.22 refuse.
     pub(crate) fn connections(&self) -> &'static [(&'static str, &'static str)] {
         let theirs = std::env::var_os("UCX_TCP_CONN_NB").is_some();
         match self.transports == "tcp" && !theirs {

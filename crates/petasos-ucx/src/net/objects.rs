@@ -61,9 +61,10 @@ impl Context {
         for (name, value) in kind.queue() {
             config.set(name, &value).map_err(refused("the queue's options"))?;
         }
-        for (name, value) in kind.connections() {
-            config.set(name, value).map_err(refused("the option of connections"))?;
-        }
+        // Under one of its names: versions differ in whether they pass over names that they do not know, or refuse them.
+        let names = kind.connections().iter().map(|(name, value)| config.set(name, value));
+        let known = names.reduce(|one, other| one.or(other));
+        known.unwrap_or(Ok(())).map_err(refused("the option of connections"))?;
         if let Some(Device { name, loopback }) = device(kind, host) {
             if loopback && !library.connects_over_loopback() {
                 return Err(OpenError::Loopback { version: library.version_text() });
