@@ -30,6 +30,9 @@ impl Address {
     pub const MAX: usize = 200;
 
     /// Checks `text` and makes an address of it.
+    ///
+    /// # Errors
+    /// [`AddressError`], which says what is wrong with `text`.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         if text.len() > Self::MAX {
             return Err(AddressError::TooLong(text.len()));

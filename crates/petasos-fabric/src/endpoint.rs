@@ -33,6 +33,10 @@ pub trait Endpoint: Send {
     /// last `progress`, or if there was none, from the first). Meanwhile what is submitted waits,
     /// and `inject` may say `Full`. `Event::PeerUp` or `Event::PeerLost` tells the outcome.
     /// Resolving again a peer that is being connected extends the patience, and never cuts it.
+    ///
+    /// # Errors
+    /// If the address is of another transport, makes no sense to this one, or there are
+    /// `limits.max_peers` peers. That nothing listens there is no error here: an event says so.
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError>;
 
     /// The same for a peer that is to be running already: it is lost at once if nothing listens there, so
@@ -40,6 +44,9 @@ pub trait Endpoint: Send {
     ///
     /// A peer that is being connected for a `resolve` goes on being tried. A transport that cannot tell
     /// a refusal from silence does what `resolve` does.
+    ///
+    /// # Errors
+    /// As [`Endpoint::resolve`].
     fn resolve_running(
         &mut self,
         address: &Address,
@@ -61,6 +68,10 @@ pub trait Endpoint: Send {
     /// arrives, unless an event says that the peer is lost. At most `limits.max_inject` bytes in
     /// all. On [`InjectError::Full`] nothing was sent, and one `Event::Writable` follows when
     /// there is room again.
+    ///
+    /// # Errors
+    /// [`InjectError::Full`] for now; [`InjectError::TooLong`], [`InjectError::PeerLost`] and
+    /// [`InjectError::UnknownPeer`] for good. Nothing was sent.
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError>;
 
     /// Accepts operations from the front of the queue, in order, until it is empty or this
@@ -119,6 +130,10 @@ pub trait Endpoint: Send {
 
     /// Memory of the transport's own, zeroed: what peers can map and read in place, where the
     /// capability says so. Elsewhere ordinary memory.
+    ///
+    /// # Errors
+    /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
+    /// [`AllocError::System`] if there is no such memory.
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
         if len == 0 || len > isize::MAX as usize {
             return Err(AllocError::BadLength(len));
@@ -128,22 +143,36 @@ pub trait Endpoint: Send {
 
     /// Opens memory to remote access, as far as `access` says. Local memory of operations need
     /// not be registered.
+    ///
+    /// # Errors
+    /// [`RegisterError::TooMany`] beyond `limits.max_regions`, [`RegisterError::ReadOnly`] for
+    /// writing or atomics on memory that may only be read, [`RegisterError::System`].
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError>;
 
     /// The key with which others reach a registered region: opaque bytes to send to them.
     ///
     /// Ends with the region: deregistering ([`Operation::Deregister`]) makes every key to it
     /// fail, and completes only when no remote access can land any more.
+    ///
+    /// # Errors
+    /// [`ExportError::UnknownRegion`] if the region is not registered here, or not any more.
     fn export(&self, region: RegionId) -> Result<Key, ExportError>;
 
     /// Prepares the use of a key that somebody sent; resolves its owner when needed.
     ///
     /// The key is checked here, whether its region still lives is found out by the operations.
+    ///
+    /// # Errors
+    /// If the bytes are no key, the key has no route for this endpoint, its owner cannot be
+    /// resolved or is known to have restarted, or too many keys are imported.
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError>;
 
     /// The same for a key that came from this peer. If it is of this peer's own memory, it is reached over the connection
     /// by which the key came, also where nobody has verified that the peer is at the address that it has
     /// (`petasos-tcp` says when that is); otherwise it is as [`Endpoint::import`] has it.
+    ///
+    /// # Errors
+    /// As [`Endpoint::import`].
     fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
         let _ = from;
         self.import(key)

@@ -48,6 +48,9 @@ impl Key {
     pub const ROUTE_MEMBER: u8 = 6;
 
     /// A key that came from outside; checked when it is used.
+    ///
+    /// # Errors
+    /// [`ImportError::Malformed`] for more than [`Key::MAX`] bytes.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Key, ImportError> {
         let bytes = bytes.into();
         if bytes.len() > Key::MAX {
@@ -86,6 +89,10 @@ impl Key {
     }
 
     /// Checks the bytes and reads the parts.
+    ///
+    /// # Errors
+    /// [`ImportError::Malformed`] if bytes are missing, left over or make no sense;
+    /// [`ImportError::Version`] if the format is of another version.
     pub fn parse(&self) -> Result<KeyParts, ImportError> {
         const SHORT: ImportError = ImportError::Malformed("cut short");
         let mut rest = &self.0[..];

@@ -52,6 +52,10 @@ impl RelPath {
 
     /// Checks what somebody sent. A leading slash is the export's root; slashes that say nothing,
     /// and `.`, are left out.
+    ///
+    /// # Errors
+    /// [`PathError`] if it is too long, has too long a name or a zero byte, leads out of the
+    /// export, or names what the server keeps for itself.
     pub fn parse(bytes: &[u8]) -> Result<RelPath, PathError> {
         if bytes.len() > Self::MAX {
             return Err(PathError::TooLong(bytes.len()));
@@ -109,6 +113,9 @@ impl RelPath {
     }
 
     /// A name in this directory.
+    ///
+    /// # Errors
+    /// As [`RelPath::parse`].
     pub fn join(&self, name: &[u8]) -> Result<RelPath, PathError> {
         if name.contains(&b'/') || name == b"." || name.is_empty() {
             return Err(PathError::Escapes(String::from_utf8_lossy(name).into_owned()));

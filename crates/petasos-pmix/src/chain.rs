@@ -131,6 +131,9 @@ impl Handlers {
 
     /// Begins to register a handler: gives its number. It is called once [`Handlers::activate`]
     /// says that it is registered.
+    ///
+    /// # Errors
+    /// [`Error::Registration`] if there is a first (or last) handler already.
     pub fn add(&mut self, with: Registration) -> Result<u64, Error> {
         let taken = |place: &Place| self.handlers.values().any(|h| h.with.place == *place);
         for (place, word) in [(Place::First, "first"), (Place::Last, "last")] {
@@ -154,6 +157,9 @@ impl Handlers {
     }
 
     /// There is no such handler any more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandler`].
     pub fn remove(&mut self, id: u64) -> Result<(), Error> {
         self.handlers.remove(&id).map(|_| ()).ok_or(Error::UnknownHandler(id))
     }

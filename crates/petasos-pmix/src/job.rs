@@ -73,6 +73,10 @@ pub struct JobMap {
 
 impl JobMap {
     /// Checks a job.
+    ///
+    /// # Errors
+    /// [`JobError::TooLarge`] beyond [`MAX_RANKS`], [`JobError::NoSuchNode`] for ranks on a node
+    /// that is not in the list.
     pub fn new(spec: JobSpec) -> Result<JobMap, JobError> {
         let size: u64 = spec.runs.iter().map(|run| u64::from(run.count)).sum();
         if size > u64::from(MAX_RANKS) {

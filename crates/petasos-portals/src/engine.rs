@@ -25,6 +25,10 @@ pub struct Engine {
 
 impl Engine {
     /// Begins to drive. An interface has one engine at a time.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if the interface has an engine, [`Error::System`] if the system gives no
+    /// thread.
     pub fn start(interface: &Interface) -> Result<Engine, Error> {
         if std::mem::replace(&mut interface.shared.lock().engine, true) {
             return Err(Error::InUse("the place of the engine"));

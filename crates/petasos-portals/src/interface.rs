@@ -48,6 +48,11 @@ const LOOKS: u32 = 100;
 
 impl Interface {
     /// An interface over an endpoint whose address the directory knows.
+    ///
+    /// # Errors
+    /// [`Error::NotInDirectory`] if the directory does not know the endpoint's address (but see
+    /// [`Config::named_later`]), [`Error::System`] if the system has no room for what threads sleep
+    /// on.
     pub fn open(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -57,6 +62,9 @@ impl Interface {
     }
 
     /// An interface whose time is told with [`Interface::progress_at`], as on the simulated network.
+    ///
+    /// # Errors
+    /// As [`Interface::open`].
     pub fn with_given_time(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -129,6 +137,10 @@ impl Interface {
     }
 
     /// How far away a process is, as the directory says.
+    ///
+    /// # Errors
+    /// [`Error::Process`] if the directory does not know the process, [`Error::NotInDirectory`] if
+    /// it does not know this one.
     pub fn distance(&self, process: ProcessId) -> Result<u32, Error> {
         let state = self.lock();
         let unknown = || Error::process(process, "it is not in the directory");
@@ -166,6 +178,11 @@ impl Interface {
     }
 
     /// Opens a portal.
+    ///
+    /// # Errors
+    /// [`Error::PortalTaken`] or [`Error::Portal`] for the index that is wanted,
+    /// [`Error::NoPortal`] if none is free, [`Error::Handle`] for a stale queue,
+    /// [`Error::Argument`] for a queue of one event with flow control.
     pub fn portal(&self, options: PortalOptions) -> Result<u16, Error> {
         let mut state = self.lock();
         let PortalOptions { index, queue, flow_control, disabled } = options;
@@ -192,6 +209,9 @@ impl Interface {
     }
 
     /// Closes a portal without entries and headers.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if it is not open, [`Error::InUse`] if it has entries or headers.
     pub fn close_portal(&self, portal: u16) -> Result<(), Error> {
         let mut state = self.lock();
         let closed = state.matching.close(portal);
@@ -209,12 +229,18 @@ impl Interface {
     }
 
     /// Lets messages into a portal that was disabled.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if it is not open.
     pub fn enable(&self, portal: u16) -> Result<(), Error> {
         let known = self.lock().matching.enable(portal, true);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
     /// Lets no more messages into a portal: they are refused, and who sends them learns it.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if it is not open.
     pub fn disable(&self, portal: u16) -> Result<(), Error> {
         let known = self.lock().matching.enable(portal, false);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
@@ -223,6 +249,11 @@ impl Interface {
     /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. In the
     /// priority list it gets the messages first that came before it, in the order in which they came;
     /// what is for one message and got it is not linked, and its handle is stale at once.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if the portal is not open, [`Error::Handle`] for a stale queue or counter,
+    /// [`Error::ListTooLong`] or [`Error::NoSpace`] at a limit, [`Error::ReadOnly`] or
+    /// [`Error::Argument`] if the entry makes no sense. Nothing was appended.
     pub fn append(
         &self,
         portal: u16,
@@ -241,6 +272,10 @@ impl Interface {
 
     /// Takes an entry out, and gives back what was appended: its memory is nobody else's any more.
     /// Refused while operations or headers need it, also after what has come was looked at. Raises no event.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while something needs it: try
+    /// again.
     pub fn unlink(&self, entry: Handle<MatchEntry>) -> Result<MatchEntry, Error> {
         self.with_state(|state| {
             let mut looks = 0;
@@ -265,6 +300,9 @@ impl Interface {
     ///
     /// [`Event::Search`]: crate::Event::Search
     /// [`Counts::OVERFLOW`]: crate::Counts::OVERFLOW
+    ///
+    /// # Errors
+    /// As [`Interface::append`], but for the limits of lists.
     pub fn search(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
         self.with_state(|state| state.search(portal, &entry))
     }
@@ -275,11 +313,18 @@ impl Interface {
     ///
     /// [`Event::Overflow`]: crate::Event::Overflow
     /// [`Event::Search`]: crate::Event::Search
+    ///
+    /// # Errors
+    /// As [`Interface::search`].
     pub fn search_and_delete(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
         self.with_state(|state| state.search_and_delete(portal, entry))
     }
 
     /// Binds memory for operations of one's own.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale queue or counter, [`Error::NoSpace`] beyond
+    /// `limits.descriptors`.
     pub fn bind(&self, descriptor: Descriptor) -> Result<Handle<Descriptor>, Error> {
         let mut state = self.lock();
         state.check_tables(descriptor.queue, descriptor.counter)?;
@@ -292,6 +337,10 @@ impl Interface {
 
     /// Releases a descriptor, and gives it back. Refused while operations need it, also after what has
     /// come was looked at.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale, [`Error::InUse`] while operations need it: try
+    /// again.
     pub fn release(&self, descriptor: Handle<Descriptor>) -> Result<Descriptor, Error> {
         self.with_state(|state| {
             let mut looks = 0;
@@ -312,6 +361,9 @@ impl Interface {
     }
 
     /// Makes a queue of so many events.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a capacity of 0, [`Error::NoSpace`] beyond `limits.queues`.
     pub fn queue(&self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
         if capacity == 0 {
             return Err(Error::Argument("a queue holds an event at least"));
@@ -323,6 +375,9 @@ impl Interface {
     }
 
     /// Frees a queue. Events for it are dropped from then on; who waits for one is told.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn free_queue(&self, queue: Handle<EventQueue>) -> Result<(), Error> {
         self.with_state(|state| {
             state.news = true;
@@ -331,6 +386,9 @@ impl Interface {
     }
 
     /// The next event of a queue; does not drive the interface.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] if there is none, [`Error::Handle`] if the handle is stale.
     pub fn take_event(&self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
         let mut state = self.lock();
         let queue = state.queues.get_mut(queue).ok_or(Error::Handle("an event queue"))?;
@@ -338,6 +396,10 @@ impl Interface {
     }
 
     /// Waits for the next event of a queue, and drives the interface meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if none came in time, [`Error::Aborted`] if the interface was ended,
+    /// [`Error::Handle`] if the queue is gone, or was freed meanwhile.
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
         let (mut state, found) = self.shared.wait(timeout, |state| {
             let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
@@ -353,6 +415,9 @@ impl Interface {
 
     /// Waits for an event of any of several queues: the position of the queue, and the event. If several
     /// have one it is that from which, by such calls, none was taken for longest.
+    ///
+    /// # Errors
+    /// As [`Interface::wait_event`], for any of the queues.
     pub fn poll_events(
         &self,
         queues: &[Handle<EventQueue>],
@@ -381,6 +446,9 @@ impl Interface {
     }
 
     /// Makes a counter.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] beyond `limits.counters`.
     pub fn counter(&self) -> Result<Handle<Counter>, Error> {
         let mut state = self.lock();
         let limit = state.config.limits.counters as u64;
@@ -389,6 +457,9 @@ impl Interface {
     }
 
     /// Frees a counter; what waits for it is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn free_counter(&self, counter: Handle<Counter>) -> Result<(), Error> {
         self.with_state(|state| {
             state.cancel_triggered(counter);
@@ -398,12 +469,19 @@ impl Interface {
     }
 
     /// What a counter says; does not drive the interface.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
         let state = self.lock();
         state.counters.get(counter).map(|c| c.value).ok_or(Error::Handle("a counter"))
     }
 
     /// Waits until a counter has so many successes, or a failure; drives the interface meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if it was not reached in time, [`Error::Aborted`] if the interface was
+    /// ended, [`Error::Handle`] if the counter is gone, or was freed meanwhile.
     pub fn wait_count(
         &self,
         counter: Handle<Counter>,
@@ -415,6 +493,9 @@ impl Interface {
     }
 
     /// The same for any of several counters: the position of the counter, and what it says.
+    ///
+    /// # Errors
+    /// As [`Interface::wait_count`], for any of the counters.
     pub fn poll_counts(
         &self,
         counters: &[(Handle<Counter>, u64)],
@@ -435,11 +516,17 @@ impl Interface {
     }
 
     /// Moves a counter on.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn add(&self, counter: Handle<Counter>, count: Count) -> Result<(), Error> {
         self.act(counter, Action::Add(counter, count))
     }
 
     /// Sets a counter, also backwards: what waits for a number that is not reached then goes on waiting.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn set(&self, counter: Handle<Counter>, count: Count) -> Result<(), Error> {
         self.act(counter, Action::Set(counter, count))
     }
@@ -454,6 +541,10 @@ impl Interface {
 
     /// Has something done as soon as a counter's successes and failures are `threshold` together: now,
     /// if they are. What is started so is checked when it is.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale counter, [`Error::NoSpace`] beyond `limits.triggered`, and
+    /// what `action` itself would be refused for.
     pub fn trigger(
         &self,
         counter: Handle<Counter>,
@@ -475,17 +566,29 @@ impl Interface {
     }
 
     /// Forgets all that waits for a counter.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn cancel_triggered(&self, counter: Handle<Counter>) -> Result<(), Error> {
         self.act(counter, Action::Cancel(counter))
     }
 
     /// Starts an operation. Its events say how it went.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale descriptor, [`Error::OutOfBounds`] beyond its end,
+    /// [`Error::Process`] if the target is unknown, [`Error::NoSpace`] beyond `limits.operations`,
+    /// [`Error::AtomicTooLong`], [`Error::ReadOnly`] or [`Error::Argument`]. The operation was not
+    /// started, and no event comes.
     pub fn start(&self, operation: Operation) -> Result<(), Error> {
         self.with_state(|state| state.start(&operation))
     }
 
     /// Starts operations one after the other, with less effort than one by one; the first that is refused
     /// ends it: which, and why. All before it were started.
+    ///
+    /// # Errors
+    /// The number of the operation that was refused, from 0, and why, as [`Interface::start`].
     pub fn start_all(
         &self,
         operations: impl IntoIterator<Item = Operation>,

@@ -128,6 +128,9 @@ impl Incoming {
     }
 
     /// Takes the call apart, with its arguments decoded.
+    ///
+    /// # Errors
+    /// If the bytes are not an `A` in the encoding of the call.
     pub fn decode<A: Wire>(self) -> Result<(Context, A), DecodeError> {
         let arguments = from_bytes(self.context.encoding(), &self.body)?;
         Ok((self.context, arguments))

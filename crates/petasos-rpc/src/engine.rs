@@ -130,6 +130,10 @@ impl Engine {
     }
 
     /// Makes sure that these methods can be registered.
+    ///
+    /// # Errors
+    /// [`ServeError`] with the first method that is served under this provider, or whose id belongs
+    /// to another method.
     pub fn check_free(&self, methods: &[Method], provider: u16) -> Result<(), ServeError> {
         let mut served = self.inner.served.borrow_mut();
         let registry = served.registry();
@@ -150,32 +154,54 @@ impl Engine {
     }
 
     /// Memory of the transport's own: what others can map, where the transport can do that.
+    ///
+    /// # Errors
+    /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
+    /// [`AllocError::System`] if there is no such memory.
     pub fn alloc(&self, len: usize) -> Result<Region, AllocError> {
         self.inner.endpoint.borrow_mut().alloc(len)
     }
 
     /// Describes memory for others to read or write, as bulk data of a call.
+    ///
+    /// # Errors
+    /// [`BulkError::Register`] if the endpoint has no room for another region, or memory that may
+    /// only be read is to be written.
     pub fn bulk(&self, memory: impl Into<Slice>, access: Access) -> Result<Bulk, BulkError> {
         Bulk::new(&self.inner, &[memory.into()], access)
     }
 
     /// Describes memory in several pieces, which look contiguous to others. At most 64.
+    ///
+    /// # Errors
+    /// As [`Engine::bulk`], and [`BulkError::TooLarge`] for more than 64 pieces.
     pub fn bulk_of(&self, pieces: &[Slice], access: Access) -> Result<Bulk, BulkError> {
         Bulk::new(&self.inner, pieces, access)
     }
 
     /// Opens bulk memory that somebody described. If that is who made the call for which a handler has this engine, it
     /// is reached over the connection by which the call came; otherwise at the address of its owner.
+    ///
+    /// # Errors
+    /// [`BulkError::Import`] if the descriptor is damaged, or names no route that this endpoint
+    /// has; [`BulkError::TooLarge`] or [`BulkError::OutOfBounds`] if it says more than its keys
+    /// allow. Whether the memory is still open is known to the transfers only.
     pub fn open(&self, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
         RemoteBulk::open(&self.inner, handle, self.caller)
     }
 
     /// Opens memory to put, get and atomics of others.
+    ///
+    /// # Errors
+    /// As [`Engine::bulk`].
     pub fn export(&self, memory: impl Into<Slice>, access: Access) -> Result<Exported, BulkError> {
         crate::memory::export(&self.inner, &memory.into(), access)
     }
 
     /// Prepares the use of memory that somebody exported; reached as [`Engine::open`] says.
+    ///
+    /// # Errors
+    /// [`BulkError::Import`] if the key is damaged, or names no route that this endpoint has.
     pub fn import(&self, key: &Key) -> Result<RemoteMemory, BulkError> {
         RemoteMemory::new(Rc::clone(&self.inner), key, self.caller)
     }

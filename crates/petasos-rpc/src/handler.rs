@@ -87,6 +87,9 @@ impl Arrival<'_> {
     }
 
     /// The arguments.
+    ///
+    /// # Errors
+    /// If the bytes are not an `A` in the encoding of the call.
     #[inline]
     pub fn decode<A: Wire>(&self) -> Result<A, DecodeError> {
         from_bytes(self.encoding, &self.message[self.start..])

@@ -123,6 +123,10 @@ impl RemoteMemory {
     }
 
     /// Reads from `offset` on, as much as `into` holds.
+    ///
+    /// # Errors
+    /// [`BulkError::Transfer`] with what the fabric says: beyond the end, without the right, the
+    /// memory is closed, the peer is lost.
     pub fn get(
         &self,
         offset: u64,
@@ -135,6 +139,9 @@ impl RemoteMemory {
     }
 
     /// Writes at `offset`; complete when the target's program would see it.
+    ///
+    /// # Errors
+    /// As [`RemoteMemory::get`].
     pub fn put(
         &self,
         offset: u64,
@@ -149,6 +156,10 @@ impl RemoteMemory {
 
     /// Changes elements atomically, and gives the old values, little-endian. `compare` is for
     /// `CompareSwap`, else empty.
+    ///
+    /// # Errors
+    /// As [`RemoteMemory::get`]; also if `offset` is not aligned to the type, or the operand is
+    /// longer than `limits.max_atomic` bytes.
     pub fn atomic(
         &self,
         offset: u64,
@@ -180,6 +191,10 @@ impl RemoteMemory {
 
     /// Maps the memory, to read it in place with no copy at all: where the transport can, and the
     /// owner took it from the transport (`Engine::alloc`). The owner may change it at any time.
+    ///
+    /// # Errors
+    /// As [`RemoteMemory::get`]; [`OpErrorKind::Unsupported`] where the transport cannot map this
+    /// memory.
     pub fn map(&self) -> impl Future<Output = Result<Region, BulkError>> + use<> {
         let remote = self.imported.remote;
         let map = self.inner.operate(|token| Operation::Map { token, remote });

@@ -81,6 +81,10 @@ impl Target {
 
     /// Tells a method something; no answer comes. It is done at most once, and is dropped when
     /// the target is busy. An error means that it did not leave.
+    ///
+    /// # Errors
+    /// [`CallError::Unresolved`] if the address is not for this transport, [`CallError::TooLarge`]
+    /// if the arguments do not fit a message. No error says whether it arrived.
     pub fn notify_raw(
         &self,
         method: Method,
@@ -91,6 +95,9 @@ impl Target {
     }
 
     /// Lends memory to a call of `method`.
+    ///
+    /// # Errors
+    /// [`CallError::Transfer`] if the memory cannot be registered.
     pub fn lend(&self, method: Method, memory: Slice, access: Access) -> Result<Bulk, CallError> {
         Bulk::new(self.inner(), &[memory], access).map_err(|error| CallError::Transfer {
             peer: self.address().clone(),

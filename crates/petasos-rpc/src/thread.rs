@@ -111,6 +111,10 @@ pub struct Running<T> {
 
 impl<T> Running<T> {
     /// Blocks this thread until the work is done. Not to be called on an engine's thread.
+    ///
+    /// # Errors
+    /// [`ThreadError::Gone`] if the engine has ended, [`ThreadError::Full`] if the work was not
+    /// taken.
     pub fn wait(self) -> Result<T, ThreadError> {
         struct Unpark(std::thread::Thread);
         impl std::task::Wake for Unpark {

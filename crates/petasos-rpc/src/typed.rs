@@ -32,6 +32,9 @@ impl Target {
     }
 
     /// Tells a method something; see [`Target::notify_raw`].
+    ///
+    /// # Errors
+    /// As [`Target::notify_raw`].
     pub fn notify<A: Wire>(
         &self,
         method: Method,

@@ -141,11 +141,18 @@ fn system(what: &'static str) -> impl Fn(Errno) -> OpenError {
 impl Shm {
     /// Opens an endpoint at `shm://NAME`, `shm://UID@NAME`, `shm:///PATH`, or, with `shm://` or
     /// `shm://*`, under a random name.
+    ///
+    /// # Errors
+    /// If the name is taken or belongs to another user, is no name, or the system refuses: see
+    /// [`OpenError`].
     pub fn open(address: &Address) -> Result<Shm, OpenError> {
         Shm::open_with(address, Config::default())
     }
 
     /// The same, with other numbers.
+    ///
+    /// # Errors
+    /// As [`Shm::open`], and [`OpenError::Config`] for numbers that cannot be.
     pub fn open_with(address: &Address, config: Config) -> Result<Shm, OpenError> {
         if address.scheme() != SCHEME {
             return Err(OpenError::WrongScheme(address.clone()));

@@ -117,6 +117,10 @@ impl TcpEndpoint {
     /// Opens an endpoint that listens at `address`: `tcp://HOST:PORT`, where the host may also be
     /// an interface (`tcp://eth0:0`) or a subnet (`tcp://10.1.0.0/16:0`), and port 0 is a free
     /// one. `tcp://*` is the loopback interface. With `?encrypt` behind it, as [`Config::encrypt`] says.
+    ///
+    /// # Errors
+    /// If the address is none or names no interface here, the port is taken, or the endpoint could
+    /// be reached from other machines and there is no secret: see [`OpenError`].
     pub fn open(address: &Address, mut config: Config) -> Result<TcpEndpoint, OpenError> {
         let wanted = listening(address)?;
         config.encrypt |= options(address).1;

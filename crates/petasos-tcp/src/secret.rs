@@ -59,6 +59,9 @@ impl Secret {
 
     /// A secret from bytes: as random as can be, for whoever has seen one connection can try out
     /// guesses.
+    ///
+    /// # Errors
+    /// [`SecretError::BadLength`] outside of [`Secret::MIN`] to [`Secret::MAX`] bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Secret, SecretError> {
         let bytes = bytes.into();
         let len = bytes.len();
@@ -70,6 +73,10 @@ impl Secret {
 
     /// Reads the secret from a file that belongs to this process's user and is closed to all
     /// others (mode 600 or 400). White space at the end does not count.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no ordinary file, belongs to another user, is open to others,
+    /// or does not hold [`Secret::MIN`] to [`Secret::MAX`] bytes: see [`SecretError`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Secret, SecretError> {
         let path = path.as_ref();
         let failed = |error: rustix::io::Errno| SecretError::Io(path.to_owned(), error.into());

@@ -11,6 +11,11 @@ impl Slice {
     /// `operand` (and `compare`, for `CompareSwap`) hold whole elements, little-endian. Checks
     /// bounds, alignment, lengths and that bitwise operations are on integers; on an error nothing
     /// has changed. Elements are atomic one by one, not together.
+    ///
+    /// # Errors
+    /// [`OpErrorKind::OutOfBounds`], [`OpErrorKind::Misaligned`], [`OpErrorKind::LengthMismatch`],
+    /// or [`OpErrorKind::Unsupported`] for a bitwise operation on floating-point numbers and for
+    /// memory that is read-only.
     pub fn atomic(
         &self,
         offset: usize,

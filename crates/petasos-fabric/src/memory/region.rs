@@ -200,6 +200,9 @@ impl Region {
 
     /// The memory for oneself, as slices: possible when this is the only holder and no other
     /// process can map it. Else the region comes back.
+    ///
+    /// # Errors
+    /// The region itself, if there are other holders, or another process can map it.
     pub fn into_exclusive(self) -> Result<Exclusive, Region> {
         if self.0.shared {
             return Err(self);

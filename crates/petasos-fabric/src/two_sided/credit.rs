@@ -372,6 +372,9 @@ impl Engine {
 
     /// A buffer for a plain message that came and is taken around the engine: its peer's credit is used.
     /// Compare the length with `limits.max_message` before.
+    ///
+    /// # Errors
+    /// [`Violation`] if the peer had no credit for it.
     pub fn buffer(&mut self, peer: Peer, len: usize) -> Result<Buffer, Violation> {
         let Some(face) = self.peers.face_mut(peer) else {
             return broken("a message of an unknown peer", len as u64);
@@ -384,6 +387,9 @@ impl Engine {
 
     /// The same as a lease that `fill` writes. It sees zeroes or bytes of earlier messages, and must
     /// write all.
+    ///
+    /// # Errors
+    /// [`Violation`] if the peer had no credit for it.
     #[inline]
     pub fn lend(
         &mut self,

@@ -79,6 +79,9 @@ pub struct Frame {
 }
 
 /// Reads the lengths from the first eight bytes of a packet: for streams.
+///
+/// # Errors
+/// [`Violation`] if no packet can have these lengths.
 #[inline]
 pub fn frame(prefix: [u8; PREFIX]) -> Result<Frame, Violation> {
     let [kind, version, _, _, a, b, c, d] = prefix;

@@ -57,6 +57,12 @@ impl RemoteFile {
     /// What is longer than a call carries is lent, and filled by the server. When this returns without
     /// an error, the memory is the caller's alone again. Dropping the future asks for the end of that;
     /// the engine keeps the memory until the network let go.
+    ///
+    /// # Errors
+    /// [`RemoteError::Refused`] with the number that the system call gave at the server
+    /// ([`RemoteError::errno`]), [`RemoteError::Call`] if there was no answer,
+    /// [`RemoteError::Bulk`] if the memory cannot be lent, [`RemoteError::Ended`] if the session
+    /// has ended, and with it the file is closed.
     pub async fn read_at(&self, offset: u64, into: Slice) -> Result<u64, RemoteError> {
         let (inline, window) = self.sizes();
         if into.len() <= inline {
@@ -84,6 +90,9 @@ impl RemoteFile {
 
     /// Reads up to `len` bytes, in one call: at most `Welcome::inline` come. Fewer than asked for
     /// come at the end of the file only, or beyond that limit.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn read_bytes(&self, offset: u64, len: u64) -> Result<Bytes, RemoteError> {
         let len = len.min(self.remote.welcome().inline);
         self.done("reading", |c, id| c.read(id, self.number, offset, len)).await
@@ -92,6 +101,9 @@ impl RemoteFile {
     /// Writes all of `from`; gives where it ended, which with `APPEND` only the server knows.
     ///
     /// Dropping the future leaves open how much was written.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; how much was written is not known then.
     pub async fn write_at(&self, offset: u64, from: Slice) -> Result<u64, RemoteError> {
         let (inline, window) = self.sizes();
         if from.len() <= inline {
@@ -113,6 +125,9 @@ impl RemoteFile {
 
     /// Lends memory of at most `Welcome::window` bytes, which the server fills as far as there is
     /// data; gives how much there was. The memory is the caller's own again then.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn read_lent(&self, offset: u64, into: Slice) -> Result<u64, RemoteError> {
         let most = into.len() as u64;
         let lent = self.remote.engine().bulk(into, Access::WRITE)?;
@@ -124,6 +139,9 @@ impl RemoteFile {
 
     /// Lends memory of at most `Welcome::window` bytes, all of which the server writes. The memory
     /// is the caller's own again then.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::write_at`].
     pub async fn write_lent(&self, offset: u64, from: Slice) -> Result<(), RemoteError> {
         let lent = self.remote.engine().bulk(from, Access::READ)?;
         let call = |c: &ForwardClient, id| c.write_from(id, self.number, offset, lent.handle());
@@ -139,6 +157,9 @@ impl RemoteFile {
     /// after the other. When this returns without an error, the memory is the caller's alone again.
     /// Dropping the future asks for the end of that; the engine keeps the memory until the network let
     /// go.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn read_vectored(&self, offset: u64, into: &[Slice]) -> Result<u64, RemoteError> {
         let mut done = 0;
         for lot in lots(into, self.sizes().1) {
@@ -161,6 +182,9 @@ impl RemoteFile {
     ///
     /// They are lent as in [`RemoteFile::read_vectored`]. Dropping the future leaves open how much was
     /// written. With `APPEND`, what others append may come between two lots.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::write_at`].
     pub async fn write_vectored(&self, offset: u64, from: &[Slice]) -> Result<u64, RemoteError> {
         let (mut done, mut end) = (0, offset);
         for lot in lots(from, self.sizes().1) {
@@ -176,48 +200,77 @@ impl RemoteFile {
     }
 
     /// Writes data that travels within the call: at most `Welcome::inline` bytes.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::write_at`].
     pub async fn write_bytes(&self, offset: u64, data: Bytes) -> Result<u64, RemoteError> {
         self.done("writing", |c, id| c.write(id, self.number, offset, data.clone())).await
     }
 
     /// Puts what was written onto the disk.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; what was written may then not be on the disk.
     pub async fn sync(&self, data_only: bool) -> Result<(), RemoteError> {
         self.done("putting onto the disk", |c, id| c.sync(id, self.number, data_only)).await
     }
 
     /// What it is now.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn stat(&self) -> Result<Attr, RemoteError> {
         self.done("looking at", |c, id| c.stat(id, Node::File(self.number), true)).await
     }
 
     /// Changes attributes, its length among them.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn set_attr(&self, set: SetAttr) -> Result<Attr, RemoteError> {
         self.done("changing", |c, id| c.set_attr(id, Node::File(self.number), set, true)).await
     }
 
     /// Where there is data, from `offset` on: in order, at most 1,024 pieces.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn extents(&self, offset: u64) -> Result<Vec<Extent>, RemoteError> {
         self.done("looking at", |c, id| c.extents(id, self.number, offset)).await
     }
 
     /// BLAKE3 of each `block` bytes of a part.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn hashes(&self, range: Extent, block: u64) -> Result<Vec<Hash>, RemoteError> {
         self.done("hashing", |c, id| c.hashes(id, self.number, range, block)).await
     }
 
     /// Reserves room, or makes a hole.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; `NOSPC` if there is no room, `NOTSUP` where the file system
+    /// cannot do it.
     pub async fn allocate(&self, how: Allocation, range: Extent) -> Result<(), RemoteError> {
         self.done("reserving room for", |c, id| c.allocate(id, self.number, how, range)).await
     }
 
     /// Locks a part, among the clients of the server. With `wait` for as long as the time limit of
     /// an operation allows; dropping the future gives up.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; `AGAIN` if it is taken and `wait` is not asked for, `TIMEDOUT`
+    /// if it was not free in time.
     pub async fn lock(&self, lock: Lock, wait: bool) -> Result<(), RemoteError> {
         self.done("locking", |c, id| c.lock(id, self.number, lock, wait)).await
     }
 
     /// Locks a part; waits for so long at most, where a time is given: then the call's deadline ends
     /// it. Dropping the future gives up.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::lock`].
     pub async fn lock_within(
         &self,
         lock: Lock,
@@ -230,16 +283,25 @@ impl RemoteFile {
     }
 
     /// Frees a part.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn unlock(&self, lock: Lock) -> Result<(), RemoteError> {
         self.done("unlocking", |c, id| c.unlock(id, self.number, lock)).await
     }
 
     /// The first lock that would be in the way of this one.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn test_lock(&self, lock: Lock) -> Result<Option<Lock>, RemoteError> {
         self.done("looking for locks of", |c, id| c.test_lock(id, self.number, lock)).await
     }
 
     /// An extended attribute.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; `NODATA` if there is none of that name.
     pub async fn get_xattr(&self, name: &[u8]) -> Result<Bytes, RemoteError> {
         let node = Node::File(self.number);
         self.done("reading an attribute of", |c, id| c.get_xattr(id, node.clone(), name.to_vec()))
@@ -247,6 +309,9 @@ impl RemoteFile {
     }
 
     /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn set_xattr(
         &self,
         name: &[u8],
@@ -261,12 +326,18 @@ impl RemoteFile {
     }
 
     /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn list_xattr(&self) -> Result<Vec<Vec<u8>>, RemoteError> {
         let node = Node::File(self.number);
         self.done("reading the attributes of", |c, id| c.list_xattr(id, node.clone())).await
     }
 
     /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; `NODATA` if there is none of that name.
     pub async fn remove_xattr(&self, name: &[u8]) -> Result<(), RemoteError> {
         let node = Node::File(self.number);
         let call = |c: &ForwardClient, id| c.remove_xattr(id, node.clone(), name.to_vec());
@@ -274,6 +345,10 @@ impl RemoteFile {
     }
 
     /// Gives a staged file its name, and closes it.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; also if the hash of `finish` is not that of the data. The staged
+    /// file stays.
     pub async fn publish(self, path: &RelPath, finish: Finish) -> Result<Attr, RemoteError> {
         let to = path.as_bytes().to_vec();
         let attr =
@@ -283,6 +358,9 @@ impl RemoteFile {
     }
 
     /// Throws a staged file away.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn discard(self) -> Result<(), RemoteError> {
         self.done("throwing away", |c, id| c.discard(id, self.number)).await?;
         self.open.set(false);
@@ -290,6 +368,9 @@ impl RemoteFile {
     }
 
     /// Opens it once more, whatever its name is by now; never makes or finds another file.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`].
     pub async fn reopen(&self, flags: OpenFlags) -> Result<RemoteFile, RemoteError> {
         let call = |c: &ForwardClient, id| c.reopen(id, self.number, flags);
         let (number, attr) = self.done("opening", call).await?;
@@ -297,6 +378,9 @@ impl RemoteFile {
     }
 
     /// Closes it, and waits for that.
+    ///
+    /// # Errors
+    /// As [`RemoteFile::read_at`]; it is closed nevertheless.
     pub async fn close(self) -> Result<(), RemoteError> {
         self.open.set(false);
         self.done("closing", |c, id| c.close(id, self.number)).await

@@ -216,22 +216,36 @@ impl Remote {
     }
 
     /// Ends the session, and waits until the server has closed what was open.
+    ///
+    /// # Errors
+    /// If the server does not answer: it then notices by itself, and closes what was open.
     pub async fn disconnect(self) -> Result<(), RemoteError> {
         self.done("ending the session with", || self.peer().to_string(), |c, id| c.goodbye(id))
             .await
     }
 
     /// What the server does, and for whom.
+    ///
+    /// # Errors
+    /// [`RemoteError::Call`] if there was no answer.
     pub async fn status(&self) -> Result<Status, RemoteError> {
         Ok(self.session.client.status().await?)
     }
 
     /// What something is. A symbolic link at the end is followed only if `follow` says so.
+    ///
+    /// # Errors
+    /// [`RemoteError::Refused`] with the number that the system call gave at the server
+    /// ([`RemoteError::errno`]): `NOENT` if there is no such name. [`RemoteError::Call`] if there
+    /// was no answer, [`RemoteError::Ended`] if the session has ended.
     pub async fn stat(&self, path: &RelPath, follow: bool) -> Result<Attr, RemoteError> {
         self.done("looking at", || path.to_string(), |c, id| c.stat(id, node(path), follow)).await
     }
 
     /// Changes attributes.
+    ///
+    /// # Errors
+    /// `PERM` or `ACCESS` without the right. For the rest as [`Remote::stat`].
     pub async fn set_attr(
         &self,
         path: &RelPath,
@@ -243,6 +257,9 @@ impl Remote {
     }
 
     /// All that is in a directory, in no order.
+    ///
+    /// # Errors
+    /// `NOTDIR` if it is no directory. For the rest as [`Remote::stat`].
     pub async fn read_dir(&self, path: &RelPath) -> Result<Vec<DirEntry>, RemoteError> {
         let mut dir = self.open_dir(path).await?;
         let mut entries = Vec::new();
@@ -253,6 +270,9 @@ impl Remote {
     }
 
     /// Opens a directory, to be read page by page.
+    ///
+    /// # Errors
+    /// `NOTDIR` if it is no directory. For the rest as [`Remote::stat`].
     pub async fn open_dir(&self, path: &RelPath) -> Result<RemoteDir, RemoteError> {
         let subject = path.to_string();
         let call = |c: &ForwardClient, id| c.open_dir(id, bytes(path));
@@ -263,18 +283,28 @@ impl Remote {
     }
 
     /// Makes a directory.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_dir(&self, path: &RelPath, creation: Creation) -> Result<Attr, RemoteError> {
         let call = |c: &ForwardClient, id| c.make_dir(id, bytes(path), creation);
         self.done("making the directory", || path.to_string(), call).await
     }
 
     /// Makes a symbolic link that says `target`.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Attr, RemoteError> {
         let call = |c: &ForwardClient, id| c.make_symlink(id, bytes(path), target.to_vec());
         self.done("making the link", || path.to_string(), call).await
     }
 
     /// Makes a FIFO or a socket.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something of that name, `PERM` for a device. For the rest as
+    /// [`Remote::stat`].
     pub async fn make_node(
         &self,
         path: &RelPath,
@@ -286,18 +316,28 @@ impl Remote {
     }
 
     /// What a symbolic link says.
+    ///
+    /// # Errors
+    /// `INVAL` if it is no symbolic link. For the rest as [`Remote::stat`].
     pub async fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, RemoteError> {
         self.done("reading the link", || path.to_string(), |c, id| c.read_link(id, bytes(path)))
             .await
     }
 
     /// Gives a file another name beside the one it has.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something named `to`. For the rest as [`Remote::stat`].
     pub async fn hard_link(&self, from: &RelPath, to: &RelPath) -> Result<Attr, RemoteError> {
         let call = |c: &ForwardClient, id| c.hard_link(id, bytes(from), bytes(to));
         self.done("linking", || format!("{from} to {to}"), call).await
     }
 
     /// Gives something another name.
+    ///
+    /// # Errors
+    /// `EXIST` if `mode` forbids to replace what is there, `NOTEMPTY` for a directory that is not
+    /// empty. For the rest as [`Remote::stat`].
     pub async fn rename(
         &self,
         from: &RelPath,
@@ -309,33 +349,52 @@ impl Remote {
     }
 
     /// Removes a file.
+    ///
+    /// # Errors
+    /// `ISDIR` for a directory. For the rest as [`Remote::stat`].
     pub async fn remove_file(&self, path: &RelPath) -> Result<(), RemoteError> {
         self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), false)).await
     }
 
     /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NOTEMPTY` if there is something in it, `NOTDIR` if it is no directory. For the rest as
+    /// [`Remote::stat`].
     pub async fn remove_dir(&self, path: &RelPath) -> Result<(), RemoteError> {
         self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), true)).await
     }
 
     /// How full the file system is.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn stat_fs(&self) -> Result<StatFs, RemoteError> {
         self.done("asking for the room of", || self.peer().to_string(), |c, id| c.stat_fs(id)).await
     }
 
     /// An extended attribute.
+    ///
+    /// # Errors
+    /// `NODATA` if there is none of that name. For the rest as [`Remote::stat`].
     pub async fn get_xattr(&self, path: &RelPath, name: &[u8]) -> Result<Bytes, RemoteError> {
         let call = |c: &ForwardClient, id| c.get_xattr(id, node(path), name.to_vec());
         self.done("reading an attribute of", || path.to_string(), call).await
     }
 
     /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn list_xattr(&self, path: &RelPath) -> Result<Vec<Vec<u8>>, RemoteError> {
         let call = |c: &ForwardClient, id| c.list_xattr(id, node(path));
         self.done("reading the attributes of", || path.to_string(), call).await
     }
 
     /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// `EXIST` or `NODATA`, as `mode` says. For the rest as [`Remote::stat`].
     pub async fn set_xattr(
         &self,
         path: &RelPath,
@@ -349,12 +408,19 @@ impl Remote {
     }
 
     /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// `NODATA` if there is none of that name. For the rest as [`Remote::stat`].
     pub async fn remove_xattr(&self, path: &RelPath, name: &[u8]) -> Result<(), RemoteError> {
         let call = |c: &ForwardClient, id| c.remove_xattr(id, node(path), name.to_vec());
         self.done("removing an attribute of", || path.to_string(), call).await
     }
 
     /// Opens a file. A new one has these permissions, exactly.
+    ///
+    /// # Errors
+    /// `EXIST` as the flags say, `ISDIR` for a directory, `MFILE` if the session has as many files
+    /// open as it may. For the rest as [`Remote::stat`].
     pub async fn open(
         &self,
         path: &RelPath,
@@ -365,6 +431,9 @@ impl Remote {
     }
 
     /// The same, where a new file may belong to somebody else.
+    ///
+    /// # Errors
+    /// As [`Remote::open`].
     pub async fn open_as(
         &self,
         path: &RelPath,
@@ -378,6 +447,9 @@ impl Remote {
     }
 
     /// A whole small file at once, in one step: at most `Welcome::inline` bytes.
+    ///
+    /// # Errors
+    /// `TOOBIG` for more data than a call carries. For the rest as [`Remote::stat`].
     pub async fn put(
         &self,
         path: &RelPath,
@@ -389,6 +461,9 @@ impl Remote {
     }
 
     /// A whole small file at once, if it has at most `most` bytes; else only what it is.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn get(
         &self,
         path: &RelPath,
@@ -398,6 +473,9 @@ impl Remote {
     }
 
     /// Begins, or goes on with, a file that is to be `path` when it is complete.
+    ///
+    /// # Errors
+    /// `MFILE` if the session has as many files open as it may. For the rest as [`Remote::stat`].
     pub async fn stage(&self, key: StageKey, path: &RelPath) -> Result<RemoteFile, RemoteError> {
         let subject = path.to_string();
         let call = |c: &ForwardClient, id| c.stage(id, key, bytes(path));
@@ -519,6 +597,9 @@ impl RemoteDir {
     }
 
     /// The next entries; `None` after the last.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn next_page(&mut self) -> Result<Option<Vec<DirEntry>>, RemoteError> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));

@@ -51,6 +51,10 @@ impl Link {
     /// the time begins anew.
     ///
     /// After that everything fails at once, with the same error.
+    ///
+    /// # Errors
+    /// If there is no server within `retry`, it has another version, or it has no room for another
+    /// client.
     pub async fn connect(
         engine: &Engine,
         address: &Address,
@@ -87,6 +91,9 @@ impl Link {
     }
 
     /// What something is, in this session or the next one.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn stat(&self, path: &RelPath, follow: bool) -> Result<Attr, RemoteError> {
         self.with(async |remote| remote.stat(path, follow).await).await
     }

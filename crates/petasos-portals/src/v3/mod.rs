@@ -202,6 +202,9 @@ pub struct Interface {
 impl Interface {
     /// An interface over an endpoint whose address the directory knows. All portals are open. Access
     /// control has one entry, number 0: all processes of this user may do anything.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::open`].
     pub fn open(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -211,6 +214,9 @@ impl Interface {
     }
 
     /// The same over an interface that was just opened, as one with a given time.
+    ///
+    /// # Errors
+    /// None now; a `Result` because that may change.
     pub fn of(inner: crate::Interface) -> Result<Interface, Error> {
         while inner.portal(PortalOptions::default()).is_ok() {}
         inner.with_state(|state| {
@@ -231,11 +237,17 @@ impl Interface {
     }
 
     /// Makes a queue of so many events.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::queue`].
     pub fn queue(&self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
         self.inner.queue(capacity)
     }
 
     /// Waits for the next event of a queue.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::wait_event`].
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
         self.inner.wait_event(queue, timeout)
     }
@@ -271,6 +283,11 @@ impl Interface {
 
     /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or beside
     /// an entry of that list. `unlink`: it goes with its memory.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] beyond the limit of portals, [`Error::Process`] for a source that the
+    /// directory does not know, [`Error::Handle`] if the neighbour is gone, [`Error::NoSpace`] at a
+    /// limit.
     pub fn attach_entry(
         &self,
         portal: u16,
@@ -299,6 +316,9 @@ impl Interface {
     }
 
     /// The same at a portal that has no entries: which.
+    ///
+    /// # Errors
+    /// [`Error::NoPortal`] if all portals have entries, and as [`Interface::attach_entry`].
     pub fn attach_entry_anywhere(
         &self,
         source: ProcessId,
@@ -313,12 +333,19 @@ impl Interface {
     }
 
     /// Takes an entry out, with its memory. Refused while an operation is under way in that.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while an operation is under way.
     pub fn unlink_entry(&self, entry: Handle<MatchEntry>) -> Result<(), Error> {
         self.inner.unlink(entry).map(drop)
     }
 
     /// Attaches memory to an entry without it. `unlink`: it goes when its threshold or its room is used
     /// up, and an event says so; else it stays, inactive.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the entry or a queue is gone, [`Error::InUse`] if the entry has memory,
+    /// [`Error::NoSpace`] at a limit.
     pub fn attach(
         &self,
         entry: Handle<MatchEntry>,
@@ -334,6 +361,9 @@ impl Interface {
     }
 
     /// Binds memory for operations of one's own.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale queue, [`Error::NoSpace`] beyond the limit of descriptors.
     pub fn bind(
         &self,
         descriptor: MemoryDescriptor,
@@ -350,6 +380,10 @@ impl Interface {
 
     /// Takes memory back; an entry that was made so goes with it. Refused while an operation is under
     /// way. Raises no event.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the descriptor is gone, [`Error::InUse`] while an operation is under
+    /// way.
     pub fn unlink(&self, descriptor: DescriptorHandle) -> Result<Memory, Error> {
         match descriptor {
             DescriptorHandle::Free(handle) => Ok(self.inner.release(handle)?.memory),
@@ -361,6 +395,9 @@ impl Interface {
     }
 
     /// What a descriptor still may do, and its own offset in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the descriptor is gone.
     pub fn look(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
         self.inner.with_state(|state| match descriptor {
             DescriptorHandle::Free(handle) => {
@@ -379,6 +416,10 @@ impl Interface {
     /// else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to do with
     /// messages of which no event has been looked at. Gives the one that was there, with the threshold
     /// that was left of it.
+    ///
+    /// # Errors
+    /// [`Error::NoUpdate`] if the queue has events or an operation is under way, [`Error::Handle`]
+    /// for what is gone.
     pub fn update(
         &self,
         descriptor: DescriptorHandle,
@@ -421,6 +462,11 @@ impl Interface {
 
     /// Sends a part of a descriptor, or all of it, to a place; `cookie` is the entry of the target's access
     /// control that is to admit it.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the descriptor is gone, [`Error::OutOfBounds`] beyond its end,
+    /// [`Error::Process`] for an unknown target, [`Error::NoSpace`] if too many operations are
+    /// under way.
     pub fn put(
         &self,
         descriptor: DescriptorHandle,
@@ -440,6 +486,9 @@ impl Interface {
     }
 
     /// Fetches what is at a place into a part of a descriptor, or all of it.
+    ///
+    /// # Errors
+    /// As [`Interface::put`].
     pub fn get(
         &self,
         descriptor: DescriptorHandle,
@@ -451,6 +500,9 @@ impl Interface {
     }
 
     /// Exchanges what is at a place for all of a descriptor; what was there comes into another.
+    ///
+    /// # Errors
+    /// As [`Interface::put`].
     pub fn get_put(
         &self,
         get: DescriptorHandle,

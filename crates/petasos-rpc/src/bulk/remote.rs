@@ -81,6 +81,10 @@ impl RemoteBulk {
 
     /// Pulls `len` bytes from `offset` on into new memory. At most `EngineConfig::max_body`
     /// bytes: larger data wants [`RemoteBulk::blocks`].
+    ///
+    /// # Errors
+    /// [`BulkError::TooLarge`] beyond that limit, [`BulkError::OutOfBounds`] beyond the end of the
+    /// bulk memory, [`BulkError::Transfer`] if the peer is lost or has closed the memory.
     pub fn pull(
         &self,
         offset: u64,
@@ -102,6 +106,10 @@ impl RemoteBulk {
     }
 
     /// Pulls from `offset` on, as much as `into` holds.
+    ///
+    /// # Errors
+    /// [`BulkError::OutOfBounds`] beyond the end of the bulk memory, [`BulkError::Transfer`] if the
+    /// peer is lost or has closed the memory.
     pub fn pull_into(
         &self,
         offset: u64,
@@ -112,6 +120,10 @@ impl RemoteBulk {
     }
 
     /// Pushes all of `from` to `offset`; complete when the origin's program would see it.
+    ///
+    /// # Errors
+    /// As [`RemoteBulk::pull_into`], and [`BulkError::ReadOnly`] if the data travelled within the
+    /// descriptor.
     pub fn push(
         &self,
         offset: u64,
@@ -123,6 +135,9 @@ impl RemoteBulk {
 
     /// Local memory of the same length, zeroed, to be filled and pushed. At most
     /// `EngineConfig::max_body` bytes.
+    ///
+    /// # Errors
+    /// [`BulkError::TooLarge`] beyond that limit.
     pub fn local(&self) -> Result<Region, BulkError> {
         let (len, limit) = (self.len(), self.shared.inner.config.max_body);
         if len > limit {

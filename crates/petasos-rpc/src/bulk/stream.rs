@@ -98,6 +98,9 @@ impl Sink {
 
     /// Pushes a block to `offset`. Waits only if `depth` are on the way already, and then gives
     /// the memory of the oldest back.
+    ///
+    /// # Errors
+    /// Of the oldest push, which has failed, or of this one, as [`RemoteBulk::push`].
     pub async fn push(&mut self, offset: u64, block: Slice) -> Result<Option<Slice>, BulkError> {
         let mut back = None;
         if self.going.len() >= self.depth
@@ -112,6 +115,9 @@ impl Sink {
     }
 
     /// Waits until all is in place.
+    ///
+    /// # Errors
+    /// Of the first push that failed.
     pub async fn finish(mut self) -> Result<(), BulkError> {
         while let Some(oldest) = self.going.front_mut() {
             let result = oldest.await;
