@@ -9,6 +9,21 @@ use bytes::{BufMut, Bytes};
 /// To users it is bytes to be carried. To transports it is the owner's address and incarnation,
 /// the region's length and rights, and one *route* per way to reach it, whose bytes are the
 /// transport's own. A key that came from outside is only bytes until [`Key::parse`] checked it.
+///
+/// ```
+/// use petasos_fabric::{Access, Endpoint, Key, Region};
+///
+/// let mut endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let memory = Region::zeroed(4096);
+/// let region = endpoint.register(&memory.slice(0, 100).unwrap(), Access::READ)?;
+/// // These bytes go to another process, in a message of the protocol's own.
+/// let bytes = endpoint.export(region)?.as_bytes().clone();
+/// let key = Key::from_bytes(bytes)?;
+/// let parts = key.parse()?;
+/// assert_eq!((parts.len, parts.access), (100, Access::READ));
+/// assert_eq!(&parts.owner, endpoint.address());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Bytes);
 

@@ -10,6 +10,15 @@ use std::{
 
 /// A path below the root of an export: names with one slash between them, none of them `.` or
 /// `..`, none empty. The root itself is the empty path.
+///
+/// ```
+/// use petasos_forward::{PathError, RelPath};
+///
+/// let path = RelPath::parse(b"/results/./step-7.dat")?;
+/// assert_eq!(path, RelPath::parse(b"results")?.join(b"step-7.dat")?);
+/// assert!(matches!(RelPath::parse(b"../secret"), Err(PathError::Escapes(_))));
+/// # Ok::<(), PathError>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(PathBuf);
 
@@ -50,8 +59,8 @@ impl RelPath {
         RelPath::default()
     }
 
-    /// Checks what somebody sent. A leading slash is the export's root; slashes that say nothing,
-    /// and `.`, are left out.
+    /// Checks what a peer sent. A leading slash is the export's root; slashes that say nothing, and
+    /// `.`, are left out.
     ///
     /// # Errors
     /// [`PathError`] if it is too long, has too long a name or a zero byte, leads out of the

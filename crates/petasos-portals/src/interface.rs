@@ -19,11 +19,28 @@ use std::{
 
 /// A network interface: portals that others reach, and operations to theirs, over one endpoint.
 ///
-/// Cheap to clone, and usable from any thread: all of it lies behind one lock, which nobody holds
-/// while he waits. It is driven by whoever waits on it, by [`Interface::progress`], and by the thread of
-/// an [`Engine`](crate::Engine) if there is one; then a process that computes still answers.
+/// Cheap to clone, and usable from any thread: all of it lies behind one lock, which is not held
+/// while a thread waits. It is driven by threads that wait on it, by [`Interface::progress`], and
+/// by the thread of an [`Engine`](crate::Engine) if there is one; then a process that computes
+/// still answers.
 ///
 /// The endpoint ends with the last clone.
+///
+/// ```
+/// use petasos_fabric::Endpoint;
+/// use petasos_portals::{Config, Interface, PortalOptions, ProcessId, ProcessMap};
+/// use std::sync::Arc;
+///
+/// let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// // A job of one process: rank 0 is this endpoint.
+/// let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// assert_eq!(interface.process(), ProcessId::rank(0));
+/// let portal = interface.portal(PortalOptions { index: Some(4), ..Default::default() })?;
+/// assert_eq!(portal, 4);
+/// interface.close_portal(portal)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Interface {
     pub(crate) shared: Arc<Shared>,
@@ -36,8 +53,8 @@ pub struct PortalOptions {
     pub index: Option<u16>,
     /// Where its events go.
     pub queue: Option<Handle<EventQueue>>,
-    /// Without room for what comes, it is disabled, and who sends learns it; else messages are dropped,
-    /// and the oldest events overwritten. Sets aside a slot of the queue.
+    /// Without room for what comes, it is disabled, and senders learn it; else messages are
+    /// dropped, and the oldest events overwritten. Sets aside a slot of the queue.
     pub flow_control: bool,
     /// It is opened as if by [`Interface::disable`]: it takes nothing in before it is enabled.
     pub disabled: bool,
@@ -61,7 +78,8 @@ impl Interface {
         Interface::with(endpoint, directory, config, Ok(Clock::start()))
     }
 
-    /// An interface whose time is told with [`Interface::progress_at`], as on the simulated network.
+    /// An interface whose time is told with [`Interface::progress_at`], as on the simulated
+    /// network.
     ///
     /// # Errors
     /// As [`Interface::open`].
@@ -117,8 +135,8 @@ impl Interface {
         self.lock().process.unwrap_or(ProcessId::ANY)
     }
 
-    /// Says that the directory knows other processes than before: this one, or those whose messages were
-    /// dropped because it did not know them. Gives this process.
+    /// Says that the directory knows other processes than before: this one, or those whose messages
+    /// were dropped because it did not know them. Gives this process.
     ///
     /// # Errors
     /// [`Error::NotInDirectory`] if it does not know this process, and nothing has changed.
@@ -151,8 +169,8 @@ impl Interface {
         Ok(state.directory.distance(own, process))
     }
 
-    /// What this interface has room for, and what it promises of operations: the settings that it was
-    /// opened with, as far as the transport allows.
+    /// What this interface has room for, and what it promises of operations: the settings that it
+    /// was opened with, as far as the transport allows.
     #[must_use]
     pub fn limits(&self) -> (Limits, Promises) {
         let state = self.lock();
@@ -237,7 +255,7 @@ impl Interface {
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Lets no more messages into a portal: they are refused, and who sends them learns it.
+    /// Lets no more messages into a portal: they are refused, and their senders learn it.
     ///
     /// # Errors
     /// [`Error::Portal`] if it is not open.
@@ -247,8 +265,8 @@ impl Interface {
     }
 
     /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. In the
-    /// priority list it gets the messages first that came before it, in the order in which they came;
-    /// what is for one message and got it is not linked, and its handle is stale at once.
+    /// priority list it gets the messages first that came before it, in the order in which they
+    /// came; what is for one message and got it is not linked, and its handle is stale at once.
     ///
     /// # Errors
     /// [`Error::Portal`] if the portal is not open, [`Error::Handle`] for a stale queue or counter,
@@ -270,8 +288,9 @@ impl Interface {
         })
     }
 
-    /// Takes an entry out, and gives back what was appended: its memory is nobody else's any more.
-    /// Refused while operations or headers need it, also after what has come was looked at. Raises no event.
+    /// Takes an entry out, and gives back what was appended: its memory belongs to the caller
+    /// alone. Refused while operations or headers need it, also after what has come was looked at.
+    /// Raises no event.
     ///
     /// # Errors
     /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while something needs it: try
@@ -291,12 +310,13 @@ impl Interface {
         })
     }
 
-    /// Looks for messages that came before it and that an entry would take, and leaves them: for one with
-    /// `once`, for so many with `threshold`, else for all. [`Event::Search`] tells of each, the oldest
-    /// first, or that there is none. Of the entry count what it matches, whether it truncates, its
-    /// queue, its counter with [`Counts::OVERFLOW`], and what it does not want to be told
-    /// ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter counts each
-    /// message, and one failure if there were not as many as were looked for, as always with one for all.
+    /// Looks for messages that came before it and that an entry would take, and leaves them: for
+    /// one with `once`, for so many with `threshold`, else for all. [`Event::Search`] tells of
+    /// each, the oldest first, or that there is none. Of the entry count what it matches, whether
+    /// it truncates, its queue, its counter with [`Counts::OVERFLOW`], and what it does not want to
+    /// be told ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter
+    /// counts each message, and one failure if there were not as many as were looked for, as always
+    /// with one for all.
     ///
     /// [`Event::Search`]: crate::Event::Search
     /// [`Counts::OVERFLOW`]: crate::Counts::OVERFLOW
@@ -308,8 +328,8 @@ impl Interface {
     }
 
     /// Takes the messages that came before it and that an entry would get: each is told as
-    /// [`Event::Overflow`], and that there is none as [`Event::Search`], unless [`Quiet::OVERFLOW`] are not
-    /// wanted. Counts as [`Interface::search`] does.
+    /// [`Event::Overflow`], and that there is none as [`Event::Search`], unless [`Quiet::OVERFLOW`]
+    /// are not wanted. Counts as [`Interface::search`] does.
     ///
     /// [`Event::Overflow`]: crate::Event::Overflow
     /// [`Event::Search`]: crate::Event::Search
@@ -335,8 +355,8 @@ impl Interface {
         handle.ok_or(Error::NoSpace { what: "descriptors", limit })
     }
 
-    /// Releases a descriptor, and gives it back. Refused while operations need it, also after what has
-    /// come was looked at.
+    /// Releases a descriptor, and gives it back. Refused while operations need it, also after what
+    /// has come was looked at.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale, [`Error::InUse`] while operations need it: try
@@ -374,7 +394,7 @@ impl Interface {
         handle.ok_or(Error::NoSpace { what: "event queues", limit })
     }
 
-    /// Frees a queue. Events for it are dropped from then on; who waits for one is told.
+    /// Frees a queue. Events for it are dropped from then on; threads that wait for one are told.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -413,8 +433,8 @@ impl Interface {
         taken
     }
 
-    /// Waits for an event of any of several queues: the position of the queue, and the event. If several
-    /// have one it is that from which, by such calls, none was taken for longest.
+    /// Waits for an event of any of several queues: the position of the queue, and the event. If
+    /// several have one it is that from which, by such calls, none was taken for longest.
     ///
     /// # Errors
     /// As [`Interface::wait_event`], for any of the queues.
@@ -523,7 +543,8 @@ impl Interface {
         self.act(counter, Action::Add(counter, count))
     }
 
-    /// Sets a counter, also backwards: what waits for a number that is not reached then goes on waiting.
+    /// Sets a counter, also backwards: what waits for a number that is not reached then goes on
+    /// waiting.
     ///
     /// # Errors
     /// [`Error::Handle`] if the handle is stale.
@@ -539,8 +560,8 @@ impl Interface {
         })
     }
 
-    /// Has something done as soon as a counter's successes and failures are `threshold` together: now,
-    /// if they are. What is started so is checked when it is.
+    /// Has something done as soon as a counter's successes and failures are `threshold` together:
+    /// now, if they are. What is started so is checked when it is.
     ///
     /// # Errors
     /// [`Error::Handle`] for a stale counter, [`Error::NoSpace`] beyond `limits.triggered`, and
@@ -584,8 +605,8 @@ impl Interface {
         self.with_state(|state| state.start(&operation))
     }
 
-    /// Starts operations one after the other, with less effort than one by one; the first that is refused
-    /// ends it: which, and why. All before it were started.
+    /// Starts operations one after the other, with less effort than one by one; the first that is
+    /// refused ends it: which, and why. All before it were started.
     ///
     /// # Errors
     /// The number of the operation that was refused, from 0, and why, as [`Interface::start`].
@@ -626,8 +647,8 @@ impl Interface {
 }
 
 impl State {
-    /// Checks what can be checked of an action before it is due. What its handles name may be gone by
-    /// then; that they are of this interface can be seen now.
+    /// Checks what can be checked of an action before it is due. What its handles name may be gone
+    /// by then; that they are of this interface can be seen now.
     fn check_action(&self, action: &Action) -> Result<(), Error> {
         match action {
             Action::Start(operation) => {

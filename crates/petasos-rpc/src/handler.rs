@@ -65,14 +65,14 @@ pub struct Arrival<'a> {
     /// The whole message, and where the arguments begin in it.
     pub(crate) message: &'a mut Lease,
     pub(crate) start: usize,
-    /// Made when somebody asks for it; there from the beginning if the call is served by a task,
-    /// which then answers.
+    /// Made when it is asked for; there from the beginning if the call is served by a task, which
+    /// then answers.
     pub(crate) context: Option<Context>,
     pub(crate) in_task: bool,
 }
 
 impl Arrival<'_> {
-    /// Who calls, and how; to be kept as long as anybody likes.
+    /// Which peer calls, and how; to be kept for any time.
     #[inline]
     pub fn context(&mut self) -> Context {
         if self.context.is_none() {

@@ -56,7 +56,7 @@ impl Slice {
             let expected = if compares { load(&compare[at..at + size]) } else { 0 };
             // SAFETY: `at + size <= operand.len()`, the length of `target`, whose memory is mapped
             // and writable while `target` lives; its base is aligned to `size`, and `at` is a
-            // multiple of it. Nobody has references to it.
+            // multiple of it. There are no references to it.
             let was = unsafe { apply(base.add(at), op, kind, with, expected) };
             old.extend_from_slice(&was.to_le_bytes()[..size]);
         }

@@ -27,7 +27,7 @@ pub struct Engine {
     pub(super) imports: Imports,
     pub(super) matching: Matching,
     pub(super) ledger: Ledger,
-    /// The handle of this endpoint itself, once somebody asked for it.
+    /// The handle of this endpoint itself, once it was asked for.
     pub(super) own: Option<Peer>,
 }
 
@@ -300,8 +300,8 @@ impl Engine {
         }
     }
 
-    /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own, as
-    /// [`Engine::submit`] would: handles, rights, bounds, lengths. Gives its length in bytes.
+    /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own,
+    /// as [`Engine::submit`] would: handles, rights, bounds, lengths. Gives its length in bytes.
     ///
     /// # Errors
     /// What the operation would end with: [`OpErrorKind::UnknownRegion`], [`OpErrorKind::Denied`],
@@ -336,8 +336,8 @@ impl Engine {
     }
 
     /// Whether messages to this peer wait here: then one that is sent around the engine would
-    /// overtake them. They wait while the peer is served, and also when it has no packet to give, for
-    /// credit, say.
+    /// overtake them. They wait while the peer is served, and also when it has no packet to give,
+    /// for credit, say.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
         !self.peers.look(peer).is_some_and(|(face, link)| {
@@ -347,8 +347,8 @@ impl Engine {
 
     // Packets that come.
 
-    /// Takes the header of the next packet from a peer, and says where its payload shall go.
-    /// Always followed by [`Engine::landed`], also when there is no payload, except after the peer is
+    /// Takes the header of the next packet from a peer, and says where its payload shall go. Always
+    /// followed by [`Engine::landed`], also when there is no payload, except after the peer is
     /// lost.
     ///
     /// # Errors
@@ -418,7 +418,7 @@ impl Engine {
         !self.ledger.ready.is_empty()
     }
 
-    /// Whether there is plainly nothing to take or to send: one cheap look for who comes by often.
+    /// Whether there is plainly nothing to take or to send: one cheap check for frequent callers.
     /// False now and then without need, for an endpoint that talks to itself.
     #[inline]
     #[must_use]

@@ -20,6 +20,33 @@ const PIECES: usize = 64;
 
 /// A file that is open at the server. Dropping it closes it, some time later;
 /// [`RemoteFile::close`] waits for that.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}, protocol::OpenFlags};
+/// use petasos::Region;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # std::fs::write(folder.path().join("numbers"), b"0123456789")?;
+/// engine.block_on(async {
+///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
+///     let file = remote.open(&RelPath::parse(b"numbers")?, OpenFlags::READ, 0).await?;
+///     let memory = Region::zeroed(100);
+///     // Less than asked for: the end of the file.
+///     assert_eq!(file.read_at(4, memory.whole()).await?, 6);
+///     assert_eq!(memory.slice(0, 6).unwrap().to_vec(), b"456789");
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct RemoteFile {
     remote: Remote,
@@ -54,9 +81,9 @@ impl RemoteFile {
 
     /// Reads as much as `into` holds; less only at the end of the file. Gives how much there was.
     ///
-    /// What is longer than a call carries is lent, and filled by the server. When this returns without
-    /// an error, the memory is the caller's alone again. Dropping the future asks for the end of that;
-    /// the engine keeps the memory until the network let go.
+    /// What is longer than a call carries is lent, and filled by the server. When this returns
+    /// without an error, the memory is the caller's alone again. Dropping the future asks for the
+    /// end of that; the engine keeps the memory until the network let go.
     ///
     /// # Errors
     /// [`RemoteError::Refused`] with the number that the system call gave at the server
@@ -90,6 +117,8 @@ impl RemoteFile {
 
     /// Reads up to `len` bytes, in one call: at most `Welcome::inline` come. Fewer than asked for
     /// come at the end of the file only, or beyond that limit.
+    ///
+    /// Dropping the future gives the call up.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
@@ -126,6 +155,8 @@ impl RemoteFile {
     /// Lends memory of at most `Welcome::window` bytes, which the server fills as far as there is
     /// data; gives how much there was. The memory is the caller's own again then.
     ///
+    /// Dropping the future asks for its end; the engine keeps the memory until the network let go.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn read_lent(&self, offset: u64, into: Slice) -> Result<u64, RemoteError> {
@@ -140,6 +171,8 @@ impl RemoteFile {
     /// Lends memory of at most `Welcome::window` bytes, all of which the server writes. The memory
     /// is the caller's own again then.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// As [`RemoteFile::write_at`].
     pub async fn write_lent(&self, offset: u64, from: Slice) -> Result<(), RemoteError> {
@@ -153,10 +186,10 @@ impl RemoteFile {
     /// Reads into several pieces of memory, one after the other, as much as they hold; less only at
     /// the end of the file. Gives how much there was. Empty pieces are passed over.
     ///
-    /// As many pieces are lent at once as fit `Welcome::window` and one descriptor; of more, one lot
-    /// after the other. When this returns without an error, the memory is the caller's alone again.
-    /// Dropping the future asks for the end of that; the engine keeps the memory until the network let
-    /// go.
+    /// As many pieces are lent at once as fit `Welcome::window` and one descriptor; of more, one
+    /// lot after the other. When this returns without an error, the memory is the caller's alone
+    /// again. Dropping the future asks for the end of that; the engine keeps the memory until the
+    /// network let go.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
@@ -180,8 +213,8 @@ impl RemoteFile {
     /// Writes several pieces of memory, one after the other; gives where that ended, which with
     /// `APPEND` only the server knows. Empty pieces are passed over.
     ///
-    /// They are lent as in [`RemoteFile::read_vectored`]. Dropping the future leaves open how much was
-    /// written. With `APPEND`, what others append may come between two lots.
+    /// They are lent as in [`RemoteFile::read_vectored`]. Dropping the future leaves open how much
+    /// was written. With `APPEND`, what others append may come between two lots.
     ///
     /// # Errors
     /// As [`RemoteFile::write_at`].
@@ -201,6 +234,8 @@ impl RemoteFile {
 
     /// Writes data that travels within the call: at most `Welcome::inline` bytes.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// As [`RemoteFile::write_at`].
     pub async fn write_bytes(&self, offset: u64, data: Bytes) -> Result<u64, RemoteError> {
@@ -208,6 +243,8 @@ impl RemoteFile {
     }
 
     /// Puts what was written onto the disk.
+    ///
+    /// Dropping the future leaves open whether it is on the disk.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`]; what was written may then not be on the disk.
@@ -217,6 +254,8 @@ impl RemoteFile {
 
     /// What it is now.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn stat(&self) -> Result<Attr, RemoteError> {
@@ -224,6 +263,8 @@ impl RemoteFile {
     }
 
     /// Changes attributes, its length among them.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
@@ -233,6 +274,8 @@ impl RemoteFile {
 
     /// Where there is data, from `offset` on: in order, at most 1,024 pieces.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn extents(&self, offset: u64) -> Result<Vec<Extent>, RemoteError> {
@@ -241,6 +284,8 @@ impl RemoteFile {
 
     /// BLAKE3 of each `block` bytes of a part.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn hashes(&self, range: Extent, block: u64) -> Result<Vec<Hash>, RemoteError> {
@@ -248,6 +293,8 @@ impl RemoteFile {
     }
 
     /// Reserves room, or makes a hole.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`]; `NOSPC` if there is no room, `NOTSUP` where the file system
@@ -266,8 +313,8 @@ impl RemoteFile {
         self.done("locking", |c, id| c.lock(id, self.number, lock, wait)).await
     }
 
-    /// Locks a part; waits for so long at most, where a time is given: then the call's deadline ends
-    /// it. Dropping the future gives up.
+    /// Locks a part; waits for so long at most, where a time is given: then the call's deadline
+    /// ends it. Dropping the future gives up.
     ///
     /// # Errors
     /// As [`RemoteFile::lock`].
@@ -284,6 +331,8 @@ impl RemoteFile {
 
     /// Frees a part.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn unlock(&self, lock: Lock) -> Result<(), RemoteError> {
@@ -292,6 +341,8 @@ impl RemoteFile {
 
     /// The first lock that would be in the way of this one.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn test_lock(&self, lock: Lock) -> Result<Option<Lock>, RemoteError> {
@@ -299,6 +350,8 @@ impl RemoteFile {
     }
 
     /// An extended attribute.
+    ///
+    /// Dropping the future gives the call up.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`]; `NODATA` if there is none of that name.
@@ -309,6 +362,8 @@ impl RemoteFile {
     }
 
     /// Sets an extended attribute.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
@@ -327,6 +382,8 @@ impl RemoteFile {
 
     /// The names of all extended attributes.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn list_xattr(&self) -> Result<Vec<Vec<u8>>, RemoteError> {
@@ -335,6 +392,8 @@ impl RemoteFile {
     }
 
     /// Removes an extended attribute.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`]; `NODATA` if there is none of that name.
@@ -345,6 +404,8 @@ impl RemoteFile {
     }
 
     /// Gives a staged file its name, and closes it.
+    ///
+    /// Dropping the future leaves open whether the file has its name.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`]; also if the hash of `finish` is not that of the data. The staged
@@ -359,6 +420,8 @@ impl RemoteFile {
 
     /// Throws a staged file away.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn discard(self) -> Result<(), RemoteError> {
@@ -369,6 +432,9 @@ impl RemoteFile {
 
     /// Opens it once more, whatever its name is by now; never makes or finds another file.
     ///
+    /// Dropping the future gives the call up; what the server had opened is closed with the session
+    /// at the latest.
+    ///
     /// # Errors
     /// As [`RemoteFile::read_at`].
     pub async fn reopen(&self, flags: OpenFlags) -> Result<RemoteFile, RemoteError> {
@@ -378,6 +444,8 @@ impl RemoteFile {
     }
 
     /// Closes it, and waits for that.
+    ///
+    /// Dropping the future leaves the rest to the session: the file is closed in any case.
     ///
     /// # Errors
     /// As [`RemoteFile::read_at`]; it is closed nevertheless.
@@ -410,8 +478,8 @@ impl Drop for RemoteFile {
     }
 }
 
-/// Pieces of memory in lots: each of at most `window` bytes, and of no more pieces than are lent with
-/// one descriptor. What does not fit a lot is cut; what is empty is left out.
+/// Pieces of memory in lots: each of at most `window` bytes, and of no more pieces than are lent
+/// with one descriptor. What does not fit a lot is cut; what is empty is left out.
 fn lots(pieces: &[Slice], window: usize) -> Vec<Vec<Slice>> {
     let (mut lots, mut lot, mut room) = (Vec::new(), Vec::new(), window);
     for piece in pieces {
@@ -431,7 +499,7 @@ fn lots(pieces: &[Slice], window: usize) -> Vec<Vec<Slice>> {
     lots
 }
 
-/// Closes a file or a directory, with nobody waiting for it.
+/// Closes a file or a directory, without waiting for that.
 pub(super) fn close_later(remote: &Remote, number: u64) {
     let session = &remote.session;
     let call = session.client.close(session.welcome.session, number);

@@ -95,6 +95,36 @@ const RENEWALS: u32 = 4;
 ///
 /// The session ends with the last clone and the last file, or when the server goes away: then all
 /// operations fail with [`RemoteError::Ended`], and a new one can be begun.
+///
+/// Each operation is a call: dropping its future cancels it, and leaves open whether it was done.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}, protocol::OpenFlags};
+/// use petasos::Region;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// engine.block_on(async {
+///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
+///     let path = RelPath::parse(b"hello.txt")?;
+///     let flags = OpenFlags::READ.with(OpenFlags::WRITE).with(OpenFlags::CREATE);
+///     let file = remote.open(&path, flags, 0o644).await?;
+///     let end = file.write_at(0, Region::from_vec(b"hello".to_vec()).whole()).await?;
+///     assert_eq!((end, remote.stat(&path, true).await?.size), (5, 5));
+///     file.close().await?;
+///     remote.disconnect().await?;
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Remote {
     session: Rc<Session>,
@@ -119,6 +149,8 @@ struct Session {
 
 impl Remote {
     /// Begins a session with the server at `address`.
+    ///
+    /// Dropping the future gives up: a session begins when this is ready.
     ///
     /// # Errors
     /// If there is no server, it has another version, or it has no room for another client.
@@ -217,6 +249,8 @@ impl Remote {
 
     /// Ends the session, and waits until the server has closed what was open.
     ///
+    /// Dropping the future leaves the rest to the server, which notices the end of the session.
+    ///
     /// # Errors
     /// If the server does not answer: it then notices by itself, and closes what was open.
     pub async fn disconnect(self) -> Result<(), RemoteError> {
@@ -224,7 +258,9 @@ impl Remote {
             .await
     }
 
-    /// What the server does, and for whom.
+    /// What the server does, and for which clients.
+    ///
+    /// Dropping the future gives the call up.
     ///
     /// # Errors
     /// [`RemoteError::Call`] if there was no answer.
@@ -233,6 +269,8 @@ impl Remote {
     }
 
     /// What something is. A symbolic link at the end is followed only if `follow` says so.
+    ///
+    /// Dropping the future gives the call up.
     ///
     /// # Errors
     /// [`RemoteError::Refused`] with the number that the system call gave at the server
@@ -243,6 +281,8 @@ impl Remote {
     }
 
     /// Changes attributes.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// `PERM` or `ACCESS` without the right. For the rest as [`Remote::stat`].
@@ -258,6 +298,8 @@ impl Remote {
 
     /// All that is in a directory, in no order.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// `NOTDIR` if it is no directory. For the rest as [`Remote::stat`].
     pub async fn read_dir(&self, path: &RelPath) -> Result<Vec<DirEntry>, RemoteError> {
@@ -270,6 +312,9 @@ impl Remote {
     }
 
     /// Opens a directory, to be read page by page.
+    ///
+    /// Dropping the future gives the call up; what the server had opened is closed with the session
+    /// at the latest.
     ///
     /// # Errors
     /// `NOTDIR` if it is no directory. For the rest as [`Remote::stat`].
@@ -284,6 +329,8 @@ impl Remote {
 
     /// Makes a directory.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_dir(&self, path: &RelPath, creation: Creation) -> Result<Attr, RemoteError> {
@@ -293,6 +340,8 @@ impl Remote {
 
     /// Makes a symbolic link that says `target`.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Attr, RemoteError> {
@@ -301,6 +350,8 @@ impl Remote {
     }
 
     /// Makes a FIFO or a socket.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// `EXIST` if there is something of that name, `PERM` for a device. For the rest as
@@ -317,6 +368,8 @@ impl Remote {
 
     /// What a symbolic link says.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// `INVAL` if it is no symbolic link. For the rest as [`Remote::stat`].
     pub async fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, RemoteError> {
@@ -326,6 +379,8 @@ impl Remote {
 
     /// Gives a file another name beside the one it has.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// `EXIST` if there is something named `to`. For the rest as [`Remote::stat`].
     pub async fn hard_link(&self, from: &RelPath, to: &RelPath) -> Result<Attr, RemoteError> {
@@ -334,6 +389,8 @@ impl Remote {
     }
 
     /// Gives something another name.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// `EXIST` if `mode` forbids to replace what is there, `NOTEMPTY` for a directory that is not
@@ -350,6 +407,8 @@ impl Remote {
 
     /// Removes a file.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// `ISDIR` for a directory. For the rest as [`Remote::stat`].
     pub async fn remove_file(&self, path: &RelPath) -> Result<(), RemoteError> {
@@ -357,6 +416,8 @@ impl Remote {
     }
 
     /// Removes an empty directory.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// `NOTEMPTY` if there is something in it, `NOTDIR` if it is no directory. For the rest as
@@ -367,6 +428,8 @@ impl Remote {
 
     /// How full the file system is.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`Remote::stat`].
     pub async fn stat_fs(&self) -> Result<StatFs, RemoteError> {
@@ -374,6 +437,8 @@ impl Remote {
     }
 
     /// An extended attribute.
+    ///
+    /// Dropping the future gives the call up.
     ///
     /// # Errors
     /// `NODATA` if there is none of that name. For the rest as [`Remote::stat`].
@@ -384,6 +449,8 @@ impl Remote {
 
     /// The names of all extended attributes.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`Remote::stat`].
     pub async fn list_xattr(&self, path: &RelPath) -> Result<Vec<Vec<u8>>, RemoteError> {
@@ -392,6 +459,8 @@ impl Remote {
     }
 
     /// Sets an extended attribute.
+    ///
+    /// Dropping the future leaves open whether it is done.
     ///
     /// # Errors
     /// `EXIST` or `NODATA`, as `mode` says. For the rest as [`Remote::stat`].
@@ -409,6 +478,8 @@ impl Remote {
 
     /// Removes an extended attribute.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// `NODATA` if there is none of that name. For the rest as [`Remote::stat`].
     pub async fn remove_xattr(&self, path: &RelPath, name: &[u8]) -> Result<(), RemoteError> {
@@ -417,6 +488,9 @@ impl Remote {
     }
 
     /// Opens a file. A new one has these permissions, exactly.
+    ///
+    /// Dropping the future leaves open whether a new file was made; what the server had opened is
+    /// closed with the session at the latest.
     ///
     /// # Errors
     /// `EXIST` as the flags say, `ISDIR` for a directory, `MFILE` if the session has as many files
@@ -430,7 +504,9 @@ impl Remote {
         self.open_as(path, flags, Creation { mode, owner: None }).await
     }
 
-    /// The same, where a new file may belong to somebody else.
+    /// The same, where a new file may belong to another user.
+    ///
+    /// A future that is dropped leaves the same as that of [`Remote::open`].
     ///
     /// # Errors
     /// As [`Remote::open`].
@@ -448,6 +524,8 @@ impl Remote {
 
     /// A whole small file at once, in one step: at most `Welcome::inline` bytes.
     ///
+    /// Dropping the future leaves open whether it is done.
+    ///
     /// # Errors
     /// `TOOBIG` for more data than a call carries. For the rest as [`Remote::stat`].
     pub async fn put(
@@ -462,6 +540,8 @@ impl Remote {
 
     /// A whole small file at once, if it has at most `most` bytes; else only what it is.
     ///
+    /// Dropping the future gives the call up.
+    ///
     /// # Errors
     /// As [`Remote::stat`].
     pub async fn get(
@@ -473,6 +553,8 @@ impl Remote {
     }
 
     /// Begins, or goes on with, a file that is to be `path` when it is complete.
+    ///
+    /// Dropping the future gives the call up; what is staged stays at the server.
     ///
     /// # Errors
     /// `MFILE` if the session has as many files open as it may. For the rest as [`Remote::stat`].
@@ -493,7 +575,7 @@ impl Remote {
     ) -> Result<T, RemoteError> {
         let session = &*self.session;
         let answer = loop {
-            // Nobody is there for it: the peer would be looked for once more.
+            // The peer is gone: it would be looked for once more.
             if let Some(reason) = self.ended() {
                 return Err(RemoteError::Ended { peer: session.peer.to_string(), reason });
             }
@@ -538,7 +620,7 @@ impl Drop for UnderWay<'_> {
         session.calls.set(session.calls.get() - 1);
         let mut refused = session.refused.borrow_mut();
         while let Some(sender) = refused.pop_front() {
-            // Whoever does not wait any more leaves it to the next; the last call wakes all.
+            // A call that does not wait any more leaves it to the next; the last call wakes all.
             if sender.send(()).is_ok() && session.calls.get() > 0 {
                 break;
             }
@@ -597,6 +679,8 @@ impl RemoteDir {
     }
 
     /// The next entries; `None` after the last.
+    ///
+    /// Dropping the future gives the call up.
     ///
     /// # Errors
     /// As [`Remote::stat`].

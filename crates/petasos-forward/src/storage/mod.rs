@@ -45,7 +45,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Opens a file; never a directory or anything else that is no ordinary file.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn open(
         &self,
         path: &RelPath,
@@ -56,31 +56,31 @@ pub trait Storage: Send + Sync + 'static {
     /// Opens a directory.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn open_dir(&self, path: &RelPath) -> FsResult<Box<dyn StoredDir>>;
 
     /// What something is; of a symbolic link at the end of the path, with `follow`, what it leads to.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn stat(&self, path: &RelPath, follow: bool) -> FsResult<Attr>;
 
     /// Changes attributes.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn set_attr(&self, path: &RelPath, set: &SetAttr, follow: bool) -> FsResult<Attr>;
 
     /// Makes a directory.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn make_dir(&self, path: &RelPath, creation: &Creation) -> FsResult<Attr>;
 
     /// Makes a symbolic link. What it says is up to the client; nobody follows it out of the export.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn make_symlink(&self, path: &RelPath, target: &[u8]) -> FsResult<Attr> {
         let _ = (path, target);
         unsupported("symbolic links")
@@ -89,7 +89,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Makes a FIFO or a socket. Devices are refused.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn make_node(&self, path: &RelPath, kind: Kind, creation: &Creation) -> FsResult<Attr> {
         let _ = (path, kind, creation);
         unsupported("special files")
@@ -98,7 +98,7 @@ pub trait Storage: Send + Sync + 'static {
     /// What a symbolic link says.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn read_link(&self, path: &RelPath) -> FsResult<Vec<u8>> {
         let _ = path;
         unsupported("symbolic links")
@@ -107,7 +107,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Gives a file another name; a symbolic link is not followed.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn hard_link(&self, from: &RelPath, to: &RelPath) -> FsResult<Attr> {
         let _ = (from, to);
         unsupported("hard links")
@@ -116,25 +116,25 @@ pub trait Storage: Send + Sync + 'static {
     /// Gives something another name.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn rename(&self, from: &RelPath, to: &RelPath, mode: RenameMode) -> FsResult<()>;
 
     /// Removes a file, or an empty directory.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn remove(&self, path: &RelPath, directory: bool) -> FsResult<()>;
 
     /// How full it is.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn stat_fs(&self) -> FsResult<StatFs>;
 
     /// An extended attribute.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn get_xattr(&self, path: &RelPath, name: &[u8]) -> FsResult<Vec<u8>> {
         let _ = (path, name);
         unsupported("extended attributes")
@@ -143,7 +143,7 @@ pub trait Storage: Send + Sync + 'static {
     /// The names of all extended attributes.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn list_xattr(&self, path: &RelPath) -> FsResult<Vec<Vec<u8>>> {
         let _ = path;
         unsupported("extended attributes")
@@ -152,7 +152,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn set_xattr(
         &self,
         path: &RelPath,
@@ -167,7 +167,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn remove_xattr(&self, path: &RelPath, name: &[u8]) -> FsResult<()> {
         let _ = (path, name);
         unsupported("extended attributes")
@@ -178,7 +178,7 @@ pub trait Storage: Send + Sync + 'static {
     /// export, where clients do not see them.
     ///
     /// # Errors
-    /// If there can be no such file: [`FsError`](crate::FsError) with the system's number.
+    /// If there can be no such file: [`FsError`] with the system's number.
     fn stage(&self, key: &StageKey) -> FsResult<Arc<dyn StoredFile>>;
 
     /// Gives a staged file its attributes and its name, in one step: whoever looks sees the old
@@ -191,7 +191,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Throws a staged file away; nothing if there is none.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn discard(&self, key: &StageKey) -> FsResult<()>;
 
     /// A whole small file at once, as [`Storage::stage`] and [`Storage::publish`] would do it.
@@ -203,7 +203,7 @@ pub trait Storage: Send + Sync + 'static {
     /// Throws away what was staged and not touched for so long; gives how many.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn sweep(&self, untouched: Duration) -> FsResult<usize>;
 }
 
@@ -212,13 +212,13 @@ pub trait StoredFile: Send + Sync {
     /// Fills `into` from `offset` on; less only at the end of the file.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> FsResult<usize>;
 
     /// The same without waiting for a disk; `None` where that is not possible now, or never.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn read_at_once(&self, offset: u64, into: &mut [u8]) -> Option<FsResult<usize>> {
         let _ = (offset, into);
         None
@@ -228,31 +228,31 @@ pub trait StoredFile: Send + Sync {
     /// file. Gives where it ended.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn write_at(&self, offset: u64, from: &[IoSlice<'_>]) -> FsResult<u64>;
 
     /// Puts what was written onto the disk.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn sync(&self, data_only: bool) -> FsResult<()>;
 
     /// What it is.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn attr(&self) -> FsResult<Attr>;
 
     /// Changes attributes, its length among them.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn set_attr(&self, set: &SetAttr) -> FsResult<Attr>;
 
     /// Opens the same file once more, whatever its name is by now; never makes one.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn reopen(&self, flags: OpenFlags) -> FsResult<Arc<dyn StoredFile>> {
         let _ = flags;
         unsupported("second opening of what is open")
@@ -261,13 +261,13 @@ pub trait StoredFile: Send + Sync {
     /// Where there is data from `offset` on, in order, at most `most` pieces.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn extents(&self, offset: u64, most: usize) -> FsResult<Vec<Extent>>;
 
     /// Reserves room, or makes a hole.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn allocate(&self, how: Allocation, range: Extent) -> FsResult<()> {
         let _ = (how, range);
         unsupported("reserving room")
@@ -276,7 +276,7 @@ pub trait StoredFile: Send + Sync {
     /// An extended attribute.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn get_xattr(&self, name: &[u8]) -> FsResult<Vec<u8>> {
         let _ = name;
         unsupported("extended attributes")
@@ -285,7 +285,7 @@ pub trait StoredFile: Send + Sync {
     /// The names of all extended attributes.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn list_xattr(&self) -> FsResult<Vec<Vec<u8>>> {
         unsupported("extended attributes")
     }
@@ -293,7 +293,7 @@ pub trait StoredFile: Send + Sync {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn set_xattr(&self, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
         let _ = (name, value, mode);
         unsupported("extended attributes")
@@ -302,7 +302,7 @@ pub trait StoredFile: Send + Sync {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn remove_xattr(&self, name: &[u8]) -> FsResult<()> {
         let _ = name;
         unsupported("extended attributes")
@@ -315,7 +315,7 @@ pub trait StoredDir: Send {
     /// else comes exactly once.
     ///
     /// # Errors
-    /// [`FsError`](crate::FsError) with the number that the system call gives.
+    /// [`FsError`] with the number that the system call gives.
     fn next(&mut self, most: usize) -> FsResult<Page>;
 }
 

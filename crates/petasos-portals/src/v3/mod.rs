@@ -2,8 +2,8 @@
 //!
 //! What it has and its successor has not: match entries that stand in a list without memory, go in
 //! anywhere, and get memory descriptors attached that are used up and exchanged; descriptors with
-//! thresholds at both sides; events for the start of an operation and for its end; queues that belong to
-//! descriptors; access control by a list that requests name an entry of; get-put.
+//! thresholds at both sides; events for the start of an operation and for its end; queues that
+//! belong to descriptors; access control by a list that requests name an entry of; get-put.
 //!
 //! ```
 //! use petasos_portals::{ProcessId, ProcessMap, Config, v3::{Interface, MemoryDescriptor, Position}};
@@ -21,9 +21,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A descriptor is attached to an entry, for others, or bound. Operations of one's own are started from
-//! both; what they may do is counted together with what others do, and taken off when they are started.
-//! Events say which descriptor they are about: [`Completed::memory_descriptor`](crate::Completed),
+//! A descriptor is attached to an entry, for others, or bound. Operations of one's own are started
+//! from both; what they may do is counted together with what others do, and taken off when they are
+//! started. Events say which descriptor they are about:
+//! [`Completed::memory_descriptor`](crate::Completed),
 //! [`Served::memory_descriptor`](crate::Served), [`Listed::memory_descriptor`](crate::Listed).
 
 use crate::{
@@ -53,7 +54,7 @@ pub struct MemoryDescriptor {
     pub put: bool,
     /// Others may get from it.
     pub get: bool,
-    /// Who asks says where; else each operation goes behind the one before.
+    /// The initiator says where; else each operation goes behind the one before.
     pub manage_remote: bool,
     /// What does not fit is cut; else it goes on to the next entry.
     pub truncate: bool,
@@ -70,7 +71,7 @@ pub struct MemoryDescriptor {
 }
 
 impl MemoryDescriptor {
-    /// Memory with an offset of its own, for any number of operations, which lets nobody do anything.
+    /// Memory with an offset of its own, for any number of operations, which permits nothing.
     #[must_use]
     pub fn new(memory: impl Into<Memory>) -> MemoryDescriptor {
         MemoryDescriptor {
@@ -200,8 +201,8 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// An interface over an endpoint whose address the directory knows. All portals are open. Access
-    /// control has one entry, number 0: all processes of this user may do anything.
+    /// An interface over an endpoint whose address the directory knows. All portals are open.
+    /// Access control has one entry, number 0: all processes of this user may do anything.
     ///
     /// # Errors
     /// As [`crate::Interface::open`].
@@ -252,11 +253,11 @@ impl Interface {
         self.inner.wait_event(queue, timeout)
     }
 
-    /// Sets an entry of the access control list, up to number 1023; `None` lets nobody in by it.
+    /// Sets an entry of the access control list, up to number 1023; `None` admits no process by it.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number; [`Error::Portal`] and [`Error::Process`] for a portal, and
-    /// for one process, that there is not.
+    /// [`Error::Argument`] for another number; [`Error::Portal`] and [`Error::Process`] for a
+    /// portal, and for one process, that there is not.
     pub fn set_access(&self, index: u32, permit: Option<Permit>) -> Result<(), Error> {
         if index >= 1024 {
             return Err(Error::Argument("the access control list has 1024 entries"));
@@ -281,8 +282,8 @@ impl Interface {
         })
     }
 
-    /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or beside
-    /// an entry of that list. `unlink`: it goes with its memory.
+    /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or
+    /// beside an entry of that list. `unlink`: it goes with its memory.
     ///
     /// # Errors
     /// [`Error::Portal`] beyond the limit of portals, [`Error::Process`] for a source that the
@@ -340,8 +341,8 @@ impl Interface {
         self.inner.unlink(entry).map(drop)
     }
 
-    /// Attaches memory to an entry without it. `unlink`: it goes when its threshold or its room is used
-    /// up, and an event says so; else it stays, inactive.
+    /// Attaches memory to an entry without it. `unlink`: it goes when its threshold or its room is
+    /// used up, and an event says so; else it stays, inactive.
     ///
     /// # Errors
     /// [`Error::Handle`] if the entry or a queue is gone, [`Error::InUse`] if the entry has memory,
@@ -378,8 +379,8 @@ impl Interface {
         })
     }
 
-    /// Takes memory back; an entry that was made so goes with it. Refused while an operation is under
-    /// way. Raises no event.
+    /// Takes memory back; an entry that was made so goes with it. Refused while an operation is
+    /// under way. Raises no event.
     ///
     /// # Errors
     /// [`Error::Handle`] if the descriptor is gone, [`Error::InUse`] while an operation is under
@@ -412,10 +413,10 @@ impl Interface {
         })
     }
 
-    /// Exchanges a descriptor for another in one step, if a queue, when one is named, has no events:
-    /// else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to do with
-    /// messages of which no event has been looked at. Gives the one that was there, with the threshold
-    /// that was left of it.
+    /// Exchanges a descriptor for another in one step, if a queue, when one is named, has no
+    /// events: else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to
+    /// do with messages of which no event has been looked at. Gives the one that was there, with
+    /// the threshold that was left of it.
     ///
     /// # Errors
     /// [`Error::NoUpdate`] if the queue has events or an operation is under way, [`Error::Handle`]
@@ -460,8 +461,8 @@ impl Interface {
         })
     }
 
-    /// Sends a part of a descriptor, or all of it, to a place; `cookie` is the entry of the target's access
-    /// control that is to admit it.
+    /// Sends a part of a descriptor, or all of it, to a place; `cookie` is the entry of the
+    /// target's access control that is to admit it.
     ///
     /// # Errors
     /// [`Error::Handle`] if the descriptor is gone, [`Error::OutOfBounds`] beyond its end,
@@ -573,7 +574,8 @@ impl DescriptorHandle {
 }
 
 impl State {
-    /// A part of a descriptor, or all of it. One that is attached to an entry is bound for this operation.
+    /// A part of a descriptor, or all of it. One that is attached to an entry is bound for this
+    /// operation.
     fn part(
         &mut self,
         descriptor: DescriptorHandle,
