@@ -1,9 +1,10 @@
 //! Taking connections at a listener, also where no descriptor is left for them.
 //!
-//! A listener at which a connection waits that cannot be taken is ready again and again: who polls
-//! it without more ado takes a whole core, and the peer waits for nothing. So one descriptor is
-//! kept in reserve. When there is no other, it is given up for a moment, in which the connection is
-//! taken, told why, and closed; then the listener is left alone for [`Acceptor::PAUSE`].
+//! A listener at which a connection waits that cannot be taken is ready again and again: a program
+//! that polls it without more ado takes a whole core, and the peer waits for nothing. So one
+//! descriptor is kept in reserve. When there is no other, it is given up for a moment, in which the
+//! connection is taken, told why, and closed; then the listener is left alone for
+//! [`Acceptor::PAUSE`].
 
 use crate::Time;
 use rustix::{
@@ -64,8 +65,8 @@ impl Acceptor {
         Acceptor { spare: spare(), resumes, logs, tries: 0, turned_away: 0 }
     }
 
-    /// Takes the next connection. Where it cannot be kept, `tell` may say so to those who wait,
-    /// before they are cut off; and nothing more is taken until [`Acceptor::resumes`].
+    /// Takes the next connection. Where it cannot be kept, `tell` may say so to processes that
+    /// wait, before they are cut off; and nothing more is taken until [`Acceptor::resumes`].
     pub fn accept(
         &mut self,
         listener: impl AsFd,
@@ -172,8 +173,8 @@ pub fn descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many connections that have not shown who they are a listener may keep: as many as its
-/// settings say, but no more than an eighth of all descriptors, so that they keep nobody else out.
+/// How many connections that have not authenticated a listener may keep: as many as its settings
+/// say, but no more than an eighth of all descriptors, so that they keep no other out.
 #[must_use]
 pub fn unauthenticated_limit(wanted: usize) -> usize {
     let eighth = usize::try_from(descriptor_limit() / 8).unwrap_or(usize::MAX);

@@ -7,6 +7,15 @@ use std::{convert::Infallible, fmt, str::FromStr, sync::Arc};
 /// Cheap to clone. At most [`Address::MAX`] bytes of printable ASCII, so that it can travel in
 /// headers, keys and error messages without further checks; what `REST` means is for the
 /// transport to say.
+///
+/// ```
+/// use petasos_fabric::{Address, AddressError};
+///
+/// let address: Address = "tcp://[::1]:4040".parse()?;
+/// assert_eq!((address.scheme(), address.rest()), ("tcp", "[::1]:4040"));
+/// assert!(matches!(Address::parse("node7:4040"), Err(AddressError::NoScheme(_))));
+/// # Ok::<(), AddressError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(Arc<str>);
 
@@ -30,6 +39,9 @@ impl Address {
     pub const MAX: usize = 200;
 
     /// Checks `text` and makes an address of it.
+    ///
+    /// # Errors
+    /// [`AddressError`], which says what is wrong with `text`.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         if text.len() > Self::MAX {
             return Err(AddressError::TooLong(text.len()));
@@ -144,7 +156,8 @@ mod tests {
         let AddressError::BadCharacter(text) = Address::parse("tcp://\u{10}").unwrap_err() else {
             panic!("of another kind");
         };
-        // An escape is longer than what it stands for: who sends such a text has us keep no more.
+        // An escape is longer than what it stands for: the sender of such a text makes us keep no
+        // more.
         assert_eq!(text, "tcp://\u{10}");
         assert!(AddressError::BadCharacter(text).to_string().contains(r"tcp://\u{10}"));
     }

@@ -3,6 +3,19 @@
 use std::fmt;
 
 /// What an endpoint offers, fixed for its life.
+///
+/// ```
+/// use petasos_fabric::{Endpoint, Support};
+///
+/// let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let can = endpoint.capabilities();
+/// // A protocol asks before it relies on anything.
+/// assert_eq!(can.scheme, "self");
+/// let eager = can.limits.max_inject.min(4096);
+/// let one_sided = can.remote_access == Support::Native && can.passive_target;
+/// assert!(eager > 0 && one_sided);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -16,9 +29,9 @@ pub struct Capabilities {
     pub tagged: Support,
     /// `put` that raises an event at the target.
     pub put_with_event: Support,
-    /// From which length on the network itself writes the data of a put with event, and tells the target, so that
-    /// neither side copies: in bytes. What is shorter is served by the target's engine. `None` where the length makes no
-    /// such difference.
+    /// From which length on the network itself writes the data of a put with event, and tells the
+    /// target, so that neither side copies: in bytes. What is shorter is served by the target's
+    /// engine. `None` where the length makes no such difference.
     pub native_event_from: Option<u64>,
     /// Mapping a peer's memory to read it in place (for memory from [`Endpoint::alloc`]).
     ///
@@ -29,14 +42,14 @@ pub struct Capabilities {
     pub passive_target: bool,
     /// A key may be forwarded, and used by a third process that can reach the owner.
     pub third_party: bool,
-    /// Remote access between two endpoints is seen in the order in which it was submitted, and
-    /// in order with messages. No transport of this project promises it: messages pass puts, gets pass
+    /// Remote access between two endpoints is seen in the order in which it was submitted, and in
+    /// order with messages. No transport of this project promises it: messages pass puts, gets pass
     /// earlier puts, and a long access may be passed by a later one.
     pub ordered_access: bool,
     /// Remote atomics are coherent with atomic instructions of the target's own processor: they are
     /// carried out by a processor of its node, or by a device that is coherent with it.
     pub processor_atomics: bool,
-    /// Who checks the rights on memory when remote access comes.
+    /// What checks the rights on memory when remote access comes.
     pub enforcement: Enforcement,
     /// What a peer must show before data flows.
     pub credential: Credential,
@@ -80,16 +93,16 @@ pub enum Support {
     Native,
 }
 
-/// Who keeps remote access within the bounds and rights of a key.
+/// What keeps remote access within the bounds and rights of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Enforcement {
     /// The owner of the memory checks each access.
     Owner,
-    /// The network card does.
+    /// The network device (NIC) does.
     Device,
-    /// The initiator's side of this library does: good manners between processes of one user,
-    /// who could read each other's memory anyway.
+    /// The initiator's side of this library does: no protection, between processes of one user,
+    /// which could read each other's memory anyway.
     Initiator,
 }
 
@@ -97,7 +110,7 @@ pub enum Enforcement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
-    /// Nothing: whoever reaches the endpoint may talk to it.
+    /// Nothing: every process that reaches the endpoint may talk to it.
     None,
     /// The kernel vouches for the peer's user.
     PeerCredentials,
@@ -126,8 +139,8 @@ pub struct Limits {
     /// Peers at a time.
     pub max_peers: usize,
     /// Messages received and not yet given back ([`Lease`](crate::Lease)) that are longer than
-    /// [`Lease::LINES`](crate::Lease::LINES), of all peers; each has a [`Share`](crate::Share) of them.
-    /// What is beyond stays with its sender, who feels back-pressure.
+    /// [`Lease::LINES`](crate::Lease::LINES), of all peers; each has a [`Share`](crate::Share) of
+    /// them. What is beyond stays with its sender, which feels back-pressure.
     pub max_leases: usize,
 }
 
@@ -148,6 +161,14 @@ impl Default for Limits {
 }
 
 /// What remote processes may do with a region. A small set of flags.
+///
+/// ```
+/// use petasos_fabric::Access;
+///
+/// let access = Access::READ.with(Access::ATOMIC);
+/// assert!(access.allows(Access::READ) && !access.allows(Access::WRITE));
+/// assert_eq!(format!("{access:?}"), "r-a");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Access(u8);
 

@@ -2,7 +2,7 @@
 
 /// Writes methods of [`Endpoint`](crate::Endpoint) that do what the endpoint in a field does.
 ///
-/// Who changes `progress` leaves `poll_message` out: then all messages come that way.
+/// One that changes `progress` leaves `poll_message` out: then all messages come that way.
 ///
 /// ```
 /// use petasos_fabric::{Endpoint, Event, Time, delegate};

@@ -1,8 +1,9 @@
-//! The word between an engine that is about to sleep and whoever has something for it.
+//! What an engine that is about to sleep and a thread that has something for it tell each other (an
+//! eventcount).
 //!
-//! Who falls asleep says so, and then looks once more; who has something leaves it, and then looks
-//! whether somebody sleeps. So one of the two sees the other, and nobody sleeps through anything;
-//! and of several who have something one rings.
+//! A thread that falls asleep says so, and then checks once more; a thread that has something
+//! leaves it, and then checks whether the other sleeps. So one of the two sees the other, and
+//! nothing is slept through; and of several that have something one rings.
 
 #[cfg(not(all(loom, test)))]
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -10,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Whether somebody sleeps, and whether there is a notice for him. For transports, which have the
-/// bell: a descriptor, say, that is written to when one of these says so.
+/// Whether a thread sleeps, and whether there is a notice for it. For transports, which have the
+/// doorbell: a descriptor, say, that is written to when one of these says so.
 #[derive(Debug)]
 pub struct Doze {
     sleeping: AtomicBool,
@@ -41,15 +42,15 @@ impl Doze {
         self.noticed.swap(false, Ordering::AcqRel)
     }
 
-    /// Leaves a notice, from any thread. True if the bell is to be rung.
+    /// Leaves a notice, from any thread. True if the doorbell is to be rung.
     #[must_use]
     pub fn notice(&self) -> bool {
         self.noticed.swap(true, Ordering::Release);
         self.rouse()
     }
 
-    /// Something was left, at which he looks who falls asleep. True if the bell is to be rung: nobody
-    /// else does for this sleep.
+    /// Something was left, which a thread that falls asleep checks. True if the doorbell is to be
+    /// rung: no other thread does for this sleep.
     #[must_use]
     pub fn rouse(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -83,7 +84,7 @@ mod interleavings {
         thread,
     };
 
-    /// A sleep, and whether it would have lasted: nothing was seen, and nobody rang.
+    /// A sleep, and whether it would have lasted: nothing was seen, and it was not rung for.
     #[test]
     fn nobody_sleeps_through_a_notice() {
         loom::model(|| {
@@ -125,7 +126,7 @@ mod interleavings {
         });
     }
 
-    /// Awake and asleep again, while somebody has something.
+    /// Awake and asleep again, while another thread has something.
     #[test]
     fn the_next_sleep_is_rung_for_as_well() {
         loom::model(|| {

@@ -9,13 +9,34 @@ use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
 /// One end of the fabric: an address that others reach, driven by one thread at a time.
 ///
-/// `Send`, so that the driver can be handed to another thread. Whoever wants to submit from other
-/// threads uses [`Handoff`](crate::Handoff). Dropping an endpoint ends it: peers see it as lost,
-/// operations that are under way end without an event, their memory is let go only when nothing
-/// can reach it any more.
+/// `Send`, so that the driver can be handed to another thread. To submit from other threads use
+/// [`Handoff`](crate::Handoff). Dropping an endpoint ends it: peers see it as lost, operations that
+/// are under way end without an event, their memory is let go only when nothing can reach it any
+/// more.
 ///
-/// It belongs to the process that opened it. A child that is forked has a copy, which it must not use; dropped there, it
-/// does nothing that the parent or its peers would notice: see [`Home`](crate::Home).
+/// It belongs to the process that opened it. A child that is forked has a copy, which it must not
+/// use; dropped there, it does nothing that the parent or its peers would notice: see
+/// [`Home`](crate::Home).
+///
+/// ```
+/// use petasos_fabric::{Clock, Endpoint, Event};
+/// use std::time::Duration;
+///
+/// let mut here = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let mut there = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let peer = here.resolve(there.address(), Duration::from_secs(1))?;
+/// let (clock, mut events, mut sent) = (Clock::start(), Vec::new(), false);
+/// let message = loop {
+///     sent = sent || here.inject(peer, &[b"hello, ", b"world"]).is_ok();
+///     here.progress(clock.now(), 64, &mut events);
+///     there.progress(clock.now(), 64, &mut events);
+///     if let Some(Event::Message { message, .. }) = events.pop() {
+///         break message;
+///     }
+/// };
+/// assert_eq!(&message[..], b"hello, world");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Endpoint: Send {
     /// Where others reach this endpoint: complete, also when it was opened with a wildcard.
     fn address(&self) -> &Address;
@@ -33,13 +54,20 @@ pub trait Endpoint: Send {
     /// last `progress`, or if there was none, from the first). Meanwhile what is submitted waits,
     /// and `inject` may say `Full`. `Event::PeerUp` or `Event::PeerLost` tells the outcome.
     /// Resolving again a peer that is being connected extends the patience, and never cuts it.
+    ///
+    /// # Errors
+    /// If the address is of another transport, makes no sense to this one, or there are
+    /// `limits.max_peers` peers. That nothing listens there is no error here: an event says so.
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError>;
 
-    /// The same for a peer that is to be running already: it is lost at once if nothing listens there, so
-    /// that its system refuses the connection, and not tried again.
+    /// The same for a peer that is to be running already: it is lost at once if nothing listens
+    /// there, so that its system refuses the connection, and not tried again.
     ///
-    /// A peer that is being connected for a `resolve` goes on being tried. A transport that cannot tell
-    /// a refusal from silence does what `resolve` does.
+    /// A peer that is being connected for a `resolve` goes on being tried. A transport that cannot
+    /// tell a refusal from silence does what `resolve` does.
+    ///
+    /// # Errors
+    /// As [`Endpoint::resolve`].
     fn resolve_running(
         &mut self,
         address: &Address,
@@ -61,6 +89,10 @@ pub trait Endpoint: Send {
     /// arrives, unless an event says that the peer is lost. At most `limits.max_inject` bytes in
     /// all. On [`InjectError::Full`] nothing was sent, and one `Event::Writable` follows when
     /// there is room again.
+    ///
+    /// # Errors
+    /// [`InjectError::Full`] for now; [`InjectError::TooLong`], [`InjectError::PeerLost`] and
+    /// [`InjectError::UnknownPeer`] for good. Nothing was sent.
     fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError>;
 
     /// Accepts operations from the front of the queue, in order, until it is empty or this
@@ -85,8 +117,8 @@ pub trait Endpoint: Send {
     /// whose it is, and puts it in the place of `message`.
     ///
     /// The fast path in, as `inject` is the fast path out: a message found here costs no event.
-    /// Optional for both sides. `None` says nothing, as from transports that have no such path;
-    /// whoever uses it calls `progress` whenever it gave nothing, and now and then if it never
+    /// Optional for both sides. `None` says nothing, as from transports that have no such path; a
+    /// driver that uses it calls `progress` whenever it gave nothing, and now and then if it never
     /// gives nothing, for all else waits for that. The time is that of the last `progress`.
     fn poll_message(&mut self, message: &mut Lease) -> Option<Peer> {
         let _ = message;
@@ -94,8 +126,8 @@ pub trait Endpoint: Send {
     }
 
     /// Lets a moment pass between two passes in which there was nothing to do: no more than a tenth
-    /// of a microsecond, and less if a message comes. For who spins rather than sleeps. A transport
-    /// that can look for messages at less cost than a pass has does so.
+    /// of a microsecond, and less if a message comes. For drivers that spin rather than sleep. A
+    /// transport that can look for messages at less cost than a pass has does so.
     fn linger(&self) {
         std::hint::spin_loop();
     }
@@ -119,6 +151,10 @@ pub trait Endpoint: Send {
 
     /// Memory of the transport's own, zeroed: what peers can map and read in place, where the
     /// capability says so. Elsewhere ordinary memory.
+    ///
+    /// # Errors
+    /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
+    /// [`AllocError::System`] if there is no such memory.
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
         if len == 0 || len > isize::MAX as usize {
             return Err(AllocError::BadLength(len));
@@ -128,22 +164,37 @@ pub trait Endpoint: Send {
 
     /// Opens memory to remote access, as far as `access` says. Local memory of operations need
     /// not be registered.
+    ///
+    /// # Errors
+    /// [`RegisterError::TooMany`] beyond `limits.max_regions`, [`RegisterError::ReadOnly`] for
+    /// writing or atomics on memory that may only be read, [`RegisterError::System`].
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError>;
 
     /// The key with which others reach a registered region: opaque bytes to send to them.
     ///
     /// Ends with the region: deregistering ([`Operation::Deregister`]) makes every key to it
     /// fail, and completes only when no remote access can land any more.
+    ///
+    /// # Errors
+    /// [`ExportError::UnknownRegion`] if the region is not registered here, or not any more.
     fn export(&self, region: RegionId) -> Result<Key, ExportError>;
 
-    /// Prepares the use of a key that somebody sent; resolves its owner when needed.
+    /// Prepares the use of a key that a peer sent; resolves its owner when needed.
     ///
     /// The key is checked here, whether its region still lives is found out by the operations.
+    ///
+    /// # Errors
+    /// If the bytes are no key, the key has no route for this endpoint, its owner cannot be
+    /// resolved or is known to have restarted, or too many keys are imported.
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError>;
 
-    /// The same for a key that came from this peer. If it is of this peer's own memory, it is reached over the connection
-    /// by which the key came, also where nobody has verified that the peer is at the address that it has
-    /// (`petasos-tcp` says when that is); otherwise it is as [`Endpoint::import`] has it.
+    /// The same for a key that came from this peer. If it is of this peer's own memory, it is
+    /// reached over the connection by which the key came, also where it was not verified that the
+    /// peer is at the address that it has (`petasos-tcp` says when that is); otherwise it is as
+    /// [`Endpoint::import`] has it.
+    ///
+    /// # Errors
+    /// As [`Endpoint::import`].
     fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
         let _ = from;
         self.import(key)

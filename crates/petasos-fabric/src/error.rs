@@ -46,7 +46,8 @@ impl fmt::Display for Within {
 }
 
 impl LostReason {
-    /// What became of the peer, in words: that it is lost, and why. Of one that never was there, only why.
+    /// What became of the peer, in words: that it is lost, and why. Of one that never was there,
+    /// only why.
     #[must_use]
     pub fn of_peer(&self) -> String {
         match self {
@@ -56,7 +57,16 @@ impl LostReason {
     }
 }
 
-/// An operation that failed: why, and with whom.
+/// An operation that failed: why, and with which peer.
+///
+/// ```
+/// use petasos_fabric::{Address, LostReason, OpError, OpErrorKind};
+///
+/// let address: Address = "shm://worker-3".parse()?;
+/// let error = OpError::with_peer(OpErrorKind::PeerLost(LostReason::Closed), &address);
+/// assert!(error.to_string().starts_with("shm://worker-3: the peer is lost"));
+/// # Ok::<(), petasos_fabric::AddressError>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {kind}", .peer.as_ref().map_or("this endpoint", |a| a.as_str()))]
 #[non_exhaustive]
@@ -161,9 +171,9 @@ pub enum OpErrorKind {
     /// The sender of a message cancelled it before its body was fetched.
     #[error("the sender withdrew the message")]
     Withdrawn,
-    /// A peer may still reach the memory of a region that is being closed: it is stopped, or in
-    /// the middle of a copy. The endpoint keeps the memory, nobody begins to reach it any more, and
-    /// the region may be deregistered again.
+    /// A peer may still reach the memory of a region that is being closed: it is stopped, or in the
+    /// middle of a copy. The endpoint keeps the memory, no access to it begins any more, and the
+    /// region may be deregistered again.
     #[error(
         "it may still be reaching into the memory that is being closed, which is kept for it: \
          close it again later"
@@ -271,7 +281,7 @@ pub enum ImportError {
     /// No route in it that this endpoint could take.
     #[error("the key of {owner} has no route for {scheme}")]
     NoRoute {
-        /// Who owns the memory.
+        /// The owner of the memory.
         owner: Address,
         /// This endpoint's scheme.
         scheme: &'static str,

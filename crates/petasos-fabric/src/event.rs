@@ -4,12 +4,28 @@ use crate::{Incarnation, Lease, LostReason, OpError, Peer, Region, RegionId, Tok
 use smallvec::SmallVec;
 
 /// Something that happened, in the order in which it did.
+///
+/// ```
+/// use petasos_fabric::Event;
+///
+/// fn handle(event: Event) {
+///     match event {
+///         // The lease goes back to the endpoint's pool at the end of this arm.
+///         Event::Message { peer, message } => println!("{peer:?}: {} bytes", message.len()),
+///         Event::Done { token, result: Ok(done) } => println!("{token:?}: {done:?}"),
+///         Event::Done { token, result: Err(error) } => println!("{token:?}: {error}"),
+///         Event::PeerLost { peer, reason } => println!("{peer:?}: {reason}"),
+///         // More may come with later versions.
+///         _ => {}
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// An unexpected message came.
     Message {
-        /// From whom.
+        /// The sender.
         peer: Peer,
         /// Its bytes. Leases are bounded: use it, drop it, or copy it.
         message: Lease,
@@ -17,7 +33,7 @@ pub enum Event {
     /// The header of a long message came; its body waits at the sender until it is received or
     /// discarded.
     LongMessage {
-        /// From whom.
+        /// The sender.
         peer: Peer,
         /// The header.
         header: Lease,
@@ -28,7 +44,7 @@ pub enum Event {
     },
     /// A put with event is visible in a region of this endpoint.
     PutArrived {
-        /// From whom.
+        /// The sender.
         peer: Peer,
         /// Where.
         region: RegionId,
@@ -48,7 +64,7 @@ pub enum Event {
     },
     /// A peer can be talked to; also for peers that came to us. Comes before anything else of it.
     PeerUp {
-        /// Who.
+        /// The peer.
         peer: Peer,
         /// Which life of it.
         incarnation: Incarnation,
@@ -58,22 +74,22 @@ pub enum Event {
     /// before the peer ended came earlier.
     /// Its handle stays readable until it is forgotten or, for peers that came to us, reused.
     PeerLost {
-        /// Who.
+        /// The peer.
         peer: Peer,
         /// Why.
         reason: LostReason,
     },
-    /// Puts to a peer were refused there that had completed before, at `Level::Reusable`: nothing of the
-    /// refused parts was written. One event may stand for many puts.
+    /// Puts to a peer were refused there that had completed before, at `Level::Reusable`: nothing
+    /// of the refused parts was written. One event may stand for many puts.
     PutRefused {
-        /// By whom.
+        /// The peer.
         peer: Peer,
         /// Why the first of them was.
         why: Refusal,
     },
     /// After `InjectError::Full`: there is room again.
     Writable {
-        /// For whom.
+        /// The peer.
         peer: Peer,
     },
 }
@@ -93,7 +109,7 @@ pub enum Refusal {
 /// The body of a long message: a handle, good for one `Receive` or `Discard`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Who sent it.
+    /// The sender.
     pub peer: Peer,
     /// Its name among the sender's bodies.
     pub id: u64,
@@ -114,7 +130,7 @@ pub enum Done {
     Discarded,
     /// A posted receive was filled.
     Tagged {
-        /// By whom.
+        /// The peer.
         peer: Peer,
         /// With which tag.
         tag: u64,

@@ -55,8 +55,8 @@ struct Queue {
 }
 
 impl Submitter {
-    /// Hands over an operation. At most 65,536 wait at a time, those included for which the endpoint
-    /// has no room.
+    /// Hands over an operation. At most 65,536 wait at a time, those included for which the
+    /// endpoint has no room.
     ///
     /// # Errors
     /// If there are so many, or if the driver is gone; then the operation comes back.
@@ -89,6 +89,23 @@ impl Shared {
 
 /// The driver's side: call [`Handoff::drain`] before each `progress`, and do not sleep while it
 /// says that something is left.
+///
+/// ```
+/// use petasos_fabric::{Access, Endpoint, Handoff, Operation, Region, Token};
+/// use std::time::Duration;
+///
+/// let mut endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let region = endpoint.register(&Region::zeroed(8).whole(), Access::READ)?;
+/// let mut handoff = Handoff::new(&endpoint);
+/// let submitter = handoff.submitter();
+/// let close = Operation::Deregister { token: Token(1), region, patience: Duration::from_secs(1) };
+/// let other = std::thread::spawn(move || submitter.submit(close));
+/// other.join().expect("the thread does not panic")?;
+/// // The thread that drives takes what came, before each pass.
+/// let all_taken = !handoff.drain(&mut endpoint);
+/// assert!(all_taken);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Handoff {
     submitter: Submitter,

@@ -9,6 +9,21 @@ use bytes::{BufMut, Bytes};
 /// To users it is bytes to be carried. To transports it is the owner's address and incarnation,
 /// the region's length and rights, and one *route* per way to reach it, whose bytes are the
 /// transport's own. A key that came from outside is only bytes until [`Key::parse`] checked it.
+///
+/// ```
+/// use petasos_fabric::{Access, Endpoint, Key, Region};
+///
+/// let mut endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let memory = Region::zeroed(4096);
+/// let region = endpoint.register(&memory.slice(0, 100).unwrap(), Access::READ)?;
+/// // These bytes go to another process, in a message of the protocol's own.
+/// let bytes = endpoint.export(region)?.as_bytes().clone();
+/// let key = Key::from_bytes(bytes)?;
+/// let parts = key.parse()?;
+/// assert_eq!((parts.len, parts.access), (100, Access::READ));
+/// assert_eq!(&parts.owner, endpoint.address());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Bytes);
 
@@ -48,6 +63,9 @@ impl Key {
     pub const ROUTE_MEMBER: u8 = 6;
 
     /// A key that came from outside; checked when it is used.
+    ///
+    /// # Errors
+    /// [`ImportError::Malformed`] for more than [`Key::MAX`] bytes.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Key, ImportError> {
         let bytes = bytes.into();
         if bytes.len() > Key::MAX {
@@ -86,6 +104,10 @@ impl Key {
     }
 
     /// Checks the bytes and reads the parts.
+    ///
+    /// # Errors
+    /// [`ImportError::Malformed`] if bytes are missing, left over or make no sense;
+    /// [`ImportError::Version`] if the format is of another version.
     pub fn parse(&self) -> Result<KeyParts, ImportError> {
         const SHORT: ImportError = ImportError::Malformed("cut short");
         let mut rest = &self.0[..];

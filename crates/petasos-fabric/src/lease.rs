@@ -11,9 +11,9 @@ use zerocopy::IntoBytes;
 /// The bytes of a received message.
 ///
 /// Short ones lie in the value itself, or in a few lines of memory of its own, longer ones in a
-/// buffer of the endpoint's [`Pool`](crate::Pool) that goes back when this is dropped, or in a vector
-/// of somebody's own. A pool lends a bounded number of buffers, and then longer messages stay with
-/// their senders: do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
+/// buffer of the endpoint's [`Pool`](crate::Pool) that goes back when this is dropped, or in a
+/// vector of the program's own. A pool lends a bounded number of buffers, and then longer messages
+/// stay with their senders: do not hoard leases, use [`to_vec`](slice::to_vec) for what is to stay.
 pub struct Lease(Repr);
 
 enum Repr {
@@ -36,10 +36,11 @@ enum Repr {
 type Line = [u64; 7];
 
 thread_local! {
-    /// Two lines of a message that was dropped on this thread: calls that follow each other allocate
-    /// nothing.
+    /// Two lines of a message that was dropped on this thread: calls that follow each other
+    /// allocate nothing.
     static SPARE: Cell<Option<Box<[Line; 2]>>> = const { Cell::new(None) };
-    /// The same of other messages, up to [`SPARES`]: where several come in one pass and are dropped after it.
+    /// The same of other messages, up to [`SPARES`]: where several come in one pass and are dropped
+    /// after it.
     #[expect(clippy::vec_box, reason = "a box is what a lease gives, and takes")]
     static MORE: RefCell<Vec<Box<[Line; 2]>>> = const { RefCell::new(Vec::new()) };
 }
@@ -72,7 +73,7 @@ fn keep(words: Box<[Line; 2]>) {
 
 impl Lease {
     /// Messages up to this length need no memory but the value: most calls with small arguments.
-    /// With its length such a message is a cache line; more room would cost those who do not need
+    /// With its length such a message is a cache line; more room would cost those that do not need
     /// it.
     pub const INLINE: usize = size_of::<Line>();
 
@@ -89,9 +90,9 @@ impl Lease {
         Lease::inline_with(message.len(), |room| room.copy_from_slice(message))
     }
 
-    /// Puts a short message in the place of this one, at the beginning of some words, in the order of
-    /// memory. For who moves all of them, which is cheaper than to look how many there are: `word`
-    /// gives each when nothing is left to be done but to store it.
+    /// Puts a short message in the place of this one, at the beginning of some words, in the order
+    /// of memory. For code that moves all of them, which is cheaper than to look how many there
+    /// are: `word` gives each when nothing is left to be done but to store it.
     ///
     /// # Panics
     /// If `len` is more than [`Lease::INLINE`].
@@ -101,7 +102,8 @@ impl Lease {
         if !matches!(self.0, Repr::Inline { .. }) {
             self.release();
             let inline = Repr::Inline { len: 0, words: Line::default() };
-            // There is nothing in it that would have to be dropped, which the compiler does not see.
+            // There is nothing in it that would have to be dropped, which the compiler does not
+            // see.
             mem::forget(mem::replace(&mut self.0, inline));
         }
         if let Repr::Inline { len: length, words } = &mut self.0 {
@@ -229,7 +231,7 @@ impl Drop for Lease {
     }
 }
 
-/// Bytes of one's own, on loan from nobody.
+/// Bytes of one's own, of no pool.
 impl From<Vec<u8>> for Lease {
     #[inline]
     fn from(bytes: Vec<u8>) -> Lease {

@@ -23,6 +23,8 @@
 //!
 //! What a transport lacks is added by the layers of this crate: see [`two_sided`].
 
+#![warn(clippy::missing_errors_doc)]
+
 pub mod acceptor;
 pub mod address;
 pub mod capability;

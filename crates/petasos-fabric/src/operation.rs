@@ -15,6 +15,36 @@ pub type Slices = SmallVec<[Slice; 1]>;
 pub type Spans = SmallVec<[RemoteSpan; 1]>;
 
 /// An operation. It owns its memory until it completes.
+///
+/// ```
+/// use petasos_fabric::{
+///     Access, Clock, Done, Endpoint, Event, Level, Operation, Region, RemoteSpan, Token,
+/// };
+/// use std::collections::VecDeque;
+///
+/// // Owner and initiator are one process here, and one endpoint.
+/// let mut endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// let (source, target) = (Region::from_vec(vec![7; 16]), Region::zeroed(100));
+/// let region = endpoint.register(&target.whole(), Access::WRITE)?;
+/// let key = endpoint.export(region)?;
+///
+/// let put = Operation::Put {
+///     token: Token(1),
+///     remote: endpoint.import(&key)?,
+///     local: [source.whole()].into(),
+///     spans: [RemoteSpan { offset: 10, len: 16 }].into(),
+///     level: Level::Visible,
+///     event: None,
+/// };
+/// endpoint.submit(&mut VecDeque::from([put]));
+/// let (clock, mut events) = (Clock::start(), Vec::new());
+/// while !events.iter().any(|event| matches!(event, Event::Done { token: Token(1), .. })) {
+///     endpoint.progress(clock.now(), 64, &mut events);
+/// }
+/// assert!(matches!(events.pop(), Some(Event::Done { result: Ok(Done::Put), .. })));
+/// assert_eq!(target.slice(10, 16).unwrap().to_vec(), [7; 16]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Operation {
@@ -22,7 +52,7 @@ pub enum Operation {
     Send {
         /// Its name.
         token: Token,
-        /// To whom.
+        /// The target.
         peer: Peer,
         /// What.
         payload: Payload,
@@ -35,7 +65,7 @@ pub enum Operation {
     SendLong {
         /// Its name.
         token: Token,
-        /// To whom.
+        /// The target.
         peer: Peer,
         /// At most `limits.max_header` bytes.
         header: Bytes,
@@ -66,7 +96,7 @@ pub enum Operation {
     SendTagged {
         /// Its name.
         token: Token,
-        /// To whom.
+        /// The target.
         peer: Peer,
         /// Matched against the posted receives.
         tag: u64,
@@ -80,7 +110,7 @@ pub enum Operation {
     PostReceive {
         /// Its name.
         token: Token,
-        /// From whom; `None` takes any source.
+        /// The source; `None` takes any.
         source: Option<Peer>,
         /// The wanted tag.
         tag: u64,
@@ -107,8 +137,8 @@ pub enum Operation {
     },
     /// Reads remote pieces of one region into local pieces. Complete when the data is there.
     ///
-    /// With an error it may end before a library below has let go of the local memory, as when its peer was stopped and
-    /// is lost: then that is held, and may be written, for as long as
+    /// With an error it may end before a library below has let go of the local memory, as when its
+    /// peer was stopped and is lost: then that is held, and may be written, for as long as
     /// [`Region::into_exclusive`](crate::Region::into_exclusive) says that others hold it.
     Get {
         /// Its name.
@@ -154,9 +184,10 @@ pub enum Operation {
     ///
     /// A peer that is stopped, or in the middle of a copy, may hold that up. After `patience` it
     /// ends with [`OpErrorKind::StillReached`](crate::OpErrorKind::StillReached), which names such
-    /// a peer where the transport knows which one it is: the region stays closed to new access, the endpoint keeps its memory, and the same
-    /// region may be deregistered again, as often as wanted, until that succeeds. While one is
-    /// under way, another one for the same region fails with `UnknownRegion`.
+    /// a peer where the transport knows which one it is: the region stays closed to new access, the
+    /// endpoint keeps its memory, and the same region may be deregistered again, as often as
+    /// wanted, until that succeeds. While one is under way, another one for the same region fails
+    /// with `UnknownRegion`.
     Deregister {
         /// Its name.
         token: Token,
@@ -220,10 +251,10 @@ impl Payload {
 /// When an operation counts as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The source memory may be used again. Nothing is said of the other side: a message or a put may
-    /// still be lost with the peer. A put that the target refuses later, when its completion is out, is
-    /// told by [`Event::PutRefused`](crate::Event::PutRefused); whoever must know of each put asks for
-    /// another level.
+    /// The source memory may be used again. Nothing is said of the other side: a message or a put
+    /// may still be lost with the peer. A put that the target refuses later, when its completion is
+    /// out, is told by [`Event::PutRefused`](crate::Event::PutRefused); a program that must know of
+    /// each put asks for another level.
     Reusable,
     /// It has arrived at the other side's endpoint.
     Delivered,
@@ -231,8 +262,8 @@ pub enum Level {
     Visible,
 }
 
-/// A region of somebody else's, prepared by [`Endpoint::import`](crate::Endpoint::import).
-/// A handle: valid at the endpoint that gave it, until released.
+/// A region of another endpoint's, prepared by [`Endpoint::import`](crate::Endpoint::import). A
+/// handle: valid at the endpoint that gave it, until released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remote {
     /// Slot in the endpoint's table.

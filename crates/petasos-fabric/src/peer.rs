@@ -1,4 +1,4 @@
-//! Who one talks to: a handle, and the life of the process behind an address.
+//! Peers: a handle, and the life of the process behind an address.
 
 use crate::{Address, LostReason};
 use std::{fmt, num::NonZeroU64};
@@ -74,8 +74,8 @@ pub struct PeerInfo {
     pub incarnation: Option<Incarnation>,
     /// How things stand.
     pub state: PeerState,
-    /// The user who runs it, by number, where the transport knows that from someone other than the
-    /// peer: of a process of this node from its kernel, once there is a connection.
+    /// The user that runs it, by number, where the transport knows that from another source than
+    /// the peer: of a process of this node from its kernel, once there is a connection.
     pub user: Option<u32>,
 }
 

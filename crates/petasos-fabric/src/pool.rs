@@ -16,11 +16,11 @@ use std::{
 #[derive(Clone)]
 pub struct Pool(Arc<Quota>);
 
-/// Lengths of the buffers that are kept, and how many of each a thread keeps, no fewer than come in one pass:
-/// 3.25 MiB in all.
+/// Lengths of the buffers that are kept, and how many of each a thread keeps, no fewer than come in
+/// one pass: 3.25 MiB in all.
 const CLASSES: [(usize, usize); 3] = [(4 << 10, 64), (16 << 10, 64), (64 << 10, 32)];
-/// Longer ones are kept up to this length, so many bytes of them in all. Fresh memory of that length
-/// costs more than to copy it, for the system clears it page by page.
+/// Longer ones are kept up to this length, so many bytes of them in all. Fresh memory of that
+/// length costs more than to copy it, for the system clears it page by page.
 const LARGE: usize = 4 << 20;
 const LARGE_IN_ALL: usize = 16 << 20;
 
@@ -40,8 +40,8 @@ thread_local! {
 }
 
 impl Pool {
-    /// A pool that lends at most `limit` buffers, and 256 MiB in all. The first one of a process has glibc keep up
-    /// to 64 MiB of memory that was freed.
+    /// A pool that lends at most `limit` buffers, and 256 MiB in all. The first one of a process
+    /// has glibc keep up to 64 MiB of memory that was freed.
     #[must_use]
     pub fn new(limit: usize) -> Pool {
         Pool::with_bytes(limit, 256 << 20)
@@ -87,8 +87,9 @@ impl Pool {
         Some(buffer.into_lease())
     }
 
-    /// A buffer of `len` bytes, zeroes or bytes of earlier messages, to be filled bit by bit. Counts
-    /// as lent until it, or the lease that it becomes, is dropped. `None` when the limit is reached.
+    /// A buffer of `len` bytes, zeroes or bytes of earlier messages, to be filled bit by bit.
+    /// Counts as lent until it, or the lease that it becomes, is dropped. `None` when the limit is
+    /// reached.
     #[inline]
     #[must_use]
     pub fn buffer(&self, len: usize) -> Option<Buffer> {
@@ -150,16 +151,16 @@ fn keep(bytes: Vec<u8>) {
     });
 }
 
-/// Has glibc keep large memory that was freed, of which up to 64 MiB lie at the end of the heap, rather
-/// than give it back to the system at once and get it again, page by page, with the next message: that
-/// costs ten times what copying it does. So it does of itself in a process that once freed a block of
-/// many megabytes; and that is what happens here, once; every [`Pool`] sees to it. Other allocators take no
-/// notice.
+/// Has glibc keep large memory that was freed, of which up to 64 MiB lie at the end of the heap,
+/// rather than give it back to the system at once and get it again, page by page, with the next
+/// message: that costs ten times what copying it does. So it does of itself in a process that once
+/// freed a block of many megabytes; and that is what happens here, once; every [`Pool`] sees to it.
+/// Other allocators take no notice.
 pub fn retain_freed_memory() {
     /// No more than what glibc takes as a hint (`DEFAULT_MMAP_THRESHOLD_MAX`).
     const HINT: usize = 31 << 20;
     static ONCE: Once = Once::new();
-    // Nobody touches it, so no page of it is ever there.
+    // It is never touched, so no page of it is ever there.
     ONCE.call_once(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(HINT))));
 }
 
@@ -174,15 +175,15 @@ pub struct Buffer {
     loan: Loan,
 }
 
-/// From whom a buffer is on loan.
+/// The pool from which a buffer is on loan.
 enum Loan {
     Nobody,
     Pool(Pool),
     Share(Share),
 }
 
-/// An empty vector with room for about so many bytes, more than [`Pool`]s lend as a rule: memory that
-/// was used before, if there is any. It is used again if it becomes a [`Buffer`].
+/// An empty vector with room for about so many bytes, more than [`Pool`]s lend as a rule: memory
+/// that was used before, if there is any. It is used again if it becomes a [`Buffer`].
 #[must_use]
 pub fn spare_vec(len: usize) -> Vec<u8> {
     let mut bytes = take_large(len);
@@ -191,13 +192,13 @@ pub fn spare_vec(len: usize) -> Vec<u8> {
 }
 
 impl Buffer {
-    /// Zeroes, on loan from nobody.
+    /// Zeroes, of no pool.
     #[must_use]
     pub fn zeroed(len: usize) -> Buffer {
         Buffer::from(vec![0; len])
     }
 
-    /// Zeroes or bytes of earlier messages, on loan from nobody: to be filled.
+    /// Zeroes or bytes of earlier messages, of no pool: to be filled.
     #[must_use]
     pub fn scratch(len: usize) -> Buffer {
         Buffer { bytes: take(len), len, loan: Loan::Nobody }
@@ -231,7 +232,7 @@ impl Buffer {
     }
 }
 
-/// Bytes of one's own, on loan from nobody.
+/// Bytes of one's own, of no pool.
 impl From<Vec<u8>> for Buffer {
     #[inline]
     fn from(bytes: Vec<u8>) -> Buffer {

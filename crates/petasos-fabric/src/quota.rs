@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(all(loom, test))]
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// How much of something is taken, and how much of it there is: buffers of a pool, say. One word, so that a look at it
-/// sees things and bytes of the same moment.
+/// How much of something is taken, and how much of it there is: buffers of a pool, say. One word,
+/// so that a look at it sees things and bytes of the same moment.
 #[derive(Debug)]
 pub struct Quota {
     taken: AtomicU64,
@@ -29,15 +29,16 @@ impl Quota {
         Quota { taken: AtomicU64::new(0), things: things as u64, bytes: THING }
     }
 
-    /// So many things, and another one while less than `bytes` bytes are taken: so one more than these hold, at most,
-    /// however long it is. A terabyte at most.
+    /// So many things, and another one while less than `bytes` bytes are taken: so one more than
+    /// these hold, at most, however long it is. A terabyte at most.
     #[must_use]
     pub fn with_bytes(things: usize, bytes: usize) -> Quota {
         Quota { taken: AtomicU64::new(0), things: things as u64, bytes: bytes as u64 }
     }
 
-    /// Takes a thing of so many bytes, if there is room. Who asks while somebody else is being refused may be refused, too,
-    /// though there is room by then; of those who want the last thing at a time one gets it.
+    /// Takes a thing of so many bytes, if there is room. A request while another one is being
+    /// refused may be refused, too, though there is room by then; of several that want the last
+    /// thing at a time one gets it.
     #[inline]
     #[must_use]
     pub fn take(&self, bytes: usize) -> bool {
@@ -49,8 +50,8 @@ impl Quota {
         admitted
     }
 
-    /// Takes so many things of so many bytes each, whether there is room for them or not: for who asked before
-    /// ([`Quota::look`]), and is the only one who takes.
+    /// Takes so many things of so many bytes each, whether there is room for them or not: for a
+    /// thread that asked before ([`Quota::look`]), and is the only one that takes.
     #[inline]
     pub(crate) fn take_many(&self, things: usize, each: usize) {
         self.taken.fetch_add(many(things, each), Ordering::Relaxed);
@@ -147,7 +148,7 @@ mod interleavings {
         taken
     }
 
-    /// Three who want one of two: never more than two hold one, and in the end all is there.
+    /// Three that want one of two: never more than two hold one, and in the end all is there.
     #[test]
     fn no_more_are_taken_than_there_are() {
         let mut model = loom::model::Builder::new();
@@ -167,7 +168,7 @@ mod interleavings {
         });
     }
 
-    /// Two who want the last one, and keep it: one of them gets it.
+    /// Two that want the last one, and keep it: one of them gets it.
     #[test]
     fn the_last_one_goes_to_somebody() {
         loom::model(|| {

@@ -5,12 +5,13 @@ use std::{fmt, sync::Arc};
 
 /// What one sender holds of a [`Pool`]: the leases of its messages, and places promised to it.
 ///
-/// No sender gets all. Of `N` buffers of which `F` are free, one may hold `F * F / N`, and always one
-/// while there is any; the same holds of the bytes. So one alone gets three eighths of a pool; and after
-/// `k` that got all they could, and give nothing back, about `N / (k + 1)` are left for the others.
-/// Of 4,096 buffers some are free until about 120 senders have done that.
+/// No sender gets all. Of `N` buffers of which `F` are free, one may hold `F * F / N`, and always
+/// one while there is any; the same holds of the bytes. So one alone gets three eighths of a pool;
+/// and after `k` that got all they could, and give nothing back, about `N / (k + 1)` are left for
+/// the others. Of 4,096 buffers some are free until about 120 senders have done that.
 ///
-/// A promise is kept by one thread, the only one that takes from this pool. Buffers are dropped on any.
+/// A promise is kept by one thread, the only one that takes from this pool. Buffers are dropped on
+/// any.
 #[derive(Clone)]
 pub struct Share(Arc<Inner>);
 
@@ -52,7 +53,7 @@ impl Share {
         let (mine, mine_bytes) = held.look();
         let count = allowance(all - things, all, mine);
         let weight = allowance(all_bytes - bytes, all_bytes, mine_bytes) / *longest as u64;
-        // Whoever holds none gets one, however long.
+        // A peer that holds none gets one, however long.
         count.min(weight.max(u64::from(mine == 0))) as usize
     }
 
@@ -63,7 +64,8 @@ impl Share {
         self.0.held.taken()
     }
 
-    /// Promises places for so many messages of the greatest length, no more than [`Share::left`] said.
+    /// Promises places for so many messages of the greatest length, no more than [`Share::left`]
+    /// said.
     pub(crate) fn promise(&self, count: usize) {
         let Inner { pool, held, longest } = &*self.0;
         pool.take_many(count, *longest);
@@ -103,9 +105,9 @@ impl Share {
         self.0.pool.give_back(len);
     }
 
-    /// A lease of `len` bytes that `fill` writes, without a promise before; `None` when there is no room
-    /// for this sender. Other senders may lend from their shares on other threads. `fill` sees zeroes or
-    /// bytes of earlier messages, and must write all.
+    /// A lease of `len` bytes that `fill` writes, without a promise before; `None` when there is no
+    /// room for this sender. Other senders may lend from their shares on other threads. `fill` sees
+    /// zeroes or bytes of earlier messages, and must write all.
     #[must_use]
     pub fn lend(&self, len: usize, fill: impl FnOnce(&mut [u8])) -> Option<Lease> {
         if len <= Lease::LINES {

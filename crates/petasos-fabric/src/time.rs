@@ -9,6 +9,15 @@ use std::time::{Duration, Instant};
 /// A point in time: nanoseconds since an origin that the driver chose.
 ///
 /// Only differences mean anything, and only within one process.
+///
+/// ```
+/// use petasos_fabric::Time;
+/// use std::time::Duration;
+///
+/// let later = Time::ZERO.after(Duration::from_millis(3));
+/// assert_eq!(later, Time(3_000_000));
+/// assert_eq!(later.since(Time::ZERO), Duration::from_millis(3));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -32,7 +41,7 @@ impl Time {
     }
 }
 
-/// How long somebody waits for a peer to answer.
+/// How long a peer is waited for.
 ///
 /// Counted from when the clock is first seen to move after it was asked for: a program that
 /// computes between a request and its next pass, and a driver that hands out the time of before,
@@ -53,14 +62,14 @@ impl Patience {
         Patience { longest: duration, asked: Some(duration), seen: None, end: Time::ZERO }
     }
 
-    /// Somebody else asks: it ends `duration` from now on, or later if it already does.
+    /// Another request: it ends `duration` from now on, or later if it already does.
     pub fn renew(&mut self, duration: Duration) {
         self.longest = self.longest.max(duration);
         self.asked = self.asked.max(Some(duration));
         self.seen = None;
     }
 
-    /// The longest that anybody asked for.
+    /// The longest that was asked for.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.longest

@@ -1,8 +1,8 @@
-//! What is best on this machine, as somebody measured it: numbers by name, in a file.
+//! What is best on this machine, as it was measured: numbers by name, in a file.
 //!
-//! `petasos tune` writes the file. Whoever has a number to choose, and was told none by the program,
-//! asks [`Tuning::of_machine`]: an engine for how long to look again before it sleeps and what to
-//! lend over its transport, channels for which size goes by which of them.
+//! `petasos tune` writes the file. Code that has a number to choose, and was told none by the
+//! program, asks [`Tuning::of_machine`]: an engine for how long to look again before it sleeps and
+//! what to lend over its transport, channels for which size goes by which of them.
 
 use std::{
     collections::BTreeMap,
@@ -122,7 +122,7 @@ impl Tuning {
         text.parse()
     }
 
-    /// How long who waits looks again before it sleeps.
+    /// How long a waiting thread polls before it sleeps.
     #[must_use]
     pub fn spin(&self) -> Option<Duration> {
         self.number(SPIN.0).map(Duration::from_micros)

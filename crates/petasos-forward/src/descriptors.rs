@@ -26,8 +26,9 @@ pub(crate) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Runs what starts a program, with the limits from before [`raise`], which that then has: also where a library
-/// starts it. No other thread can open anything meanwhile if more is open than was allowed before, so it is to be short.
+/// Runs what starts a program, with the limits from before [`raise`], which that then has: also
+/// where a library starts it. No other thread can open anything meanwhile if more is open than was
+/// allowed before, so it is to be short.
 #[cfg(feature = "mount")]
 pub(crate) fn as_before<T>(run: impl FnOnce() -> T) -> T {
     use std::sync::{Mutex, PoisonError};

@@ -32,8 +32,8 @@ struct State {
 }
 
 impl Keeper {
-    /// One for all in this process who need none of their own, and never end it. `None` where the system
-    /// gave no thread.
+    /// One for all in this process that need none of their own, and never end it. `None` where the
+    /// system gave no thread.
     pub(crate) fn of_process() -> Option<&'static Keeper> {
         static KEEPER: OnceLock<Option<Keeper>> = OnceLock::new();
         KEEPER.get_or_init(|| Keeper::start().ok()).as_ref()

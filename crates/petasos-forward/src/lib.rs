@@ -9,7 +9,8 @@
 //!
 //! What a client may do, it does with the rights of the server's process; paths never lead out of
 //! what is exported. A session is a client's life at the server: when it ends, whatever the reason,
-//! its files are closed, its locks are free, and what it had not finished never gets its final name.
+//! its files are closed, its locks are free, and what it had not finished never gets its final
+//! name.
 //!
 //! # How it works
 //!
@@ -25,22 +26,27 @@
 //!                            storage                       a plug-in: local file system, object store
 //! ```
 //!
-//! * **A session** begins with a call (`hold`) that is never answered, and that shows a ticket from the
-//!   answer to the client's first word, of which the server keeps nothing. When the client dies or gives that
-//!   call up, the engine drops the handler's future, and with it everything the session had. No heartbeat: the
-//!   transport knows of deaths. Only where locks are to be taken from clients that are stopped does the
-//!   server give leases.
-//! * **Work on files blocks**, so a pool of threads does it, and engines never wait. Each session has a queue
-//!   of its own, and the pool takes from them in turn, by bytes. What is in the page cache is read at once,
-//!   without a thread. Of the calls that are served, and of the blocks on the way, each client has its share.
-//! * **Large data is lent** by the client, and the server moves it block by block, several at a time, while
-//!   others go to the disk. Blocks come out of one budget, of which no session gets more than its share.
-//! * **A file gets its name when it is complete.** What is sent is staged where no client sees it, under a key
-//!   that the client makes of what it sends; after a crash of either side the client names the key again,
-//!   compares hashes of what is there, and sends the rest. Publishing is one rename.
-//! * **Paths are checked twice**: as text where they enter, into a type that cannot lead up, and by the kernel
-//!   when they are resolved, beneath the root of the export and nowhere else (`openat2`).
+//! * **A session** begins with a call (`hold`) that is never answered, and that shows a ticket from
+//!   the answer to the client's first word, of which the server keeps nothing. When the client dies
+//!   or gives that call up, the engine drops the handler's future, and with it everything the
+//!   session had. No heartbeat: the transport knows of deaths. Only where locks are to be taken
+//!   from clients that are stopped does the server give leases.
+//! * **Work on files blocks**, so a pool of threads does it, and engines never wait. Each session
+//!   has a queue of its own, and the pool takes from them in turn, by bytes. What is in the page
+//!   cache is read at once, without a thread. Of the calls that are served, and of the blocks on
+//!   the way, each client has its share.
+//! * **Large data is lent** by the client, and the server moves it block by block, several at a
+//!   time, while others go to the disk. Blocks come out of one budget, of which no session gets
+//!   more than its share.
+//! * **A file gets its name when it is complete.** What is sent is staged where no client sees it,
+//!   under a key that the client makes of what it sends; after a crash of either side the client
+//!   names the key again, compares hashes of what is there, and sends the rest. Publishing is one
+//!   rename.
+//! * **Paths are checked twice**: as text where they enter, into a type that cannot lead up, and by
+//!   the kernel when they are resolved, beneath the root of the export and nowhere else
+//!   (`openat2`).
 
+#![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -10,6 +10,15 @@ use std::{
 
 /// A path below the root of an export: names with one slash between them, none of them `.` or
 /// `..`, none empty. The root itself is the empty path.
+///
+/// ```
+/// use petasos_forward::{PathError, RelPath};
+///
+/// let path = RelPath::parse(b"/results/./step-7.dat")?;
+/// assert_eq!(path, RelPath::parse(b"results")?.join(b"step-7.dat")?);
+/// assert!(matches!(RelPath::parse(b"../secret"), Err(PathError::Escapes(_))));
+/// # Ok::<(), PathError>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(PathBuf);
 
@@ -50,8 +59,12 @@ impl RelPath {
         RelPath::default()
     }
 
-    /// Checks what somebody sent. A leading slash is the export's root; slashes that say nothing,
-    /// and `.`, are left out.
+    /// Checks what a peer sent. A leading slash is the export's root; slashes that say nothing, and
+    /// `.`, are left out.
+    ///
+    /// # Errors
+    /// [`PathError`] if it is too long, has too long a name or a zero byte, leads out of the
+    /// export, or names what the server keeps for itself.
     pub fn parse(bytes: &[u8]) -> Result<RelPath, PathError> {
         if bytes.len() > Self::MAX {
             return Err(PathError::TooLong(bytes.len()));
@@ -109,6 +122,9 @@ impl RelPath {
     }
 
     /// A name in this directory.
+    ///
+    /// # Errors
+    /// As [`RelPath::parse`].
     pub fn join(&self, name: &[u8]) -> Result<RelPath, PathError> {
         if name.contains(&b'/') || name == b"." || name.is_empty() {
             return Err(PathError::Escapes(String::from_utf8_lossy(name).into_owned()));

@@ -36,7 +36,7 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 ///     async fn get(&self, key: String) -> Option<Vec<u8>>;
 ///     /// A parameter of type `Context` does not travel: the target is told about the call.
 ///     async fn whoami(&self, context: Context) -> String;
-///     /// Nobody waits for an answer.
+///     /// The caller gets no answer.
 ///     #[one_way]
 ///     async fn log(&self, line: String);
 ///     /// Large data: the caller lends memory, the target gets what is in it.
@@ -50,9 +50,9 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 ///
 /// * the trait, to be implemented with `async fn`s; `store.serve(&engine, provider)` registers an
 ///   implementation;
-/// * `StoreClient`, with a method for each: a call that is under way when the method has returned, and
-///   whose future gives `Result<T, CallError>`. Dropping the future cancels the call. Memory for
-///   `#[bulk(pull)]` is anything that is `Into<Slice>`: a `Region`, a `Vec<u8>`. Memory for
+/// * `StoreClient`, with a method for each: a call that is under way when the method has returned,
+///   and whose future gives `Result<T, CallError>`. Dropping the future cancels the call. Memory
+///   for `#[bulk(pull)]` is anything that is `Into<Slice>`: a `Region`, a `Vec<u8>`. Memory for
 ///   `#[bulk(push)]` is borrowed, a `&Region` or a `&Slice`, for the caller wants to see what came:
 ///
 /// ```

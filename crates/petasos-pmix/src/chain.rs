@@ -6,8 +6,8 @@
 //! comes first, unless a handler says otherwise. Each sees what those before it returned, and may
 //! end the chain; then the last one is not run either.
 //!
-//! A state machine: [`Handlers::gather`] makes a [`Run`], [`Handlers::next`] says whom to call,
-//! [`Run::completed`] takes what he said.
+//! A state machine: [`Handlers::gather`] makes a [`Run`], [`Handlers::next`] says which handler to
+//! call, [`Run::completed`] takes what it said.
 
 use crate::{
     error::Error,
@@ -62,7 +62,7 @@ pub struct Registration {
     /// Whether it is called once, and then no more.
     pub once: bool,
     /// Whose events it wants: the processes that an event of this range from here would concern
-    /// ([`Range::Rm`]: what the daemons say); `None`: everybody's.
+    /// ([`Range::Rm`]: what the daemons say); `None`: all.
     pub sources: Option<Range>,
 }
 
@@ -131,6 +131,9 @@ impl Handlers {
 
     /// Begins to register a handler: gives its number. It is called once [`Handlers::activate`]
     /// says that it is registered.
+    ///
+    /// # Errors
+    /// [`Error::Registration`] if there is a first (or last) handler already.
     pub fn add(&mut self, with: Registration) -> Result<u64, Error> {
         let taken = |place: &Place| self.handlers.values().any(|h| h.with.place == *place);
         for (place, word) in [(Place::First, "first"), (Place::Last, "last")] {
@@ -154,6 +157,9 @@ impl Handlers {
     }
 
     /// There is no such handler any more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownHandler`].
     pub fn remove(&mut self, id: u64) -> Result<(), Error> {
         self.handlers.remove(&id).map(|_| ()).ok_or(Error::UnknownHandler(id))
     }
@@ -262,8 +268,8 @@ impl Handlers {
         }
     }
 
-    /// Whom to call next, with the name of the handler. One that is called once is gone by now,
-    /// and one that was removed meanwhile is passed over.
+    /// The handler to call next, with its name. One that is called once is gone by now, and one
+    /// that was removed meanwhile is passed over.
     pub fn next(&mut self, run: &mut Run) -> Option<(u64, Option<String>)> {
         while let Some(id) = run.queue.pop_front() {
             let Some(handler) = self.handlers.get(&id) else { continue };

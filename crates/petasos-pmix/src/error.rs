@@ -1,4 +1,4 @@
-//! How requests fail: in terms that say who and what is missing, and that travel.
+//! How requests fail: in terms that say which process and what is missing, and that travel.
 
 use crate::names::{Group, JobId, Missing, Node, Proc};
 use petasos_macros::Wire;
@@ -10,21 +10,21 @@ pub enum Error {
     /// A fence did not come together in time.
     #[error("fence {nth} of {group}: not complete in time; missing: {missing}")]
     FenceTimeout {
-        /// Who was to take part.
+        /// The processes that were to take part.
         group: Group,
         /// The how manieth fence of that group.
         nth: u64,
-        /// Who did not come.
+        /// The processes that did not come.
         missing: Missing,
     },
     /// A process that was to take part in a fence is gone.
     #[error("fence {nth} of {group}: {proc} on {node} did not come to it: {why}")]
     FenceBroken {
-        /// Who was to take part.
+        /// The processes that were to take part.
         group: Group,
         /// The how manieth fence of that group.
         nth: u64,
-        /// Who is gone.
+        /// The process that is gone.
         proc: Proc,
         /// Where it ran.
         node: Node,
@@ -54,7 +54,7 @@ pub enum Error {
     /// A process is gone.
     #[error("{proc} on {node} is gone: {why}")]
     ProcGone {
-        /// Who.
+        /// The process.
         proc: Proc,
         /// Where it ran.
         node: Node,
@@ -66,7 +66,7 @@ pub enum Error {
     NodeLost {
         /// Which.
         node: Node,
-        /// Who ran there, as far as it concerns the request.
+        /// The processes that ran there, as far as it concerns the request.
         missing: Missing,
     },
     /// No such process, or job.
@@ -75,7 +75,7 @@ pub enum Error {
     /// Another job's affairs.
     #[error("{asker} may not see or touch what belongs to job {}", job.0)]
     NotPermitted {
-        /// Who asked.
+        /// The process that asked.
         asker: Proc,
         /// Whose it is.
         job: JobId,
@@ -86,7 +86,7 @@ pub enum Error {
     /// A published key is there already.
     #[error("`{0}` is published already")]
     Published(String),
-    /// Nobody published it.
+    /// It was not published.
     #[error("nobody published `{0}`")]
     NotPublished(String),
     /// A lookup that waited did not get what it waited for.
@@ -114,7 +114,7 @@ pub enum Error {
     /// The head or another daemon did not answer.
     #[error("{node} did not answer in time: {what}")]
     Silent {
-        /// Who.
+        /// The process.
         node: Node,
         /// What was asked.
         what: String,
@@ -128,7 +128,7 @@ pub enum Error {
     /// A process is not started again.
     #[error("{proc} is not started again: {why}")]
     NotRestarted {
-        /// Who.
+        /// The process.
         proc: Proc,
         /// Why not.
         why: String,
@@ -189,8 +189,8 @@ pub enum Gone {
     NodeLost,
     /// It had connected, and ended with code 0 without finalizing: the others may wait for it.
     NotFinalized,
-    /// It exited with code 0, and had failed before, perhaps without noticing: its daemon had refused what it committed,
-    /// or cut its connection.
+    /// It exited with code 0, and had failed before, perhaps without noticing: its daemon had
+    /// refused what it committed, or cut its connection.
     Failed(String),
 }
 

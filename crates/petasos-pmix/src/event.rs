@@ -1,4 +1,4 @@
-//! Events: what happened, who is told.
+//! Events: what happened, and which processes are told.
 
 use crate::{
     names::{Group, JobId, Node, Proc},
@@ -7,7 +7,8 @@ use crate::{
 };
 use petasos_macros::Wire;
 
-/// Said of an event (`true`): it is for handlers that are registered for its code, and for no default ones.
+/// Said of an event (`true`): it is for handlers that are registered for its code, and for no
+/// default ones.
 pub const NON_DEFAULT: &str = "pmix.evnondef";
 /// Said of an event (`true`): it is not kept for handlers that come later.
 pub const NO_CACHE: &str = "pmix.evnocache";
@@ -22,17 +23,17 @@ pub struct EventId {
 }
 
 impl EventId {
-    /// In place of a number: the event that a node is lost, which everybody makes for himself.
+    /// In place of a number: the event that a node is lost, which every daemon makes by itself.
     pub const LOSS: u64 = u64::MAX;
-    /// The number of the event that a node was replaced, less the number of the job; that a node is lost is, for each
-    /// job, one of those above.
+    /// The number of the event that a node was replaced, less the number of the job; that a node is
+    /// lost is, for each job, one of those above.
     pub const REPLACED: u64 = u64::MAX - (1 << 33);
 }
 
-/// Who is told of an event (PMIx Standard 4.1, section 3.4.20).
+/// The processes that are told of an event (PMIx Standard 4.1, section 3.4.20).
 #[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Range {
-    /// The resource manager alone: the head.
+    /// The resource manager alone: the head node.
     Rm,
     /// This node.
     Local,
@@ -71,11 +72,11 @@ pub struct Event {
     pub id: EventId,
     /// What: a status code; negative ones are the Standard's.
     pub code: i32,
-    /// Who said so; [`Proc::JOB`] of a job when the daemons did.
+    /// The process that said so; [`Proc::JOB`] of a job when the daemons did.
     pub source: Proc,
     /// Where the source is.
     pub node: Node,
-    /// Who is told.
+    /// The processes that are told.
     pub range: Range,
     /// Whether default handlers are left out.
     pub non_default: bool,

@@ -1,5 +1,5 @@
-//! What everybody knows of a job before it starts: its nodes, which rank is where, and what
-//! follows from that. Keys of it are answered where they are asked, and never travel.
+//! What all nodes know of a job before it starts: its nodes, which rank is where, and what follows
+//! from that. Keys of it are answered where they are asked, and never travel.
 
 use crate::{
     names::{JobId, Node, Proc},
@@ -18,7 +18,8 @@ pub const MAX_RANKS: u32 = 1 << 24;
 pub struct NodeInfo {
     /// The host's name.
     pub name: String,
-    /// How the addresses of the processes on it begin; empty where they have none. A number follows.
+    /// How the addresses of the processes on it begin; empty where they have none. A number
+    /// follows.
     pub base: String,
     /// The number of its first process; those of the next ones follow.
     pub first: u16,
@@ -73,6 +74,10 @@ pub struct JobMap {
 
 impl JobMap {
     /// Checks a job.
+    ///
+    /// # Errors
+    /// [`JobError::TooLarge`] beyond [`MAX_RANKS`], [`JobError::NoSuchNode`] for ranks on a node
+    /// that is not in the list.
     pub fn new(spec: JobSpec) -> Result<JobMap, JobError> {
         let size: u64 = spec.runs.iter().map(|run| u64::from(run.count)).sum();
         if size > u64::from(MAX_RANKS) {
@@ -162,8 +167,8 @@ impl JobMap {
         Facts::value(self, rank, key)
     }
 
-    /// The same job with the ranks of one node on another, which has none; nothing if there are none to move, or no place for
-    /// them.
+    /// The same job with the ranks of one node on another, which has none; nothing if there are
+    /// none to move, or no place for them.
     #[must_use]
     pub fn moved(&self, from: Node, to: Node) -> Option<JobMap> {
         if self.ranks_on(from).is_empty() || !self.ranks_on(to).is_empty() {
@@ -194,7 +199,8 @@ pub(crate) trait Facts {
     /// How many ranks a node has.
     fn count_on(&self, node: Node) -> u32;
     fn node_name(&self, node: Node) -> Option<String>;
-    /// How addresses of the processes of a node begin, and the number of the first: see [`NodeInfo`].
+    /// How addresses of the processes of a node begin, and the number of the first: see
+    /// [`NodeInfo`].
     fn place(&self, node: Node) -> Option<(String, u16)>;
     /// What else was said of the job.
     fn info(&self, key: &str) -> Option<Value>;

@@ -15,9 +15,10 @@ use std::time::Duration;
 pub enum Message {
     /// About a fence: the `nth` of this group.
     Fence {
-        /// Who takes part.
+        /// The processes that take part.
         group: Group,
-        /// After the how manieth replacement of a node, of those of the group: fences are counted anew with each.
+        /// After the how manieth replacement of a node, of those of the group: fences are counted
+        /// anew with each.
         replaced: u32,
         /// The how manieth of the group.
         nth: u64,
@@ -28,11 +29,11 @@ pub enum Message {
     CardAsk {
         /// Comes back in the answer.
         id: u64,
-        /// Whose.
+        /// Of which process.
         proc: Proc,
         /// Of which of the processes of its rank, at least: how often that was started again.
         restarts: u32,
-        /// How many replacements of nodes are known to who asks.
+        /// How many replacements of nodes are known to the asker.
         replaced: u32,
         /// The key that is wanted of it.
         key: String,
@@ -48,11 +49,11 @@ pub enum Message {
         /// All that may be seen, whatever key was asked for.
         result: Result<Card, Error>,
     },
-    /// Asks the head, or (queries) a node.
+    /// Asks the head node, or (queries) a node.
     Ask {
         /// Comes back in the answer.
         id: u64,
-        /// On behalf of whom.
+        /// On behalf of which process.
         asker: Proc,
         /// What.
         what: HeadRequest,
@@ -71,7 +72,7 @@ pub enum Message {
         /// Whether it is for all nodes.
         all: bool,
     },
-    /// To the head: somebody on this node wants an environment event, or nobody does any more.
+    /// To the head node: a process of this node wants an environment event, or none does any more.
     Interest {
         /// Which.
         code: i32,
@@ -82,34 +83,34 @@ pub enum Message {
     Lost(Vec<Node>),
     /// This process is gone, not as it should be; handed on.
     Gone {
-        /// Who.
+        /// The process.
         proc: Proc,
         /// How often its rank had been started again by then.
         restarts: u32,
         /// What became of it.
         why: Gone,
     },
-    /// From the head: this process is started again in place of one that is gone; handed on.
+    /// From the head node: this process is started again in place of one that is gone; handed on.
     Restarted {
-        /// Who.
+        /// The process.
         proc: Proc,
         /// How often its rank has been by now.
         restarts: u32,
     },
-    /// From the head: a node takes the place of another; handed on.
+    /// From the head node: a node takes the place of another; handed on.
     Replaced(Box<Replacement>),
-    /// To the head: a process of this node has connected. From the head, handed on: somewhere one
-    /// has, so that all must.
+    /// To the head node: a process of this node has connected. From the head node, handed on:
+    /// somewhere one has, so that all must.
     Wired,
-    /// To the head: these never connected.
+    /// To the head node: these never connected.
     NeverConnected(Missing),
-    /// To the head: this process is gone, and what it published goes with it.
+    /// To the head node: this process is gone, and what it published goes with it.
     Release(Proc),
-    /// To the head: what this node has, now.
+    /// To the head node: what this node has, now.
     Inventory(Box<Inventory>),
-    /// From the head: how long do messages to other nodes take?
+    /// From the head node: how long do messages to other nodes take?
     MeasureLinks,
-    /// To the head: so long.
+    /// To the head node: so long.
     Links(Vec<RoundTrip>),
     /// Goes there, and back at once.
     Echo {
@@ -118,9 +119,9 @@ pub enum Message {
         /// Whether it is on its way back.
         back: bool,
     },
-    /// From the head: those of these processes that are there get this signal.
+    /// From the head node: those of these processes that are there get this signal.
     Signal {
-        /// Who.
+        /// The process.
         group: Group,
         /// By its number.
         signal: i32,
@@ -138,22 +139,23 @@ pub struct Replacement {
     pub by: Node,
     /// Those that are started again there, each with how often its rank has been by then.
     pub again: Vec<(Proc, u32)>,
-    /// Those that had ended before, with how often their ranks had been started again by then, and how they ended.
+    /// Those that had ended before, with how often their ranks had been started again by then, and
+    /// how they ended.
     pub ended: Vec<(Proc, u32, Gone)>,
 }
 
 /// A step of a fence. The nodes that take part form a tree.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum FenceStep {
-    /// To the parent: everybody of this part of the tree has come, with these cards.
+    /// To the parent: all of this part of the tree have come, with these cards.
     Up(Vec<(Proc, Card)>),
     /// To the children: it is over.
     Down(Result<Vec<(Proc, Card)>, Error>),
     /// To the root: it cannot succeed.
     Fail(Error),
-    /// To the root: somebody's time is over.
+    /// To the root: the time of a process is over.
     Late,
-    /// To the children: who is missing?
+    /// To the children: which processes are missing?
     Count,
     /// To the parent: these are.
     Missing(Missing),
@@ -161,7 +163,7 @@ pub enum FenceStep {
     Check,
 }
 
-/// What the head does for all.
+/// What the head node does for all.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum HeadRequest {
     /// See [`Request::Publish`].
@@ -192,7 +194,7 @@ pub enum HeadRequest {
     },
     /// See [`Request::Restart`].
     Restart {
-        /// Who is gone.
+        /// The process that is gone.
         proc: Proc,
         /// How often its rank had been started again by then.
         after: u32,
@@ -201,7 +203,7 @@ pub enum HeadRequest {
     Replace(Node),
     /// See [`Request::Signal`].
     Signal {
-        /// Who.
+        /// The process.
         group: Group,
         /// By its number.
         signal: i32,
@@ -219,14 +221,14 @@ pub enum Persistence {
     Session,
 }
 
-/// What somebody publishes.
+/// What a process publishes.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct Published {
     /// Under which key.
     pub key: String,
     /// What.
     pub value: Value,
-    /// Who may look it up, in terms of events' ranges.
+    /// The processes that may look it up, in terms of events' ranges.
     pub range: Range,
     /// For how long.
     pub persistence: Persistence,
@@ -243,16 +245,16 @@ pub enum Request {
     Commit(Vec<(String, Entry)>),
     /// It waits for all of a group to come.
     Fence {
-        /// Who; `None`: all of its job.
+        /// The processes; `None`: all of its job.
         group: Option<Group>,
-        /// Whether everybody's cards are to be spread.
+        /// Whether all cards are to be spread.
         collect: bool,
         /// How long it waits; `None`: as long as the daemon allows.
         timeout: Option<Duration>,
     },
-    /// It wants a key of somebody's.
+    /// It wants a key of a process.
     Get {
-        /// Whose; [`Proc::JOB`] for keys of the job.
+        /// Of which process; [`Proc::JOB`] for keys of the job.
         proc: Proc,
         /// Which; the empty one: all that it has put.
         key: String,
@@ -293,7 +295,7 @@ pub enum Request {
     Notify {
         /// What.
         code: i32,
-        /// Who is told.
+        /// The processes that are told.
         range: Range,
         /// Whether default handlers are left out.
         non_default: bool,
@@ -309,26 +311,26 @@ pub enum Request {
     },
     /// It is done.
     Finalize,
-    /// From now on it says [`Request::Progress`] at least this often, or an event tells the others that it
-    /// does not; `None`: no longer.
+    /// From now on it says [`Request::Progress`] at least this often, or an event tells the others
+    /// that it does not; `None`: no longer.
     Watch(Option<Duration>),
     /// It makes progress.
     Progress,
-    /// A process that failed is to be started again. The answer is how often its rank has been, which is one more
-    /// than `after`, however many ask.
+    /// A process that failed is to be started again. The answer is how often its rank has been,
+    /// which is one more than `after`, however many ask.
     Restart {
-        /// Who.
+        /// The process.
         proc: Proc,
         /// How often its rank had been started again when it failed; `None`: as the daemon knows.
         after: Option<u32>,
     },
-    /// The ranks of a node that is lost are to be started again on a spare one. The answer is that one's number, however
-    /// many ask.
+    /// The ranks of a node that is lost are to be started again on a spare one. The answer is that
+    /// one's number, however many ask.
     Replace(Node),
-    /// Processes of its job are to get a signal, those of them that have not ended, with what they have started. It is
-    /// done when the signal is on its way.
+    /// Processes of its job are to get a signal, those of them that have not ended, with what they
+    /// have started. It is done when the signal is on its way.
     Signal {
-        /// Who; `None`: all of its job.
+        /// The processes; `None`: all of its job.
         group: Option<Group>,
         /// By its number, from 1 to 31.
         signal: i32,
@@ -342,7 +344,7 @@ pub enum Answer {
     Done,
     /// The client is known, as this process on this node.
     Welcome {
-        /// Who it is.
+        /// Which process it is.
         proc: Proc,
         /// Where. What its job is like, it has read before from what all processes of the node
         /// share.
@@ -354,7 +356,7 @@ pub enum Answer {
     Card(Card),
     /// A value of job data.
     Value(Value),
-    /// What was looked up, with who published it.
+    /// What was looked up, with the process that published it.
     Found(Vec<(String, Value, Proc)>),
     /// What was queried.
     Info(Info),

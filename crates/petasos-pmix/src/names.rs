@@ -1,4 +1,4 @@
-//! Who is who: nodes, jobs, processes, and groups of processes.
+//! Names of nodes, jobs, processes, and groups of processes.
 
 use petasos_macros::Wire;
 use petasos_wire::{DecodeError, Decoder, Encoder, Format, Wire};
@@ -76,7 +76,7 @@ pub struct Span {
 pub struct Group(Vec<Span>);
 
 impl Group {
-    /// The processes of these spans; those that are turned around hold nobody.
+    /// The processes of these spans; those that are turned around hold none.
     #[must_use]
     pub fn new(spans: impl IntoIterator<Item = Span>) -> Group {
         let mut spans: Vec<Span> = spans.into_iter().filter(|s| s.first <= s.last).collect();
@@ -129,7 +129,7 @@ impl Group {
         self.0.iter().map(|s| u64::from(s.last - s.first) + 1).sum()
     }
 
-    /// Whether there is nobody in it.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -167,14 +167,14 @@ impl fmt::Display for Group {
     }
 }
 
-/// Who was waited for in vain: the first of them by name, and how many more.
+/// The processes that were waited for in vain: the first of them by name, and how many more.
 #[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Some of them, at most [`Missing::NAMED`], in order.
     pub procs: Vec<Proc>,
     /// How many more there are.
     pub more: u64,
-    /// Nodes that did not say who is missing there, at most [`Missing::NAMED`].
+    /// Nodes that did not say which processes are missing there, at most [`Missing::NAMED`].
     pub silent: Vec<Node>,
 }
 
@@ -212,7 +212,7 @@ impl Missing {
         }
     }
 
-    /// Whether nobody is missing.
+    /// Whether none is missing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.procs.is_empty() && self.more == 0 && self.silent.is_empty()

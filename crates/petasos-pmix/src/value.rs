@@ -1,4 +1,4 @@
-//! Keys, values, and who sees them: the business card of a process.
+//! Keys, values, and the processes that see them: the business card of a process.
 
 use crate::names::Node;
 use petasos_macros::Wire;
@@ -127,7 +127,7 @@ impl<const N: usize> From<&[u8; N]> for Value {
 /// Named values, in no particular order.
 pub type Info = Vec<(String, Value)>;
 
-/// Who sees what a process puts (PMIx Standard 4.1, section 7.1).
+/// The processes that see what a process puts (PMIx Standard 4.1, section 7.1).
 #[derive(Wire, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Processes on the same node.
@@ -156,7 +156,7 @@ impl Scope {
 /// What a process puts under a key.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Who sees it.
+    /// The processes that see it.
     pub scope: Scope,
     /// What.
     pub value: Value,

@@ -1,8 +1,9 @@
 //! Atomic operations: the operators and types of Portals, in terms of those of the fabric.
 //!
-//! An element of up to eight bytes that is aligned to its size is changed by the processor's own atomic
-//! instructions. Other elements (a complex number of doubles, or memory that is not aligned) are changed
-//! by copies: atomically as far as operations of the same interface go, which come one after the other.
+//! An element of up to eight bytes that is aligned to its size is changed by the processor's own
+//! atomic instructions. Other elements (a complex number of doubles, or memory that is not aligned)
+//! are changed by copies: atomically as far as operations of the same interface go, which come one
+//! after the other.
 
 use petasos_fabric::{AtomicOp, AtomicType, Region, Slice};
 use smallvec::SmallVec;
@@ -155,7 +156,8 @@ impl Datatype {
     }
 }
 
-/// An operation that makes no sense: elements cut short, or an operator that its type does not have.
+/// An operation that makes no sense: elements cut short, or an operator that its type does not
+/// have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtomicFailure;
 

@@ -15,16 +15,16 @@ pub struct Config {
     /// Data up to so many bytes travels with its header; longer data is moved when the target knows
     /// where it goes, with no copy in between. At most what the transport takes. Default: 16 KiB.
     pub eager: usize,
-    /// Data longer than this is moved by the transport's own remote access, where it has that: by one
-    /// copy, from memory that is lent for the time of the operation. Default: 16 KiB.
+    /// Data longer than this is moved by the transport's own remote access, where it has that: by
+    /// one copy, from memory that is lent for the time of the operation. Default: 16 KiB.
     pub lend_above: usize,
-    /// Whether a user whom only the other process names is believed: one whom the transport does not
-    /// know of. If not, such requests are of no user, and served only where entries, and access
+    /// Whether a user that only the other process names is believed: one that the transport does
+    /// not know of. If not, such requests are of no user, and served only where entries, and access
     /// control, are for all. Default: yes.
     pub believe: bool,
-    /// Whether the directory may get to know this process after the interface was opened: then nothing
-    /// that others send is taken in before [`Interface::directory_changed`] has found it, and nothing of
-    /// that is lost. Default: no.
+    /// Whether the directory may get to know this process after the interface was opened: then
+    /// nothing that others send is taken in before [`Interface::directory_changed`] has found it,
+    /// and nothing of that is lost. Default: no.
     ///
     /// [`Interface::directory_changed`]: crate::Interface::directory_changed
     pub named_later: bool,
@@ -105,11 +105,11 @@ impl Default for Limits {
 pub struct Promises {
     /// Long double, real and complex, are types of elements.
     pub long_double: bool,
-    /// Atomics of elements of up to eight bytes that are aligned are coherent with the processor's, as far
-    /// as those of the transport are.
+    /// Atomics of elements of up to eight bytes that are aligned are coherent with the processor's,
+    /// as far as those of the transport are.
     pub coherent_atomics: bool,
-    /// Operations of up to so many bytes between two processes change and read memory in the order in
-    /// which they were started.
+    /// Operations of up to so many bytes between two processes change and read memory in the order
+    /// in which they were started.
     pub ordered: u64,
     /// The data of operations of up to so many bytes may be changed as soon as they were started.
     pub volatile: u64,
@@ -121,7 +121,7 @@ impl Default for Promises {
     }
 }
 
-/// What who waits, or the engine's thread, does when there is nothing to do.
+/// What a waiting thread, or the engine's, does when there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Idle {
@@ -143,8 +143,8 @@ impl Default for Idle {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Requests that nothing matched, or for a portal that there is not. In Portals 3 all requests that
-    /// were refused, whyever, and answers to nothing.
+    /// Requests that nothing matched, or for a portal that there is not. In Portals 3 all requests
+    /// that were refused, whyever, and answers to nothing.
     pub dropped: u64,
     /// Requests that came to a disabled portal, or disabled it.
     pub disabled: u64,
@@ -166,6 +166,6 @@ pub struct Status {
     pub entries: u64,
     /// Unexpected headers now.
     pub headers: u64,
-    /// Peers about whom something is kept now: those with a connection.
+    /// Peers about which something is kept now: those with a connection.
     pub peers: u64,
 }

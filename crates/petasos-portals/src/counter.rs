@@ -32,6 +32,27 @@ impl AddAssign for Count {
 }
 
 /// A counter of events, and actions that wait until it reaches a number.
+///
+/// ```
+/// # use petasos_portals::{ProcessMap, Config};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Action, Count, Interface};
+/// use std::time::Duration;
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let (arrivals, next) = (interface.counter()?, interface.counter()?);
+/// // As soon as three have come, the other counter moves on, without the program's part.
+/// interface.trigger(arrivals, 3, Action::Add(next, Count::of(1)))?;
+/// for _ in 0..3 {
+///     interface.add(arrivals, Count::of(1))?;
+/// }
+/// let count = interface.wait_count(next, 1, Duration::from_secs(1))?;
+/// assert_eq!(count, Count::of(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Counter {
     pub(crate) value: Count,

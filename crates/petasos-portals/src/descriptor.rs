@@ -8,9 +8,22 @@ use crate::{
 /// Memory for operations of one's own, and where they tell about themselves.
 ///
 /// ```
-/// use petasos_portals::Descriptor;
-/// let plain = Descriptor::new(vec![0; 1024]);
-/// assert!(plain.queue.is_none());
+/// # use petasos_portals::{ProcessMap, Config, Interface};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Descriptor, Part};
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let bound = interface.bind(Descriptor::new(vec![0; 4096]))?;
+/// // What operations work on: 16 bytes of it.
+/// let part = Part { offset: 64, ..Part::of(bound, 16) };
+/// assert_eq!((part.offset, part.len), (64, 16));
+/// // Nothing is under way: the memory comes back.
+/// let memory = interface.release(bound)?.memory;
+/// assert_eq!(memory.len(), 4096);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Descriptor {
@@ -74,8 +87,8 @@ pub(crate) struct Bound {
     pub(crate) pending: u32,
     /// What it still may do (Portals 3).
     pub(crate) threshold: Option<Threshold>,
-    /// It is for one operation with memory that is attached to an entry, number so and so, which says
-    /// what may still be done (Portals 3).
+    /// It is for one operation with memory that is attached to an entry, number so and so, which
+    /// says what may still be done (Portals 3).
     pub(crate) attached: Option<(Handle<MatchEntry>, u32)>,
 }
 
@@ -111,8 +124,8 @@ impl Bound {
         Bound { spec, pending: 0, threshold: None, attached: None }
     }
 
-    /// Takes one off what may be started, for something that is to come; false if nothing is left. It
-    /// is spent when that comes ([`Bound::redeem`]), and else given back.
+    /// Takes one off what may be started, for something that is to come; false if nothing is left.
+    /// It is spent when that comes ([`Bound::redeem`]), and else given back.
     pub(crate) fn keep(&mut self, matching: &mut Matching) -> bool {
         if let Some((entry, serial)) = self.attached {
             return matching.keep(entry, serial);
@@ -148,7 +161,8 @@ impl Bound {
         }
     }
 
-    /// What its events say it was given: of a descriptor of Portals 3 that, else what the operation was.
+    /// What its events say it was given: of a descriptor of Portals 3 that, else what the operation
+    /// was.
     #[inline]
     pub(crate) fn user_data(&self, of_operation: u64) -> u64 {
         self.threshold.as_ref().map_or(of_operation, |threshold| threshold.user_data)

@@ -28,7 +28,8 @@ impl State {
         busy
     }
 
-    /// While the directory does not know this process nothing is taken in: it would be of strangers.
+    /// While the directory does not know this process nothing is taken in: it would be of
+    /// strangers.
     #[cold]
     fn pass_unnamed(&mut self) -> bool {
         let busy = !self.ready.is_empty();
@@ -42,8 +43,8 @@ impl State {
         }
     }
 
-    /// The short way in: messages that need no event, and nothing else, unless messages never end or the
-    /// endpoint was given something to do. False if there are none.
+    /// The short way in: messages that need no event, and nothing else, unless messages never end
+    /// or the endpoint was given something to do. False if there are none.
     #[inline]
     pub(crate) fn peek(&mut self) -> bool {
         if self.submitted || self.process.is_none() {
@@ -63,7 +64,7 @@ impl State {
         busy
     }
 
-    /// Takes the messages that need no event; `one`: no more, once there is something for who waits.
+    /// Takes the messages that need no event; `one`: no more, once there is something for a waiter.
     #[inline(never)]
     fn take_messages(&mut self, one: bool) -> bool {
         let mut message = Lease::default();
@@ -115,7 +116,7 @@ impl State {
                 tracing::debug!(?peer, %reason, "a peer is lost");
                 self.lose(peer);
             }
-            // Peers are met when they are heard of; nobody here uses puts with event.
+            // Peers are met when they are heard of; nothing here uses puts with event.
             _ => {}
         }
     }

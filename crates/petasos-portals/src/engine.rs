@@ -14,8 +14,24 @@ use std::{
 
 /// A thread that drives an interface while this value lives: application bypass.
 ///
-/// It sleeps when there is nothing to do, and leaves driving to threads that wait on the interface while
-/// there are any.
+/// It sleeps when there is nothing to do, and leaves driving to threads that wait on the interface
+/// while there are any.
+///
+/// ```
+/// # use petasos_portals::{ProcessMap, Config, Error};
+/// # use petasos_fabric::Endpoint;
+/// # use std::sync::Arc;
+/// use petasos_portals::{Engine, Interface};
+///
+/// # let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// # let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// # let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// let engine = Engine::start(&interface)?;
+/// // Puts and gets of others are answered now, whatever this thread computes.
+/// assert!(matches!(Engine::start(&interface), Err(Error::InUse(_))));
+/// drop(engine);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Engine {
     interface: Interface,
@@ -25,6 +41,10 @@ pub struct Engine {
 
 impl Engine {
     /// Begins to drive. An interface has one engine at a time.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] if the interface has an engine, [`Error::System`] if the system gives no
+    /// thread.
     pub fn start(interface: &Interface) -> Result<Engine, Error> {
         if std::mem::replace(&mut interface.shared.lock().engine, true) {
             return Err(Error::InUse("the place of the engine"));
@@ -59,7 +79,7 @@ fn drive(shared: &Shared, stop: &AtomicBool) {
     let mut passes = state.passes;
     // That waiting was ended does not end it: others are served as long as there is an engine.
     while !stop.load(Ordering::SeqCst) {
-        // Whoever waits drives, too, and is nearer to who wants the result.
+        // A thread that waits drives, too, and is nearer to the one that wants the result.
         let others = state.drivers > 0 || state.passes != passes;
         if std::mem::take(&mut state.take_over) || !others {
             if !idle.turn(&mut state) {
@@ -83,6 +103,6 @@ fn drive(shared: &Shared, stop: &AtomicBool) {
         }
     }
     state.engine = false;
-    // Those who wait drive themselves from now on.
+    // Threads that wait drive by themselves from now on.
     shared.leave(state);
 }

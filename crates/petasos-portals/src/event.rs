@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// An operation of somebody else's begins at an entry (Portals 3).
+    /// An operation of another process begins at an entry (Portals 3).
     Start(Served),
-    /// An operation of somebody else's has ended at an entry: PUT, GET, ATOMIC, FETCH_ATOMIC.
+    /// An operation of another process has ended at an entry: PUT, GET, ATOMIC, FETCH_ATOMIC.
     Served(Served),
     /// A message that came before its entry was appended: PUT_OVERFLOW and the like. The data is in
     /// [`Served::memory`].
@@ -26,8 +26,8 @@ pub enum Event {
     },
     /// An entry is in its list: LINK.
     Link(Listed),
-    /// An entry was used up, and has gone: AUTO_UNLINK. With [`Failure::Dropped`] it could not be put
-    /// in at all.
+    /// An entry was used up, and has gone: AUTO_UNLINK. With [`Failure::Dropped`] it could not be
+    /// put in at all.
     AutoUnlink(Listed),
     /// No header refers to the memory of an entry of an overflow list any more, which has gone:
     /// AUTO_FREE.
@@ -62,7 +62,7 @@ pub enum Event {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Served {
-    /// Who asked for what.
+    /// Which process asked for what.
     pub arrival: Arrival,
     /// The entry that took it.
     pub entry: Handle<MatchEntry>,
@@ -104,7 +104,8 @@ pub struct Listed {
     pub(crate) serial: u32,
 }
 
-/// How an entry stood when an event was raised: with the memory, what Portals 3 tells of a descriptor.
+/// How an entry stood when an event was raised: with the memory, what Portals 3 tells of a
+/// descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// How many operations it still takes; `None` for any number.
@@ -147,7 +148,7 @@ pub struct Completed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nobody wanted it there, or there is no such portal.
+    /// No entry took it there, or there is no such portal.
     #[error("nothing matched at the target")]
     Dropped,
     /// The portal is disabled: quiesce, and try again.
@@ -210,7 +211,7 @@ pub struct EventQueue {
     lost: u64,
     /// Events that there were.
     sequence: u64,
-    /// When an event was last taken by who looked at several queues.
+    /// When an event was last taken by a poll of several queues.
     pub(crate) polled: u64,
 }
 

@@ -1,9 +1,9 @@
-//! Whether all has left: before an interface is closed, and for who wants to know.
+//! Whether all has left: before an interface is closed, and for programs that ask.
 //!
-//! That its data has left says of an operation that the memory may be used again, and no more: the data
-//! may lie in a buffer of the transport's, which ends with the endpoint. What is sent to a peer comes in
-//! in order, so a *fence* behind it that is answered says that all of it has come in, also answers to what
-//! others had asked for.
+//! That its data has left says of an operation that the memory may be used again, and no more: the
+//! data may lie in a buffer of the transport's, which ends with the endpoint. What is sent to a
+//! peer comes in in order, so a *fence* behind it that is answered says that all of it has come in,
+//! also answers to what others had asked for.
 
 use crate::{
     Error, Interface,
@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Fences: at most one for each peer at a time, in rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    /// What had been started and served when the last round began (see [`State::link`]), and when the last
-    /// began that is over.
+    /// What had been started and served when the last round began (see [`State::link`]), and when
+    /// the last began that is over.
     upto: u64,
     done: u64,
     /// Peers that are still to be asked.
@@ -28,12 +28,12 @@ pub(crate) struct Fences {
 }
 
 impl Interface {
-    /// Waits until all that was started here, and all answers to others, have come in where they belong,
-    /// and drives the interface meanwhile. To be called before the last clone is dropped, as what is
-    /// still on its way is lost then; [`Interface::close`] does both.
+    /// Waits until all that was started here, and all answers to others, have come in where they
+    /// belong, and drives the interface meanwhile. To be called before the last clone is dropped,
+    /// as what is still on its way is lost then; [`Interface::close`] does both.
     ///
-    /// The other side takes things in when it is driven. What is for a process that is lost is not waited
-    /// for. Actions that wait for counters are not waited for, either.
+    /// The other side takes things in when it is driven. What is for a process that is lost is not
+    /// waited for. Actions that wait for counters are not waited for, either.
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::Aborted`] after [`Interface::abort`].
@@ -48,8 +48,8 @@ impl Interface {
         result
     }
 
-    /// Whether all has left, as [`Interface::flush`] has it. Does one pass, and asks those who are to say
-    /// so: the answer is mostly no at first, and yes after some passes.
+    /// Whether all has left, as [`Interface::flush`] has it. Does one pass, and asks the peers that
+    /// are to say so: the answer is mostly no at first, and yes after some passes.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.with_state(|state| {
@@ -58,9 +58,9 @@ impl Interface {
         })
     }
 
-    /// Ends the interface in order: what is on its way gets so much time to come in, then all waiting ends
-    /// as by [`Interface::abort`]. The endpoint ends with the last clone, so other clones, and the engine,
-    /// are to be dropped as well.
+    /// Ends the interface in order: what is on its way gets so much time to come in, then all
+    /// waiting ends as by [`Interface::abort`]. The endpoint ends with the last clone, so other
+    /// clones, and the engine, are to be dropped as well.
     ///
     /// # Errors
     /// As of [`Interface::flush`]: something may be lost. The interface has ended nevertheless.
@@ -82,7 +82,8 @@ impl State {
             || self.operations.iter::<Underway>().any(|(_, operation)| operation.is_here())
     }
 
-    /// Whether all has left that was started and served up to then; asks those who are to say so.
+    /// Whether all has left that was started and served up to then; asks the peers that are to say
+    /// so.
     fn has_left(&mut self, upto: u64) -> bool {
         self.go_round();
         if self.fences.done < upto && self.fences.is_over() && !self.is_sending() {
@@ -103,7 +104,7 @@ impl State {
         }
     }
 
-    /// Sends fences to those who were not asked yet, as many as there is room for.
+    /// Sends fences to peers that were not asked yet, as many as there is room for.
     fn ask_ahead(&mut self) {
         while let Some(peer) = self.fences.ahead.pop() {
             if !self.peers.is_known(peer) {

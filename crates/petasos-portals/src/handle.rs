@@ -33,8 +33,8 @@ impl InterfaceId {
 
 /// Names a `K` of one interface: a slot, and how often that slot was used before.
 ///
-/// A handle that outlived what it names gives [`Error::Handle`](crate::Error::Handle), and so does one
-/// of another interface.
+/// A handle that outlived what it names gives [`Error::Handle`](crate::Error::Handle), and so does
+/// one of another interface.
 pub struct Handle<K> {
     index: u32,
     /// The interface, and the generation: one word, so that one comparison is for both.
@@ -73,8 +73,8 @@ impl<K> Handle<K> {
         self.index
     }
 
-    /// Slot and generation in one number, for logs, and for languages without such types. Whose it is
-    /// is not in it.
+    /// Slot and generation in one number, for logs, and for languages without such types. Whose it
+    /// is is not in it.
     #[must_use]
     #[inline]
     pub fn to_bits(self) -> u64 {
@@ -207,7 +207,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// The same for who does not need what it named any more.
+    /// The same where what it named is not needed any more.
     #[inline]
     pub(crate) fn discard<K>(&mut self, handle: Handle<K>) {
         let slot = self.slots.get_mut(handle.index as usize);
@@ -248,7 +248,7 @@ fn after(stamp: NonZeroU64) -> NonZeroU64 {
     NonZeroU64::new(owner | u64::from(generation)).unwrap_or(NonZeroU64::MAX)
 }
 
-/// For who keeps indices of slots that are in use: links, chains.
+/// For code that keeps indices of slots that are in use: links, chains.
 impl<T> std::ops::Index<u32> for Table<T> {
     type Output = T;
     #[inline(always)]

@@ -1,4 +1,4 @@
-//! Who takes part: processes, and where they are reached.
+//! Processes that take part, and where they are reached.
 
 use petasos_fabric::Address;
 use std::{collections::HashMap, fmt};
@@ -63,20 +63,20 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// Says which process is reached where, and who is at an address. What asks an interface for
-/// something and is not in it is a stranger: his messages are dropped and counted.
+/// Says which process is reached where, and which is at an address. A process that is not in it is
+/// a stranger: its messages are dropped and counted.
 ///
-/// Shared by all interfaces of a process. Implement it to compute addresses rather than to keep them:
-/// then nothing at all grows with the job.
+/// Shared by all interfaces of a process. Implement it to compute addresses rather than to keep
+/// them: then nothing at all grows with the job.
 pub trait Directory: Send + Sync {
     /// Where a process is reached; `None` if there is no such process.
     fn address(&self, process: ProcessId) -> Option<Address>;
 
-    /// Who is reached there; `None` if that is nobody of the job.
+    /// The process that is reached there; `None` if that is none of the job.
     fn process(&self, address: &Address) -> Option<ProcessId>;
 
-    /// How far it is from one process to another: less is nearer, and 0 is the process itself. If not told
-    /// otherwise, 1 on the same node, 2 elsewhere, and ranks are all on one node.
+    /// How far it is from one process to another: less is nearer, and 0 is the process itself. If
+    /// not told otherwise, 1 on the same node, 2 elsewhere, and ranks are all on one node.
     fn distance(&self, from: ProcessId, to: ProcessId) -> u32 {
         match (from == to, from.node == to.node) {
             (true, _) => 0,
@@ -87,6 +87,15 @@ pub trait Directory: Send + Sync {
 }
 
 /// Processes and their addresses, as a list: of ranks, or of nodes and numbers.
+///
+/// ```
+/// use petasos_portals::{Directory, ProcessId, ProcessMap};
+///
+/// let map = ProcessMap::ranks(["shm://a".parse()?, "shm://b".parse()?]);
+/// assert_eq!(map.process(&"shm://b".parse()?), Some(ProcessId::rank(1)));
+/// assert!(map.address(ProcessId::rank(2)).is_none());
+/// # Ok::<(), petasos_fabric::AddressError>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct ProcessMap {
     addresses: HashMap<ProcessId, Address>,

@@ -1,7 +1,8 @@
 //! The initiator's side: operations are started, and their answers come.
 //!
-//! Each event that a successful operation raises comes once, with its result; after a put whose data
-//! could not be sent no acknowledgement is waited for. So every operation that was accepted ends.
+//! Each event that a successful operation raises comes once, with its result; after a put whose
+//! data could not be sent no acknowledgement is waited for. So every operation that was accepted
+//! ends.
 
 use crate::{
     Ack, Completed, Counts, Descriptor, Error, Event, Failure, List, Memory, Operation, Part,
@@ -22,7 +23,8 @@ pub(crate) struct Underway {
     pub(crate) asked: Asked,
     /// Whether its data, or its request, has not left yet.
     pub(crate) sending: bool,
-    /// Whether its reply is being moved, or its memory called back: the fabric will say how that went.
+    /// Whether its reply is being moved, or its memory called back: the fabric will say how that
+    /// went.
     pub(crate) landing: bool,
     /// Its memory, while the other process may reach it.
     pub(crate) lent: Option<RegionId>,
@@ -61,7 +63,7 @@ enum Ending {
     Acknowledged,
     /// One for which there is no event.
     Counted,
-    /// One that nobody has asked for.
+    /// One that was not asked for.
     Unasked,
     /// The reply.
     Replied,
@@ -200,9 +202,9 @@ impl State {
         Ok(())
     }
 
-    /// Takes off what the descriptors of an operation may do what will come of it: one for its data, one
-    /// for the reply, and one for the acknowledgement, without which that is not asked for. So what has
-    /// begun can end (Portals 3).
+    /// Takes off what the descriptors of an operation may do what will come of it: one for its
+    /// data, one for the reply, and one for the acknowledgement, without which that is not asked
+    /// for. So what has begun can end (Portals 3).
     #[inline(never)]
     fn keep_all(&mut self, operation: &Operation, ack: Ack) -> Result<Ack, Error> {
         let Operation { data, result, .. } = operation;
@@ -238,8 +240,8 @@ impl State {
         }
     }
 
-    /// Sends a request with all of its data. `handle`: the one that the operation gets if there is more to
-    /// come of it.
+    /// Sends a request with all of its data. `handle`: the one that the operation gets if there is
+    /// more to come of it.
     #[inline]
     fn start_short(
         &mut self,
@@ -294,8 +296,8 @@ impl State {
         self.send_frame(peer, Some(handle));
     }
 
-    /// The descriptors of an operation are needed by it from now on. Gives whether anybody wants to know that
-    /// its data has left.
+    /// The descriptors of an operation are needed by it from now on. Gives whether it is wanted to
+    /// know that its data has left.
     #[inline(always)]
     fn engage(&mut self, asked: &Asked) -> bool {
         if let Some(result) = asked.result {
@@ -355,7 +357,8 @@ impl State {
         }
     }
 
-    /// Sends the frame as the header of a long message, whose data the target fetches from where it is.
+    /// Sends the frame as the header of a long message, whose data the target fetches from where it
+    /// is.
     fn send_body(&mut self, peer: Peer, handle: Handle<Underway>, part: Part) {
         let header = Bytes::copy_from_slice(&self.frame);
         let Some(memory) = self.memory_of(part.descriptor) else { return };
@@ -472,7 +475,8 @@ impl State {
         self.over(&asked);
     }
 
-    /// Whether an operation ends without an answer: what a target of Portals 3 does not take, it drops.
+    /// Whether an operation ends without an answer: what a target of Portals 3 does not take, it
+    /// drops.
     pub(crate) fn is_dropped(&self, asked: &Asked, failure: Failure) -> bool {
         use Failure::{Dropped, Operation, Permission, PortalDisabled};
         let refused = matches!(failure, Dropped | PortalDisabled | Permission | Operation);
@@ -513,8 +517,8 @@ impl State {
         }
     }
 
-    /// A descriptor is needed until the operation ends. Gives the events that are not wanted, and what is
-    /// counted.
+    /// A descriptor is needed until the operation ends. Gives the events that are not wanted, and
+    /// what is counted.
     #[inline(always)]
     fn hold(&mut self, descriptor: Handle<Descriptor>) -> (Quiet, Counts) {
         let Some(bound) = self.descriptors.get_mut(descriptor) else {
@@ -560,8 +564,8 @@ impl State {
         self.tell(queue, event(completed));
     }
 
-    /// Counts the end of a part of an operation, and tells it by an event unless that is not wanted. For an
-    /// answer one was kept of what the descriptor may do, which is spent.
+    /// Counts the end of a part of an operation, and tells it by an event unless that is not
+    /// wanted. For an answer one was kept of what the descriptor may do, which is spent.
     #[inline(always)]
     fn complete(&mut self, completed: Completed, ending: Ending) {
         let Some(bound) = self.descriptors.get_mut(completed.descriptor) else { return };
@@ -608,7 +612,7 @@ impl State {
         body: Option<(Body, u64)>,
     ) {
         let handle = Handle::internal(response.operation);
-        // Whom it was asked of, and nobody else, may answer, and once.
+        // The process that was asked, and no other, may answer, and once.
         let known = self.operations.get_mut(handle).filter(|op| op.peer == peer && !op.landing);
         let Some(underway) = known else {
             self.stray();
@@ -687,7 +691,7 @@ impl State {
         self.submit(FabricOperation::Receive { token, body, into });
     }
 
-    /// Lets a body go that nobody wants.
+    /// Lets a body go that is not wanted.
     pub(crate) fn discard(&mut self, body: Option<(Body, u64)>) {
         if let Some((body, _)) = body {
             let token = self.transfer(Transfer::Discard);

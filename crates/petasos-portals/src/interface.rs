@@ -19,11 +19,28 @@ use std::{
 
 /// A network interface: portals that others reach, and operations to theirs, over one endpoint.
 ///
-/// Cheap to clone, and usable from any thread: all of it lies behind one lock, which nobody holds
-/// while he waits. It is driven by whoever waits on it, by [`Interface::progress`], and by the thread of
-/// an [`Engine`](crate::Engine) if there is one; then a process that computes still answers.
+/// Cheap to clone, and usable from any thread: all of it lies behind one lock, which is not held
+/// while a thread waits. It is driven by threads that wait on it, by [`Interface::progress`], and
+/// by the thread of an [`Engine`](crate::Engine) if there is one; then a process that computes
+/// still answers.
 ///
 /// The endpoint ends with the last clone.
+///
+/// ```
+/// use petasos_fabric::Endpoint;
+/// use petasos_portals::{Config, Interface, PortalOptions, ProcessId, ProcessMap};
+/// use std::sync::Arc;
+///
+/// let endpoint = petasos_self::Local::open(&"self://*".parse()?)?;
+/// // A job of one process: rank 0 is this endpoint.
+/// let map = Arc::new(ProcessMap::ranks([endpoint.address().clone()]));
+/// let interface = Interface::open(Box::new(endpoint), map, Config::default())?;
+/// assert_eq!(interface.process(), ProcessId::rank(0));
+/// let portal = interface.portal(PortalOptions { index: Some(4), ..Default::default() })?;
+/// assert_eq!(portal, 4);
+/// interface.close_portal(portal)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Interface {
     pub(crate) shared: Arc<Shared>,
@@ -36,8 +53,8 @@ pub struct PortalOptions {
     pub index: Option<u16>,
     /// Where its events go.
     pub queue: Option<Handle<EventQueue>>,
-    /// Without room for what comes, it is disabled, and who sends learns it; else messages are dropped,
-    /// and the oldest events overwritten. Sets aside a slot of the queue.
+    /// Without room for what comes, it is disabled, and senders learn it; else messages are
+    /// dropped, and the oldest events overwritten. Sets aside a slot of the queue.
     pub flow_control: bool,
     /// It is opened as if by [`Interface::disable`]: it takes nothing in before it is enabled.
     pub disabled: bool,
@@ -48,6 +65,11 @@ const LOOKS: u32 = 100;
 
 impl Interface {
     /// An interface over an endpoint whose address the directory knows.
+    ///
+    /// # Errors
+    /// [`Error::NotInDirectory`] if the directory does not know the endpoint's address (but see
+    /// [`Config::named_later`]), [`Error::System`] if the system has no room for what threads sleep
+    /// on.
     pub fn open(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -56,7 +78,11 @@ impl Interface {
         Interface::with(endpoint, directory, config, Ok(Clock::start()))
     }
 
-    /// An interface whose time is told with [`Interface::progress_at`], as on the simulated network.
+    /// An interface whose time is told with [`Interface::progress_at`], as on the simulated
+    /// network.
+    ///
+    /// # Errors
+    /// As [`Interface::open`].
     pub fn with_given_time(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -109,8 +135,8 @@ impl Interface {
         self.lock().process.unwrap_or(ProcessId::ANY)
     }
 
-    /// Says that the directory knows other processes than before: this one, or those whose messages were
-    /// dropped because it did not know them. Gives this process.
+    /// Says that the directory knows other processes than before: this one, or those whose messages
+    /// were dropped because it did not know them. Gives this process.
     ///
     /// # Errors
     /// [`Error::NotInDirectory`] if it does not know this process, and nothing has changed.
@@ -129,6 +155,10 @@ impl Interface {
     }
 
     /// How far away a process is, as the directory says.
+    ///
+    /// # Errors
+    /// [`Error::Process`] if the directory does not know the process, [`Error::NotInDirectory`] if
+    /// it does not know this one.
     pub fn distance(&self, process: ProcessId) -> Result<u32, Error> {
         let state = self.lock();
         let unknown = || Error::process(process, "it is not in the directory");
@@ -139,8 +169,8 @@ impl Interface {
         Ok(state.directory.distance(own, process))
     }
 
-    /// What this interface has room for, and what it promises of operations: the settings that it was
-    /// opened with, as far as the transport allows.
+    /// What this interface has room for, and what it promises of operations: the settings that it
+    /// was opened with, as far as the transport allows.
     #[must_use]
     pub fn limits(&self) -> (Limits, Promises) {
         let state = self.lock();
@@ -166,6 +196,11 @@ impl Interface {
     }
 
     /// Opens a portal.
+    ///
+    /// # Errors
+    /// [`Error::PortalTaken`] or [`Error::Portal`] for the index that is wanted,
+    /// [`Error::NoPortal`] if none is free, [`Error::Handle`] for a stale queue,
+    /// [`Error::Argument`] for a queue of one event with flow control.
     pub fn portal(&self, options: PortalOptions) -> Result<u16, Error> {
         let mut state = self.lock();
         let PortalOptions { index, queue, flow_control, disabled } = options;
@@ -192,6 +227,9 @@ impl Interface {
     }
 
     /// Closes a portal without entries and headers.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if it is not open, [`Error::InUse`] if it has entries or headers.
     pub fn close_portal(&self, portal: u16) -> Result<(), Error> {
         let mut state = self.lock();
         let closed = state.matching.close(portal);
@@ -209,20 +247,31 @@ impl Interface {
     }
 
     /// Lets messages into a portal that was disabled.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if it is not open.
     pub fn enable(&self, portal: u16) -> Result<(), Error> {
         let known = self.lock().matching.enable(portal, true);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
-    /// Lets no more messages into a portal: they are refused, and who sends them learns it.
+    /// Lets no more messages into a portal: they are refused, and their senders learn it.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if it is not open.
     pub fn disable(&self, portal: u16) -> Result<(), Error> {
         let known = self.lock().matching.enable(portal, false);
         if known { Ok(()) } else { Err(Error::Portal(portal)) }
     }
 
     /// Appends an entry to a list of a portal: [`Event::Link`](crate::Event::Link) follows. In the
-    /// priority list it gets the messages first that came before it, in the order in which they came;
-    /// what is for one message and got it is not linked, and its handle is stale at once.
+    /// priority list it gets the messages first that came before it, in the order in which they
+    /// came; what is for one message and got it is not linked, and its handle is stale at once.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] if the portal is not open, [`Error::Handle`] for a stale queue or counter,
+    /// [`Error::ListTooLong`] or [`Error::NoSpace`] at a limit, [`Error::ReadOnly`] or
+    /// [`Error::Argument`] if the entry makes no sense. Nothing was appended.
     pub fn append(
         &self,
         portal: u16,
@@ -239,8 +288,13 @@ impl Interface {
         })
     }
 
-    /// Takes an entry out, and gives back what was appended: its memory is nobody else's any more.
-    /// Refused while operations or headers need it, also after what has come was looked at. Raises no event.
+    /// Takes an entry out, and gives back what was appended: its memory belongs to the caller
+    /// alone. Refused while operations or headers need it, also after what has come was looked at.
+    /// Raises no event.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while something needs it: try
+    /// again.
     pub fn unlink(&self, entry: Handle<MatchEntry>) -> Result<MatchEntry, Error> {
         self.with_state(|state| {
             let mut looks = 0;
@@ -256,30 +310,41 @@ impl Interface {
         })
     }
 
-    /// Looks for messages that came before it and that an entry would take, and leaves them: for one with
-    /// `once`, for so many with `threshold`, else for all. [`Event::Search`] tells of each, the oldest
-    /// first, or that there is none. Of the entry count what it matches, whether it truncates, its
-    /// queue, its counter with [`Counts::OVERFLOW`], and what it does not want to be told
-    /// ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter counts each
-    /// message, and one failure if there were not as many as were looked for, as always with one for all.
+    /// Looks for messages that came before it and that an entry would take, and leaves them: for
+    /// one with `once`, for so many with `threshold`, else for all. [`Event::Search`] tells of
+    /// each, the oldest first, or that there is none. Of the entry count what it matches, whether
+    /// it truncates, its queue, its counter with [`Counts::OVERFLOW`], and what it does not want to
+    /// be told ([`Quiet::OVERFLOW`], [`Quiet::COMMUNICATION`], [`Quiet::SUCCESS`]). The counter
+    /// counts each message, and one failure if there were not as many as were looked for, as always
+    /// with one for all.
     ///
     /// [`Event::Search`]: crate::Event::Search
     /// [`Counts::OVERFLOW`]: crate::Counts::OVERFLOW
+    ///
+    /// # Errors
+    /// As [`Interface::append`], but for the limits of lists.
     pub fn search(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
         self.with_state(|state| state.search(portal, &entry))
     }
 
     /// Takes the messages that came before it and that an entry would get: each is told as
-    /// [`Event::Overflow`], and that there is none as [`Event::Search`], unless [`Quiet::OVERFLOW`] are not
-    /// wanted. Counts as [`Interface::search`] does.
+    /// [`Event::Overflow`], and that there is none as [`Event::Search`], unless [`Quiet::OVERFLOW`]
+    /// are not wanted. Counts as [`Interface::search`] does.
     ///
     /// [`Event::Overflow`]: crate::Event::Overflow
     /// [`Event::Search`]: crate::Event::Search
+    ///
+    /// # Errors
+    /// As [`Interface::search`].
     pub fn search_and_delete(&self, portal: u16, entry: MatchEntry) -> Result<(), Error> {
         self.with_state(|state| state.search_and_delete(portal, entry))
     }
 
     /// Binds memory for operations of one's own.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale queue or counter, [`Error::NoSpace`] beyond
+    /// `limits.descriptors`.
     pub fn bind(&self, descriptor: Descriptor) -> Result<Handle<Descriptor>, Error> {
         let mut state = self.lock();
         state.check_tables(descriptor.queue, descriptor.counter)?;
@@ -290,8 +355,12 @@ impl Interface {
         handle.ok_or(Error::NoSpace { what: "descriptors", limit })
     }
 
-    /// Releases a descriptor, and gives it back. Refused while operations need it, also after what has
-    /// come was looked at.
+    /// Releases a descriptor, and gives it back. Refused while operations need it, also after what
+    /// has come was looked at.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale, [`Error::InUse`] while operations need it: try
+    /// again.
     pub fn release(&self, descriptor: Handle<Descriptor>) -> Result<Descriptor, Error> {
         self.with_state(|state| {
             let mut looks = 0;
@@ -312,6 +381,9 @@ impl Interface {
     }
 
     /// Makes a queue of so many events.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a capacity of 0, [`Error::NoSpace`] beyond `limits.queues`.
     pub fn queue(&self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
         if capacity == 0 {
             return Err(Error::Argument("a queue holds an event at least"));
@@ -322,7 +394,10 @@ impl Interface {
         handle.ok_or(Error::NoSpace { what: "event queues", limit })
     }
 
-    /// Frees a queue. Events for it are dropped from then on; who waits for one is told.
+    /// Frees a queue. Events for it are dropped from then on; threads that wait for one are told.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn free_queue(&self, queue: Handle<EventQueue>) -> Result<(), Error> {
         self.with_state(|state| {
             state.news = true;
@@ -331,6 +406,9 @@ impl Interface {
     }
 
     /// The next event of a queue; does not drive the interface.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] if there is none, [`Error::Handle`] if the handle is stale.
     pub fn take_event(&self, queue: Handle<EventQueue>) -> Result<Taken, Error> {
         let mut state = self.lock();
         let queue = state.queues.get_mut(queue).ok_or(Error::Handle("an event queue"))?;
@@ -338,6 +416,10 @@ impl Interface {
     }
 
     /// Waits for the next event of a queue, and drives the interface meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if none came in time, [`Error::Aborted`] if the interface was ended,
+    /// [`Error::Handle`] if the queue is gone, or was freed meanwhile.
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
         let (mut state, found) = self.shared.wait(timeout, |state| {
             let queue = state.queues.get(queue).ok_or(Error::Handle("an event queue"))?;
@@ -351,8 +433,11 @@ impl Interface {
         taken
     }
 
-    /// Waits for an event of any of several queues: the position of the queue, and the event. If several
-    /// have one it is that from which, by such calls, none was taken for longest.
+    /// Waits for an event of any of several queues: the position of the queue, and the event. If
+    /// several have one it is that from which, by such calls, none was taken for longest.
+    ///
+    /// # Errors
+    /// As [`Interface::wait_event`], for any of the queues.
     pub fn poll_events(
         &self,
         queues: &[Handle<EventQueue>],
@@ -381,6 +466,9 @@ impl Interface {
     }
 
     /// Makes a counter.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] beyond `limits.counters`.
     pub fn counter(&self) -> Result<Handle<Counter>, Error> {
         let mut state = self.lock();
         let limit = state.config.limits.counters as u64;
@@ -389,6 +477,9 @@ impl Interface {
     }
 
     /// Frees a counter; what waits for it is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn free_counter(&self, counter: Handle<Counter>) -> Result<(), Error> {
         self.with_state(|state| {
             state.cancel_triggered(counter);
@@ -398,12 +489,19 @@ impl Interface {
     }
 
     /// What a counter says; does not drive the interface.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn count(&self, counter: Handle<Counter>) -> Result<Count, Error> {
         let state = self.lock();
         state.counters.get(counter).map(|c| c.value).ok_or(Error::Handle("a counter"))
     }
 
     /// Waits until a counter has so many successes, or a failure; drives the interface meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if it was not reached in time, [`Error::Aborted`] if the interface was
+    /// ended, [`Error::Handle`] if the counter is gone, or was freed meanwhile.
     pub fn wait_count(
         &self,
         counter: Handle<Counter>,
@@ -415,6 +513,9 @@ impl Interface {
     }
 
     /// The same for any of several counters: the position of the counter, and what it says.
+    ///
+    /// # Errors
+    /// As [`Interface::wait_count`], for any of the counters.
     pub fn poll_counts(
         &self,
         counters: &[(Handle<Counter>, u64)],
@@ -435,11 +536,18 @@ impl Interface {
     }
 
     /// Moves a counter on.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn add(&self, counter: Handle<Counter>, count: Count) -> Result<(), Error> {
         self.act(counter, Action::Add(counter, count))
     }
 
-    /// Sets a counter, also backwards: what waits for a number that is not reached then goes on waiting.
+    /// Sets a counter, also backwards: what waits for a number that is not reached then goes on
+    /// waiting.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn set(&self, counter: Handle<Counter>, count: Count) -> Result<(), Error> {
         self.act(counter, Action::Set(counter, count))
     }
@@ -452,8 +560,12 @@ impl Interface {
         })
     }
 
-    /// Has something done as soon as a counter's successes and failures are `threshold` together: now,
-    /// if they are. What is started so is checked when it is.
+    /// Has something done as soon as a counter's successes and failures are `threshold` together:
+    /// now, if they are. What is started so is checked when it is.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale counter, [`Error::NoSpace`] beyond `limits.triggered`, and
+    /// what `action` itself would be refused for.
     pub fn trigger(
         &self,
         counter: Handle<Counter>,
@@ -475,17 +587,29 @@ impl Interface {
     }
 
     /// Forgets all that waits for a counter.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the handle is stale.
     pub fn cancel_triggered(&self, counter: Handle<Counter>) -> Result<(), Error> {
         self.act(counter, Action::Cancel(counter))
     }
 
     /// Starts an operation. Its events say how it went.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale descriptor, [`Error::OutOfBounds`] beyond its end,
+    /// [`Error::Process`] if the target is unknown, [`Error::NoSpace`] beyond `limits.operations`,
+    /// [`Error::AtomicTooLong`], [`Error::ReadOnly`] or [`Error::Argument`]. The operation was not
+    /// started, and no event comes.
     pub fn start(&self, operation: Operation) -> Result<(), Error> {
         self.with_state(|state| state.start(&operation))
     }
 
-    /// Starts operations one after the other, with less effort than one by one; the first that is refused
-    /// ends it: which, and why. All before it were started.
+    /// Starts operations one after the other, with less effort than one by one; the first that is
+    /// refused ends it: which, and why. All before it were started.
+    ///
+    /// # Errors
+    /// The number of the operation that was refused, from 0, and why, as [`Interface::start`].
     pub fn start_all(
         &self,
         operations: impl IntoIterator<Item = Operation>,
@@ -523,8 +647,8 @@ impl Interface {
 }
 
 impl State {
-    /// Checks what can be checked of an action before it is due. What its handles name may be gone by
-    /// then; that they are of this interface can be seen now.
+    /// Checks what can be checked of an action before it is due. What its handles name may be gone
+    /// by then; that they are of this interface can be seen now.
     fn check_action(&self, action: &Action) -> Result<(), Error> {
         match action {
             Action::Start(operation) => {

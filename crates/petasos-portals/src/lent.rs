@@ -1,9 +1,10 @@
 //! Long data that the transport moves by itself, by one copy, where it can.
 //!
-//! The initiator *lends* the memory of a long put or get: its request carries a key to it. The target, which
-//! knows where in its own memory the data belongs once the request was matched, fetches it from there, or
-//! brings it there, and then says how that went. Before the operation ends, with success or because the
-//! target is gone, the memory is called back: only when nobody can reach it any more its program is told.
+//! The initiator *lends* the memory of a long put or get: its request carries a key to it. The
+//! target, which knows where in its own memory the data belongs once the request was matched,
+//! fetches it from there, or brings it there, and then says how that went. Before the operation
+//! ends, with success or because the target is gone, the memory is called back: only when it cannot
+//! be reached any more its program is told.
 
 use crate::{
     Failure, Handle, Memory, Operation, Request,
@@ -105,8 +106,8 @@ impl State {
         self.submit(FabricOperation::Deregister { token, region, patience });
     }
 
-    /// Memory was not closed, for a peer may still reach it: asks again. The operation ends when it is, however
-    /// long that takes, as its memory is not the program's before.
+    /// Memory was not closed, for a peer may still reach it: asks again. The operation ends when it
+    /// is, however long that takes, as its memory is not the program's before.
     pub(crate) fn close_again(&mut self, transfer: Handle<Transfer>) {
         let Some(transfer) = self.transfers.remove(transfer) else { return };
         match transfer {
@@ -118,7 +119,7 @@ impl State {
         }
     }
 
-    /// Nobody else reaches the memory any more.
+    /// No other process reaches the memory any more.
     pub(crate) fn recalled(&mut self, handle: Handle<Underway>, outcome: Recalled) {
         match outcome {
             Recalled::Unsent(failure) => self.tell_sent(handle, Err(failure)),
@@ -128,7 +129,7 @@ impl State {
             }
             Recalled::Answered(outcome) => {
                 self.tell_sent(handle, Ok(()));
-                // Without an answer that anybody asked for this was all.
+                // Where no answer was asked for this was all.
                 let Some(underway) = self.operations.get(handle) else { return };
                 let asked = underway.asked;
                 if let (Answer::Reply(part), Ok(moved)) = (asked.answer(), outcome) {
@@ -183,7 +184,7 @@ impl State {
         });
     }
 
-    /// What a key is for, if it is to so much memory of the one who sent it.
+    /// What a key is for, if it is to so much memory of its sender.
     fn reach_lent(&mut self, peer: Peer, key: &[u8], len: u64) -> Option<Remote> {
         let key = Key::from_bytes(Bytes::copy_from_slice(key)).ok()?;
         let remote = self.endpoint.import_from(&key, peer).ok()?;

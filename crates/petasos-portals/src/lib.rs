@@ -1,10 +1,10 @@
-//! Matching one-sided messages, with the semantics of Portals 4 and, in [`v3`], of Portals 3.3: what the
-//! runtimes of MPI, SHMEM and PGAS languages want below them.
+//! Matching one-sided messages, with the semantics of Portals 4 and, in [`v3`], of Portals 3.3:
+//! what the runtimes of MPI, SHMEM and PGAS languages want below them.
 //!
-//! A process sends, fetches, or changes data *at a portal* of another, and shows match bits; which memory
-//! that is, the target has said before by appending entries to lists. The target's program has no part
-//! in it: whoever waits on the interface, or an [`Engine`], answers. Nothing is kept of processes without
-//! a connection.
+//! A process sends, fetches, or changes data *at a portal* of another, and shows match bits; which
+//! memory that is, the target has said before by appending entries to lists. The target's program
+//! has no part in it: a thread that waits on the interface, or an [`Engine`], answers. Nothing is
+//! kept of processes without a connection.
 //!
 //! ```
 //! use petasos_portals::{
@@ -41,53 +41,57 @@
 //!
 //! # What is where
 //!
-//! The matching core (`matching`) is a state machine without I/O: lists in which an entry is found without
-//! walking, headers of messages that came too early, what is used up and what goes. Around it one state
-//! behind one lock has the queues, counters and tables (`state`), the initiator's side (`initiator`), the
-//! target's (`target`), and who is connected (`peers`). `drive` is a pass over it, `wait` says who drives
-//! and who sleeps. Headers are fixed in [`petasos_wire::portals`].
+//! The matching core (`matching`) is a state machine without I/O: lists in which an entry is found
+//! without walking, headers of messages that came too early, what is used up and what goes. Around
+//! it one state behind one lock has the queues, counters and tables (`state`), the initiator's side
+//! (`initiator`), the target's (`target`), and the connected peers (`peers`). `drive` is a pass
+//! over it, `wait` says which thread drives and which sleep. Headers are fixed in
+//! [`petasos_wire::portals`].
 //!
-//! Entries of a list lie in one hash table for each class of entries that look at the same bits, and have labels
-//! that grow along the list, with gaps: a look-up probes each class, and the lowest label wins. So order is the
-//! standard's, an entry can come in anywhere, and appending looks through the messages that came before it
-//! and links, in one step.
+//! Entries of a list lie in one hash table for each class of entries that look at the same bits,
+//! and have labels that grow along the list, with gaps: a look-up probes each class, and the lowest
+//! label wins. So order is the standard's, an entry can come in anywhere, and appending looks
+//! through the messages that came before it and links, in one step.
 //!
-//! A thread that waits drives the interface; an engine's thread drives when none does, and sleeps when there is
-//! nothing. Long data is a long message of the fabric: its header is matched in turn with short ones, and
-//! then the body goes from memory to memory, so there are no keys to exchange and order holds across
-//! sizes. Where the transport has remote access of its own, the header carries a key to the initiator's memory
-//! instead, and the end is told only when that memory is closed again. What an operation needs of a
-//! threshold is taken off when it starts. An interface is flushed by a fence behind all that was sent, which
-//! the other side answers. Triggered operations go to a queue when their counter is reached, and run from
-//! there, so that what they set off does not recurse. A process that does not take its answers is cut off.
+//! A thread that waits drives the interface; an engine's thread drives when none does, and sleeps
+//! when there is nothing. Long data is a long message of the fabric: its header is matched in turn
+//! with short ones, and then the body goes from memory to memory, so there are no keys to exchange
+//! and order holds across sizes. Where the transport has remote access of its own, the header
+//! carries a key to the initiator's memory instead, and the end is told only when that memory is
+//! closed again. What an operation needs of a threshold is taken off when it starts. An interface
+//! is flushed by a fence behind all that was sent, which the other side answers. Triggered
+//! operations go to a queue when their counter is reached, and run from there, so that what they
+//! set off does not recurse. A process that does not take its answers is cut off.
 //!
 //! # Cost of matching
 //!
-//! A list of up to 32 entries is scanned. A longer one costs a hash look-up for each *class* of entries:
-//! those that ignore the same bits and leave the same parts of the source open. Under MPI there are one to
-//! four; when every entry ignores bits of its own, the list is walked. Headers are found at once by an
-//! entry without wildcards, and by walking in the order of arrival by one with.
+//! A list of up to 32 entries is scanned. A longer one costs a hash look-up for each *class* of
+//! entries: those that ignore the same bits and leave the same parts of the source open. Under MPI
+//! there are one to four; when every entry ignores bits of its own, the list is walked. Headers are
+//! found at once by an entry without wildcards, and by walking in the order of arrival by one with.
 //!
 //! # Memory
 //!
-//! Lent memory is a [`Memory`]: counted regions that nobody has references into. The interface holds it
-//! until the entry is unlinked, or the descriptor released, and nothing is under way; then it can become
-//! plain memory again ([`petasos_fabric::Region::into_exclusive`]).
+//! Lent memory is a [`Memory`]: counted regions without references into them. The interface holds
+//! it until the entry is unlinked, or the descriptor released, and nothing is under way; then it
+//! can become plain memory again ([`petasos_fabric::Region::into_exclusive`]).
 //!
 //! # How operations end
 //!
 //! Each event that a successful operation would raise comes exactly once, with a result: of a put
 //! [`Event::Send`], then, if an acknowledgement was asked for, [`Event::Ack`]; of a get
-//! [`Event::Reply`]. After a `Send` that failed no `Ack` follows. So it is also when the other process
-//! dies.
+//! [`Event::Reply`]. After a `Send` that failed no `Ack` follows. So it is also when the other
+//! process dies.
 //!
 //! # Trust
 //!
-//! Who a message is from says the transport; who that is in the job says the [`Directory`]; what strangers
-//! send is dropped. The *user* is what the other process says it is: processes of one job trust each
-//! other that far. Frames are checked once; what makes no sense is dropped and counted
-//! ([`Status::garbage`]). An answer counts only if it comes from the process that was asked.
+//! The transport says which endpoint a message is from, the [`Directory`] which process of the job
+//! that is; what strangers send is dropped. The *user* is what the other process says it is:
+//! processes of one job trust each other that far. Frames are checked once; what makes no sense is
+//! dropped and counted ([`Status::garbage`]). An answer counts only if it comes from the process
+//! that was asked.
 
+#![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
 mod atomic;

@@ -6,8 +6,8 @@ use smallvec::{SmallVec, smallvec};
 
 /// Memory that others write and read, or that is sent from: owned and counted.
 ///
-/// While anything of an interface holds it, its bytes are reached only by copies; they belong to the
-/// program alone again when it is the last holder ([`Region::into_exclusive`]).
+/// While anything of an interface holds it, its bytes are reached only by copies; they belong to
+/// the program alone again when it is the last holder ([`Region::into_exclusive`]).
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pieces: SmallVec<[Slice; 1]>,

@@ -1,4 +1,4 @@
-//! What an operation tells its target: who asks for what.
+//! What an operation tells its target: which process asks for what.
 
 use crate::{Datatype, Operator, ProcessId, matching::Shown};
 
@@ -40,9 +40,9 @@ impl Request {
 pub struct Arrival {
     /// What is asked for.
     pub request: Request,
-    /// By whom: as the directory says, not as the message does.
+    /// By which process: as the directory says, not as the message does.
     pub initiator: ProcessId,
-    /// The user who asks.
+    /// The user that asks.
     pub user: u32,
     /// The job that asks (Portals 3).
     pub job: u32,

@@ -7,11 +7,19 @@ use crate::{
 };
 
 /// Where an operation goes.
+///
+/// ```
+/// use petasos_portals::{Place, ProcessId};
+///
+/// // Eight bytes into what the entry with bits 7 says, at portal 4 of rank 12.
+/// let place = Place { bits: 7, offset: 8, ..Place::new(ProcessId::rank(12), 4) };
+/// assert_eq!(place.process.process, 12);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// To whom.
+    /// The process.
     pub process: ProcessId,
-    /// To which portal of his.
+    /// Which of its portals.
     pub portal: u16,
     /// What the message shows to the match entries.
     pub bits: u64,
@@ -172,6 +180,8 @@ pub(crate) fn check_elements(op: Operator, kind: Datatype, len: u64) -> Result<(
 }
 
 /// What can wait for a counter.
+///
+/// See [`Counter`] for an example.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Action {

@@ -1,7 +1,7 @@
-//! Those with whom there is a connection: who they are, and what waits until they can take it.
+//! Connected peers: which processes they are, and what waits until they can take it.
 //!
-//! Nothing is kept of a process without a connection, so what this layer holds follows the transport's
-//! connections and not the size of the job.
+//! Nothing is kept of a process without a connection, so what this layer holds follows the
+//! transport's connections and not the size of the job.
 
 use crate::{
     Error, Failure, ProcessId,
@@ -14,7 +14,7 @@ use crate::{
 use petasos_fabric::{InjectError, Operation, Peer};
 use std::collections::{HashMap, VecDeque};
 
-/// No user: of whom nobody knows, and who is not believed.
+/// No user: one that is not vouched for, and not believed.
 const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Peers {
     records: Vec<Option<Record>>,
     /// By the bits of their names.
     by_process: HashMap<u64, Peer, Fold>,
-    /// Whom something went to last: mostly more follows.
+    /// The peer to which something went last: mostly more follows.
     latest: Option<(ProcessId, Peer)>,
     /// What waits in all outboxes, by number.
     waiting: usize,
@@ -32,9 +32,10 @@ pub(crate) struct Peers {
 #[derive(Debug)]
 struct Record {
     peer: Peer,
-    /// Nobody of the job: what he sends is dropped.
+    /// No process of the job: what it sends is dropped.
     process: Option<ProcessId>,
-    /// The user who runs it, if the transport vouches for one; looked at when it was first heard of.
+    /// The user that runs it, if the transport vouches for one; looked at when it was first heard
+    /// of.
     user: Option<Option<u32>>,
     outbox: VecDeque<Queued>,
     /// Bytes in the outbox.
@@ -121,8 +122,8 @@ impl Peers {
 }
 
 impl State {
-    /// Who a peer is from which something came, and the user whom the transport vouches for; `None` for
-    /// strangers.
+    /// The process from which something came, and the user that the transport vouches for; `None`
+    /// for strangers.
     #[inline]
     pub(crate) fn who(&mut self, peer: Peer) -> Option<(ProcessId, Option<u32>)> {
         match self.peers.get(peer) {
@@ -143,7 +144,7 @@ impl State {
         Some((record.process?, info.user))
     }
 
-    /// The directory may say something else of who a peer is: asks again, also of those who were
+    /// The directory may say another process for a peer: asks again, also of those that were
     /// strangers.
     pub(crate) fn meet_again(&mut self) {
         self.peers.latest = None;
@@ -163,7 +164,7 @@ impl State {
         }
     }
 
-    /// The user who asks: as the transport knows, or else as the message says.
+    /// The user that asks: as the transport knows, or else as the message says.
     #[inline]
     pub(crate) fn user_of(&self, vouched: Option<u32>, claimed: u32) -> u32 {
         vouched.unwrap_or(if self.config.believe { claimed } else { NOBODY })
@@ -211,8 +212,8 @@ impl State {
         }
     }
 
-    /// Hands the message in the frame buffer to the endpoint, unless something waits before it. What comes
-    /// of it is for [`State::frame_injected`].
+    /// Hands the message in the frame buffer to the endpoint, unless something waits before it.
+    /// What comes of it is for [`State::frame_injected`].
     #[inline(always)]
     pub(crate) fn inject_frame(&mut self, peer: Peer) -> Result<(), InjectError> {
         let direct = self.submits.is_empty() && !self.peers.waits(peer);

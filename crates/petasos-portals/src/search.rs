@@ -1,8 +1,9 @@
-//! Searches among the messages that came before an entry for them: what they tell, and what they count.
+//! Searches among the messages that came before an entry for them: what they tell, and what they
+//! count.
 //!
-//! A search is for one message (`once`), for so many (`threshold`), or for all. It has failed to find as
-//! many as it is for when it comes to the end: that is a failure for its counter. With none at all an
-//! event says so.
+//! A search is for one message (`once`), for so many (`threshold`), or for all. It has failed to
+//! find as many as it is for when it comes to the end: that is a failure for its counter. With none
+//! at all an event says so.
 
 use crate::{
     Count, Counts, Error, Event, Failure, List, MatchEntry, Quiet, Served,

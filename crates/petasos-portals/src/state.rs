@@ -57,23 +57,23 @@ pub(crate) struct State {
     /// Actions that wait for counters.
     pub(crate) triggered: usize,
     pub(crate) status: Status,
-    /// Who may do what (Portals 3); all may where there is no list.
+    /// Which process may do what (Portals 3); all may where there is no list.
     pub(crate) permits: Option<Vec<Option<Permit>>>,
     /// Names the operations at this target.
     pub(crate) link: u64,
     pub(crate) ended: bool,
-    /// Events that were given to who looked at several queues.
+    /// Events that were given to polls of several queues.
     pub(crate) polls: u64,
     /// What is to say that all has left.
     pub(crate) fences: Fences,
-    /// Whether something happened for which somebody may wait.
+    /// Whether something happened for which a thread may wait.
     pub(crate) news: bool,
-    /// Whether somebody sleeps on the endpoint's descriptor, and whether that will be rung.
+    /// Whether a thread sleeps on the endpoint's descriptor, and whether that will be rung.
     pub(crate) sleeper: bool,
     pub(crate) armed: bool,
     /// Whether the endpoint was used since: then it may not be rung.
     pub(crate) touched: bool,
-    /// Whether the engine shall drive, whoever did before.
+    /// Whether the engine is to drive, whichever thread did before.
     pub(crate) take_over: bool,
     /// Whether there is an engine.
     pub(crate) engine: bool,
@@ -103,8 +103,8 @@ pub(crate) enum Transfer {
     Incoming { serving: Serving, scratch: Option<Memory> },
     /// A long reply leaves.
     Reply(Serving),
-    /// The data of a long operation of somebody else's is moved by the transport: from his memory, or
-    /// to it, by way of a buffer if ours is in too many pieces.
+    /// The data of a long operation of another process is moved by the transport: from its memory,
+    /// or to it, by way of a buffer if ours is in too many pieces.
     Lent { serving: Serving, remote: Remote, scratch: Option<Memory> },
     /// Memory that was lent is closed: then the operation ends so.
     Recalled { region: RegionId, operation: Handle<Underway>, outcome: Recalled },
@@ -112,7 +112,7 @@ pub(crate) enum Transfer {
     Unlent(RegionId),
     /// A long reply comes.
     Result { operation: Handle<Underway>, memory: Memory, scratch: Option<Memory>, len: u64 },
-    /// A body that nobody wants goes.
+    /// A body that is not wanted goes.
     Discard,
 }
 

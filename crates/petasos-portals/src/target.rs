@@ -14,7 +14,7 @@ use petasos_fabric::{Body, Operation as FabricOperation, Peer, Region};
 use petasos_wire::portals::{self as wire, Frame, Kind};
 use smallvec::SmallVec;
 
-/// An entry of the access control list (Portals 3): who may use which portal.
+/// An entry of the access control list (Portals 3): which process may use which portal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// Which process; parts of it may be any.
@@ -43,13 +43,13 @@ impl Permit {
     }
 }
 
-/// An operation of somebody else's that was taken.
+/// An operation of another process that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serving {
     pub(crate) peer: Peer,
     pub(crate) arrival: Arrival,
     pub(crate) taken: Taken,
-    /// The initiator's number, if he wants an answer.
+    /// The initiator's number, if it wants an answer.
     pub(crate) number: Option<u64>,
     /// The answer says no more than that it is over.
     silent: bool,
@@ -190,14 +190,14 @@ impl State {
         let spec = &self.matching.at(taken.entry).spec;
         spec.memory.write(taken.offset, &data[..taken.len as usize]);
         if let Some(number) = number {
-            // Who waits for it need not wait for what is to be done here.
+            // A thread that waits for it need not wait for what is to be done here.
             let response = State::word(arrival, taken, number, !spec.acknowledge);
             self.respond(peer, response, &[]);
         }
         self.end_taken(arrival, taken, link, Ok(()));
     }
 
-    /// Finds who takes a request, and counts the failure if that is nobody.
+    /// Finds the entry that takes a request, and counts the failure if there is none.
     #[inline(always)]
     fn admit(&mut self, arrival: &Arrival, cookie: u32) -> Result<Taken, Failure> {
         if let Some(permits) = &self.permits {
@@ -353,7 +353,7 @@ impl State {
         let Taken { entry, offset, len, .. } = serving.taken;
         let memory = &self.matching.at(entry).spec.memory;
         let Some(number) = serving.number else {
-            // Nobody waits for it.
+            // It is not awaited.
             return self.finish(&serving, Ok(()));
         };
         let response = State::response(&serving, number);
@@ -404,7 +404,7 @@ impl State {
         }
     }
 
-    /// An entry that acknowledges nothing still frees who waits for it, without an event.
+    /// An entry that acknowledges nothing still frees the waiter, without an event.
     fn hush(&mut self, serving: &mut Serving) {
         self.acknowledge(serving);
         serving.number = None;

@@ -1,13 +1,14 @@
-//! Waiting, and who drives meanwhile.
+//! Waiting, and which thread drives meanwhile.
 //!
-//! Whoever waits drives the endpoint, for a while without sleep. Then, if nobody sleeps on the
-//! endpoint's descriptor yet, he does; who comes later sleeps on a condition, and is told when something
-//! happened, or when the one who slept on the descriptor is gone and somebody else has to.
+//! A thread that waits drives the endpoint, for a while without sleep. Then it sleeps on the
+//! endpoint's descriptor, if no other does yet; threads that come later sleep on a condition, and
+//! are woken when something happened, or when the one that slept on the descriptor is gone and
+//! another one has to.
 //!
-//! An endpoint rings for who sleeps only if it was armed, and nobody used it since. Who uses it while
-//! another sleeps so wakes that one, once; an [`Engine`](crate::Engine) then finds that others drive, and
-//! naps without being rung for, until they do not any more or ask it to take over. Where there is an
-//! engine it alone sleeps on the descriptor.
+//! An endpoint rings for a sleeper only if it was armed, and not used since. A thread that uses it
+//! while another sleeps so wakes that one, once; an [`Engine`](crate::Engine) then finds that
+//! others drive, and naps without being rung for, until they do not any more or ask it to take
+//! over. Where there is an engine it alone sleeps on the descriptor.
 
 use crate::{Error, Idle, state::State};
 use petasos_fabric::Time;
@@ -25,12 +26,12 @@ use std::{
 const PASSES: u32 = 32;
 /// Of so many idle passes, one moves everything on.
 const FULL: u32 = 4;
-/// The sleep of who has nothing to sleep on.
+/// The sleep of a thread that has nothing to sleep on.
 const NAP: Duration = Duration::from_micros(50);
 /// How often an engine looks whether others still drive.
 const WATCH: Duration = Duration::from_micros(250);
 
-/// The state, and what wakes those who wait for it.
+/// The state, and what wakes threads that wait for it.
 pub(crate) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
@@ -55,7 +56,7 @@ impl Shared {
         })
     }
 
-    /// Ends the sleep of who sleeps on the endpoint.
+    /// Ends the sleep of the thread that sleeps on the endpoint.
     fn kick(&self) {
         // Fails only when it was written all too often: then it is readable all the more.
         let _ = write(&self.kick, &1_u64.to_ne_bytes());
@@ -66,16 +67,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the sleep of whoever sleeps here.
+    /// Ends the sleep of the threads that sleep here.
     pub(crate) fn wake(&self) {
         self.kick();
         self.changed.notify_all();
     }
 
-    /// To be called instead of unlocking by who has changed something.
+    /// To be called instead of unlocking where something was changed.
     #[inline]
     pub(crate) fn leave(&self, state: MutexGuard<'_, State>) {
-        // Mostly nothing follows from it, and nobody sleeps.
+        // Mostly nothing follows from it, and no thread sleeps.
         if !state.ready.is_empty() || state.armed || state.waiters > 0 {
             self.leave_and_tell(state);
         }
@@ -88,7 +89,7 @@ impl Shared {
         if ring {
             state.armed = false;
         }
-        // Those who wait are told of news, and that nobody drives or sleeps for them any more.
+        // Threads that wait are told of news, and that none drives or sleeps for them any more.
         let tell = state.waiters > 0 && {
             let alone = !state.sleeper && !state.engine && state.drivers == 0;
             std::mem::take(&mut state.news) || alone
@@ -165,7 +166,7 @@ impl Shared {
         longest: Option<Duration>,
     ) -> MutexGuard<'a, State> {
         if state.sleeper && (!state.armed || state.touched) {
-            // Nobody rings for him.
+            // Nothing rings for this one.
             state.take_over = true;
             state.armed = false;
             self.kick();
@@ -230,7 +231,7 @@ impl Shared {
     }
 }
 
-/// How long somebody has found nothing to do.
+/// How long a thread has found nothing to do.
 pub(crate) struct Spinning {
     idle: Idle,
     since: Option<Instant>,
@@ -254,8 +255,8 @@ impl Spinning {
         busy
     }
 
-    /// Whether it is time to move everything on, and to let others have their turn. Not at once: while
-    /// messages go to and fro, the next one is there before.
+    /// Whether it is time to move everything on, and to let others have their turn. Not at once:
+    /// while messages go to and fro, the next one is there before.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.idle == Idle::Sleep || self.passes % FULL == FULL - 1

@@ -46,8 +46,8 @@ impl Call {
         Call { target, state }
     }
 
-    /// Polls for the result, which `decode` makes of its bytes. What is long is elsewhere, so that this
-    /// is a part of who polls.
+    /// Polls for the result, which `decode` makes of its bytes. What is long is elsewhere, so that
+    /// this is a part of the function that polls.
     #[inline(always)]
     pub(crate) fn poll_result<R>(
         &mut self,
@@ -76,8 +76,8 @@ impl Call {
         }
     }
 
-    /// Notes who waits, if there is no outcome yet. If it is a result, it is given. Apart, as it is the
-    /// same for all results.
+    /// Notes the waker, if there is no outcome yet. If it is a result, it is given. Apart, as it is
+    /// the same for all results.
     #[inline(never)]
     fn wait(&self, id: CallId, context: &Context<'_>) -> Poll<Option<Body>> {
         let inner = self.target.inner();

@@ -42,12 +42,12 @@ pub(crate) struct Slot {
     live: bool,
     /// Whether the peer owes an answer: then the slot stays, and the credit is in use.
     owed: bool,
-    /// Nobody waits for the outcome any more.
+    /// The outcome is not awaited any more.
     abandoned: bool,
     /// It is in the list of those that were used since the clock was read.
     listed: bool,
     peer: Peer,
-    /// Here and not with the caller, who has to move whatever he has of a call.
+    /// Here and not with the caller, which has to move whatever it has of a call.
     about: About,
     waiter: Waiter,
     outcome: Option<Outcome>,
@@ -56,11 +56,11 @@ pub(crate) struct Slot {
     rare: Option<Box<Rare>>,
 }
 
-/// Who is told of the outcome.
+/// The waker to tell of the outcome.
 #[derive(Debug)]
 enum Waiter {
     Nobody,
-    /// Whoever blocks on the engine: most waiters, known without counting references.
+    /// The future that blocks on the engine: most waiters, known without counting references.
     Main,
     Other(Waker),
 }
@@ -81,8 +81,8 @@ struct Rare {
 pub(crate) struct Calls {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Slots that were used since the clock was read, each once, however many calls it has had: most
-    /// are over by then, and have no deadline any more.
+    /// Slots that were used since the clock was read, each once, however many calls it has had:
+    /// most are over by then, and have no deadline any more.
     recent: Vec<u32>,
     serial: u32,
     main: Arc<MainWaker>,
@@ -136,7 +136,7 @@ impl Calls {
         u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 calls at a time")
     }
 
-    /// Says to whom a call goes that has not left.
+    /// Says to which peer a call goes that has not left.
     pub(crate) fn redirect(&mut self, id: CallId, peer: Peer) {
         if let Some(slot) = self.get(id) {
             slot.peer = peer;
@@ -194,8 +194,8 @@ impl Calls {
         Some(request)
     }
 
-    /// The result of a call that has ended, if there is one: then [`Calls::close_answered`] once it is
-    /// read.
+    /// The result of a call that has ended, if there is one: then [`Calls::close_answered`] once it
+    /// is read.
     #[inline]
     pub(crate) fn take_result(&mut self, id: CallId) -> Option<Body> {
         let slot = self.get(id)?;
@@ -203,8 +203,8 @@ impl Calls {
         answered.then(|| mem::take(&mut slot.body))
     }
 
-    /// Any outcome, of which it was said that it is there, with what came with it and what it is about.
-    /// The call is over then.
+    /// Any outcome, of which it was said that it is there, with what came with it and what it is
+    /// about. The call is over then.
     #[cold]
     pub(crate) fn take_outcome(&mut self, id: CallId) -> (Outcome, Body, About) {
         let slot = self.get(id).expect("a call's slot lives as long as the call");
@@ -222,7 +222,7 @@ impl Calls {
         self.get(id).expect("a call's slot lives as long as the call").about
     }
 
-    /// Notes who waits for the outcome. False if it is there.
+    /// Notes the waker that waits for the outcome. False if it is there.
     #[inline]
     pub(crate) fn wait(&mut self, id: CallId, waker: &Waker, main: &Waker) -> bool {
         let slot = self.get(id).expect("a call's slot lives as long as the call");
@@ -237,8 +237,8 @@ impl Calls {
         true
     }
 
-    /// To be called when the clock was read: gives the time limits of the calls that were made since
-    /// it was read before, and are waited for.
+    /// To be called when the clock was read: gives the time limits of the calls that were made
+    /// since it was read before, and are waited for.
     pub(crate) fn take_recent(&mut self, mut each: impl FnMut(Duration, CallId)) {
         for at in self.recent.drain(..) {
             let slot = &mut self.slots[at as usize];
@@ -256,7 +256,7 @@ impl Calls {
         slot.is_some_and(|slot| slot.serial == id.generation && slot.is_waiting())
     }
 
-    /// The slot of a call that is like most: the peer owes the answer, somebody waits for it, and
+    /// The slot of a call that is like most: the peer owes the answer, a future waits for it, and
     /// nothing else is to be done about it.
     #[inline]
     pub(crate) fn awaited(&mut self, peer: Peer, id: CallId) -> Option<&mut Slot> {
@@ -266,8 +266,8 @@ impl Calls {
         (owed && plain).then_some(slot)
     }
 
-    /// Takes in the result of the only call under way, if it is like most and whoever blocks on the
-    /// engine waits for it. True if so: then he is to be told where it lies.
+    /// Takes in the result of the only call under way, if it is like most and the future that
+    /// blocks on the engine waits for it. True if so: then that one is to be told where it lies.
     #[inline(always)]
     pub(crate) fn answer_only(&mut self, peer: Peer, id: CallId) -> bool {
         if self.len() != 1 {
@@ -287,7 +287,7 @@ impl Calls {
     #[inline(always)]
     pub(crate) fn close_answered(&mut self, id: CallId) {
         if let Some(slot) = self.get(id) {
-            // An answer, nobody who waits, nothing rare: there is nothing in it that would have to be
+            // An answer, no waiter, nothing rare: there is nothing in it that would have to be
             // dropped, which the compiler does not see.
             mem::forget(slot.outcome.take());
             slot.live = false;
@@ -324,7 +324,7 @@ impl Calls {
         self.finish(id, Outcome::Answer(status))
     }
 
-    /// Ends a call; its slot stays while something is owed or somebody waits.
+    /// Ends a call; its slot stays while something is owed or awaited.
     pub(crate) fn finish(&mut self, id: CallId, outcome: Outcome) -> Ended {
         let main = Arc::clone(&self.main);
         let Some(slot) = self.get(id) else { return Ended::default() };
@@ -332,7 +332,7 @@ impl Calls {
         Ended { wake: slot.finish(outcome, &main), lent, owing: slot.owed.then_some(slot.peer) }
     }
 
-    /// Nobody waits for the call any more.
+    /// The call is not awaited any more.
     pub(crate) fn abandon(&mut self, id: CallId) -> Ended {
         let Some(slot) = self.get(id) else { return Ended::default() };
         slot.abandoned = true;
@@ -367,7 +367,7 @@ impl Calls {
 
 /// What an answer leaves to be done.
 pub(crate) struct Answered {
-    /// Whether somebody waits for the outcome.
+    /// Whether the outcome is awaited.
     pub(crate) wanted: bool,
     pub(crate) lent: Option<RegionId>,
     pub(crate) started: Option<(Instant, &'static str)>,
@@ -384,7 +384,7 @@ pub(crate) struct Ended {
 }
 
 impl Slot {
-    /// Whether somebody waits for an outcome that is not known.
+    /// Whether an outcome is awaited that is not known.
     #[inline]
     fn is_waiting(&self) -> bool {
         self.live && self.outcome.is_none() && !self.abandoned
@@ -397,7 +397,7 @@ impl Slot {
         rare.lent.take()
     }
 
-    /// The peer has answered an awaited call. Gives whom to wake once nothing is borrowed.
+    /// The peer has answered an awaited call. Gives the wakers to call once nothing is borrowed.
     #[must_use]
     #[inline]
     pub(crate) fn answered(
@@ -412,7 +412,7 @@ impl Slot {
         self.wake(main)
     }
 
-    /// The outcome is known. Gives whom to wake once nothing is borrowed.
+    /// The outcome is known. Gives the wakers to call once nothing is borrowed.
     #[must_use]
     #[inline]
     fn finish(&mut self, outcome: Outcome, main: &MainWaker) -> Option<Waker> {
@@ -423,7 +423,7 @@ impl Slot {
         self.wake(main)
     }
 
-    /// Wakes who waits, or gives whom to wake.
+    /// Wakes the waiter, or gives its waker.
     #[inline]
     fn wake(&mut self, main: &MainWaker) -> Option<Waker> {
         match mem::replace(&mut self.waiter, Waiter::Nobody) {

@@ -24,9 +24,9 @@ pub struct EngineConfig {
     /// How long a peer that has not started yet is waited for. Calls end earlier by their own
     /// deadline. Default: 10 s.
     pub patience: Duration,
-    /// What calls do while nothing listens at their address, so that its system refuses connections.
-    /// Default: they wait for a peer that was never there, for up to `patience`, and fail at once
-    /// where one has been.
+    /// What calls do while nothing listens at their address, so that its system refuses
+    /// connections. Default: they wait for a peer that was never there, for up to `patience`, and
+    /// fail at once where one has been.
     pub refused: Refused,
     /// Calls in progress that this engine takes from one caller; more are refused as busy.
     /// Callers learn it, and hold back. Default: 256.
@@ -38,10 +38,10 @@ pub struct EngineConfig {
     /// The largest arguments or result that is taken into memory. Larger data is for bulk
     /// transfer. Default: 256 MiB.
     pub max_body: u64,
-    /// Arguments and results of more bytes than this stay where they are, and the other side fetches
-    /// them, though a message of the transport would hold them. No less than 1 KiB counts. Default:
-    /// what `petasos tune` found best for this machine and the engine's transport ([`Tuning`]), or
-    /// else no limit but the message's.
+    /// Arguments and results of more bytes than this stay where they are, and the other side
+    /// fetches them, though a message of the transport would hold them. No less than 1 KiB counts.
+    /// Default: what `petasos tune` found best for this machine and the engine's transport
+    /// ([`Tuning`]), or else no limit but the message's.
     pub lend_above: Option<usize>,
     /// What callers are told to wait when this engine is busy. Default: 1 ms.
     pub retry_after: Duration,
@@ -168,13 +168,13 @@ impl EngineConfig {
 
 /// What a call does while nothing listens at its address, and the system there refuses connections.
 ///
-/// A peer that does not answer at all, as a machine that is off, is waited for in any case, for as long
-/// as `EngineConfig::patience` and the call's own time limit say.
+/// A peer that does not answer at all, as a machine that is off, is waited for in any case, for as
+/// long as `EngineConfig::patience` and the call's own time limit say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Wait for a peer that was never there, which may start later; fail at once where one has been, and
-    /// has ended.
+    /// Wait for a peer that was never there, which may start later; fail at once where one has
+    /// been, and has ended.
     #[default]
     WaitForFirst,
     /// Wait: also for a server that is started again.
@@ -187,22 +187,22 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Idle {
-    /// Look again for as long as a wake-up takes here, then sleep: so whoever waits never takes
-    /// more than twice what he would if he knew what comes. As `petasos tune` found it out
+    /// Look again for as long as a wake-up takes here, then sleep: so a wait never costs more than
+    /// twice what it would if its length were known before. As `petasos tune` found it out
     /// ([`Tuning`]), or else 50 us.
     #[default]
     Tuned,
-    /// Look again at once: the lowest latency, and a core that nobody else needs.
+    /// Poll again at once: the lowest latency, for a core that nothing else needs.
     Spin,
-    /// Look again for so long, then sleep until something comes. Others who want the processor get it
-    /// in between; while they keep it for long, sleep at once.
+    /// Look again for so long, then sleep until something comes. Other threads that want the
+    /// processor get it in between; while they keep it for long, sleep at once.
     Adaptive(Duration),
     /// Sleep at once.
     Sleep,
 }
 
 impl Idle {
-    /// How long a wake-up takes where nobody measured it.
+    /// How long a wake-up takes where it was not measured.
     const WAKE_UP: Duration = Duration::from_micros(50);
 
     /// How long to look again before sleeping; `None` for ever.

@@ -9,7 +9,25 @@ use petasos_wire::{
 };
 use std::{cell::Cell, fmt, ops::Deref, rc::Rc, time::Duration};
 
-/// The call being served: who calls, how, and whether anybody still waits. Cheap to clone.
+/// The call being served: which peer calls, how, and whether it still waits. Cheap to clone.
+///
+/// ```
+/// use petasos_rpc::{Context, service};
+///
+/// #[service]
+/// trait Whose {
+///     /// A parameter of this type is not an argument of the call: the server adds it.
+///     async fn whose(&self, context: Context) -> String;
+/// }
+///
+/// struct Mirror;
+///
+/// impl Whose for Mirror {
+///     async fn whose(&self, context: Context) -> String {
+///         format!("{} called by {}", context.method().name, context.peer())
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Context(Rc<State>);
 
@@ -38,7 +56,7 @@ impl Context {
         }))
     }
 
-    /// Nobody waits for the answer any more.
+    /// The answer is not awaited any more.
     pub(crate) fn cancel(&self) {
         self.0.cancelled.set(true);
     }
@@ -73,8 +91,8 @@ impl Context {
         (self.0.left_us > 0).then(|| Duration::from_micros(self.0.left_us.into()))
     }
 
-    /// Whether nobody waits for the answer any more: cancelled, too late, or the caller is gone.
-    /// The handler's future is dropped soon; code that does not wait can look here.
+    /// Whether the answer is not awaited any more: cancelled, too late, or the caller is gone. The
+    /// handler's future is dropped soon; code that does not wait can look here.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.get()
@@ -121,13 +139,16 @@ impl Incoming {
         Incoming { context, body }
     }
 
-    /// Who calls, and how.
+    /// Which peer calls, and how.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
     /// Takes the call apart, with its arguments decoded.
+    ///
+    /// # Errors
+    /// If the bytes are not an `A` in the encoding of the call.
     pub fn decode<A: Wire>(self) -> Result<(Context, A), DecodeError> {
         let arguments = from_bytes(self.context.encoding(), &self.body)?;
         Ok((self.context, arguments))
@@ -155,6 +176,28 @@ impl Deref for Incoming {
 
 /// The means to answer one call, from any thread, at any time. Dropped without an answer, it
 /// tells the caller that the handler failed.
+///
+/// ```
+/// use petasos_rpc::{CallOptions, Engine, EngineConfig, Incoming, Method};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let hash = Method::named("Slow::sum");
+/// engine.register(hash, 0, |call: Incoming| {
+///     call.later(|call, responder| {
+///         let bytes = call.to_vec();
+///         // The engine serves other calls while this thread works.
+///         std::thread::spawn(move || {
+///             let sum = bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+///             responder.respond(Ok(vec![sum]));
+///         });
+///     })
+/// });
+/// let target = engine.target(engine.address());
+/// let call = target.call_bytes(hash, &CallOptions::default(), &[1, 2, 3]);
+/// assert_eq!(engine.block_on(call)?, [6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Responder {
     sender: oneshot::Sender<Reply>,
@@ -166,7 +209,7 @@ impl Responder {
         let _ = self.sender.send(reply);
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether the answer is not awaited any more.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.sender.is_canceled()

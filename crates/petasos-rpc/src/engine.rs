@@ -29,10 +29,35 @@ use std::{
 ///
 /// When the last clone is dropped, the engine ends: calls under way fail, handlers are dropped.
 /// A handler that holds a clone keeps it from ending; [`Engine::shut_down`] ends it nevertheless.
+///
+/// ```
+/// use petasos_rpc::{Engine, EngineConfig, service};
+///
+/// #[service]
+/// trait Doubler {
+///     async fn double(&self, number: u64) -> u64;
+/// }
+///
+/// struct Twice;
+///
+/// impl Doubler for Twice {
+///     async fn double(&self, number: u64) -> u64 {
+///         2 * number
+///     }
+/// }
+///
+/// let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let engine = Engine::new(endpoint, EngineConfig::default());
+/// Twice.serve(&engine, 0)?;
+/// // An engine may call itself; others call it at the same address.
+/// let doubler = DoublerClient::new(&engine, engine.address());
+/// assert_eq!(engine.block_on(doubler.double(21))?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Engine {
     inner: Rc<Inner>,
-    /// Who made the call that a handler has it for.
+    /// The peer that made the call for which a handler has it.
     caller: Option<Peer>,
     /// Ends the engine with its last owner; engines lent to handlers own nothing.
     _owner: Option<Rc<Owner>>,
@@ -90,17 +115,17 @@ impl Engine {
         self.inner.endpoint.borrow().capabilities().clone()
     }
 
-    /// Somebody to call. The connection is made with the first call.
+    /// The peer at an address, to be called. The connection is made with the first call.
     #[must_use]
     pub fn target(&self, address: &Address) -> Target {
         Target::new(Rc::clone(&self.inner), address.clone())
     }
 
-    /// The same for an address as it stands in a configuration or on a command line: a `&str`, a `String`,
-    /// or an [`Address`].
+    /// The same for an address as it stands in a configuration or on a command line: a `&str`, a
+    /// `String`, or an [`Address`].
     ///
     /// # Errors
-    /// If it is not an address. That nobody is there is found out by the first call.
+    /// If it is not an address. Whether a peer is there is found out by the first call.
     ///
     /// ```
     /// # use petasos_rpc::{Engine, EngineConfig, service};
@@ -130,6 +155,10 @@ impl Engine {
     }
 
     /// Makes sure that these methods can be registered.
+    ///
+    /// # Errors
+    /// [`ServeError`] with the first method that is served under this provider, or whose id belongs
+    /// to another method.
     pub fn check_free(&self, methods: &[Method], provider: u16) -> Result<(), ServeError> {
         let mut served = self.inner.served.borrow_mut();
         let registry = served.registry();
@@ -145,37 +174,62 @@ impl Engine {
     }
 
     /// Runs a future beside others, as long as the engine is driven.
+    ///
+    /// The future is dropped when the engine ends.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         self.inner.spawn(Box::pin(future));
     }
 
     /// Memory of the transport's own: what others can map, where the transport can do that.
+    ///
+    /// # Errors
+    /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
+    /// [`AllocError::System`] if there is no such memory.
     pub fn alloc(&self, len: usize) -> Result<Region, AllocError> {
         self.inner.endpoint.borrow_mut().alloc(len)
     }
 
     /// Describes memory for others to read or write, as bulk data of a call.
+    ///
+    /// # Errors
+    /// [`BulkError::Register`] if the endpoint has no room for another region, or memory that may
+    /// only be read is to be written.
     pub fn bulk(&self, memory: impl Into<Slice>, access: Access) -> Result<Bulk, BulkError> {
         Bulk::new(&self.inner, &[memory.into()], access)
     }
 
     /// Describes memory in several pieces, which look contiguous to others. At most 64.
+    ///
+    /// # Errors
+    /// As [`Engine::bulk`], and [`BulkError::TooLarge`] for more than 64 pieces.
     pub fn bulk_of(&self, pieces: &[Slice], access: Access) -> Result<Bulk, BulkError> {
         Bulk::new(&self.inner, pieces, access)
     }
 
-    /// Opens bulk memory that somebody described. If that is who made the call for which a handler has this engine, it
-    /// is reached over the connection by which the call came; otherwise at the address of its owner.
+    /// Opens bulk memory that a peer described. If that peer made the call for which a handler has
+    /// this engine, the memory is reached over the connection by which the call came; otherwise at
+    /// the address of its owner.
+    ///
+    /// # Errors
+    /// [`BulkError::Import`] if the descriptor is damaged, or names no route that this endpoint
+    /// has; [`BulkError::TooLarge`] or [`BulkError::OutOfBounds`] if it says more than its keys
+    /// allow. Whether the memory is still open is known to the transfers only.
     pub fn open(&self, handle: &BulkHandle) -> Result<RemoteBulk, BulkError> {
         RemoteBulk::open(&self.inner, handle, self.caller)
     }
 
     /// Opens memory to put, get and atomics of others.
+    ///
+    /// # Errors
+    /// As [`Engine::bulk`].
     pub fn export(&self, memory: impl Into<Slice>, access: Access) -> Result<Exported, BulkError> {
         crate::memory::export(&self.inner, &memory.into(), access)
     }
 
-    /// Prepares the use of memory that somebody exported; reached as [`Engine::open`] says.
+    /// Prepares the use of memory that a peer exported; reached as [`Engine::open`] says.
+    ///
+    /// # Errors
+    /// [`BulkError::Import`] if the key is damaged, or names no route that this endpoint has.
     pub fn import(&self, key: &Key) -> Result<RemoteMemory, BulkError> {
         RemoteMemory::new(Rc::clone(&self.inner), key, self.caller)
     }
@@ -199,6 +253,28 @@ impl Engine {
 
     /// Prepares to sleep on [`Engine::fd`]: gives the longest time to do so, or `None` if there
     /// is something to do. Call [`Engine::awake`] afterwards.
+    ///
+    /// ```
+    /// use petasos_rpc::{Engine, EngineConfig};
+    /// use std::time::Duration;
+    ///
+    /// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// let engine = Engine::new(endpoint, EngineConfig::default());
+    /// let nap = engine.sleep(Duration::from_millis(5));
+    /// engine.spawn(async move { nap.await });
+    /// // An event loop: here it has nothing else to do.
+    /// while engine.usage().tasks > 0 {
+    ///     if engine.turn() {
+    ///         continue;
+    ///     }
+    ///     if let Some(longest) = engine.arm() {
+    ///         // In a real loop: wait for `engine.fd()`, with this as the time limit.
+    ///         std::thread::sleep(longest.min(Duration::from_millis(1)));
+    ///         engine.awake();
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn arm(&self) -> Option<Duration> {
         let inner = &self.inner;
@@ -207,7 +283,7 @@ impl Engine {
         }
         inner.tick();
         let now = inner.clock.coarse();
-        // What ended just now may have woken somebody.
+        // What ended just now may have woken a task.
         if inner.waker.is_set() {
             inner.waker.awake();
             return None;

@@ -4,24 +4,48 @@ use petasos_fabric::{Address, ExportError, ImportError, OpError, RegisterError, 
 use petasos_wire::DecodeError;
 use std::time::Duration;
 
-/// A call that failed: with whom, which method, and why.
+/// A call that failed: with which peer, which method, and why.
+///
+/// ```
+/// use petasos_rpc::{CallError, Engine, EngineConfig, service};
+///
+/// #[service]
+/// trait Ping {
+///     async fn ping(&self);
+/// }
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let ping = PingClient::new(&engine, engine.address());
+/// match engine.block_on(ping.ping()) {
+///     Ok(()) => {}
+///     // Nothing was done: it may be called again.
+///     Err(CallError::Busy { retry_after, .. }) => println!("again in {retry_after:?}"),
+///     // It may have been done.
+///     Err(CallError::Deadline { .. } | CallError::PeerLost { .. }) => println!("unknown"),
+///     // Here no service is registered.
+///     Err(error) => assert!(matches!(error, CallError::NoSuchMethod { .. })),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The time was over. The target was told to stop; it may have done the work, or part of it.
     #[error("{method} at {peer}: not answered within {timeout:?}")]
     Deadline {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
         /// The time it had.
         timeout: Duration,
     },
-    /// The peer is gone, or was never reached. One that is gone may have done the work, or part of it.
+    /// The peer is gone, or was never reached. One that is gone may have done the work, or part of
+    /// it.
     #[error("{method} at {peer}: {}", .reason.of_peer())]
     PeerLost {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -31,7 +55,7 @@ pub enum CallError {
     /// The address could not be used.
     #[error("{method} at {peer}: {reason}")]
     Unresolved {
-        /// Who was to be called.
+        /// The address that was to be called.
         peer: Address,
         /// What was to be called.
         method: &'static str,
@@ -41,7 +65,7 @@ pub enum CallError {
     /// The target, or the queue here, takes no more calls now. Nothing was done.
     #[error("{method} at {peer}: busy, try again after {retry_after:?}")]
     Busy {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -51,7 +75,7 @@ pub enum CallError {
     /// The target knows no such method.
     #[error("{peer} knows no method {method}: is it the right program, in the right version?")]
     NoSuchMethod {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -59,7 +83,7 @@ pub enum CallError {
     /// The target has the method, but not under this provider id.
     #[error("{peer} has no provider {provider} of {method}")]
     NoSuchProvider {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -72,7 +96,7 @@ pub enum CallError {
              the two programs were built from different versions of the interface"
     )]
     SignatureMismatch {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -84,7 +108,7 @@ pub enum CallError {
     /// The target cancelled the call.
     #[error("{method} at {peer}: cancelled")]
     Cancelled {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -92,7 +116,7 @@ pub enum CallError {
     /// The handler failed: it gave up, or panicked.
     #[error("{method} at {peer}: the handler failed: {reason}")]
     Failed {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -102,7 +126,7 @@ pub enum CallError {
     /// The target could not decode the arguments.
     #[error("{method} at {peer}: the arguments were not understood: {reason}")]
     BadArguments {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -112,7 +136,7 @@ pub enum CallError {
     /// The result could not be decoded.
     #[error("{method} at {peer}: the result was not understood: {reason}")]
     BadResult {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -122,7 +146,7 @@ pub enum CallError {
     /// Arguments or result are larger than one side allows.
     #[error("{method} at {peer}: too large: {reason}")]
     TooLarge {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -132,7 +156,7 @@ pub enum CallError {
     /// The bulk memory lent to the call, or a result fetched from afar, could not be moved.
     #[error("{method} at {peer}: {reason}")]
     Transfer {
-        /// Who was called.
+        /// The peer that was called.
         peer: Address,
         /// What was called.
         method: &'static str,
@@ -146,6 +170,19 @@ pub enum CallError {
 
 /// How a handler says that it could not do it. Application errors are better part of the result's
 /// type; this is for what is beyond the interface.
+///
+/// ```
+/// use petasos_rpc::{CallError, CallOptions, Engine, EngineConfig, Failure, Method, bytes};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let never = Method::named("Never::works");
+/// engine.register(never, 0, bytes(|_| async { Err(Failure::Failed("no disk".to_owned())) }));
+/// let target = engine.target(engine.address());
+/// let error = engine.block_on(target.call_bytes(never, &CallOptions::default(), &[]));
+/// assert!(matches!(error, Err(CallError::Failed { reason, .. }) if reason == "no disk"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
@@ -176,6 +213,18 @@ impl From<BulkError> for Failure {
 }
 
 /// How bulk transfers and remote memory fail.
+///
+/// ```
+/// use petasos_rpc::{Access, BulkError, Engine, EngineConfig, Region};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let bulk = engine.bulk(Region::zeroed(1000), Access::READ)?;
+/// let remote = engine.open(&bulk.handle())?;
+/// let error = engine.block_on(remote.pull(900, 200)).unwrap_err();
+/// assert!(matches!(error, BulkError::OutOfBounds { bound: 1000, .. }), "{error}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BulkError {
@@ -259,6 +308,28 @@ impl From<CallError> for Failure {
 }
 
 /// Why a service was not registered.
+///
+/// ```
+/// use petasos_rpc::{Engine, EngineConfig, service};
+///
+/// #[service]
+/// trait Ping {
+///     async fn ping(&self);
+/// }
+///
+/// struct Pong;
+///
+/// impl Ping for Pong {
+///     async fn ping(&self) {}
+/// }
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// Pong.serve(&engine, 0)?;
+/// // Another provider of the same interface has another number.
+/// assert!(Pong.serve(&engine, 0).is_err() && Pong.serve(&engine, 1).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("{method} is served already under provider {provider}, or another method has its id")]

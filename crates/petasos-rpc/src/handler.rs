@@ -65,14 +65,14 @@ pub struct Arrival<'a> {
     /// The whole message, and where the arguments begin in it.
     pub(crate) message: &'a mut Lease,
     pub(crate) start: usize,
-    /// Made when somebody asks for it; there from the beginning if the call is served by a task,
-    /// which then answers.
+    /// Made when it is asked for; there from the beginning if the call is served by a task, which
+    /// then answers.
     pub(crate) context: Option<Context>,
     pub(crate) in_task: bool,
 }
 
 impl Arrival<'_> {
-    /// Who calls, and how; to be kept as long as anybody likes.
+    /// Which peer calls, and how; to be kept for any time.
     #[inline]
     pub fn context(&mut self) -> Context {
         if self.context.is_none() {
@@ -87,6 +87,9 @@ impl Arrival<'_> {
     }
 
     /// The arguments.
+    ///
+    /// # Errors
+    /// If the bytes are not an `A` in the encoding of the call.
     #[inline]
     pub fn decode<A: Wire>(&self) -> Result<A, DecodeError> {
         from_bytes(self.encoding, &self.message[self.start..])

@@ -1,9 +1,10 @@
-//! Looking for more to do before sleep, without keeping the processor from those who work.
+//! Looking for more to do before sleep, without keeping the processor from threads that work.
 //!
-//! Who has looked for a moment offers the processor now and then: where there are more threads than
-//! processors, the one that is to answer may wait for it. Such an offer usually comes back within
-//! microseconds. Where somebody computes it comes back late, after his share of time; then for a while
-//! nobody offers, but sleeps after the moment, and what comes wakes the sleeper at once.
+//! A thread that has polled for a moment offers the processor now and then: where there are more
+//! threads than processors, the one that is to answer may wait for it. Such an offer usually comes
+//! back within microseconds. Where another thread computes, it comes back late, after that thread's
+//! share of time; then for a while it is not offered, but the thread sleeps after the moment, and
+//! what comes wakes the sleeper at once.
 
 use std::{
     cell::Cell,
@@ -17,10 +18,10 @@ const MOMENT: u32 = 16;
 /// Idle passes between two offers, and two looks at the clock.
 const OFFER: u32 = 4;
 
-/// An offer that comes back after so long was taken by somebody who computes.
+/// An offer that comes back after so long was taken by a thread that computes.
 const LONG: Duration = Duration::from_micros(500);
 
-/// For how long nobody offers then.
+/// For how long it is not offered then.
 const CROWDED: Duration = Duration::from_millis(100);
 
 /// Since when there is nothing to do, and whether it is worth while to look again.

@@ -80,8 +80,8 @@ impl Inner {
             in_task: false,
         };
         self.beginning.set(true);
-        // Stored where it stays: it would be moved three times as what `catch_unwind` gives. What stands
-        // there has nothing that would have to be dropped.
+        // Stored where it stays: it would be moved three times as what `catch_unwind` gives. What
+        // stands there has nothing that would have to be dropped.
         let mut begin = Begin::Answered;
         let call = || mem::forget(mem::replace(&mut begin, provider.handler.call(arrival).0));
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(call)) {
@@ -150,7 +150,7 @@ impl Inner {
         }
     }
 
-    /// Answers that nobody serves this.
+    /// Answers that this is not served.
     #[cold]
     fn refuse_unserved(self: &Rc<Self>, answer: Answer, request: Request) {
         self.meet(answer.peer);
@@ -195,7 +195,7 @@ impl Inner {
         let inner = Rc::clone(self);
         let work = Abortable::new(Caught(work), registration);
         self.spawn(Box::pin(async move {
-            // Aborted: whoever did that has seen to the answer.
+            // Aborted: the code that did that has seen to the answer.
             if let Ok(reply) = work.await
                 && inner.ended(ticket).is_some()
             {
@@ -299,7 +299,7 @@ impl Inner {
                 let mut remote = Vec::new();
                 Remote { len: result.len() as u64, key: key.as_bytes() }.encode(&mut remote);
                 let unreachable = match self.peers.borrow_mut().get(answer.peer) {
-                    // A caller who uses the same slot twice has lost the first result.
+                    // A caller that uses the same slot twice has lost the first result.
                     Some(record) => record.lent.insert(answer.call, region),
                     None => Some(region),
                 };

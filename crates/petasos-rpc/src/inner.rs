@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     pub(crate) clock: EngineClock,
     pub(crate) looking: Looking,
     pub(crate) peers: RefCell<Peers>,
-    /// Where there was somebody.
+    /// Addresses at which there was a peer.
     pub(crate) reached: RefCell<Reached>,
     pub(crate) calls: RefCell<Calls>,
     pub(crate) served: RefCell<Served>,
@@ -67,14 +67,14 @@ pub(crate) struct Inner {
     pub(crate) commands: Arc<Commands>,
     pub(crate) stats: Counters,
     /// The message that a pass takes in. What it is about is done before the next one, but for the
-    /// result of the one call whose caller blocks on the engine: that stays until he has decoded it.
+    /// result of the one call whose caller blocks on the engine: that stays until it is decoded.
     pub(crate) message: RefCell<Lease>,
-    /// That call, or nobody.
+    /// That call, or none.
     pub(crate) unread: Cell<CallId>,
     submitted: RefCell<VecDeque<Operation>>,
     events: Cell<Vec<Event>>,
     loopback: RefCell<VecDeque<Vec<u8>>>,
-    /// Peers for whom frames are parked, as the transport had no room.
+    /// Peers for which frames are pending, as the transport had no room.
     congested: Cell<u32>,
     /// The buffer in which the next frame is put together: one is enough, as a rule.
     spare: Cell<Vec<u8>>,
@@ -150,7 +150,7 @@ impl Inner {
         if !busy || self.clock.passes().is_multiple_of(FULL) {
             busy |= self.progress();
         }
-        // Whoever leaves something to be done rings.
+        // A thread that leaves something to be done rings.
         if self.waker.is_set() {
             busy |= self.do_chores();
         }
@@ -182,8 +182,9 @@ impl Inner {
         taken > 0
     }
 
-    /// Takes in the result that whoever blocks on the engine waits for, if this is it and no other
-    /// call is under way. It is not moved, and nothing else is looked at before he has it.
+    /// Takes in the result for which the future waits that blocks on the engine, if this is it and
+    /// no other call is under way. It is not moved, and nothing else is looked at before it is
+    /// taken.
     #[inline(always)]
     fn take_only_result(&self, peer: Peer, message: &Lease) -> bool {
         let Some(response) = rpc::plain_response(message) else { return false };
@@ -220,7 +221,7 @@ impl Inner {
 
     /// Does what was left to be done: calls to ourselves, work from other threads, tasks.
     fn do_chores(self: &Rc<Self>) -> bool {
-        // Taken before, so that whoever rings meanwhile is heard in the next pass.
+        // Taken before, so that a ring in the meantime is heard in the next pass.
         let rung = self.waker.take();
         self.deliver_loopback();
         self.run_commands();
@@ -258,11 +259,11 @@ impl Inner {
                 self.meet(*peer);
                 if let Some(record) = self.peers.borrow_mut().get(*peer) {
                     record.was_up = true;
-                    // Whoever asks for it again may know of its end before this engine does.
+                    // A program that asks for it again may know of its end before this engine does.
                     self.reached.borrow_mut().note(&record.address);
                 }
             }
-            // Nobody here uses long messages or puts with event.
+            // Nothing here uses long messages or puts with event.
             _ => {}
         }
     }
@@ -283,7 +284,7 @@ impl Inner {
         self.take_frame_here(peer, message);
     }
 
-    /// The same, as a part of who calls it.
+    /// The same, as a part of its caller.
     #[inline(always)]
     fn take_frame_here(self: &Rc<Self>, peer: Peer, message: &mut Lease) {
         let frame = &**message;
@@ -342,7 +343,7 @@ impl Inner {
     /// The same for a frame in parts.
     #[inline]
     pub(crate) fn send_parts(&self, peer: Peer, parts: &[&[u8]]) {
-        // Mostly nothing is parked for anybody. Then the transport alone has to know the peer.
+        // Mostly nothing is pending for any peer. Then the transport alone has to know the peer.
         if self.congested.get() != 0 || peer == SELF || !self.inject(peer, parts) {
             self.send_later(peer, parts);
         }

@@ -8,10 +8,10 @@
 //!
 //! * A small call is one message each way. Arguments and results of any size are allowed: what
 //!   does not fit is fetched by the other side, unseen.
-//! * A call, and every transfer, is under way when the method that makes it has returned; its future
-//!   waits for the end. Dropping the future cancels, here and there.
-//! * Every call has a deadline, which travels with it ([`CallOptions`]); the target drops the handler's
-//!   future when it is over.
+//! * A call, and every transfer, is under way when the method that makes it has returned; its
+//!   future waits for the end. Dropping the future cancels, here and there.
+//! * Every call has a deadline, which travels with it ([`CallOptions`]); the target drops the
+//!   handler's future when it is over.
 //! * Handlers and tasks can sleep ([`Engine::sleep`]); no other runtime is needed.
 //! * Every call ends exactly once: with its result, or with a [`CallError`] that names the peer
 //!   and the method.
@@ -22,21 +22,24 @@
 //!
 //! # How it works
 //!
-//! The request carries the ids of method and provider, the hash of the signature, the call's slot at the
-//! caller, and the time that is left. Arguments or results that do not fit stay where they are, and the
-//! message carries the key to them; the other side fetches them.
+//! The request carries the ids of method and provider, the hash of the signature, the call's slot
+//! at the caller, and the time that is left. Arguments or results that do not fit stay where they
+//! are, and the message carries the key to them; the other side fetches them.
 //!
-//! A call that fits a message allocates nothing on either side once it has been made before: the slot of a
-//! call stays where it is and is used again, frames are put together in one buffer, and the future of a typed
-//! handler lives in the room that the last one left, unless it has to wait. What few calls need (arguments on
-//! loan, a trace, latencies) lies apart, and errors are put into words only where the caller looks at them.
+//! A call that fits a message allocates nothing on either side once it has been made before: the
+//! slot of a call stays where it is and is used again, frames are put together in one buffer, and
+//! the future of a typed handler lives in the room that the last one left, unless it has to wait.
+//! What few calls need (arguments on loan, a trace, latencies) lies apart, and errors are put into
+//! words only where the caller looks at them.
 //!
-//! An engine belongs to one thread: it shares nothing, and handles for other threads go through a queue and a
-//! wake-up. What wakes a future on that very thread, as an answer does, is a flag without any barrier.
-//! Sleeps are an ordered map beside the deadlines; it is looked at whenever the clock is read, and bounds how
-//! long the engine sleeps. A call to an address at which there was a peer once, and whose system refuses
-//! connections now, fails at once; one to a peer that has not started yet waits for it.
+//! An engine belongs to one thread: it shares nothing, and handles for other threads go through a
+//! queue and a wake-up. What wakes a future on that very thread, as an answer does, is a flag
+//! without any barrier. Sleeps are an ordered map beside the deadlines; it is looked at whenever
+//! the clock is read, and bounds how long the engine sleeps. A call to an address at which there
+//! was a peer once, and whose system refuses connections now, fails at once; one to a peer that has
+//! not started yet waits for it.
 
+#![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
 mod body;

@@ -31,12 +31,13 @@ impl Exported {
         &self.key
     }
 
-    /// Closes it; when the future is ready, no access can land any more. Dropping the future leaves that
-    /// to the engine.
+    /// Closes it; when the future is ready, no access can land any more. Dropping the future leaves
+    /// that to the engine.
     ///
     /// # Errors
-    /// After some seconds with [`OpErrorKind::StillReached`], which names a peer that is stopped or in the middle of a
-    /// copy: the engine keeps the memory, lets nobody new in, and closes it as soon as that peer has left.
+    /// After some seconds with [`OpErrorKind::StillReached`], which names a peer that is stopped or
+    /// in the middle of a copy: the engine keeps the memory, admits no new access, and closes it as
+    /// soon as that peer has left.
     pub fn close(self) -> impl Future<Output = Result<(), BulkError>> + use<> {
         let closing = self.start_closing();
         async {
@@ -74,7 +75,7 @@ impl Drop for Imported {
 }
 
 impl Inner {
-    /// A key that came from this peer, if anybody knows from whom.
+    /// A key that came from this peer, if it is known from which.
     pub(crate) fn import(
         self: &Rc<Self>,
         key: &Key,
@@ -89,11 +90,27 @@ impl Inner {
     }
 }
 
-/// Somebody else's memory, by a key that he gave.
+/// Memory of another process, by a key that it gave.
 ///
-/// An operation is under way when the method has returned; its future waits for the end. All own the memory
-/// they work on and give it back; dropping a future asks for its end, and the memory stays with the engine
-/// until the network let go.
+/// An operation is under way when the method has returned; its future waits for the end. All own
+/// the memory they work on and give it back; dropping a future asks for its end, and the memory
+/// stays with the engine until the network let go.
+///
+/// ```
+/// use petasos_rpc::{Access, Engine, EngineConfig, Region, fabric::{AtomicOp, AtomicType}};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let counter = Region::zeroed(8);
+/// let exported = engine.export(counter.clone(), Access::ALL)?;
+/// // The key travels to the other process as bytes of a call; here it stays.
+/// let remote = engine.import(exported.key())?;
+/// let five = 5u64.to_le_bytes();
+/// let add = remote.atomic(0, AtomicOp::Sum, AtomicType::U64, &five, &[]);
+/// assert_eq!(engine.block_on(add)?[..], 0u64.to_le_bytes());
+/// assert_eq!(counter.to_vec(), five);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct RemoteMemory {
     inner: Rc<Inner>,
@@ -123,6 +140,13 @@ impl RemoteMemory {
     }
 
     /// Reads from `offset` on, as much as `into` holds.
+    ///
+    /// Dropping the future asks for its end; the memory stays with the engine until the network has
+    /// let go of it.
+    ///
+    /// # Errors
+    /// [`BulkError::Transfer`] with what the fabric says: beyond the end, without the right, the
+    /// memory is closed, the peer is lost.
     pub fn get(
         &self,
         offset: u64,
@@ -135,6 +159,11 @@ impl RemoteMemory {
     }
 
     /// Writes at `offset`; complete when the target's program would see it.
+    ///
+    /// Dropping the future asks for its end; parts of the data may have arrived then.
+    ///
+    /// # Errors
+    /// As [`RemoteMemory::get`].
     pub fn put(
         &self,
         offset: u64,
@@ -149,6 +178,12 @@ impl RemoteMemory {
 
     /// Changes elements atomically, and gives the old values, little-endian. `compare` is for
     /// `CompareSwap`, else empty.
+    ///
+    /// Dropping the future leaves open whether it took effect.
+    ///
+    /// # Errors
+    /// As [`RemoteMemory::get`]; also if `offset` is not aligned to the type, or the operand is
+    /// longer than `limits.max_atomic` bytes.
     pub fn atomic(
         &self,
         offset: u64,
@@ -180,6 +215,12 @@ impl RemoteMemory {
 
     /// Maps the memory, to read it in place with no copy at all: where the transport can, and the
     /// owner took it from the transport (`Engine::alloc`). The owner may change it at any time.
+    ///
+    /// Dropping the future gives up.
+    ///
+    /// # Errors
+    /// As [`RemoteMemory::get`]; [`OpErrorKind::Unsupported`] where the transport cannot map this
+    /// memory.
     pub fn map(&self) -> impl Future<Output = Result<Region, BulkError>> + use<> {
         let remote = self.imported.remote;
         let map = self.inner.operate(|token| Operation::Map { token, remote });

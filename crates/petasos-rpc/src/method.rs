@@ -9,8 +9,8 @@ use std::{
 /// A method as both sides know it: its id on the wire, and the hash of its signature by which
 /// they notice that they were built from different interfaces.
 ///
-/// `#[service]` makes the methods of an interface. Those of plug-ins and bindings can come into being when
-/// the program runs, with bytes in and out, or with types:
+/// `#[service]` makes the methods of an interface. Those of plug-ins and bindings can come into
+/// being when the program runs, with bytes in and out, or with types:
 ///
 /// ```
 /// use petasos_rpc::{CallOptions, Engine, EngineConfig, Method, bytes, serve};
@@ -55,9 +55,9 @@ impl Method {
 
     /// A method that takes and gives bytes, whose name is known only when the program runs.
     ///
-    /// The text of each name is kept as long as the program runs, once, and [`Method::NAMES`] bytes of
-    /// names in all. A method that is named after that works as others do; errors and statistics call
-    /// it `(unnamed)`.
+    /// The text of each name is kept as long as the program runs, once, and [`Method::NAMES`] bytes
+    /// of names in all. A method that is named after that works as others do; errors and statistics
+    /// call it `(unnamed)`.
     #[must_use]
     pub fn named(name: &str) -> Method {
         Method { name: kept(name).unwrap_or("(unnamed)"), id: hash_name(name), signature: 0 }

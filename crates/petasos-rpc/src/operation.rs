@@ -19,7 +19,7 @@ pub(crate) struct Operations {
 enum Slot {
     Pending(Option<Waker>),
     Done(Result<Done, OpError>),
-    /// Nobody waits for it any more.
+    /// It is not awaited any more.
     Orphan,
     /// The same, and it closes this region: until that is done.
     Closing(RegionId),
@@ -30,7 +30,8 @@ impl Operations {
         self.slots.len()
     }
 
-    /// Takes in a completion. Gives a region that is to be closed again under the same token, for it is still reached.
+    /// Takes in a completion. Gives a region that is to be closed again under the same token, for
+    /// it is still reached.
     #[must_use]
     pub(crate) fn complete(
         &mut self,
@@ -72,7 +73,7 @@ pub(crate) struct Pending {
     inner: Rc<Inner>,
     at: usize,
     over: bool,
-    /// The region that it closes. It is closed also where nobody waits for that.
+    /// The region that it closes. It is closed also where that is not awaited.
     closes: Option<RegionId>,
 }
 
@@ -84,8 +85,8 @@ impl Inner {
         Pending { inner: Rc::clone(self), at, over: false, closes: None }
     }
 
-    /// Deregisters. When a peer still reaches the region after a while, that is the result, and the engine goes
-    /// on asking until it is closed; so it does when the future is dropped.
+    /// Deregisters. When a peer still reaches the region after a while, that is the result, and the
+    /// engine goes on asking until it is closed; so it does when the future is dropped.
     pub(crate) fn deregister(self: &Rc<Self>, region: RegionId) -> Pending {
         let mut pending = self.operate(|token| deregister(token, region));
         pending.closes = Some(region);

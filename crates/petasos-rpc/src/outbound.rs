@@ -15,8 +15,8 @@ use petasos_wire::{
 use std::{rc::Rc, task::Waker, time::Duration};
 
 impl Inner {
-    /// Makes a call: its request is put together in `frame`, which is empty. `arguments` appends them,
-    /// but for long bytes at their end, which it gives.
+    /// Makes a call: its request is put together in `frame`, which is empty. `arguments` appends
+    /// them, but for long bytes at their end, which it gives.
     #[inline]
     pub(crate) fn start<'a>(
         &self,
@@ -88,8 +88,8 @@ impl Inner {
         id: CallId,
         frame: Vec<u8>,
     ) -> Result<(), CallError> {
-        // The peer was lost while the arguments were encoded, by code that drove the engine: the call
-        // knows.
+        // The peer was lost while the arguments were encoded, by code that drove the engine: the
+        // call knows.
         if !self.calls.borrow().is_waiting(id) {
             return Ok(());
         }
@@ -117,8 +117,9 @@ impl Inner {
         sent
     }
 
-    /// Sends a request. A call of its own, so that where the frame lies is handed over in registers:
-    /// a vector's address and length that were stored apart are not read as one without a wait.
+    /// Sends a request. A call of its own, so that where the frame lies is handed over in
+    /// registers: a vector's address and length that were stored apart are not read as one without
+    /// a wait.
     #[inline(never)]
     fn send_request(&self, record: &mut Record, frame: &[u8]) {
         self.transmit(record, &[frame]);
@@ -140,7 +141,7 @@ impl Inner {
         request.encode(&mut frame);
         arguments(options.encoding, &mut frame);
         if frame.len() > self.max_frame {
-            // It could be lent, but nobody would say when it has been fetched.
+            // It could be lent, but nothing would say when it has been fetched.
             let most = self.max_frame - request.header_len();
             let len = frame.len() - request.header_len();
             let reason =
@@ -321,7 +322,7 @@ impl Inner {
         self.settle(ended);
     }
 
-    /// Nobody waits for a call any more: its target is told.
+    /// A call is not awaited any more: its target is told.
     #[cold]
     #[inline(never)]
     pub(crate) fn abandon(&self, id: CallId) {

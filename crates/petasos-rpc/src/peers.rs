@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub(crate) waiting: VecDeque<CallId>,
     /// Frames that the transport had no room for, in order.
     pub(crate) parked: VecDeque<Vec<u8>>,
-    /// Frames go to the transport at once: none is parked, and it is not this engine itself.
+    /// Frames go to the transport at once: none is pending, and it is not this engine itself.
     pub(crate) direct: bool,
     /// Calls of the peer's that are in progress here.
     pub(crate) serving: u32,
@@ -113,8 +113,8 @@ impl Peers {
     }
 }
 
-/// Addresses at which there was a peer before: what has not started yet is waited for, what has ended
-/// need not be.
+/// Addresses at which there was a peer before: what has not started yet is waited for, what has
+/// ended need not be.
 #[derive(Debug, Default)]
 pub(crate) struct Reached(HashSet<Address>);
 

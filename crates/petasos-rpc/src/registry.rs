@@ -1,10 +1,10 @@
-//! Who serves which method.
+//! The providers of methods.
 
 use crate::{Handler, Method};
 use petasos_wire::rpc::Request;
 use std::rc::Rc;
 
-/// Who serves a method under a provider id.
+/// The handler of a method under a provider id.
 pub(crate) struct Provider {
     pub(crate) id: u16,
     pub(crate) method: Method,
@@ -18,9 +18,9 @@ type Entry = Rc<Provider>;
 /// All that are served: changed seldom, looked at with each call.
 ///
 /// The table has at least twice as many places as entries, a power of two. An entry is at the place
-/// that the ids of method and provider say, or behind it at the next free one: method ids are hashes,
-/// so that mostly the first look finds it. Whoever asks for what is not served comes to a free place
-/// after a few looks, whatever he asks for.
+/// that the ids of method and provider say, or behind it at the next free one: method ids are
+/// hashes, so that mostly the first look finds it. A request for what is not served comes to a free
+/// place after a few probes, whatever it asks for.
 #[derive(Default)]
 pub(crate) struct Registry {
     entries: Vec<Entry>,
@@ -55,7 +55,7 @@ impl Registry {
         Some(entry.method.signature)
     }
 
-    /// Who serves a request.
+    /// The provider that serves a request.
     #[inline]
     pub(crate) fn find(&self, request: &Request) -> Option<Entry> {
         let last = self.table.len().wrapping_sub(1);

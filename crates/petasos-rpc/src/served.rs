@@ -1,4 +1,4 @@
-//! What an engine does for others: who serves what, and the calls in progress.
+//! What an engine does for others: the handlers, and the calls in progress.
 
 use crate::{
     Context,
@@ -29,7 +29,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Tells the handler that nobody waits any more, and has it dropped.
+    /// Tells the handler that its answer is not awaited any more, and has it dropped.
     pub(crate) fn stop(&self) {
         if let Some(context) = &self.context {
             context.cancel();
@@ -71,13 +71,13 @@ impl Served {
         &mut self.registry
     }
 
-    /// Who serves a request.
+    /// The provider that serves a request.
     #[inline]
     pub(crate) fn find(&self, request: &Request) -> Option<Rc<Provider>> {
         self.registry.find(request)
     }
 
-    /// Why nobody serves a request.
+    /// Why a request is not served.
     #[cold]
     pub(crate) fn refusal(&self, request: &Request) -> Refusal {
         match self.registry.signature(request.method) {

@@ -1,4 +1,5 @@
-//! Sleep and time limits for futures that the engine drives: handlers, tasks, what `block_on` waits for.
+//! Sleep and time limits for futures that the engine drives: handlers, tasks, what `block_on` waits
+//! for.
 
 use crate::{Engine, inner::Inner};
 use petasos_fabric::Time;
@@ -26,7 +27,7 @@ impl Sleepers {
         (until, self.last)
     }
 
-    /// Takes those whose time has come. Gives whom to wake once nothing is borrowed.
+    /// Takes those whose time has come. Gives the wakers to call once nothing is borrowed.
     #[inline]
     pub(crate) fn due(&mut self, now: Time) -> Vec<Waker> {
         if self.next() > now {
@@ -45,13 +46,13 @@ impl Sleepers {
 }
 
 impl Engine {
-    /// A future that is ready after `duration`, counted from now on, and never earlier. For handlers
-    /// ([`Context::engine`](crate::Context::engine)), tasks, and what [`Engine::block_on`] drives; no
-    /// other runtime is needed.
+    /// A future that is ready after `duration`, counted from now on, and never earlier. For
+    /// handlers ([`Context::engine`](crate::Context::engine)), tasks, and what [`Engine::block_on`]
+    /// drives; no other runtime is needed.
     ///
-    /// The engine wakes for it wherever it waits: it looks at the clock at least every 64 passes, and
-    /// sleeps no longer than until then. So it is late by as long as what else the engine does in
-    /// between takes. Dropping the future ends it.
+    /// The engine wakes for it wherever it waits: it looks at the clock at least every 64 passes,
+    /// and sleeps no longer than until then. So it is late by as long as what else the engine does
+    /// in between takes. Dropping the future ends it.
     ///
     /// ```
     /// # use petasos_rpc::{Context, service};
@@ -89,8 +90,8 @@ impl Engine {
         self.inner().clock.read()
     }
 
-    /// Gives `future` so much time from now on: its output, or [`Elapsed`] if it is not ready by then.
-    /// The future is dropped with this, a call so cancelled.
+    /// Gives `future` so much time from now on: its output, or [`Elapsed`] if it is not ready by
+    /// then. The future is dropped with this, a call so cancelled.
     ///
     /// A call has a time limit already: see [`CallOptions`](crate::CallOptions).
     ///
@@ -190,7 +191,7 @@ mod tests {
         }
         assert_eq!((sleepers.next(), sleepers.due(at(2)).len()), (at(3), 0));
         assert_eq!((sleepers.due(at(3)).len(), sleepers.next()), (2, at(5)));
-        // One that nobody waits for is over, too.
+        // One that is not awaited is over, too.
         sleepers.waiting.insert(entries[0], None);
         assert_eq!((sleepers.due(at(8)).len(), sleepers.next()), (0, at(9)));
         assert_eq!((sleepers.due(Time::NEVER).len(), sleepers.next()), (1, Time::NEVER));

@@ -14,6 +14,20 @@ use std::{
 type Latencies = BTreeMap<&'static str, Histogram<u64>>;
 
 /// Counters of an engine since its start, and latencies per method where they are measured.
+///
+/// ```
+/// use petasos_rpc::{Engine, EngineConfig, CallOptions, Method, bytes};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let engine = Engine::new(endpoint, EngineConfig::default().measure(true));
+/// let echo = Method::named("Echo::echo");
+/// engine.register(echo, 0, bytes(|call| async move { Ok(call.to_vec()) }));
+/// let target = engine.target(engine.address());
+/// engine.block_on(target.call_bytes(echo, &CallOptions::default(), b"abc"))?;
+/// let stats = engine.stats();
+/// assert_eq!((stats.calls_made, stats.calls_served), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -154,13 +168,13 @@ impl Stats {
     }
 }
 
-/// Whether somebody listens to traces; free if not.
+/// Whether there is a subscriber for traces; free if not.
 #[inline]
 pub(crate) fn traces() -> bool {
     tracing::enabled!(target: "petasos::call", tracing::Level::DEBUG)
 }
 
-/// The context of a new trace, if somebody listens to traces.
+/// The context of a new trace, if there is a subscriber for traces.
 pub(crate) fn begin_trace(method: &Method, peer: &Address) -> Option<Trace> {
     traces().then(|| fresh_trace(method, peer))
 }

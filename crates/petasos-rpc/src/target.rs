@@ -1,4 +1,4 @@
-//! Somebody to call.
+//! The target of calls.
 
 use crate::{
     Bulk, Call, CallError, CallOptions, Method, Refused,
@@ -10,10 +10,31 @@ use petasos_fabric::{Access, Address, Peer, ResolveError, Slice};
 use petasos_wire::Encoding;
 use std::{cell::Cell, fmt, rc::Rc};
 
-/// Somebody to call: an address, and the peer found there. Cheap to clone; belongs to its engine.
+/// The target of calls: an address, and the peer found there. Cheap to clone; belongs to its
+/// engine.
 ///
 /// When the peer is lost, its calls fail; the next call looks the address up again, so that a
-/// server that was restarted there is found. [`Refused`] says what happens while nothing listens there.
+/// server that was restarted there is found. [`Refused`] says what happens while nothing listens
+/// there.
+///
+/// ```
+/// use petasos_rpc::{CallOptions, Engine, EngineConfig, Method, serve};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let len = Method::named("Text::len").of::<String, u64>();
+/// engine.register(len, 0, serve(|_, text: String| async move { text.len() as u64 }));
+///
+/// let target = engine.lookup(engine.address().as_str())?;
+/// let options = CallOptions::default();
+/// // Both are under way before the first is waited for.
+/// let (first, second) = (
+///     target.call::<_, u64>(len, &options, &"one".to_owned()),
+///     target.call::<_, u64>(len, &options, &"three".to_owned()),
+/// );
+/// assert_eq!(engine.block_on(first)? + engine.block_on(second)?, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Target {
     shared: Rc<Shared>,
@@ -59,6 +80,8 @@ impl Target {
     }
 
     /// The same with the bytes of the arguments, which are native or XDR as the options say.
+    ///
+    /// Dropping the future cancels the call, here and at the target.
     pub fn call_bytes(&self, method: Method, options: &CallOptions, arguments: &[u8]) -> Call {
         self.call_raw(method, options, |_, out| out.extend_from_slice(arguments))
     }
@@ -81,6 +104,10 @@ impl Target {
 
     /// Tells a method something; no answer comes. It is done at most once, and is dropped when
     /// the target is busy. An error means that it did not leave.
+    ///
+    /// # Errors
+    /// [`CallError::Unresolved`] if the address is not for this transport, [`CallError::TooLarge`]
+    /// if the arguments do not fit a message. No error says whether it arrived.
     pub fn notify_raw(
         &self,
         method: Method,
@@ -91,6 +118,9 @@ impl Target {
     }
 
     /// Lends memory to a call of `method`.
+    ///
+    /// # Errors
+    /// [`CallError::Transfer`] if the memory cannot be registered.
     pub fn lend(&self, method: Method, memory: Slice, access: Access) -> Result<Bulk, CallError> {
         Bulk::new(self.inner(), &[memory], access).map_err(|error| CallError::Transfer {
             peer: self.address().clone(),
@@ -99,7 +129,7 @@ impl Target {
         })
     }
 
-    /// The peer that was found last: it may have been lost meanwhile, or be nobody.
+    /// The peer that was found last: it may have been lost meanwhile, or there may be none.
     #[inline]
     pub(crate) fn last_peer(&self) -> Peer {
         self.shared.peer.get()

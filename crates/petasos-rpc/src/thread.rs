@@ -18,7 +18,9 @@ use std::{
 /// Work that waits for an engine's thread at a time.
 const MOST: usize = 65_536;
 
-/// A handle to an engine of another thread. Cheap to clone.
+/// A handle to an engine of another thread: [`Engine::handle`] and [`EngineThread::handle`] give
+/// it. Cheap to clone. It does not keep the engine from ending: after that, work ends with
+/// [`ThreadError::Gone`]. See [`EngineThread`] for an example.
 #[derive(Clone)]
 pub struct EngineHandle {
     commands: Arc<Commands>,
@@ -51,8 +53,8 @@ impl EngineHandle {
 
     /// Runs `work` on the engine's thread: it gets the engine, and makes a future that the engine
     /// drives. Gives a future of its output, for any executor, or to wait for with
-    /// [`Running::wait`]. Dropping that does not end the work. At most 65,536 pieces of work wait for
-    /// the thread to begin them; more end at once with [`ThreadError::Full`].
+    /// [`Running::wait`]. Dropping that does not end the work. At most 65,536 pieces of work wait
+    /// for the thread to begin them; more end at once with [`ThreadError::Full`].
     pub fn run<F, W, T>(&self, work: F) -> Running<T>
     where
         F: FnOnce(Engine) -> W + Send + 'static,
@@ -101,6 +103,8 @@ impl fmt::Debug for EngineHandle {
 }
 
 /// Work on an engine's thread: a future of its output, or of an error if the engine ended.
+///
+/// Dropping it leaves the work going on, and its output is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Running<T> {
@@ -111,6 +115,10 @@ pub struct Running<T> {
 
 impl<T> Running<T> {
     /// Blocks this thread until the work is done. Not to be called on an engine's thread.
+    ///
+    /// # Errors
+    /// [`ThreadError::Gone`] if the engine has ended, [`ThreadError::Full`] if the work was not
+    /// taken.
     pub fn wait(self) -> Result<T, ThreadError> {
         struct Unpark(std::thread::Thread);
         impl std::task::Wake for Unpark {
@@ -140,6 +148,24 @@ impl<T> Future for Running<T> {
 
 /// An engine with a thread of its own, which spins a while and then sleeps. Dropping it ends the
 /// engine and waits for the thread.
+///
+/// ```
+/// use petasos_rpc::{CallOptions, EngineConfig, EngineThread, Method, serve};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// const ADD: Method = Method::typed("Sum::add", 0, 0);
+/// let server = EngineThread::start(endpoint, EngineConfig::default(), |engine| {
+///     engine.register(ADD, 0, serve(|_, (a, b): (u64, u64)| async move { a + b }));
+/// })?;
+///
+/// // A call from any thread: the work is done on the engine's.
+/// let sum = server.handle().run(|engine| async move {
+///     let target = engine.target(engine.address());
+///     target.call::<_, u64>(ADD, &CallOptions::default(), &(40u64, 2u64)).await
+/// });
+/// assert_eq!(sum.wait()??, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct EngineThread {
     handle: EngineHandle,

@@ -1,10 +1,10 @@
 //! Deadlines of calls, both ways.
 //!
 //! Most calls end before the clock is next read, so a deadline is first a mere length of time: of a
-//! call of ours with the call ([`Calls::take_recent`](crate::calls::Calls::take_recent)), of one that we
-//! serve in a list; only what is still there when the clock is read gets a point in time and a place
-//! in the heap. What ended is recognised when it comes up, and the heap is swept when most of it is
-//! stale.
+//! call of ours with the call ([`Calls::take_recent`](crate::calls::Calls::take_recent)), of one
+//! that we serve in a list; only what is still there when the clock is read gets a point in time
+//! and a place in the heap. What ended is recognised when it comes up, and the heap is swept when
+//! most of it is stale.
 
 use crate::sleep::Sleepers;
 use petasos_fabric::Time;

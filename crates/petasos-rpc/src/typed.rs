@@ -32,6 +32,9 @@ impl Target {
     }
 
     /// Tells a method something; see [`Target::notify_raw`].
+    ///
+    /// # Errors
+    /// As [`Target::notify_raw`].
     pub fn notify<A: Wire>(
         &self,
         method: Method,
@@ -75,8 +78,8 @@ where
     })
 }
 
-/// Makes a handler of a function from decoded arguments to a future of the result. Where nobody
-/// asks for the [`Context`], and the future need not wait, serving a call allocates nothing.
+/// Makes a handler of a function from decoded arguments to a future of the result. Where the
+/// [`Context`] is not asked for, and the future need not wait, serving a call allocates nothing.
 pub fn typed<A, R, F, W>(serve: F) -> impl Handler
 where
     A: Wire + 'static,

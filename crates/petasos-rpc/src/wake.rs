@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct Flag {
     home: usize,
-    /// Raised at home: nobody else writes it.
+    /// Raised on the engine's own thread: no other writes it.
     here: AtomicBool,
     elsewhere: AtomicBool,
 }
@@ -35,8 +35,8 @@ impl Flag {
 
     /// To be called elsewhere.
     fn raise_elsewhere(&self) {
-        // Swapped, not stored: of several who raise it, whoever takes it then follows all, not only
-        // the last.
+        // Swapped, not stored: of several threads that raise it, the one that takes it then follows
+        // all, not only the last.
         self.elsewhere.swap(true, Release);
     }
 
@@ -75,11 +75,12 @@ impl EngineWaker {
     /// Something is to be polled. A system call only while the engine sleeps.
     pub(crate) fn ring(&self) {
         if self.ready.is_home() {
-            // Who says that the engine sleeps is this thread.
+            // It is this thread that says that the engine sleeps.
             self.ready.here.store(true, Relaxed);
         } else {
             self.ready.raise_elsewhere();
-            // Together with that of `fall_asleep`: either this sees the engine asleep, or it sees this.
+            // Together with that of `fall_asleep`: either this sees the engine asleep, or it sees
+            // this.
             fence(SeqCst);
         }
         if self.sleeping.load(Relaxed) {
@@ -246,7 +247,7 @@ mod interleavings {
         result: AtomicU64,
     }
 
-    /// The bell of a transport: whoever sleeps on it wakes.
+    /// The doorbell of a transport: a thread that sleeps on it wakes.
     struct Rung(Arc<Engine>);
 
     impl Notify for Rung {
@@ -264,9 +265,9 @@ mod interleavings {
             (engine, waker.clone(), MainWaker::new(waker))
         }
 
-        /// As `block_on` goes round, with nothing but what wakes it: looks at the mail only when the
-        /// engine was rung, and at the result only when the future was woken. Whoever sleeps for ever
-        /// is found by loom.
+        /// As `block_on` goes round, with nothing but what wakes it: looks at the mail only when
+        /// the engine was rung, and at the result only when the future was woken. A model that
+        /// sleeps for ever is found by loom.
         fn until(&self, waker: &EngineWaker, main: &MainWaker, mail: u64, result: u64) {
             main.set();
             let mut seen = 0;

@@ -5,11 +5,24 @@ use petasos_fabric::Limits;
 use std::time::Duration;
 
 /// How an endpoint behaves. All sizes in bytes.
+///
+/// ```
+/// use petasos_fabric::Endpoint;
+/// use petasos_shm::{Config, Shm};
+///
+/// let mut config = Config::default();
+/// // Messages of up to 64 KiB, in smaller rings, for a job of many processes on a node.
+/// config.max_message = 64 << 10;
+/// config.long_ring = 256 << 10;
+/// let endpoint = Shm::open_with(&"shm://*".parse()?, config)?;
+/// assert_eq!(endpoint.capabilities().limits.max_message, 64 << 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// Each of the two rings of a pair: a power of two, from 16 KiB to 16 MiB. Pages of it are
-    /// there once they were used. Who connects decides.
+    /// there once they were used. The side that connects decides.
     pub ring: usize,
     /// Each of the two rings for messages of more than 8 KiB, which go in parts, so that both sides
     /// copy at the same time: sizes as above. Its pages are there while such messages are sent.
@@ -21,7 +34,7 @@ pub struct Config {
     /// it, or where the system refuses, its owner serves the access. The environment variable
     /// `PETASOS_SHM_NO_CMA=1` makes this false by default.
     pub cross_memory: bool,
-    /// Users, beside the one who runs this, with whom this endpoint talks: numbers.
+    /// Users, beside the one that runs this, with which this endpoint talks: numbers.
     pub admit: Vec<u32>,
     /// Peers at a time.
     pub max_peers: usize,
@@ -41,7 +54,7 @@ pub struct Config {
     pub max_mapped: usize,
     /// Whether memory of `alloc` asks for huge pages.
     pub huge_pages: bool,
-    /// How long who connects may take to say who it is.
+    /// How long a connecting process may take to authenticate.
     pub handshake: Duration,
     /// How many may be at it at a time.
     pub max_handshakes: usize,

@@ -20,17 +20,18 @@ pub enum OpenError {
     /// The complete address is no address.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Somebody listens there.
+    /// Another endpoint listens there.
     #[error("{0} is taken by another process")]
     Taken(Address),
-    /// A process of another user listens there: names without a file belong to whoever takes them first.
+    /// A process of another user listens there: names without a file belong to the process that
+    /// takes them first.
     #[error(
         "{address} is taken by a process of user {by}: open shm://* (a random name), or shm:///PATH in a directory of your own"
     )]
     TakenBy {
         /// What was to be opened.
         address: Address,
-        /// Whose process it is.
+        /// The user of that process.
         by: u32,
     },
     /// The name belongs to another user.
@@ -38,9 +39,9 @@ pub enum OpenError {
     NotYours {
         /// What was to be opened.
         address: Address,
-        /// Whose it is.
+        /// The user to which it belongs.
         owner: u32,
-        /// Who we are.
+        /// The user of this process.
         uid: u32,
     },
     /// Numbers that cannot be.

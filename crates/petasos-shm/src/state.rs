@@ -59,7 +59,7 @@ pub struct Shm {
     /// Peers that are watched, the lately active ones in front; and where the round is.
     pub(crate) watched: Vec<u32>,
     pub(crate) round: usize,
-    /// Who of those in front was last looked at for a single message.
+    /// The one of those in front that was last polled for a single message.
     pub(crate) turn: usize,
     /// Messages taken from them without a look at the others.
     pub(crate) streak: usize,
@@ -67,7 +67,7 @@ pub struct Shm {
     pub(crate) within: Vec<u32>,
     /// Peers whose packets the engine gave us to send.
     pub(crate) serving: VecDeque<u32>,
-    /// The first of those who may have to be rung.
+    /// The first of those that may have to be rung.
     pub(crate) unrung: u32,
     /// Peers with accesses under way.
     pub(crate) working: VecDeque<u32>,
@@ -78,7 +78,7 @@ pub struct Shm {
     /// Open regions by slot, with their tags.
     pub(crate) exposed: Vec<Option<(RegionId, u64)>>,
     pub(crate) tags: u64,
-    /// Regions that are closed and may still be reached: somebody waits for their end, or nobody does any more.
+    /// Regions that are closed and may still be reached: their end is awaited, or not any more.
     pub(crate) closing: Vec<Closing>,
     pub(crate) left: Vec<Closing>,
     /// Pairs that were given up while a peer was in a region.
@@ -141,11 +141,28 @@ fn system(what: &'static str) -> impl Fn(Errno) -> OpenError {
 impl Shm {
     /// Opens an endpoint at `shm://NAME`, `shm://UID@NAME`, `shm:///PATH`, or, with `shm://` or
     /// `shm://*`, under a random name.
+    ///
+    /// # Errors
+    /// If the name is taken or belongs to another user, is no name, or the system refuses: see
+    /// [`OpenError`].
+    ///
+    /// ```
+    /// use petasos_fabric::Endpoint;
+    /// use petasos_shm::Shm;
+    ///
+    /// let endpoint = Shm::open(&"shm://*".parse()?)?;
+    /// // The address is complete: others reach the endpoint there.
+    /// assert!(!endpoint.address().as_str().contains('*'));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(address: &Address) -> Result<Shm, OpenError> {
         Shm::open_with(address, Config::default())
     }
 
     /// The same, with other numbers.
+    ///
+    /// # Errors
+    /// As [`Shm::open`], and [`OpenError::Config`] for numbers that cannot be.
     pub fn open_with(address: &Address, config: Config) -> Result<Shm, OpenError> {
         if address.scheme() != SCHEME {
             return Err(OpenError::WrongScheme(address.clone()));
@@ -304,10 +321,10 @@ impl Shm {
     pub(crate) fn let_go(&mut self, peer: Peer, reason: &LostReason) {
         let index = peer.index;
         self.attempts.retain(|attempt| attempt.peer != peer);
-        // Nobody is in that list then, which goes through the channels.
+        // That list, which goes through the channels, is empty then.
         self.ring_all();
         if let Some(channel) = self.channels.get_mut(index as usize).and_then(Option::take) {
-            // Its bell is known to the peer, too, and stays in the set until nobody has it.
+            // Its bell is known to the peer, too, and stays in the set until no process has it.
             let _ = epoll::delete(&self.epoll, &channel.bell_in);
             let _ = epoll::delete(&self.epoll, &channel.socket);
             let address = self.engine.peer_info(peer).map(|info| info.address);
@@ -349,7 +366,7 @@ fn raise_descriptor_limit() {
 }
 
 impl Drop for Shm {
-    /// Closes everything, and waits for nobody: memory that a peer is copying from or to right now
+    /// Closes everything, and waits for no peer: memory that a peer is copying from or to right now
     /// is let go once it has left, or is gone.
     fn drop(&mut self) {
         // What peers look at is the parent's.

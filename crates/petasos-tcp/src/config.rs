@@ -5,22 +5,36 @@ use petasos_fabric::Limits;
 use std::{net::SocketAddr, time::Duration};
 
 /// Settings; the defaults suit most.
+///
+/// ```
+/// use petasos_tcp::{Config, Secret, TcpEndpoint};
+/// use std::time::Duration;
+///
+/// let mut config = Config::default();
+/// config.secret = Some(Secret::new(*b"at least sixteen random bytes")?);
+/// config.encrypt = true;
+/// config.silence = Duration::from_secs(5);
+/// let endpoint = TcpEndpoint::open(&"tcp://127.0.0.1:0".parse()?, config)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// What both sides must know. Needed to listen beyond the loopback interface.
     pub secret: Option<Secret>,
-    /// Whether what goes over the connections is encrypted and authenticated. Needs a secret. A connection is
-    /// encrypted where either side wants that; here it can also be said in the address, as
-    /// `tcp://HOST:PORT?encrypt`. Takes up to half a MiB of buffers for a connection that is open. Default: no.
+    /// Whether what goes over the connections is encrypted and authenticated. Needs a secret. A
+    /// connection is encrypted where either side wants that; here it can also be said in the
+    /// address, as `tcp://HOST:PORT?encrypt`. Takes up to half a MiB of buffers for a connection
+    /// that is open. Default: no.
     pub encrypt: bool,
-    /// Addresses by which others reach this endpoint though it does not have them: where something on the way
-    /// translates addresses, or passes connections on. Who dialled anything else than where the connection came
-    /// in, or one of these, is refused, as somebody stands in between. Default: none.
+    /// Addresses by which others reach this endpoint though it does not have them: where something
+    /// on the way translates addresses, or passes connections on. A peer that dialled anything else
+    /// than where the connection came in, or one of these, is refused, as another process may stand
+    /// in between. Default: none.
     pub reached_at: Vec<SocketAddr>,
-    /// Whether everybody who connects is dialled back before he is listened to, at the address that he says he has.
-    /// Otherwise this is done once somebody here means that address ([`petasos_fabric::Endpoint::resolve`]), or it is
-    /// another peer's already. Default: no.
+    /// Whether every peer that connects is dialled back before it is listened to, at the address
+    /// that it claims. Otherwise this is done once that address is resolved here
+    /// ([`petasos_fabric::Endpoint::resolve`]), or it is another peer's already. Default: no.
     pub verify: bool,
     /// How long a peer may be silent before it is given up. At least 2 s, in whole seconds.
     /// Default: 10 s.
@@ -31,15 +45,17 @@ pub struct Config {
     /// one more. Never more than an eighth of the descriptors that this process may have.
     /// Default: 256.
     pub strangers: usize,
-    /// Connections that others may have made to this endpoint, at a time. Of these a host has at most as many as are
-    /// left: half of all where it is alone. Never more than seven eighths of the descriptors that this process may
-    /// have. Who comes beyond that is told so, and tries again within its patience. Default: these.
+    /// Connections that others may have made to this endpoint, at a time. Of these a host has at
+    /// most as many as are left: half of all where it is alone. Never more than seven eighths of
+    /// the descriptors that this process may have. Peers beyond that are told so, and try again
+    /// within their patience. Default: these.
     pub max_incoming: Option<usize>,
     /// A connection on which nothing was under way for so long is closed, if the other side closes
-    /// its own as well (has set this, or `max_connections`). The peer stays: the next message, of either
-    /// side, connects again. (Where both sides do so at the same moment, the peer may in rare cases be
-    /// lost, as if the connection had broken.) But a process that dies meanwhile is missed only
-    /// then. Default: never. For jobs of so many processes that each cannot keep a socket for all.
+    /// its own as well (has set this, or `max_connections`). The peer stays: the next message, of
+    /// either side, connects again. (Where both sides do so at the same moment, the peer may in
+    /// rare cases be lost, as if the connection had broken.) But a process that dies meanwhile is
+    /// missed only then. Default: never. For jobs of so many processes that each cannot keep a
+    /// socket for all.
     pub close_idle_after: Option<Duration>,
     /// With more connections than this, those that are idle for the longest time are closed, as
     /// above. Those that are not stay. Default: no limit.

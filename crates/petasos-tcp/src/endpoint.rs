@@ -90,7 +90,7 @@ pub(crate) struct Link {
     pub(crate) way: Way,
     /// What goes on, over one connection after the other.
     pub(crate) session: Option<Session>,
-    /// Whether somebody here asked for the peer.
+    /// Whether the peer was resolved here.
     asked: bool,
     /// Whether we made the connection with which the session began.
     pub(crate) made: bool,
@@ -115,8 +115,25 @@ pub(crate) enum Way {
 
 impl TcpEndpoint {
     /// Opens an endpoint that listens at `address`: `tcp://HOST:PORT`, where the host may also be
-    /// an interface (`tcp://eth0:0`) or a subnet (`tcp://10.1.0.0/16:0`), and port 0 is a free
-    /// one. `tcp://*` is the loopback interface. With `?encrypt` behind it, as [`Config::encrypt`] says.
+    /// an interface (`tcp://eth0:0`) or a subnet (`tcp://10.1.0.0/16:0`), and port 0 is a free one.
+    /// `tcp://*` is the loopback interface. With `?encrypt` behind it, as [`Config::encrypt`] says.
+    ///
+    /// # Errors
+    /// If the address is none or names no interface here, the port is taken, or the endpoint could
+    /// be reached from other machines and there is no secret: see [`OpenError`].
+    ///
+    /// ```
+    /// use petasos_fabric::Endpoint;
+    /// use petasos_tcp::{Config, OpenError, TcpEndpoint};
+    ///
+    /// let endpoint = TcpEndpoint::open(&"tcp://127.0.0.1:0".parse()?, Config::default())?;
+    /// assert!(!endpoint.address().as_str().ends_with(":0"));
+    ///
+    /// // Beyond this machine only with a secret.
+    /// let all = TcpEndpoint::open(&"tcp://0.0.0.0:0".parse()?, Config::default());
+    /// assert!(matches!(all, Err(OpenError::NeedsSecret(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open(address: &Address, mut config: Config) -> Result<TcpEndpoint, OpenError> {
         let wanted = listening(address)?;
         config.encrypt |= options(address).1;
@@ -247,14 +264,14 @@ impl TcpEndpoint {
     /// Takes the connections that wait at the listener.
     fn accept(&mut self) {
         for _ in 0..16 {
-            // Who has to hear why would have to be greeted first: the end says enough.
+            // A peer that has to hear why would have to be greeted first: the end says enough.
             let socket = match self.acceptor.accept(&self.listener, self.now, |_, _| {}) {
                 Accepted::Connection(socket) => socket,
                 Accepted::None => return,
                 Accepted::Exhausted(_) => {
                     // Until then it would be ready all the time.
                     self.poller.set(&self.listener, Name::Listener, false, false);
-                    // A descriptor for whoever comes next, who may know the secret.
+                    // A descriptor for the next connection, whose peer may know the secret.
                     return self.drop_oldest_stranger();
                 }
             };
@@ -287,7 +304,7 @@ impl TcpEndpoint {
         self.acceptor.resumes() != Time::NEVER
     }
 
-    /// Listens to a stranger who has something to say.
+    /// Listens to a stranger that has something to say.
     fn hear(&mut self, slot: usize) {
         let Some(stranger) = self.strangers.get_mut(slot) else { return };
         match stranger.listen(&self.config) {
@@ -311,7 +328,7 @@ impl TcpEndpoint {
         }
     }
 
-    /// Somebody means to go on with a session.
+    /// A peer means to go on with a session.
     fn meet_by_session(&mut self, mut stranger: Stranger, name: handshake::Name, who: Identity) {
         let named = |session: &Session| session.name() == name;
         if let Some(&peer) = self.parked.get(&name)
@@ -320,15 +337,15 @@ impl TcpEndpoint {
         {
             self.meet_again(peer, stranger, &session, &who);
         } else if self.links.iter().any(|link| link.session.as_ref().is_some_and(named)) {
-            // An attempt of a moment ago: the session goes on over our connection by now. (Or somebody knows its name, and
-            // nothing else of it.)
+            // An attempt of a moment ago: the session goes on over our connection by now. (Or
+            // another process knows its name, and nothing else of it.)
             stranger.answer(Verdict::Crossed, None, &self.identity);
         } else {
             self.meet(stranger, who);
         }
     }
 
-    /// Somebody has shown the secret.
+    /// A peer has shown the secret.
     fn meet(&mut self, mut stranger: Stranger, identity: Identity) {
         if !self.could_have(&identity.address) {
             self.counters.refused += 1;
@@ -343,7 +360,7 @@ impl TcpEndpoint {
         }
     }
 
-    /// Lets somebody in: as the peer that is waited for, or a new one.
+    /// Admits a peer: the one that is waited for, or a new one.
     pub(crate) fn admit(
         &mut self,
         mut stranger: Stranger,
@@ -368,9 +385,9 @@ impl TcpEndpoint {
         }
     }
 
-    /// What a connection counts as that somebody has made; `None`: its host has as many as it may.
+    /// What a connection counts as that a peer has made; `None`: its host has as many as it may.
     fn share_of(&mut self, stranger: &Stranger) -> Option<Share> {
-        // Who has gone is noticed when it is answered.
+        // A peer that has gone is noticed when it is answered.
         let host = stranger.host().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         match self.shares.take(host, self.config.max_incoming) {
             Ok(share) => Some(share),
@@ -611,8 +628,8 @@ impl TcpEndpoint {
         self.lose(peer, lost);
     }
 
-    /// A region was closed while packets are under way with its memory. All its bytes are moved by this side, so nobody
-    /// is waited for.
+    /// A region was closed while packets are under way with its memory. All its bytes are moved by
+    /// this side, so there is nothing to wait for.
     fn let_go_of_closed(&mut self) {
         let TcpEndpoint { links, engine, .. } = self;
         for link in links {
@@ -689,7 +706,7 @@ impl TcpEndpoint {
         busy
     }
 
-    /// Strangers who are too slow, dials, and a listener that was left alone.
+    /// Strangers that are too slow, dials, and a listener that was left alone.
     fn keep_time(&mut self) {
         if self.is_full() && !self.acceptor.is_paused(self.now) {
             self.acceptor.resume();
@@ -817,7 +834,8 @@ impl Endpoint for TcpEndpoint {
         if events.len() >= limit {
             return true;
         }
-        // Who has more to say than the budget takes goes behind those who wait for their turn.
+        // A peer that has more to say than the budget takes goes behind those that wait for their
+        // turn.
         for _ in 0..self.unread.len() {
             if events.len() >= limit {
                 break;

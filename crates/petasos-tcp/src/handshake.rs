@@ -288,6 +288,9 @@ impl Server {
     }
 
     /// Takes the second frame.
+    ///
+    /// # Errors
+    /// [`HandshakeError`] if the frame does not prove the secret, or makes no sense.
     pub fn hello(
         &mut self,
         secret: Option<&Secret>,
@@ -385,6 +388,10 @@ pub struct Client {
 
 impl Client {
     /// Takes the first frame; gives the second. `dialled` is where the connection was made to.
+    ///
+    /// # Errors
+    /// [`HandshakeError`] if the frame is not of this protocol, or the sides do not agree on a
+    /// secret or on encryption.
     pub fn begin(
         secret: Option<&Secret>,
         encrypt: bool,
@@ -435,6 +442,10 @@ impl Client {
     }
 
     /// Takes the third frame: the verdict, the session that begins or goes on, and who the server says that it is.
+    ///
+    /// # Errors
+    /// [`HandshakeError::Refused`] if the server said so; else if the frame does not prove the
+    /// secret, or makes no sense.
     pub fn verdict(
         &mut self,
         frame: &[u8; VERDICT_LEN],

@@ -4,35 +4,38 @@
 //! [`petasos_fabric::two_sided`]; payload is written to the socket from where it lies, and read
 //! from it to where it belongs.
 //!
-//! # Who may connect
+//! # Peers that may connect
 //!
-//! An endpoint listens on the loopback interface unless told otherwise, and beyond that only with
-//! a shared secret ([`Config::secret`], [`Secret::from_file`]). Before anything else of a peer is
-//! parsed, both sides have proved that they know the secret, and that the client reached the address that it
-//! dialled, by a handshake of the Noise protocol framework ([`handshake`]). Without a secret, every program on this
-//! machine may connect.
+//! An endpoint listens on the loopback interface unless told otherwise, and beyond that only with a
+//! shared secret ([`Config::secret`], [`Secret::from_file`]). Before anything else of a peer is
+//! parsed, both sides have proved that they know the secret, and that the client reached the
+//! address that it dialled, by a handshake of the Noise protocol framework ([`handshake`]). Without
+//! a secret, every program on this machine may connect.
 //!
-//! Afterwards packets are encrypted and authenticated if either side asks for that: by [`Config::encrypt`], or the
-//! address (`tcp://HOST:PORT?encrypt`), which needs a secret. Nobody in between can talk them out of it. Otherwise packets
-//! travel as they are: use that on networks where nobody injects packets.
+//! Afterwards packets are encrypted and authenticated if either side asks for that: by
+//! [`Config::encrypt`], or the address (`tcp://HOST:PORT?encrypt`), which needs a secret. A process
+//! in between cannot talk them out of it. Otherwise packets travel as they are: use that on
+//! networks where no packets are injected.
 //!
-//! # Who has an address
+//! # The owner of an address
 //!
-//! All who know the secret may connect, and none of them is taken for another. Whom we dialled is who listens at that
-//! address. Who came to us says at which address he listens; that is a name for his connection, and believed for more only
-//! when somebody at that address vouches for it, who is dialled back for that:
+//! All processes that know the secret may connect, and none of them is taken for another. A peer
+//! that was dialled is the one that listens at that address. A peer that connected says at which
+//! address it listens; that is a name for its connection, and believed for more only when the
+//! endpoint at that address, which is dialled back for that, vouches for it:
 //!
-//! * when it is meant: `resolve` gives the peer of that connection, and nothing goes to it before it is verified; it is
-//!   lost ([`Refused`](petasos_fabric::LostReason::Refused)) if somebody else is there, or nobody for as long as `resolve`
-//!   was told, and the next
-//!   `resolve` dials the address itself;
-//! * when there is such a peer already, or one is being dialled: he is let in once he is verified, and turned away
-//!   otherwise. So a process that was killed and started again at its address is known at once, and
-//!   nobody can disconnect, or join, a peer that lives;
+//! * when it is meant: `resolve` gives the peer of that connection, and nothing goes to it before
+//!   it is verified; it is lost ([`Refused`](petasos_fabric::LostReason::Refused)) if another
+//!   process is there, or none for as long as `resolve` was told, and the next `resolve` dials the
+//!   address itself;
+//! * when there is such a peer already, or one is being dialled: the new one is admitted once it is
+//!   verified, and turned away otherwise. So a process that was killed and started again at its
+//!   address is known at once, and no process can disconnect, or join, a peer that lives;
 //! * always, with [`Config::verify`].
 //!
-//! What a peer lends is reached over the connection by which the key came (`import_from`), whatever the name. So
-//! clients that nobody can connect to are served, but nobody else reaches what they lend.
+//! What a peer lends is reached over the connection by which the key came (`import_from`), whatever
+//! the name. So clients that cannot be connected to are served, but no other process reaches what
+//! they lend.
 //!
 //! # Peers that die
 //!
@@ -45,9 +48,11 @@
 //!
 //! A process that talks to thousands in turn keeps a socket for each, unless
 //! [`Config::close_idle_after`] or [`Config::max_connections`] is set, at all of them. Then idle
-//! connections are closed, and made again when there is something to send, by whichever side; handles
-//! stay what they are, and about 500 bytes are kept for each peer. Who goes on proves that he knows the session, by a key that
-//! the two have from its beginning.
+//! connections are closed, and made again when there is something to send, by whichever side;
+//! handles stay what they are, and about 500 bytes are kept for each peer. The side that goes on
+//! proves that it knows the session, by a key that the two have from its beginning.
+
+#![warn(clippy::missing_errors_doc)]
 
 mod address;
 mod claims;

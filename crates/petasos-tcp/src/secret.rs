@@ -25,14 +25,14 @@ pub enum SecretError {
     /// Not an ordinary file.
     #[error("the secret in {0} is not in an ordinary file")]
     NotAFile(PathBuf),
-    /// Somebody else's file.
+    /// A file of another user.
     #[error("the secret in {path} belongs to user {owner}, not to this process's user {user}")]
     NotOurs {
         /// The file.
         path: PathBuf,
-        /// Who owns it.
+        /// Its owner.
         owner: u32,
-        /// Who we are.
+        /// The user of this process.
         user: u32,
     },
     /// Others can read or write it.
@@ -57,8 +57,11 @@ impl Secret {
     /// The longest secret in bytes.
     pub const MAX: usize = 4096;
 
-    /// A secret from bytes: as random as can be, for whoever has seen one connection can try out
-    /// guesses.
+    /// A secret from bytes: as random as can be, for a process that has seen one connection can try
+    /// out guesses.
+    ///
+    /// # Errors
+    /// [`SecretError::BadLength`] outside of [`Secret::MIN`] to [`Secret::MAX`] bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Secret, SecretError> {
         let bytes = bytes.into();
         let len = bytes.len();
@@ -70,10 +73,14 @@ impl Secret {
 
     /// Reads the secret from a file that belongs to this process's user and is closed to all
     /// others (mode 600 or 400). White space at the end does not count.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no ordinary file, belongs to another user, is open to others,
+    /// or does not hold [`Secret::MIN`] to [`Secret::MAX`] bytes: see [`SecretError`].
     pub fn from_file(path: impl AsRef<Path>) -> Result<Secret, SecretError> {
         let path = path.as_ref();
         let failed = |error: rustix::io::Errno| SecretError::Io(path.to_owned(), error.into());
-        // Neither through a link that somebody else made, nor waiting for a pipe.
+        // Neither through a link that another user made, nor waiting for a pipe.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = open(path, flags, Mode::empty()).map_err(failed)?;
         // What was opened is looked at, not what the name means by now.

@@ -1,20 +1,20 @@
 //! Calls with bulk data between processes, for high-performance computing: the one crate to
 //! depend on.
 //!
-//! * [`open`] makes an endpoint of a URL, whose scheme says over what: `shm://*`, `tcp://HOST:PORT`,
-//!   `self://*`, `auto://*` for the best way to each peer. Each transport is behind a feature of the same name (`self-transport` for the
-//!   first); [`transports()`] lists them.
-//!   Their settings are in the modules [`shm`], [`tcp`] and [`local`], for those who open an
-//!   endpoint themselves.
+//! * [`open`] makes an endpoint of a URL, whose scheme says over what: `shm://*`,
+//!   `tcp://HOST:PORT`, `self://*`, `auto://*` for the best way to each peer. Each transport is
+//!   behind a feature of the same name (`self-transport` for the first); [`transports()`] lists
+//!   them. Their settings are in the modules [`shm`], [`tcp`] and [`local`], for programs that open
+//!   an endpoint themselves.
 //! * An [`Engine`] drives it: it calls, it serves, it moves bulk data.
-//! * Handlers and tasks sleep by the engine's own timers ([`Engine::sleep`]), calls have time limits
-//!   ([`CallOptions`]): no other runtime is needed.
+//! * Handlers and tasks sleep by the engine's own timers ([`Engine::sleep`]), calls have time
+//!   limits ([`CallOptions`]): no other runtime is needed.
 //! * With the feature `portals`, `portals` has matching one-sided messages.
 //! * With the feature `channel`, `channel` makes an endpoint of an RDMA device.
-//! * In a program started by `petasos run`, `mpirun` or `mpiexec`, [`job()`] knows the other ranks, and where their
-//!   endpoints are.
-//! * [`Tuning`] knows what `petasos tune` found out about this machine; engines and channels go by it
-//!   where they are told nothing else.
+//! * In a program started by `petasos run`, `mpirun` or `mpiexec`, [`job()`] knows the other ranks,
+//!   and where their endpoints are.
+//! * [`Tuning`] knows what `petasos tune` found out about this machine; engines and channels go by
+//!   it where they are told nothing else.
 //! * [`service`] makes an interface of a trait, [`Wire`] makes types travel.
 //!
 //! ```
@@ -41,6 +41,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#![warn(clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "job")]
@@ -81,6 +82,11 @@ pub use whichever::open_auto;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Those of the guide to services as well.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/services.md")]
+struct Services;
 
 /// Those of the guide to jobs are compiled; they run in jobs.
 #[cfg(all(doctest, feature = "job"))]

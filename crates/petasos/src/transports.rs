@@ -6,11 +6,22 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// What transports may need to know beside the URL. `Default` suits endpoints of one machine.
+///
+/// ```
+/// use petasos::{OpenOptions, SecretBytes, open};
+///
+/// let mut options = OpenOptions::default();
+/// // In place of `.secret_file("/home/ada/.petasos-secret")`.
+/// options.secret = Some(SecretBytes::new(*b"at least sixteen random bytes"));
+/// let endpoint = open("tcp://127.0.0.1:0", &options)?;
+/// assert!(endpoint.address().as_str().starts_with("tcp://127.0.0.1:"));
+/// # Ok::<(), petasos::OpenError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct OpenOptions {
     /// A file with the secret that both sides of a connection over a network prove to know. It must
-    /// belong to this user, and nobody else may read it.
+    /// belong to this user, and no other may read it.
     pub secret_file: Option<PathBuf>,
     /// The secret itself, in place of a file.
     pub secret: Option<SecretBytes>,
@@ -96,6 +107,15 @@ pub enum OpenError {
 }
 
 /// A transport that exists: built into this program, or not.
+///
+/// ```
+/// for transport in petasos::transports() {
+///     match transport.missing() {
+///         None => println!("{}: {}, as in {}", transport.scheme, transport.title, transport.any),
+///         Some(why) => println!("{}: {why}", transport.scheme),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Transport {
@@ -105,8 +125,8 @@ pub struct Transport {
     pub title: &'static str,
     /// A URL with which [`open`] makes an endpoint of any name on this machine.
     pub any: &'static str,
-    /// Whether programs take it when they are told to take all: it is built in, and does not go the way of
-    /// another one of these.
+    /// Whether programs take it when they are told to take all: it is built in, and does not go the
+    /// way of another one of these.
     pub by_default: bool,
     /// Why this program was built without it.
     unbuilt: Option<&'static str>,
@@ -192,8 +212,8 @@ impl Transport {
         family_of(self.scheme)
     }
 
-    /// Why this program does not have it here; `None` if it does. For a network this loads its library, when it is
-    /// first asked, which takes a moment.
+    /// Why this program does not have it here; `None` if it does. For a network this loads its
+    /// library, when it is first asked, which takes a moment.
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
         match self.family() {
@@ -244,7 +264,8 @@ impl Transport {
     }
 }
 
-/// What stands before the provider, or the option as in `tcp?encrypt`, which makes a variant of TCP.
+/// What stands before the provider, or the option as in `tcp?encrypt`, which makes a variant of
+/// TCP.
 fn family_of(scheme: &str) -> &str {
     if scheme == "tcp?encrypt" {
         return "tcp";
@@ -252,7 +273,8 @@ fn family_of(scheme: &str) -> &str {
     scheme.split('+').next().unwrap_or(scheme)
 }
 
-/// Whether endpoints with this scheme are reached from their own node alone: shared memory, also by a library's name for it.
+/// Whether endpoints with this scheme are reached from their own node alone: shared memory, also by
+/// a library's name for it.
 #[must_use]
 pub fn stays_on_node(scheme: &str) -> bool {
     #[cfg(feature = "ofi")]
@@ -266,16 +288,16 @@ pub fn stays_on_node(scheme: &str) -> bool {
     matches!(scheme, "self" | "shm")
 }
 
-/// All transports that this version knows, also those that this program was built without. Costs nothing:
-/// [`Transport::missing`] says which are here.
+/// All transports that this version knows, also those that this program was built without. Costs
+/// nothing: [`Transport::missing`] says which are here.
 #[must_use]
 pub fn transports() -> &'static [Transport] {
     &TRANSPORTS
 }
 
-/// To be called at the beginning of a program that starts threads, and opens an endpoint over a network of libfabric
-/// later: what that library reads from the environment can only be set while there is one thread. Costs microseconds,
-/// and does nothing without the feature `ofi`.
+/// To be called at the beginning of a program that starts threads, and opens an endpoint over a
+/// network of libfabric later: what that library reads from the environment can only be set while
+/// there is one thread. Costs microseconds, and does nothing without the feature `ofi`.
 pub fn prepare() {
     #[cfg(feature = "ofi")]
     petasos_ofi::prepare();
@@ -285,14 +307,26 @@ pub fn prepare() {
 ///
 /// * `self://NAME` or `self://*`: within this process;
 /// * `shm://NAME` or `shm://*`: over shared memory, between processes of one node;
-/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one; `tcp://HOST:PORT?encrypt` encrypts all connections;
-/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best network;
+/// * `tcp://HOST:PORT`: over TCP; port 0 for any free one; `tcp://HOST:PORT?encrypt` encrypts all
+///   connections;
+/// * `ofi+PROVIDER://HOST:PORT`, `ofi+shm://NAME`: by libfabric; `ofi://HOST:PORT` for the best
+///   network;
 /// * `ucx+TLS://HOST:PORT`, `ucx+posix://NAME`: by UCX; `ucx://HOST:PORT` for the best network;
-/// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best network to others;
-///   `auto://URL,URL` names the transports.
+/// * `auto://HOST:PORT` or `auto://*`: over shared memory to peers of this node, over the best
+///   network to others; `auto://URL,URL` names the transports.
 ///
 /// # Errors
 /// See [`OpenError`]: what is wrong with the URL, or why the transport refused.
+///
+/// ```
+/// use petasos::{OpenError, OpenOptions, open};
+///
+/// let endpoint = open("shm://*", &OpenOptions::default())?;
+/// assert_eq!(endpoint.capabilities().scheme, "shm");
+/// let error = open("smoke://signals", &OpenOptions::default());
+/// assert!(matches!(error, Err(OpenError::UnknownScheme { .. })));
+/// # Ok::<(), OpenError>(())
+/// ```
 pub fn open(url: &str, options: &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError> {
     let address = Address::parse(url)?;
     match address.scheme() {

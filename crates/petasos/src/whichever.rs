@@ -8,10 +8,10 @@ use std::{fs, net::IpAddr};
 /// Opens an endpoint of several transports: what [`open`] does for `auto://`, as what it is.
 ///
 /// * `auto://*`: shared memory, and TCP on the loopback interface;
-/// * `auto://HOST:PORT`: shared memory, TCP there, and if this machine has a card that libfabric knows, and `HOST`
-///   is not the loopback interface, that, too, in preference to TCP;
-/// * `auto://URL,URL`: those, networks in the order of preference. `auto://tcp://HOST:PORT` goes without shared memory.
-///   The whole address of an endpoint that has ended is such a list, too.
+/// * `auto://HOST:PORT`: shared memory, TCP there, and if this machine has a card that libfabric
+///   knows, and `HOST` is not the loopback interface, that, too, in preference to TCP;
+/// * `auto://URL,URL`: those, networks in the order of preference. `auto://tcp://HOST:PORT` goes
+///   without shared memory. The whole address of an endpoint that has ended is such a list, too.
 ///
 /// # Errors
 /// See [`OpenError`]: one of the transports was refused, or they do not go together.

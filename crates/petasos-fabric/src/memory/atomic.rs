@@ -11,6 +11,11 @@ impl Slice {
     /// `operand` (and `compare`, for `CompareSwap`) hold whole elements, little-endian. Checks
     /// bounds, alignment, lengths and that bitwise operations are on integers; on an error nothing
     /// has changed. Elements are atomic one by one, not together.
+    ///
+    /// # Errors
+    /// [`OpErrorKind::OutOfBounds`], [`OpErrorKind::Misaligned`], [`OpErrorKind::LengthMismatch`],
+    /// or [`OpErrorKind::Unsupported`] for a bitwise operation on floating-point numbers and for
+    /// memory that is read-only.
     pub fn atomic(
         &self,
         offset: usize,
@@ -51,7 +56,7 @@ impl Slice {
             let expected = if compares { load(&compare[at..at + size]) } else { 0 };
             // SAFETY: `at + size <= operand.len()`, the length of `target`, whose memory is mapped
             // and writable while `target` lives; its base is aligned to `size`, and `at` is a
-            // multiple of it. Nobody has references to it.
+            // multiple of it. There are no references to it.
             let was = unsafe { apply(base.add(at), op, kind, with, expected) };
             old.extend_from_slice(&was.to_le_bytes()[..size]);
         }

@@ -1,4 +1,4 @@
-//! Copying memory that somebody else may write at the same time.
+//! Copying memory that another process may write at the same time.
 
 /// What [`copy_streaming`] moves at a time: a cache line of each of [`STREAMS`] pages in turn.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -13,10 +13,10 @@ const LINE: usize = 64;
 /// Copies `len` bytes; other processes, or the network, may write to either side meanwhile, and
 /// then the bytes that are copied are unspecified, but nothing else is.
 ///
-/// The language's own copies (`copy_nonoverlapping`, slices) assume that nobody else writes: the
-/// compiler may read twice, or derive facts from what it read. This calls the C library's
-/// `memcpy` through a pointer that the compiler cannot see through, so that the copy happens
-/// outside of the language, as a system call's would.
+/// The language's own copies (`copy_nonoverlapping`, slices) assume that nothing else writes: the
+/// compiler may read twice, or derive facts from what it read. This calls the C library's `memcpy`
+/// through a pointer that the compiler cannot see through, so that the copy happens outside of the
+/// language, as a system call's would.
 ///
 /// # Safety
 /// Both ranges must be mapped for the whole call, `src` readable and `dst` writable, and must not
@@ -70,7 +70,7 @@ pub unsafe fn copy_streaming(src: *const u8, dst: *mut u8, len: usize) {
             copy_opaque(src.add(tail), dst.add(tail), len - tail);
         }
         // SAFETY: a barrier touches no memory. Streaming stores are not ordered with what follows,
-        // as other stores are, and who is told of the data must find it.
+        // as other stores are, and a thread that is told of the data must find it.
         unsafe { std::arch::asm!("sfence", options(nostack, preserves_flags)) }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -89,7 +89,7 @@ pub unsafe fn copy_streaming(src: *const u8, dst: *mut u8, len: usize) {
 unsafe fn stream_block(src: *const u8, dst: *mut u8) {
     // SAFETY: SSE2 belongs to every x86-64. In `PAGE / LINE` rounds each of `STREAMS` pages has a
     // line loaded and stored, which is the block and no byte more; a prefetch reads nothing that
-    // anybody could see, and does not fault.
+    // any program could see, and does not fault.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -153,7 +153,7 @@ mod tests {
     fn streamed(at: usize, to: usize, len: usize) {
         let source: Vec<u8> = (0..at + len).map(|i| (i % 251) as u8).collect();
         let mut target = vec![0xee_u8; to + len + 100];
-        // SAFETY: both ranges lie within vectors of their own, and nobody else has references.
+        // SAFETY: both ranges lie within vectors of their own, and there are no other references.
         unsafe { copy_streaming(source.as_ptr().add(at), target.as_mut_ptr().add(to), len) };
         assert_eq!(target[to..to + len], source[at..], "{len} bytes from {at} to {to}");
         let around = target[..to].iter().chain(&target[to + len..]);

@@ -1,13 +1,14 @@
 //! Files without a name, and their mappings: memory that processes of one node share.
 //!
-//! Such a file is gone when the last process that has it is gone, however that came about. One
-//! that comes from somebody else is mapped only if it can neither shrink (which would make access
+//! Such a file is gone when the last process that has it is gone, however that came about. One that
+//! comes from another process is mapped only if it can neither shrink (which would make access
 //! raise SIGBUS) nor grow, and has just the expected length; and only if its pages are the ordinary
-//! ones of the system, which do not run out under who has them mapped, as huge pages do.
+//! ones of the system, which do not run out under a process that has them mapped, as huge pages do.
 //!
-//! What a descriptor may do is no right of the file: a process of the same user opens it again by way
-//! of /proc, with other rights. So memory that others may only read is *sealed* so, which no way
-//! around leads out of: see [`read_only`]. (Processes of other users are kept out by the file's mode.)
+//! What a descriptor may do is no right of the file: a process of the same user opens it again by
+//! way of /proc, with other rights. So memory that others may only read is *sealed* so, which no
+//! way around leads out of: see [`read_only`]. (Processes of other users are kept out by the file's
+//! mode.)
 
 use super::words::load;
 use rustix::{
@@ -31,7 +32,7 @@ const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 const FIXED: SealFlags = LENGTH.union(SealFlags::SEAL);
 const WORD: usize = 8;
 
-/// Why a file that came from somebody else is not mapped.
+/// Why a file that came from another process is not mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
     /// It is longer or shorter than what was agreed upon.
@@ -53,7 +54,8 @@ pub enum Unfit {
         /// Bytes that it may have.
         most: usize,
     },
-    /// It lies in no memory of the ordinary kind: which file system it is of, by the kernel's number.
+    /// It lies in no memory of the ordinary kind: which file system it is of, by the kernel's
+    /// number.
     #[error("its file is not of tmpfs, but of the file system {0:#x}: no huge pages, no disks")]
     Kind(u64),
     /// It is no such file, or it cannot be mapped.
@@ -61,8 +63,9 @@ pub enum Unfit {
     System(#[from] Errno),
 }
 
-/// A new file of `len` zeroes, and our mapping of it, writable. Pages take memory once they are written.
-/// The name is for people who look at the process. Seal it before somebody else gets it.
+/// A new file of `len` zeroes, and our mapping of it, writable. Pages take memory once they are
+/// written. The name is for people that look at the process. Seal it before another process gets
+/// it.
 ///
 /// # Errors
 /// If the system refuses.
@@ -75,8 +78,8 @@ pub fn create(name: &str, len: usize) -> Result<(OwnedFd, Mapping), Errno> {
     Ok((fd, mapping))
 }
 
-/// Fixes the length; whether others may write is still open. One of the next two is to follow before somebody else
-/// gets it.
+/// Fixes the length; whether others may write is still open. One of the next two is to follow
+/// before another process gets it.
 ///
 /// # Errors
 /// If it is no file of this kind.
@@ -84,7 +87,7 @@ pub fn seal_length(fd: &OwnedFd) -> Result<(), Errno> {
     fcntl_add_seals(fd, LENGTH)
 }
 
-/// Fixes the length for good, and that whoever has a descriptor for it may write.
+/// Fixes the length for good, and that every process with a descriptor for it may write.
 ///
 /// # Errors
 /// If it is no file of this kind, or was sealed for readers before.
@@ -92,10 +95,11 @@ pub fn seal(fd: &OwnedFd) -> Result<(), Errno> {
     seal_as(fd, FIXED)
 }
 
-/// Fixes the length for good, and the contents for everybody who has not mapped it yet.
+/// Fixes the length for good, and the contents for every process that has not mapped it yet.
 ///
 /// # Errors
-/// As above, if it was sealed for writers before, and if the system has no such seals (Linux before 5.1).
+/// As above, if it was sealed for writers before, and if the system has no such seals (Linux before
+/// 5.1).
 pub fn seal_for_readers(fd: &OwnedFd) -> Result<(), Errno> {
     seal_as(fd, FIXED | SealFlags::FUTURE_WRITE)
 }
@@ -109,7 +113,7 @@ fn seal_as(fd: &OwnedFd, seals: SealFlags) -> Result<(), Errno> {
     }
 }
 
-/// Whether nobody can write any more who has not mapped it already.
+/// Whether no process can write any more that has not mapped it already.
 ///
 /// # Errors
 /// If it is no file of this kind.
@@ -117,8 +121,9 @@ pub fn is_for_readers(fd: &OwnedFd) -> Result<bool, Errno> {
     Ok(fcntl_get_seals(fd)?.contains(FIXED | SealFlags::FUTURE_WRITE))
 }
 
-/// The same file, opened again to be read only: by this descriptor no writable mapping can be made. By others one can,
-/// as a process of the same user can open it once more, unless it is [sealed](seal_for_readers) against that.
+/// The same file, opened again to be read only: by this descriptor no writable mapping can be made.
+/// By others one can, as a process of the same user can open it once more, unless it is
+/// [sealed](seal_for_readers) against that.
 ///
 /// # Errors
 /// If it cannot be opened, as where /proc is not mounted.
@@ -127,7 +132,7 @@ pub fn reopen_to_read(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The same for a file that is sealed for readers: whoever gets this can write in no way.
+/// The same for a file that is sealed for readers: a process that gets this can write in no way.
 ///
 /// # Errors
 /// As above, and if it is not sealed so.
@@ -135,7 +140,7 @@ pub fn read_only(fd: &OwnedFd) -> Result<OwnedFd, Errno> {
     if is_for_readers(fd)? { reopen_to_read(fd) } else { Err(Errno::PERM) }
 }
 
-/// Maps a file that came from somebody else, all of it, if its length is fixed and right.
+/// Maps a file that came from another process, all of it, if its length is fixed and right.
 ///
 /// # Errors
 /// If it is not, or cannot be mapped with these rights.
@@ -159,13 +164,14 @@ pub fn adopt_whole(fd: impl AsFd, most: usize) -> Result<Mapping, Unfit> {
 }
 
 fn fixed_len(fd: impl AsFd) -> Result<u64, Unfit> {
-    // First: only files of memory have seals. Another file system, which may be a program of that process, is not asked
-    // anything, for it need not answer.
+    // First: only files of memory have seals. Another file system, which may be a program of that
+    // process, is not asked anything, for it need not answer.
     let seals = fcntl_get_seals(&fd)?;
     if !seals.contains(FIXED) {
         return Err(Unfit::Seals(seals.bits()));
     }
-    // Huge pages can be sealed in the same way, but who touches one when there are no more is killed.
+    // Huge pages can be sealed in the same way, but a process that touches one when there are no
+    // more is killed.
     let kind = fstatfs(&fd)?.f_type as u64;
     if kind != libc::TMPFS_MAGIC as u64 {
         return Err(Unfit::Kind(kind));
@@ -228,18 +234,21 @@ impl Mapping {
     #[must_use]
     pub fn word(&self, at: usize) -> Option<&AtomicU64> {
         let place = self.place_of_word(at).filter(|_| self.writable)?;
-        // SAFETY: within the mapping, which lives as long as the reference, and aligned, as it begins at a page. It may
-        // be written, so that atomics of all kinds work; and it is reached only by those, and by opaque copies.
+        // SAFETY: within the mapping, which lives as long as the reference, and aligned, as it
+        // begins at a page. It may be written, so that atomics of all kinds work; and it is reached
+        // only by those, and by opaque copies.
         Some(unsafe { place.as_ref() })
     }
 
-    /// What the word at a place says, if it lies within, on a multiple of 8. Also where memory may only be read.
+    /// What the word at a place says, if it lies within, on a multiple of 8. Also where memory may
+    /// only be read.
     ///
     /// # Panics
     /// If that is no order of a load.
     #[must_use]
     pub fn load(&self, at: usize, order: Ordering) -> Option<u64> {
-        // SAFETY: as in `word`, but that it need not be writable: there is nothing but the load that is made for that.
+        // SAFETY: as in `word`, but that it need not be writable: there is nothing but the load
+        // that is made for that.
         Some(load(unsafe { self.place_of_word(at)?.as_ref() }, order))
     }
 
@@ -249,7 +258,7 @@ impl Mapping {
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, Advice::LinuxHugepage) };
     }
 
-    /// Gives pages of the file back to the system: zeroes are there then, for everybody.
+    /// Gives pages of the file back to the system: zeroes are there then, for all that map it.
     ///
     /// # Errors
     /// If the system refuses, as for memory that may only be read.
@@ -288,8 +297,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length, unmapped once; whoever reaches into the mapping
-        // keeps it alive.
+        // SAFETY: mapped by `new` with this length, unmapped once; code that reaches into the
+        // mapping keeps it alive.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -355,7 +364,7 @@ mod tests {
         assert!(seal(&fd).is_err() && is_for_readers(&fd).unwrap());
     }
 
-    /// The rights of a descriptor are not those of the file: its user opens it again as he likes.
+    /// The rights of a descriptor are not those of the file: its user opens it again at will.
     #[test]
     #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn what_is_given_to_be_read_cannot_be_opened_again_to_be_written() {
@@ -373,7 +382,7 @@ mod tests {
         assert!(read_only(&fd).is_err(), "whoever has it could open it to be written");
     }
 
-    /// Its pages can run out under who has it mapped, however its length is sealed.
+    /// Its pages can run out under a process that has it mapped, however its length is sealed.
     #[test]
     #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn huge_pages_of_somebody_else_are_not_mapped() {

@@ -1,38 +1,40 @@
 //! Memory that can be lent to the network.
 //!
-//! A [`Region`] is a stretch of memory that lives as long as anybody holds it, a [`Slice`] a part
-//! of one. Both are handles: while a network may write to the memory nobody has a reference into
-//! it, only copies go in and out. Exclusive access comes back with [`Region::into_exclusive`],
-//! once no operation, registration or other handle holds the region.
+//! A [`Region`] is a stretch of memory that lives as long as it has a holder, a [`Slice`] a part of
+//! one. Both are handles: while a network may write to the memory there is no reference into it,
+//! only copies go in and out. Exclusive access comes back with [`Region::into_exclusive`], once no
+//! operation, registration or other handle holds the region.
 //!
 //! # What a race gives
 //!
-//! Handles can be cloned and sent, so safe code may copy into a region while another thread, a device or
-//! another process copies into it or out of it. Who reads then gets, for each byte, one that was written
-//! there, or what was there before. Which of these it is, and whether two bytes belong to one write, is
-//! not said: copies tear, at any byte. Nothing worse follows: what a region holds is bytes, of which all
-//! values are valid; nobody has a reference to them; and nothing is derived from them but through copies
-//! that nobody else can write.
+//! Handles can be cloned and sent, so safe code may copy into a region while another thread, a
+//! device or another process copies into it or out of it. A reader then gets, for each byte, one
+//! that was written there, or what was there before. Which of these it is, and whether two bytes
+//! belong to one write, is not said: copies tear, at any byte. Nothing worse follows: what a region
+//! holds is bytes, of which all values are valid; there are no references to them; and nothing is
+//! derived from them but through copies that no other process can write.
 //!
-//! *Why that holds.* By the letter of the language (and of C) two accesses at the same time of which one
-//! writes, and that are not atomics, are undefined, whoever makes them. Therefore none of these accesses is
-//! made in the language: [`copy_opaque`] calls the C library's `memcpy` by a pointer that the compiler
-//! cannot see through, [`copy_streaming`] is assembly, and the rest is done by the kernel or a device. To
-//! the compiler each is a call that may read or write whatever the region's pointer reaches, as a system
-//! call is; so it can conclude nothing from the absence of races, and what decides is the machine, for
-//! which loads and stores that meet are defined, byte by byte. That is an argument about how programs are
-//! built, and not a theorem of the language: it would fail for a `memcpy` that is linked as code of the
-//! compiler's own and optimised together with its caller. Under Miri, which runs no foreign code, copies
-//! are the language's own, and it does complain of a race: of what is tested there, nothing races.
+//! *Why that holds.* By the letter of the language (and of C) two accesses at the same time of
+//! which one writes, and that are not atomics, are undefined, whichever side makes them. Therefore
+//! none of these accesses is made in the language: [`copy_opaque`] calls the C library's `memcpy`
+//! by a pointer that the compiler cannot see through, [`copy_streaming`] is assembly, and the rest
+//! is done by the kernel or a device. To the compiler each is a call that may read or write
+//! whatever the region's pointer reaches, as a system call is; so it can conclude nothing from the
+//! absence of races, and what decides is the machine, for which loads and stores that meet are
+//! defined, byte by byte. That is an argument about how programs are built, and not a theorem of
+//! the language: it would fail for a `memcpy` that is linked as code of the compiler's own and
+//! optimised together with its caller. Under Miri, which runs no foreign code, copies are the
+//! language's own, and it does complain of a race: of what is tested there, nothing races.
 //!
-//! *Atomics* ([`Slice::atomic`]) are the language's. Those of one size and place are atomic among each
-//! other, also with those of processes that have the memory mapped. An atomic and a copy that meet tear
-//! like copies. Atomics of different sizes that overlap at the same time are left open by the language; on
-//! the processors that there are each is atomic for itself. Programs should do none of the two.
+//! *Atomics* ([`Slice::atomic`]) are the language's. Those of one size and place are atomic among
+//! each other, also with those of processes that have the memory mapped. An atomic and a copy that
+//! meet tear like copies. Atomics of different sizes that overlap at the same time are left open by
+//! the language; on the processors that there are each is atomic for itself. Programs should do
+//! none of the two.
 //!
-//! *Exclusive access* begins with the count of holders, so that all copies of this process are over and
-//! seen; what peers do is over when the region was deregistered. Memory that another process can map is
-//! never exclusive.
+//! *Exclusive access* begins with the count of holders, so that all copies of this process are over
+//! and seen; what peers do is over when the region was deregistered. Memory that another process
+//! can map is never exclusive.
 //!
 //! All `unsafe` of this crate is here.
 

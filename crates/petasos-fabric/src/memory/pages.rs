@@ -53,7 +53,7 @@ impl Pages {
     fn trim(&mut self, len: usize) {
         let before = self.base.as_ptr().align_offset(HUGE);
         let after = self.len - before - len;
-        // SAFETY: both parts lie within the mapping, page by page, and nobody has seen them yet.
+        // SAFETY: both parts lie within the mapping, page by page, and they were not given out yet.
         unsafe {
             if before > 0 {
                 libc::munmap(self.base.as_ptr().cast(), before);
@@ -91,7 +91,7 @@ mod tests {
             if len >= HUGE {
                 assert_eq!(base.align_offset(HUGE), 0);
             }
-            // SAFETY: within the mapping, which nobody else knows.
+            // SAFETY: within the mapping, which nothing else knows.
             let bytes = unsafe { std::slice::from_raw_parts_mut(base, len) };
             assert!(bytes.iter().all(|byte| *byte == 0));
             bytes.fill(7);

@@ -1,5 +1,5 @@
-//! Records in memory that one process writes and others only read: bytes that change as a whole, without
-//! a lock, as a reader could hold one for ever.
+//! Records in memory that one process writes and others only read: bytes that change as a whole,
+//! without a lock, as a reader could hold one for ever.
 //!
 //! A record is four words, and somewhere else in the same memory its bytes:
 //!
@@ -7,10 +7,11 @@
 //! counter | where | how long | its users'
 //! ```
 //!
-//! The writer makes the counter odd, changes what it has to, and makes it even. Who reads looks at the
-//! counter before and after: if it is not the same even number, what lies between may be of two states,
-//! and is not used. Nobody waits for anybody: a writer that dies in the middle leaves the counter odd,
-//! and its readers a record that changes for ever. (One that panics and goes on leaves an empty record.)
+//! The writer makes the counter odd, changes what it has to, and makes it even. A reader looks at
+//! the counter before and after: if it is not the same even number, what lies between may be of two
+//! states, and is not used. Neither waits for the other: a writer that dies in the middle leaves
+//! the counter odd, and its readers a record that changes for ever. (One that panics and goes on
+//! leaves an empty record.)
 
 use super::{Shared, SharedView};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -22,7 +23,8 @@ use loom::sync::atomic::fence;
 
 /// Bytes of a record's own words.
 pub const RECORD: usize = 32;
-/// Where among them the word is that no record uses: who keeps records has it for something else.
+/// Where among them the word is that no record uses: the code that keeps records has it for
+/// something else.
 pub const RECORD_SPARE: usize = 24;
 
 /// What a reader finds.
@@ -37,8 +39,8 @@ pub enum Record {
 }
 
 impl Shared {
-    /// Writes a record whose words begin at `record`, and its bytes from `at` on, which are nobody else's; no
-    /// bytes take it away. All before it was written are in place when a reader sees it.
+    /// Writes a record whose words begin at `record`, and its bytes from `at` on, which are nobody
+    /// else's; no bytes take it away. All before it was written are in place when a reader sees it.
     ///
     /// # Panics
     /// If it does not lie within, on multiples of 8. Then the record is what it was.
@@ -53,11 +55,12 @@ impl Shared {
 }
 
 impl SharedView {
-    /// Reads the record whose words begin at `record`, looking so many times at most if it changes meanwhile.
+    /// Reads the record whose words begin at `record`, looking so many times at most if it changes
+    /// meanwhile.
     ///
-    /// Whatever the words say, nothing but this memory is read, and no more of it than `most` bytes: it is their
-    /// writer who says how long a record is, as he says how long his file is. [`Record::Absent`] if they do not lie
-    /// within, or if it is longer than that.
+    /// Whatever the words say, nothing but this memory is read, and no more of it than `most`
+    /// bytes: it is their writer that says how long a record is, as it says how long its file is.
+    /// [`Record::Absent`] if they do not lie within, or if it is longer than that.
     #[must_use]
     pub fn record(&self, record: usize, looks: u32, most: usize) -> Record {
         for _ in 0..looks {
@@ -113,8 +116,8 @@ fn put(memory: &impl Written, record: usize, at: usize, bytes: &[u8]) {
     change.says = [at as u64, bytes.len() as u64];
 }
 
-/// A record that is being changed: its counter is odd until this is dropped. Where that is before all was written, by
-/// a panic that somebody catches, there is nothing in the record.
+/// A record that is being changed: its counter is odd until this is dropped. Where that is before
+/// all was written, by a panic that is caught, there is nothing in the record.
 struct Change<'a, M: Written> {
     memory: &'a M,
     record: usize,
@@ -127,7 +130,8 @@ impl<M: Written> Change<'_, M> {
     fn begin(memory: &M, record: usize) -> Change<'_, M> {
         let odd = memory.load(record) | 1;
         memory.store(record, odd, Relaxed);
-        // Whoever sees one of the stores that follow sees the odd counter after its own fence.
+        // A reader that sees one of the stores that follow sees the odd counter after its own
+        // fence.
         fence(Release);
         Change { memory, record, odd, says: [0, 0] }
     }
@@ -163,7 +167,8 @@ fn look(memory: &impl Seen, record: usize, most: usize) -> Option<Record> {
     }
 }
 
-/// Memory of a record on the heap, with room for two words of its bytes: for models, and where nothing can be mapped.
+/// Memory of a record on the heap, with room for two words of its bytes: for models, and where
+/// nothing can be mapped.
 #[cfg(test)]
 mod heap {
     use super::*;
@@ -240,7 +245,7 @@ mod tests {
         );
     }
 
-    /// Who catches the panic goes on, and so does the record.
+    /// The thread that catches the panic goes on, and so does the record.
     #[test]
     #[cfg_attr(miri, ignore = "no files are mapped there")]
     fn what_has_no_room_leaves_a_record_that_can_be_read_and_written() {
@@ -345,8 +350,8 @@ mod interleavings {
         vec![says; 8 * words]
     }
 
-    /// The first of these states is there when others begin to read, and then the others, one after the other.
-    /// What is found was written together.
+    /// The first of these states is there when others begin to read, and then the others, one after
+    /// the other. What is found was written together.
     fn nobody_sees_halves(states: Vec<Vec<u8>>) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);

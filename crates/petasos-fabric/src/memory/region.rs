@@ -1,4 +1,4 @@
-//! A stretch of memory with a count of who holds it.
+//! A stretch of memory with a count of its holders.
 
 use super::{
     Slice, copy_opaque,
@@ -19,6 +19,21 @@ use std::{
 ///
 /// Cloning is cheap and makes another holder. The memory is let go when the last holder is
 /// dropped; operations and registrations hold what they work on.
+///
+/// ```
+/// use petasos_fabric::Region;
+///
+/// let region = Region::from_vec(vec![1, 2, 3, 4]);
+/// region.write(1, &[9]);
+/// // A part holds the region as well.
+/// let part = region.slice(1, 2).expect("within the region");
+/// assert_eq!(part.to_vec(), [9, 3]);
+/// assert!(region.slice(3, 2).is_none());
+/// drop(part);
+/// // The only holder has plain memory again, without a copy.
+/// let plain = region.into_exclusive().expect("nothing else holds it").into_vec();
+/// assert_eq!(plain, [1, 9, 3, 4]);
+/// ```
 #[derive(Clone)]
 pub struct Region(Arc<Inner>);
 
@@ -26,7 +41,7 @@ struct Inner {
     base: NonNull<u8>,
     len: usize,
     writable: bool,
-    /// Whether another process may map this memory: then nobody ever has it for himself.
+    /// Whether another process may map this memory: then it is never exclusive.
     shared: bool,
     backing: Backing,
 }
@@ -41,7 +56,7 @@ enum Backing {
     /// The parts of a [`Buffer`]'s vector: its capacity, and its length, which is no less than the
     /// region's.
     Buffer { capacity: usize, filled: usize },
-    /// Somebody else's, kept alive by this value.
+    /// Of another owner, kept alive by this value.
     Foreign(Box<dyn Any + Send + Sync>),
 }
 
@@ -61,7 +76,8 @@ impl Region {
     #[must_use]
     pub fn zeroed(len: usize) -> Region {
         let layout = Layout::from_size_align(len.max(1), PAGE).expect("a length that can exist");
-        // Under Miri all of it is on the heap: it knows no advice to the system, nor parts of mappings.
+        // Under Miri all of it is on the heap: it knows no advice to the system, nor parts of
+        // mappings.
         if len >= LARGE && !cfg!(miri) {
             let Some(pages) = Pages::map(len) else { handle_alloc_error(layout) };
             let (base, backing) = (pages.base(), Backing::Pages(pages));
@@ -200,6 +216,9 @@ impl Region {
 
     /// The memory for oneself, as slices: possible when this is the only holder and no other
     /// process can map it. Else the region comes back.
+    ///
+    /// # Errors
+    /// The region itself, if there are other holders, or another process can map it.
     pub fn into_exclusive(self) -> Result<Exclusive, Region> {
         if self.0.shared {
             return Err(self);
@@ -257,7 +276,7 @@ impl Drop for Inner {
 pub struct WeakRegion(Weak<Inner>);
 
 impl WeakRegion {
-    /// The region, if anybody still holds it.
+    /// The region, if it still has a holder.
     #[must_use]
     pub fn upgrade(&self) -> Option<Region> {
         self.0.upgrade().map(Region)
@@ -276,7 +295,7 @@ impl fmt::Debug for WeakRegion {
     }
 }
 
-/// A region that nobody else holds: plain memory again.
+/// A region without other holders: plain memory again.
 pub struct Exclusive(Inner);
 
 impl Exclusive {
@@ -315,7 +334,7 @@ impl Deref for Exclusive {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         // SAFETY: `base` and `len` describe initialised memory that lives as long as `self`;
-        // `into_exclusive` made sure that nobody else holds it, in this process or another.
+        // `into_exclusive` made sure that there is no other holder, in this process or another.
         unsafe { std::slice::from_raw_parts(self.0.base.as_ptr(), self.0.len) }
     }
 }
@@ -336,7 +355,7 @@ impl fmt::Debug for Exclusive {
     }
 }
 
-/// Makes a region of memory that somebody else supplies: a mapping, a guest's memory.
+/// Makes a region of memory that another owner supplies: a mapping, a guest's memory.
 #[derive(Debug)]
 pub struct RegionBuilder {
     base: NonNull<u8>,
@@ -374,13 +393,13 @@ impl RegionBuilder {
     /// From `base` on, `len` bytes must be mapped and initialised, as memory that the system mapped
     /// is, and readable, and writable unless `read_only` was said, from now until `owner` is
     /// dropped, by any thread. They are one allocation, no longer than `isize::MAX` bytes and not
-    /// beyond the last address, for which `base` is good wherever `owner` is moved: it does not come
-    /// from a `Box` or a `&mut` that is moved with it. No references to the memory may be used while
-    /// the region lives. If `private` was said, no other process can reach the memory.
+    /// beyond the last address, for which `base` is good wherever `owner` is moved: it does not
+    /// come from a `Box` or a `&mut` that is moved with it. No references to the memory may be used
+    /// while the region lives. If `private` was said, no other process can reach the memory.
     ///
     /// # Panics
-    /// If there can be no such memory: it is longer than `isize::MAX` bytes, or goes beyond the last
-    /// address.
+    /// If there can be no such memory: it is longer than `isize::MAX` bytes, or goes beyond the
+    /// last address.
     #[must_use]
     pub unsafe fn build(self, owner: Box<dyn Any + Send + Sync>) -> Region {
         let RegionBuilder { base, len, writable, shared } = self;
@@ -412,7 +431,8 @@ mod tests {
     fn shared_memory_is_never_exclusive() {
         let mut memory = vec![0u8; 8];
         let base = NonNull::new(memory.as_mut_ptr()).unwrap();
-        // SAFETY: the vector, which may be moved, is kept alive as the owner and not touched otherwise.
+        // SAFETY: the vector, which may be moved, is kept alive as the owner and not touched
+        // otherwise.
         let region = unsafe { RegionBuilder::new(base, 8).build(Box::new(memory)) };
         assert!(region.backing::<Vec<u8>>().is_some());
         region.write(3, &[9]);
@@ -424,7 +444,8 @@ mod tests {
     fn memory_that_cannot_exist_is_no_region() {
         let built = |at: usize, len: usize| {
             let base = NonNull::new(std::ptr::without_provenance_mut(at)).unwrap();
-            // SAFETY: nothing of it is ever read or written: if there is a region it is let go at once.
+            // SAFETY: nothing of it is ever read or written: if there is a region it is let go at
+            // once.
             let build = || unsafe { RegionBuilder::new(base, len).build(Box::new(())) };
             std::panic::catch_unwind(build).is_ok()
         };

@@ -1,8 +1,8 @@
 //! Memory that one process writes and others of the node only read.
 //!
-//! It is a file without a name, gone with the last process that has it. Its length is sealed, so that no
-//! access can fail, and so are its contents for everybody but the one who made it: whoever gets the
-//! file, by whatever way, can map it to be read and no more.
+//! It is a file without a name, gone with the last process that has it. Its length is sealed, so
+//! that no access can fail, and so are its contents for every process but the one that made it: a
+//! process that gets the file, by whatever way, can map it to be read and no more.
 //!
 //! Both sides go through whole words, atomically. What belongs together over several words is a
 //! [`Record`](super::Record), or its users' business. Readers may sleep until a word changes.
@@ -18,13 +18,14 @@ use std::{
 
 const WORD: usize = 8;
 
-/// The lower half of a word, which is what the kernel looks at for who sleeps. For the kernel alone: the processes
-/// load and store whole words.
+/// The lower half of a word, which is what the kernel looks at for a sleeper. For the kernel alone:
+/// the processes load and store whole words.
 fn lower_half(mapping: &Mapping, at: usize) -> Option<&AtomicU32> {
     let word = mapping.place_of_word(at)?.cast::<AtomicU32>();
     let half = word.as_ptr().wrapping_add(usize::from(cfg!(target_endian = "big")));
-    // SAFETY: a half of a word that lies within the mapping, which lives as long as the reference, and aligned. No
-    // half is ever loaded or stored here, so that accesses of two sizes do not meet.
+    // SAFETY: a half of a word that lies within the mapping, which lives as long as the reference,
+    // and aligned. No half is ever loaded or stored here, so that accesses of two sizes do not
+    // meet.
     Some(unsafe { &*half })
 }
 
@@ -35,8 +36,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// So many bytes of zeroes. Pages take memory once they are written. The name is for people who look
-    /// at the process.
+    /// So many bytes of zeroes. Pages take memory once they are written. The name is for people
+    /// that look at the process.
     ///
     /// # Errors
     /// If the system refuses, or has no such seals (Linux before 5.1).
@@ -79,7 +80,8 @@ impl Shared {
     /// If it does not lie within, on a multiple of 8.
     pub fn wake(&self, at: usize) {
         let half = lower_half(&self.mapping, at).expect("a word of this memory");
-        // It cannot fail: there is such a word. Where it did, sleepers would look up when their time is over.
+        // It cannot fail: there is such a word. Where it did, sleepers would look up when their
+        // time is over.
         let _ = futex::wake(half, futex::Flags::empty(), i32::MAX as u32);
     }
 
@@ -112,8 +114,8 @@ impl fmt::Debug for Shared {
 pub struct SharedView(Mapping);
 
 impl SharedView {
-    /// Maps all of a file that another process made by [`Shared::create`], of `most` bytes at most: its length is
-    /// that process's word, and costs it nothing.
+    /// Maps all of a file that another process made by [`Shared::create`], of `most` bytes at most:
+    /// its length is that process's word, and costs it nothing.
     ///
     /// # Errors
     /// If its length could change, or is more than that, or it cannot be mapped.
@@ -140,8 +142,9 @@ impl SharedView {
         self.0.load(at, order)
     }
 
-    /// Sleeps until the writer [wakes](Shared::wake) its readers, unless the word's lower half is another by now than
-    /// that of `seen`; so long at most, and shorter where a signal comes. Who wakes has to look for himself.
+    /// Sleeps until the writer [wakes](Shared::wake) its readers, unless the word's lower half is
+    /// another by now than that of `seen`; so long at most, and shorter where a signal comes. A
+    /// thread that wakes has to check by itself.
     pub fn sleep(&self, at: usize, seen: u64, most: Duration) {
         let Some(half) = lower_half(&self.0, at) else { return };
         let seconds = i64::try_from(most.as_secs()).unwrap_or(i64::MAX);
@@ -149,8 +152,8 @@ impl SharedView {
         let _ = futex::wait(half, futex::Flags::empty(), seen as u32, Some(&most));
     }
 
-    /// Bytes from a multiple of 8 on, if they lie within, and there is memory for so many: a length that the writer
-    /// said is to be bounded first.
+    /// Bytes from a multiple of 8 on, if they lie within, and there is memory for so many: a length
+    /// that the writer said is to be bounded first.
     #[must_use]
     pub fn read(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         let end = at.checked_add(len)?;
@@ -212,7 +215,7 @@ mod tests {
     fn readers_sleep_until_a_word_changes() {
         let ours = Shared::create("test", 4096).unwrap();
         let theirs = SharedView::open(&ours, 4096).unwrap();
-        // Longer than any test may take: who is not woken does not end.
+        // Longer than any test may take: a sleeper that is not woken does not end.
         let long = Duration::from_secs(3600);
         let reader = std::thread::spawn(move || {
             for value in 0..100 {

@@ -3,6 +3,16 @@
 use super::{Region, copy_opaque, copy_streaming};
 
 /// A part of a [`Region`], which it keeps alive. Within bounds by construction.
+///
+/// ```
+/// use petasos_fabric::Region;
+///
+/// let (from, to) = (Region::from_vec(b"abcdef".to_vec()), Region::zeroed(6));
+/// let part = from.slice(2, 3).expect("within the region");
+/// assert_eq!(part.copy_to(&to.whole()), 3);
+/// assert_eq!(to.to_vec(), b"cde\0\0\0");
+/// assert_eq!(part.part(1, 2).expect("within the part").to_vec(), b"de");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Slice {
     region: Region,
@@ -92,8 +102,8 @@ impl Slice {
         self.copy_by(to, copy_opaque)
     }
 
-    /// As [`copy_to`](Self::copy_to), past the caches where the processor can do that: for a part of
-    /// so much data that `to` would not stay in them anyway.
+    /// As [`copy_to`](Self::copy_to), past the caches where the processor can do that: for a part
+    /// of so much data that `to` would not stay in them anyway.
     ///
     /// # Panics
     /// If `to` is read-only.

@@ -8,8 +8,9 @@ use std::sync::atomic::{
 
 /// Loads a word, whether or not its page may be written.
 ///
-/// Of memory that may only be read the language promises that relaxed loads are loads. One with an order of its own
-/// may be made of an exchange, which writes back what it found, and faults there. So the order comes from fences.
+/// Of memory that may only be read the language promises that relaxed loads are loads. One with an
+/// order of its own may be made of an exchange, which writes back what it found, and faults there.
+/// So the order comes from fences.
 ///
 /// # Panics
 /// If that is no order of a load.
@@ -36,14 +37,15 @@ pub(super) fn load(word: &AtomicU64, order: Ordering) -> u64 {
 mod tests {
     use super::*;
 
-    /// It lies in a page of the program that cannot be written; Miri holds loads to what is promised of such memory.
+    /// It lies in a page of the program that cannot be written; Miri holds loads to what is
+    /// promised of such memory.
     static WORD: u64 = 77;
     /// As it comes from a mapping, and not from a reference.
     const PLACE: *const AtomicU64 = (&raw const WORD).cast();
 
     #[test]
     fn a_word_that_cannot_be_written_is_loaded() {
-        // SAFETY: aligned, as long as the program, and nobody stores there: nobody can.
+        // SAFETY: aligned, as long as the program, and nothing stores there: nothing can.
         let word = unsafe { &*PLACE };
         for order in [Relaxed, Acquire, SeqCst] {
             assert_eq!(load(word, order), 77, "{order:?}");

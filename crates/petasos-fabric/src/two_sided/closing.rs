@@ -9,7 +9,8 @@ use crate::{OpError, OpErrorKind, Peer, RegionId, Time};
 use bytes::Bytes;
 
 impl Link {
-    /// Whether a packet that comes in, or one that the transport has, is with the memory of a region.
+    /// Whether a packet that comes in, or one that the transport has, is with the memory of a
+    /// region.
     fn reaches(&self, region: RegionId) -> bool {
         let lands =
             matches!(&self.landing, Some(Landing::Put { region: Some(at), .. }) if *at == region);
@@ -71,8 +72,8 @@ impl Engine {
         }
     }
 
-    /// The transport has a packet to this peer: the `nth` of those for which [`Engine::sent`] was not
-    /// called yet. If its payload is memory of a region that was closed, it becomes a copy.
+    /// The transport has a packet to this peer: the `nth` of those for which [`Engine::sent`] was
+    /// not called yet. If its payload is memory of a region that was closed, it becomes a copy.
     pub fn detach(&mut self, peer: Peer, nth: usize, payload: &mut Outgoing) {
         let Engine { peers, regions, ledger, .. } = self;
         let Some(flight) = peers.get_mut(peer).and_then(|link| link.flights.get_mut(nth)) else {

@@ -1,24 +1,25 @@
 //! Credit: messages that need a lease travel only when the receiver has promised one.
 //!
-//! A message of more than [`Lease::LINES`] bytes, and such a header of a long message, costs a credit
-//! that its receiver granted, and that is a promise of its pool: lent and promised together are never
-//! more than the pool has. So what comes always finds its lease, and nothing behind it waits: not an
-//! answer to a get, not a request, not what comes from another peer. Messages for which there is no
-//! credit stay where they are, with their sender, and behind them all messages for the same receiver.
-//! Shorter ones cost nothing.
+//! A message of more than [`Lease::LINES`] bytes, and such a header of a long message, costs a
+//! credit that its receiver granted, and that is a promise of its pool: lent and promised together
+//! are never more than the pool has. So what comes always finds its lease, and nothing behind it
+//! waits: not an answer to a get, not a request, not what comes from another peer. Messages for
+//! which there is no credit stay where they are, with their sender, and behind them all messages
+//! for the same receiver. Shorter ones cost nothing.
 //!
-//! Nobody has credit in the beginning. Who wants to send and has none *asks*, once; the receiver
-//! *grants*, few at first, and twice as many each time when half of them is used, up to a window. How much
-//! one peer may hold at a time, in leases that the program has not dropped and in credit, is its
-//! [`Share`]: a slow consumer of one peer's messages leaves room for those of others. Who waits with
-//! nothing is served first: for him, credit of those who granted longest ago is *recalled*, and they
-//! *return* what they do not need. A peer that does not return it (it is stopped, or means harm) keeps
-//! its share, and no more than a window of it unused.
+//! No peer has credit in the beginning. One that wants to send and has none *asks*, once; the
+//! receiver *grants*, few at first, and twice as many each time when half of them is used, up to a
+//! window. How much one peer may hold at a time, in leases that the program has not dropped and in
+//! credit, is its [`Share`]: a slow consumer of one peer's messages leaves room for those of
+//! others. A peer that waits with nothing is served first: for it, credit of those that were
+//! granted some longest ago is *recalled*, and they *return* what they do not need. A peer that
+//! does not return it (it is stopped, or means harm) keeps its share, and no more than a window of
+//! it unused.
 //!
 //! What holds with more peers than leases: each peer that is alive gets a lease in its turn, after
-//! a round trip to somebody who has one to spare. Not so if so many are stopped, or mean harm, that they
-//! hold all leases between them, which takes more than a hundred of them with 4,096 leases (see
-//! [`Share`]). Then longer messages wait, with their senders; all else goes on.
+//! a round trip to a peer that has one to spare. Not so if so many are stopped, or mean harm, that
+//! they hold all leases between them, which takes more than a hundred of them with 4,096 leases
+//! (see [`Share`]). Then longer messages wait, with their senders; all else goes on.
 
 use super::{
     Engine, Violation,
@@ -29,7 +30,8 @@ use super::{
 };
 use crate::{Buffer, Lease, Peer, PeerState, Pool, Share};
 
-/// The most credit that a peer may have, in messages; above it somebody miscounts. Part of the protocol.
+/// The most credit that a peer may have, in messages; above it a peer miscounts. Part of the
+/// protocol.
 const MOST: u32 = 1 << 20;
 /// The longest window, and the shortest one.
 const WINDOW: std::ops::RangeInclusive<usize> = 4..=128;
@@ -50,9 +52,9 @@ pub(super) struct Grants {
     step: u32,
     /// Bytes by which promises were longer than the messages that came.
     excess: u64,
-    /// It waits for a grant, and is in the list of those who do.
+    /// It waits for a grant, and is in the list of those that do.
     pub(super) waits: bool,
-    /// It is in the list of those who have credit.
+    /// It is in the list of those that have credit.
     listed: bool,
     /// It was asked to return what it does not need.
     recalled: bool,
@@ -127,7 +129,8 @@ impl Drop for Grants {
 }
 
 impl Face {
-    /// A buffer for a message of so many bytes that has come. It breaks the protocol without credit.
+    /// A buffer for a message of so many bytes that has come. It breaks the protocol without
+    /// credit.
     #[inline]
     pub(super) fn buffer(&mut self, len: usize) -> Result<Buffer, Violation> {
         if !costs(len) {
@@ -165,7 +168,8 @@ impl Link {
             return Some(Header::Recall);
         }
         if self.give {
-            // What waits here is on its way as soon as it may; what of it is cancelled is given back later.
+            // What waits here is on its way as soon as it may; what of it is cancelled is given
+            // back later.
             let needed = u32::try_from(self.messages.len()).unwrap_or(u32::MAX);
             let count = self.credit.saturating_sub(needed);
             self.give = self.credit > count;
@@ -198,7 +202,7 @@ impl Link {
         true
     }
 
-    /// Tops up what a peer has that uses it; behind those who wait already, if there are any.
+    /// Tops up what a peer has that uses it; behind those that wait already, if there are any.
     #[inline]
     fn refill(&mut self, window: usize, ledger: &mut Ledger) {
         let peer = self.handle;
@@ -227,7 +231,7 @@ impl Link {
                     return broken("more credit than there is", count);
                 }
                 self.credit += count as u32;
-                // Whoever grants more wants none of it back.
+                // A grant of more takes none of it back.
                 (self.asked, self.give) = (false, false);
                 self.wake(ledger);
             }
@@ -237,7 +241,7 @@ impl Link {
                     .face
                     .grants
                     .get_or_insert_with(|| Box::new(Grants::new(pool.share(longest))));
-                // What its last promises had too many is for those who wait before it.
+                // What its last promises had too many is for those that wait before it.
                 grants.settle();
                 // Asked again, it waits already.
                 if !std::mem::replace(&mut grants.waits, true) {
@@ -264,7 +268,8 @@ impl Link {
 }
 
 impl Engine {
-    /// How much credit a peer has at a time at most: enough for a round trip, and a small part of the pool.
+    /// How much credit a peer has at a time at most: enough for a round trip, and a small part of
+    /// the pool.
     fn window(&self) -> usize {
         let (things, bytes) = self.pool.quota().all();
         let longest = self.config.limits.max_message.max(1) as u64;
@@ -273,8 +278,8 @@ impl Engine {
         count.clamp(shortest, most)
     }
 
-    /// Whether peers wait for credit for which there was no room: no wake-up tells of leases that are
-    /// dropped, so look again soon ([`Engine::take_events`]), and do not sleep for long.
+    /// Whether peers wait for credit for which there was no room: no wake-up tells of leases that
+    /// are dropped, so look again soon ([`Engine::take_events`]), and do not sleep for long.
     #[inline]
     #[must_use]
     pub fn has_waiting(&self) -> bool {
@@ -287,7 +292,7 @@ impl Engine {
         self.pool.lent().saturating_sub(self.peers.promised())
     }
 
-    /// Grants credit to those who wait for it, in turn. True if anybody got some.
+    /// Grants credit to the peers that wait for it, in turn. True if one got some.
     pub(super) fn serve_waiting(&mut self) -> bool {
         let (window, mut starving, mut granted) = (self.window(), false, false);
         let Engine { peers, ledger, .. } = self;
@@ -304,11 +309,12 @@ impl Engine {
                 continue;
             }
             ledger.counters.busy += 1;
-            // Who still has credit asks when it is used up, and is topped up before, if there is more then.
+            // A peer that still has credit asks when it is used up, and is topped up before, if
+            // there is more then.
             if let Some(grants) = link.face.grants.as_deref_mut().filter(|g| g.unused == 0) {
                 grants.waits = true;
                 if grants.share.held() == 0 {
-                    // Where there is none for this one there is none for anybody: it stays the first.
+                    // Where there is none for this one there is none for any: it stays the first.
                     starving = true;
                     ledger.waiting.push_front(peer);
                     break;
@@ -322,7 +328,7 @@ impl Engine {
         granted
     }
 
-    /// Asks some of those who have credit to return what they do not need.
+    /// Asks some of the peers that have credit to return what they do not need.
     fn recall(&mut self) {
         let Engine { peers, ledger, .. } = self;
         let mut asked = 0;
@@ -349,8 +355,8 @@ impl Engine {
 
     // For transports that move plain messages without the engine.
 
-    /// Whether a plain message of so many bytes may be sent around the engine now: nothing waits here
-    /// before it, and there is credit for it. Once it was sent, say [`Engine::sent_around`].
+    /// Whether a plain message of so many bytes may be sent around the engine now: nothing waits
+    /// here before it, and there is credit for it. Once it was sent, say [`Engine::sent_around`].
     #[inline]
     #[must_use]
     pub fn may_send(&self, peer: Peer, len: usize) -> bool {
@@ -370,8 +376,11 @@ impl Engine {
         }
     }
 
-    /// A buffer for a plain message that came and is taken around the engine: its peer's credit is used.
-    /// Compare the length with `limits.max_message` before.
+    /// A buffer for a plain message that came and is taken around the engine: its peer's credit is
+    /// used. Compare the length with `limits.max_message` before.
+    ///
+    /// # Errors
+    /// [`Violation`] if the peer had no credit for it.
     pub fn buffer(&mut self, peer: Peer, len: usize) -> Result<Buffer, Violation> {
         let Some(face) = self.peers.face_mut(peer) else {
             return broken("a message of an unknown peer", len as u64);
@@ -382,8 +391,11 @@ impl Engine {
         buffer
     }
 
-    /// The same as a lease that `fill` writes. It sees zeroes or bytes of earlier messages, and must
-    /// write all.
+    /// The same as a lease that `fill` writes. It sees zeroes or bytes of earlier messages, and
+    /// must write all.
+    ///
+    /// # Errors
+    /// [`Violation`] if the peer had no credit for it.
     #[inline]
     pub fn lend(
         &mut self,
@@ -399,7 +411,7 @@ impl Engine {
         Ok(buffer.into_lease())
     }
 
-    /// A message of so many bytes was taken of a peer, who may need more credit.
+    /// A message of so many bytes was taken of a peer, which may need more credit.
     #[inline]
     pub(super) fn refill(&mut self, peer: Peer, len: usize) {
         let low = |face: &Face| face.grants.as_deref().is_some_and(Grants::is_low);

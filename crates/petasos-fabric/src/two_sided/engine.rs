@@ -27,7 +27,7 @@ pub struct Engine {
     pub(super) imports: Imports,
     pub(super) matching: Matching,
     pub(super) ledger: Ledger,
-    /// The handle of this endpoint itself, once somebody asked for it.
+    /// The handle of this endpoint itself, once it was asked for.
     pub(super) own: Option<Peer>,
 }
 
@@ -89,6 +89,9 @@ impl Engine {
     /// that is up at once, and served by the engine itself ([`Engine::is_self`]).
     ///
     /// Makes a new entry even if there is one with this address; see [`Engine::find_peer`].
+    ///
+    /// # Errors
+    /// [`ResolveError::TooManyPeers`] beyond `limits.max_peers`.
     pub fn add_peer(&mut self, address: &Address) -> Result<Peer, ResolveError> {
         let limit = self.config.limits.max_peers;
         if self.peers.len() >= limit {
@@ -207,6 +210,10 @@ impl Engine {
     // Memory.
 
     /// Opens memory to the peers.
+    ///
+    /// # Errors
+    /// [`RegisterError::TooMany`] and [`RegisterError::ReadOnly`], as
+    /// [`Endpoint::register`](crate::Endpoint::register).
     pub fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
         self.regions.register(memory, access)
     }
@@ -219,11 +226,17 @@ impl Engine {
     }
 
     /// The key of a region with the engine's route alone.
+    ///
+    /// # Errors
+    /// [`ExportError::UnknownRegion`] if the region is not registered, or not any more.
     pub fn export(&self, region: RegionId) -> Result<Key, ExportError> {
         self.key_parts(region).map(|parts| Key::compose(&parts))
     }
 
     /// The parts of that key, to which a transport adds routes of its own before [`Key::compose`].
+    ///
+    /// # Errors
+    /// As [`Engine::export`].
     pub fn key_parts(&self, region: RegionId) -> Result<KeyParts, ExportError> {
         let entry = self.regions.get(region).zip(self.regions.target(region));
         let (entry, target) = entry.ok_or(ExportError::UnknownRegion)?;
@@ -240,6 +253,10 @@ impl Engine {
     /// Takes in a key whose owner, `parts.owner`, the transport has resolved to `peer`. A key
     /// without the engine's route is taken, too: the transport has routes of its own, or says
     /// [`ImportError::NoRoute`] itself.
+    ///
+    /// # Errors
+    /// [`ImportError::Stale`] if the peer is not the owner, or is known as another incarnation;
+    /// [`ImportError::TooMany`] beyond the limit of imported keys.
     pub fn import(&mut self, parts: KeyParts, peer: Peer) -> Result<Remote, ImportError> {
         let link = self.peers.get(peer).filter(|l| l.address == parts.owner);
         match link.map(|link| link.incarnation) {
@@ -283,8 +300,12 @@ impl Engine {
         }
     }
 
-    /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own, as
-    /// [`Engine::submit`] would: handles, rights, bounds, lengths. Gives its length in bytes.
+    /// Checks remote access (put, get, atomic) that a transport carries out by a route of its own,
+    /// as [`Engine::submit`] would: handles, rights, bounds, lengths. Gives its length in bytes.
+    ///
+    /// # Errors
+    /// What the operation would end with: [`OpErrorKind::UnknownRegion`], [`OpErrorKind::Denied`],
+    /// [`OpErrorKind::OutOfBounds`], [`OpErrorKind::LengthMismatch`] and the like.
     pub fn check_access(&self, operation: &Operation) -> Result<u64, OpErrorKind> {
         self.check_one(operation)
     }
@@ -295,6 +316,9 @@ impl Engine {
     }
 
     /// Queues a copy of a short message. Raises `Event::Writable` after `InjectError::Full`.
+    ///
+    /// # Errors
+    /// As [`Endpoint::inject`](crate::Endpoint::inject).
     pub fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
         let link = self.peers.get(peer).ok_or(InjectError::UnknownPeer)?;
         if matches!(link.state, PeerState::Lost(_)) {
@@ -312,8 +336,8 @@ impl Engine {
     }
 
     /// Whether messages to this peer wait here: then one that is sent around the engine would
-    /// overtake them. They wait while the peer is served, and also when it has no packet to give, for
-    /// credit, say.
+    /// overtake them. They wait while the peer is served, and also when it has no packet to give,
+    /// for credit, say.
     #[must_use]
     pub fn messages_queued(&self, peer: Peer) -> bool {
         !self.peers.look(peer).is_some_and(|(face, link)| {
@@ -323,9 +347,12 @@ impl Engine {
 
     // Packets that come.
 
-    /// Takes the header of the next packet from a peer, and says where its payload shall go.
-    /// Always followed by [`Engine::landed`], also when there is no payload, except after the peer is
+    /// Takes the header of the next packet from a peer, and says where its payload shall go. Always
+    /// followed by [`Engine::landed`], also when there is no payload, except after the peer is
     /// lost.
+    ///
+    /// # Errors
+    /// [`Violation`] if the header breaks the protocol: the transport cuts the peer off.
     pub fn accept(&mut self, peer: Peer, header: &[u8]) -> Result<Placement, Violation> {
         let result = self.accept_packet(peer, header);
         self.ledger.counters.violations += u64::from(result.is_err());
@@ -333,6 +360,9 @@ impl Engine {
     }
 
     /// The payload is where the placement said.
+    ///
+    /// # Errors
+    /// [`Violation`], as [`Engine::accept`].
     pub fn landed(&mut self, peer: Peer, placement: Placement) -> Result<(), Violation> {
         let result = self.land(peer, placement);
         self.ledger.counters.violations += u64::from(result.is_err());
@@ -340,6 +370,10 @@ impl Engine {
     }
 
     /// Takes a whole packet, copying the payload.
+    ///
+    /// # Errors
+    /// [`Violation`], as [`Engine::accept`], and if the packet is shorter or longer than its header
+    /// says.
     pub fn deliver(&mut self, peer: Peer, packet: &[u8]) -> Result<(), Violation> {
         let len = packet.len() as u64;
         let frame = match packet.first_chunk() {
@@ -384,7 +418,7 @@ impl Engine {
         !self.ledger.ready.is_empty()
     }
 
-    /// Whether there is plainly nothing to take or to send: one cheap look for who comes by often.
+    /// Whether there is plainly nothing to take or to send: one cheap check for frequent callers.
     /// False now and then without need, for an endpoint that talks to itself.
     #[inline]
     #[must_use]

@@ -79,6 +79,9 @@ pub struct Frame {
 }
 
 /// Reads the lengths from the first eight bytes of a packet: for streams.
+///
+/// # Errors
+/// [`Violation`] if no packet can have these lengths.
 #[inline]
 pub fn frame(prefix: [u8; PREFIX]) -> Result<Frame, Violation> {
     let [kind, version, _, _, a, b, c, d] = prefix;
@@ -94,9 +97,10 @@ pub fn frame(prefix: [u8; PREFIX]) -> Result<Frame, Violation> {
     }
 }
 
-/// Where the payload of a packet goes, if it is part of a put, with or without event: the region, as the route of its
-/// key names it, and where in it, in bytes. For transports that bring payloads there by a way of their own, and send the
-/// packet without ([`Encoded::without_payload`]) as soon, at the other side, as all of it is there.
+/// Where the payload of a packet goes, if it is part of a put, with or without event: the region,
+/// as the route of its key names it, and where in it, in bytes. For transports that bring payloads
+/// there by a way of their own, and send the packet without ([`Encoded::without_payload`]) as soon,
+/// at the other side, as all of it is there.
 #[must_use]
 pub fn put_place(header: &[u8]) -> Option<([u8; 16], u64)> {
     const { assert!(Target::LEN == 16) };

@@ -241,7 +241,8 @@ impl Link {
         }
     }
 
-    /// A fragment of a put that asks for no answer was refused: the peer is told, of many at a time.
+    /// A fragment of a put that asks for no answer was refused: the peer is told, of many at a
+    /// time.
     fn refuse(&mut self, status: Status, ledger: &mut Ledger) {
         ledger.counters.refused += 1;
         if self.refusals == 0 {

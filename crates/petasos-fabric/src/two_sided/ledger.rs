@@ -1,4 +1,5 @@
-//! What is common to all peers: events, the names of operations, counters, and who has output.
+//! What is common to all peers: events, the names of operations, counters, and which peers have
+//! output.
 
 use super::Counters;
 use crate::{Done, Event, OpError, Peer, RegionId, Token};
@@ -15,7 +16,7 @@ pub(super) struct Ledger {
     /// Operations, those included that completed and wait for a late answer.
     pub(super) live: usize,
     pub(super) counters: Counters,
-    /// Peers with output that nobody serves.
+    /// Peers with output that is not being served.
     pub(super) ready: VecDeque<u32>,
     /// Peers that asked for credit and have got none yet, in the order of their turns.
     pub(super) waiting: VecDeque<Peer>,

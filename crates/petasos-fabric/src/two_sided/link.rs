@@ -19,7 +19,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// What is known also of a peer with whom nothing is going on.
+/// What is known also of a peer with which nothing is going on.
 #[derive(Debug)]
 pub(super) struct Face {
     pub(super) handle: Peer,
@@ -29,7 +29,8 @@ pub(super) struct Face {
     /// This endpoint itself.
     pub(super) own: bool,
     serials: u32,
-    /// Messages that we may send which need a lease, and whether we asked for more and got none since.
+    /// Messages that we may send which need a lease, and whether we asked for more and got none
+    /// since.
     pub(super) credit: u32,
     pub(super) asked: bool,
     /// What it may send of these, once it has asked.
@@ -37,12 +38,13 @@ pub(super) struct Face {
     /// Eager messages that we may send, and whether we know.
     pub(super) eager: u16,
     pub(super) places: Places,
-    /// Eager messages that it may send in all, of these such for which it has not got the credit back,
-    /// and credit to be given.
+    /// Eager messages that it may send in all, of these such for which it has not got the credit
+    /// back, and credit to be given.
     pub(super) window: u16,
     pub(super) held: u16,
     pub(super) owed: u16,
-    /// Announced expected messages that wait for receives: how many we may have with it, and it with us.
+    /// Announced expected messages that wait for receives: how many we may have with it, and it
+    /// with us.
     pub(super) room: u16,
     pub(super) room_here: u16,
 }
@@ -82,7 +84,7 @@ pub(super) enum Places {
     Known,
 }
 
-/// And what is known of one with whom something is.
+/// And what is known of one with which something is.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) face: Face,
@@ -112,11 +114,12 @@ pub(super) struct Link {
     pub(super) requests: Slab<Request>,
     /// Our bodies that it is not done with.
     pub(super) bodies: [u32; 2],
-    /// Injected bytes in `messages`, with headers; and whether somebody was told that it is full.
+    /// Injected bytes in `messages`, with headers; and whether the program was told that it is
+    /// full.
     pub(super) injected: usize,
     pub(super) full: bool,
-    /// Of credit for messages, what is to be said: so much is granted, what it has is recalled, and what
-    /// we have was recalled.
+    /// Of credit for messages, what is to be said: so much is granted, what it has is recalled, and
+    /// what we have was recalled.
     pub(super) granted: u32,
     pub(super) recall: bool,
     pub(super) give: bool,
@@ -124,7 +127,8 @@ pub(super) struct Link {
     pub(super) eager_granted: u16,
     pub(super) eager_asked: bool,
     pub(super) room_granted: u16,
-    /// Of its puts that asked for no answer: fragments that were refused, and why the first one was.
+    /// Of its puts that asked for no answer: fragments that were refused, and why the first one
+    /// was.
     pub(super) refusals: u64,
     pub(super) refusal: Status,
 
@@ -134,7 +138,7 @@ pub(super) struct Link {
     pub(super) serving: u32,
     /// Puts of its that failed and are not over, by its ids.
     pub(super) failed: HashMap<u64, Status>,
-    /// Long messages of its that nobody has received yet: the lengths of the bodies, by its ids.
+    /// Long messages of its that were not received yet: the lengths of the bodies, by its ids.
     pub(super) announced: HashMap<u64, u64>,
     /// Bodies of its that we have not said we are done with.
     pub(super) theirs: [u32; 2],

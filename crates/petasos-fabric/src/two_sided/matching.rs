@@ -150,7 +150,8 @@ impl Matching {
         self.unexpected.push_back(message);
     }
 
-    /// Forgets what waits of a peer that is lost: bodies only, which cannot be had any more, or all.
+    /// Forgets what waits of a peer that is lost: bodies only, which cannot be had any more, or
+    /// all.
     pub(super) fn drop_messages(&mut self, peer: Peer, all: bool) {
         let orphans = &mut self.orphans;
         self.unexpected.retain_mut(|message| {

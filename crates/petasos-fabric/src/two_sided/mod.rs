@@ -25,33 +25,36 @@
 //! means that the peer breaks the protocol: close it, and tell with `peer_lost`.
 //!
 //! *Closing memory.* A region is deregistered once no packet has its memory any more, in either
-//! direction. While [`Engine::is_closing`], call [`Engine::keep_time`] in each pass, and do not sleep
-//! beyond [`Engine::deadline`]. A transport that moves the bytes itself need not wait for its peers:
-//! it takes the memory out of the packets that it has, by [`Engine::divert`] and [`Engine::detach`].
+//! direction. While [`Engine::is_closing`], call [`Engine::keep_time`] in each pass, and do not
+//! sleep beyond [`Engine::deadline`]. A transport that moves the bytes itself need not wait for its
+//! peers: it takes the memory out of the packets that it has, by [`Engine::divert`] and
+//! [`Engine::detach`].
 //!
 //! *Events.* [`Engine::take_events`] moves what happened to the vector of `progress`. Nothing is
 //! raised by the engine in any other way. Take them before reading packets, and read none while
 //! they are more than the budget: then what waits here stays bounded. While peers wait for leases
-//! ([`Engine::has_waiting`]) take events again soon, for a lease that is dropped wakes nobody. A
+//! ([`Engine::has_waiting`]) take events again soon, for a lease that is dropped wakes no thread. A
 //! transport that handles plain messages itself ([`header::message_header`],
 //! [`header::message_len`]) must take the engine's events first ([`Engine::has_events`]), and gets
-//! leases from [`Engine::lend`]; it may send around the engine only what [`Engine::may_send`] allows,
-//! and says so ([`Engine::sent_around`]). Then the order among messages holds, and credit is right.
+//! leases from [`Engine::lend`]; it may send around the engine only what [`Engine::may_send`]
+//! allows, and says so ([`Engine::sent_around`]). Then the order among messages holds, and credit
+//! is right.
 //!
 //! # How it works
 //!
 //! Every request that wants an answer costs one of [`MAX_REQUESTS`] credits per peer, which the
 //! answer returns; a peer that overdraws breaks the protocol. So the answers that wait for a slow
-//! peer are bounded, and no one needs to stop reading in order to be safe: two sides that both
-//! have much to send cannot block each other. Messages that need a lease of the receiver's pool cost
+//! peer are bounded, and no one needs to stop reading in order to be safe: two sides that both have
+//! much to send cannot block each other. Messages that need a lease of the receiver's pool cost
 //! credit, which it grants each peer as far as it has leases (the page of `credit.rs` says how), so
-//! that no answer is ever behind a message that waits for one. Remote memory is named by slot, generation and a
-//! random secret, and each fragment is checked by the owner by itself. Long bodies and gets are
-//! pulled in a pipeline of bounded depth; puts are pushed, and each fragment says where it goes.
-//! Short expected messages travel eagerly as long as the target has promised a place for them
-//! ([`EAGER_CREDITS`], asked for with the first one), and then as bodies that are pulled once they are matched; of these, too, only
-//! so many are announced as the target has room for ([`TAGGED_ROOM`] at first). What was
-//! cancelled keeps its id until the peer has answered, so that no answer is ever unknown.
+//! that no answer is ever behind a message that waits for one. Remote memory is named by slot,
+//! generation and a random secret, and each fragment is checked by the owner by itself. Long bodies
+//! and gets are pulled in a pipeline of bounded depth; puts are pushed, and each fragment says
+//! where it goes. Short expected messages travel eagerly as long as the target has promised a place
+//! for them ([`EAGER_CREDITS`], asked for with the first one), and then as bodies that are pulled
+//! once they are matched; of these, too, only so many are announced as the target has room for
+//! ([`TAGGED_ROOM`] at first). What was cancelled keeps its id until the peer has answered, so that
+//! no answer is ever unknown.
 //!
 //! [`Peer::index`]: crate::Peer::index
 

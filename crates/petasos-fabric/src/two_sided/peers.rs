@@ -97,7 +97,7 @@ impl Peers {
         if *generation == peer.generation { slot.link() } else { None }
     }
 
-    /// Those with whom something is going on.
+    /// Those with which something is going on.
     pub(super) fn busy(&self) -> impl Iterator<Item = &Link> {
         self.slots.iter().filter_map(|(_, slot)| match slot {
             Slot::Busy(link) => Some(&**link),

@@ -81,7 +81,7 @@ pub(super) struct Registered {
     state: State,
 }
 
-/// Whether accesses begin in a region, and whether somebody waits for its end.
+/// Whether accesses begin in a region, and whether its end is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
@@ -186,13 +186,13 @@ impl Regions {
         true
     }
 
-    /// Whether nobody begins to reach into a region, and its memory is still held.
+    /// Whether no access begins in a region any more, and its memory is still held.
     pub(super) fn is_shut(&self, id: RegionId) -> bool {
         let entry = self.table.get(id.index, id.generation);
         entry.is_some_and(|entry| entry.state != State::Open)
     }
 
-    /// Begins to deregister. `None`: there is no such region, or somebody is at it already;
+    /// Begins to deregister. `None`: there is no such region, or it is being deregistered already;
     /// `Some(true)`: done at once.
     pub(super) fn close(&mut self, id: RegionId, token: Token, patience: Duration) -> Option<bool> {
         let entry = self.table.get_mut(id.index, id.generation)?;
@@ -208,7 +208,7 @@ impl Regions {
         Some(false)
     }
 
-    /// Whether somebody waits for the end of a region.
+    /// Whether the end of a region is awaited.
     #[inline]
     pub(super) fn are_closing(&self) -> bool {
         !self.waiting.is_empty()

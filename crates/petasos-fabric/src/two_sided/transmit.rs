@@ -170,7 +170,7 @@ impl Link {
         }
     }
 
-    /// The next expected message. They wait by themselves, so that one for which nobody has posted
+    /// The next expected message. They wait by themselves, so that one for which nothing is posted
     /// a receive holds up no other kind.
     fn poll_tagged(&mut self, ledger: &mut Ledger) -> Option<Packet> {
         loop {

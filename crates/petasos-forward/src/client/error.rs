@@ -6,6 +6,30 @@ use rustix::io::Errno;
 use std::io;
 
 /// An operation that failed: what it was, on what, and why.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}};
+/// use rustix::io::Errno;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// engine.block_on(async {
+///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
+///     let error = remote.stat(&RelPath::parse(b"missing")?, true).await.unwrap_err();
+///     // The number of the system call; and whether a new session may help.
+///     assert_eq!((error.errno(), error.is_lost()), (Errno::NOENT, false));
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {

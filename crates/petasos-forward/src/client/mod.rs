@@ -95,6 +95,36 @@ const RENEWALS: u32 = 4;
 ///
 /// The session ends with the last clone and the last file, or when the server goes away: then all
 /// operations fail with [`RemoteError::Ended`], and a new one can be begun.
+///
+/// Each operation is a call: dropping its future cancels it, and leaves open whether it was done.
+///
+/// ```
+/// use petasos_forward::{RelPath, client::{ConnectOptions, Remote}, protocol::OpenFlags};
+/// use petasos::Region;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// engine.block_on(async {
+///     let remote = Remote::connect(&engine, address, ConnectOptions::default()).await?;
+///     let path = RelPath::parse(b"hello.txt")?;
+///     let flags = OpenFlags::READ.with(OpenFlags::WRITE).with(OpenFlags::CREATE);
+///     let file = remote.open(&path, flags, 0o644).await?;
+///     let end = file.write_at(0, Region::from_vec(b"hello".to_vec()).whole()).await?;
+///     assert_eq!((end, remote.stat(&path, true).await?.size), (5, 5));
+///     file.close().await?;
+///     remote.disconnect().await?;
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Remote {
     session: Rc<Session>,
@@ -119,6 +149,8 @@ struct Session {
 
 impl Remote {
     /// Begins a session with the server at `address`.
+    ///
+    /// Dropping the future gives up: a session begins when this is ready.
     ///
     /// # Errors
     /// If there is no server, it has another version, or it has no room for another client.
@@ -216,22 +248,44 @@ impl Remote {
     }
 
     /// Ends the session, and waits until the server has closed what was open.
+    ///
+    /// Dropping the future leaves the rest to the server, which notices the end of the session.
+    ///
+    /// # Errors
+    /// If the server does not answer: it then notices by itself, and closes what was open.
     pub async fn disconnect(self) -> Result<(), RemoteError> {
         self.done("ending the session with", || self.peer().to_string(), |c, id| c.goodbye(id))
             .await
     }
 
-    /// What the server does, and for whom.
+    /// What the server does, and for which clients.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// [`RemoteError::Call`] if there was no answer.
     pub async fn status(&self) -> Result<Status, RemoteError> {
         Ok(self.session.client.status().await?)
     }
 
     /// What something is. A symbolic link at the end is followed only if `follow` says so.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// [`RemoteError::Refused`] with the number that the system call gave at the server
+    /// ([`RemoteError::errno`]): `NOENT` if there is no such name. [`RemoteError::Call`] if there
+    /// was no answer, [`RemoteError::Ended`] if the session has ended.
     pub async fn stat(&self, path: &RelPath, follow: bool) -> Result<Attr, RemoteError> {
         self.done("looking at", || path.to_string(), |c, id| c.stat(id, node(path), follow)).await
     }
 
     /// Changes attributes.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `PERM` or `ACCESS` without the right. For the rest as [`Remote::stat`].
     pub async fn set_attr(
         &self,
         path: &RelPath,
@@ -243,6 +297,11 @@ impl Remote {
     }
 
     /// All that is in a directory, in no order.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// `NOTDIR` if it is no directory. For the rest as [`Remote::stat`].
     pub async fn read_dir(&self, path: &RelPath) -> Result<Vec<DirEntry>, RemoteError> {
         let mut dir = self.open_dir(path).await?;
         let mut entries = Vec::new();
@@ -253,6 +312,12 @@ impl Remote {
     }
 
     /// Opens a directory, to be read page by page.
+    ///
+    /// Dropping the future gives the call up; what the server had opened is closed with the session
+    /// at the latest.
+    ///
+    /// # Errors
+    /// `NOTDIR` if it is no directory. For the rest as [`Remote::stat`].
     pub async fn open_dir(&self, path: &RelPath) -> Result<RemoteDir, RemoteError> {
         let subject = path.to_string();
         let call = |c: &ForwardClient, id| c.open_dir(id, bytes(path));
@@ -263,18 +328,34 @@ impl Remote {
     }
 
     /// Makes a directory.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_dir(&self, path: &RelPath, creation: Creation) -> Result<Attr, RemoteError> {
         let call = |c: &ForwardClient, id| c.make_dir(id, bytes(path), creation);
         self.done("making the directory", || path.to_string(), call).await
     }
 
     /// Makes a symbolic link that says `target`.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Attr, RemoteError> {
         let call = |c: &ForwardClient, id| c.make_symlink(id, bytes(path), target.to_vec());
         self.done("making the link", || path.to_string(), call).await
     }
 
     /// Makes a FIFO or a socket.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something of that name, `PERM` for a device. For the rest as
+    /// [`Remote::stat`].
     pub async fn make_node(
         &self,
         path: &RelPath,
@@ -286,18 +367,34 @@ impl Remote {
     }
 
     /// What a symbolic link says.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// `INVAL` if it is no symbolic link. For the rest as [`Remote::stat`].
     pub async fn read_link(&self, path: &RelPath) -> Result<Vec<u8>, RemoteError> {
         self.done("reading the link", || path.to_string(), |c, id| c.read_link(id, bytes(path)))
             .await
     }
 
     /// Gives a file another name beside the one it has.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `EXIST` if there is something named `to`. For the rest as [`Remote::stat`].
     pub async fn hard_link(&self, from: &RelPath, to: &RelPath) -> Result<Attr, RemoteError> {
         let call = |c: &ForwardClient, id| c.hard_link(id, bytes(from), bytes(to));
         self.done("linking", || format!("{from} to {to}"), call).await
     }
 
     /// Gives something another name.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `EXIST` if `mode` forbids to replace what is there, `NOTEMPTY` for a directory that is not
+    /// empty. For the rest as [`Remote::stat`].
     pub async fn rename(
         &self,
         from: &RelPath,
@@ -309,33 +406,64 @@ impl Remote {
     }
 
     /// Removes a file.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `ISDIR` for a directory. For the rest as [`Remote::stat`].
     pub async fn remove_file(&self, path: &RelPath) -> Result<(), RemoteError> {
         self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), false)).await
     }
 
     /// Removes an empty directory.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `NOTEMPTY` if there is something in it, `NOTDIR` if it is no directory. For the rest as
+    /// [`Remote::stat`].
     pub async fn remove_dir(&self, path: &RelPath) -> Result<(), RemoteError> {
         self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), true)).await
     }
 
     /// How full the file system is.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn stat_fs(&self) -> Result<StatFs, RemoteError> {
         self.done("asking for the room of", || self.peer().to_string(), |c, id| c.stat_fs(id)).await
     }
 
     /// An extended attribute.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// `NODATA` if there is none of that name. For the rest as [`Remote::stat`].
     pub async fn get_xattr(&self, path: &RelPath, name: &[u8]) -> Result<Bytes, RemoteError> {
         let call = |c: &ForwardClient, id| c.get_xattr(id, node(path), name.to_vec());
         self.done("reading an attribute of", || path.to_string(), call).await
     }
 
     /// The names of all extended attributes.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn list_xattr(&self, path: &RelPath) -> Result<Vec<Vec<u8>>, RemoteError> {
         let call = |c: &ForwardClient, id| c.list_xattr(id, node(path));
         self.done("reading the attributes of", || path.to_string(), call).await
     }
 
     /// Sets an extended attribute.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `EXIST` or `NODATA`, as `mode` says. For the rest as [`Remote::stat`].
     pub async fn set_xattr(
         &self,
         path: &RelPath,
@@ -349,12 +477,24 @@ impl Remote {
     }
 
     /// Removes an extended attribute.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `NODATA` if there is none of that name. For the rest as [`Remote::stat`].
     pub async fn remove_xattr(&self, path: &RelPath, name: &[u8]) -> Result<(), RemoteError> {
         let call = |c: &ForwardClient, id| c.remove_xattr(id, node(path), name.to_vec());
         self.done("removing an attribute of", || path.to_string(), call).await
     }
 
     /// Opens a file. A new one has these permissions, exactly.
+    ///
+    /// Dropping the future leaves open whether a new file was made; what the server had opened is
+    /// closed with the session at the latest.
+    ///
+    /// # Errors
+    /// `EXIST` as the flags say, `ISDIR` for a directory, `MFILE` if the session has as many files
+    /// open as it may. For the rest as [`Remote::stat`].
     pub async fn open(
         &self,
         path: &RelPath,
@@ -364,7 +504,12 @@ impl Remote {
         self.open_as(path, flags, Creation { mode, owner: None }).await
     }
 
-    /// The same, where a new file may belong to somebody else.
+    /// The same, where a new file may belong to another user.
+    ///
+    /// A future that is dropped leaves the same as that of [`Remote::open`].
+    ///
+    /// # Errors
+    /// As [`Remote::open`].
     pub async fn open_as(
         &self,
         path: &RelPath,
@@ -378,6 +523,11 @@ impl Remote {
     }
 
     /// A whole small file at once, in one step: at most `Welcome::inline` bytes.
+    ///
+    /// Dropping the future leaves open whether it is done.
+    ///
+    /// # Errors
+    /// `TOOBIG` for more data than a call carries. For the rest as [`Remote::stat`].
     pub async fn put(
         &self,
         path: &RelPath,
@@ -389,6 +539,11 @@ impl Remote {
     }
 
     /// A whole small file at once, if it has at most `most` bytes; else only what it is.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn get(
         &self,
         path: &RelPath,
@@ -398,6 +553,11 @@ impl Remote {
     }
 
     /// Begins, or goes on with, a file that is to be `path` when it is complete.
+    ///
+    /// Dropping the future gives the call up; what is staged stays at the server.
+    ///
+    /// # Errors
+    /// `MFILE` if the session has as many files open as it may. For the rest as [`Remote::stat`].
     pub async fn stage(&self, key: StageKey, path: &RelPath) -> Result<RemoteFile, RemoteError> {
         let subject = path.to_string();
         let call = |c: &ForwardClient, id| c.stage(id, key, bytes(path));
@@ -415,7 +575,7 @@ impl Remote {
     ) -> Result<T, RemoteError> {
         let session = &*self.session;
         let answer = loop {
-            // Nobody is there for it: the peer would be looked for once more.
+            // The peer is gone: it would be looked for once more.
             if let Some(reason) = self.ended() {
                 return Err(RemoteError::Ended { peer: session.peer.to_string(), reason });
             }
@@ -460,7 +620,7 @@ impl Drop for UnderWay<'_> {
         session.calls.set(session.calls.get() - 1);
         let mut refused = session.refused.borrow_mut();
         while let Some(sender) = refused.pop_front() {
-            // Whoever does not wait any more leaves it to the next; the last call wakes all.
+            // A call that does not wait any more leaves it to the next; the last call wakes all.
             if sender.send(()).is_ok() && session.calls.get() > 0 {
                 break;
             }
@@ -519,6 +679,11 @@ impl RemoteDir {
     }
 
     /// The next entries; `None` after the last.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn next_page(&mut self) -> Result<Option<Vec<DirEntry>>, RemoteError> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));

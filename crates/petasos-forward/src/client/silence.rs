@@ -32,7 +32,7 @@ pub(super) struct Hearing {
     silence: Cell<Duration>,
     asking: Cell<bool>,
     given_up: Cell<bool>,
-    /// Who waits for an answer.
+    /// The calls that wait for an answer.
     waiting: RefCell<Slab<Waker>>,
 }
 
@@ -74,7 +74,7 @@ impl Hearing {
     }
 }
 
-/// A place among those who wait; left when dropped.
+/// A place among the waiting calls; left when dropped.
 struct Place<'a> {
     hearing: &'a Hearing,
     at: Option<usize>,

@@ -1,7 +1,7 @@
 //! What client and server say to each other: one interface, and the types that travel.
 //!
-//! Whoever calls names his session in each call. Nodes are named by a path, or by the number of a
-//! file that the session has open. Small data travels within the calls; large data is lent, and the
+//! A caller names its session in each call. Nodes are named by a path, or by the number of a file
+//! that the session has open. Small data travels within the calls; large data is lent, and the
 //! server moves it, block by block.
 
 mod types;
@@ -21,8 +21,8 @@ pub trait Forward {
     /// Offers a session, for ten seconds. The server keeps nothing of it.
     async fn hello(&self, context: Context, hello: Hello) -> FsResult<Welcome>;
     /// Begins the session that was offered, and keeps it: is not answered before it ends. When the
-    /// caller dies or gives this call up, the session ends. `name` is for people who read the status;
-    /// at most 256 bytes of it count.
+    /// caller dies or gives this call up, the session ends. `name` is for people that read the
+    /// status; at most 256 bytes of it count.
     async fn hold(
         &self,
         context: Context,
@@ -34,7 +34,7 @@ pub trait Forward {
     async fn renew(&self, session: u64) -> FsResult<()>;
     /// Ends the session.
     async fn goodbye(&self, session: u64) -> FsResult<()>;
-    /// What the server does, and for whom.
+    /// What the server does, and for which clients.
     async fn status(&self) -> Status;
 
     /// What something is.
@@ -151,7 +151,7 @@ pub trait Forward {
         range: Extent,
         block: u64,
     ) -> FsResult<Vec<Hash>>;
-    /// Locks a part of a file, or says who is in the way. `wait`: for as long as the call's
+    /// Locks a part of a file, or says which lock is in the way. `wait`: for as long as the call's
     /// deadline allows.
     async fn lock(&self, session: u64, file: u64, lock: Lock, wait: bool) -> FsResult<()>;
     /// Frees a part of a file.
@@ -164,9 +164,9 @@ pub trait Forward {
     -> FsResult<Attr>;
     /// A whole small file at once, if it is no longer than `most`; else only what it is.
     async fn get(&self, session: u64, path: Vec<u8>, most: u64) -> FsResult<(Attr, Option<Bytes>)>;
-    /// Begins, or goes on with, a file that is to replace `path` when it is complete. Who names the
-    /// same `key` again, also in a later session, finds what was written before: see `extents`.
-    /// Only one session at a time has a key.
+    /// Begins, or goes on with, a file that is to replace `path` when it is complete. A client that
+    /// names the same `key` again, also in a later session, finds what was written before: see
+    /// `extents`. Only one session at a time has a key.
     async fn stage(&self, session: u64, key: StageKey, path: Vec<u8>) -> FsResult<(u64, Attr)>;
     /// Completes a staged file: it gets the name `path`, and is closed.
     async fn publish(

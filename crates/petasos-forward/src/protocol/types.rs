@@ -28,7 +28,7 @@ pub struct Ticket {
 /// The answer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 pub struct Welcome {
-    /// Number of the session that is offered, which nobody can guess.
+    /// Number of the session that is offered, which cannot be guessed.
     pub session: u64,
     /// To be shown when it begins.
     pub ticket: Ticket,
@@ -274,7 +274,7 @@ pub enum Allocation {
 pub struct Lock {
     /// Whose it is within the session. Locks of one owner are not in each other's way.
     pub owner: u64,
-    /// The process, for those who ask who is in the way.
+    /// The process, for programs that ask which one is in the way.
     pub pid: u32,
     /// Whether others may not even read.
     pub exclusive: bool,
@@ -340,7 +340,7 @@ pub struct Status {
     pub total: Counters,
     /// Sessions that ended without a farewell.
     pub lost: u64,
-    /// Who is there.
+    /// The clients that are connected.
     pub sessions: Vec<SessionStatus>,
 }
 

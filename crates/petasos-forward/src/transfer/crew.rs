@@ -50,7 +50,8 @@ impl Drop for Clear<'_> {
     }
 }
 
-/// So much of something: who takes a share waits until there is enough, first come, first served.
+/// So much of something: a task that takes a share waits until there is enough, first come, first
+/// served.
 #[derive(Debug)]
 pub(super) struct Budget {
     total: u64,

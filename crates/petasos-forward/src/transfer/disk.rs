@@ -73,7 +73,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Does a piece of work on one of the threads. Dropping the future lets it be done for nobody.
+    /// Does a piece of work on one of the threads. Dropping the future lets the work end unheard.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -81,7 +81,7 @@ impl Disk {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move || {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            // Nobody waits any more.
+            // It is not awaited any more.
             let _ = sender.send(done);
         });
         self.shared.add(job);
@@ -104,7 +104,7 @@ pub(super) async fn pause(time: Duration) {
     let (sender, receiver) = oneshot::channel();
     let sleep = move || {
         thread::sleep(time);
-        // Nobody waits any more.
+        // It is not awaited any more.
         let _ = sender.send(());
     };
     if thread::Builder::new().spawn(sleep).is_ok() {

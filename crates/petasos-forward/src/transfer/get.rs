@@ -32,6 +32,40 @@ const DIRECTORIES: u64 = 16;
 ///
 /// # Errors
 /// Only where nothing could be begun.
+///
+/// ```
+/// use petasos_forward::{
+///     RelPath,
+///     client::ConnectOptions,
+///     transfer::{self, Link, Options, Progress},
+/// };
+/// use std::time::Duration;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let here = tempfile::tempdir()?;
+/// # std::fs::write(folder.path().join("data"), b"hello")?;
+/// engine.block_on(async {
+///     let options = ConnectOptions::default();
+///     let link = Link::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let sources = [(RelPath::parse(b"data")?, here.path().join("copy"))];
+///     let progress = Arc::new(Progress::default());
+///     let report =
+///         transfer::get(&link, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
+///     assert_eq!((report.files, report.bytes), (1, 5));
+///     assert_eq!(std::fs::read(here.path().join("copy"))?, b"hello");
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn get(
     link: &Rc<Link>,
     sources: &[(RelPath, PathBuf)],

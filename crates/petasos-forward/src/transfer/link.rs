@@ -51,6 +51,12 @@ impl Link {
     /// the time begins anew.
     ///
     /// After that everything fails at once, with the same error.
+    ///
+    /// Dropping the future gives up; a session that the server has begun ends.
+    ///
+    /// # Errors
+    /// If there is no server within `retry`, it has another version, or it has no room for another
+    /// client.
     pub async fn connect(
         engine: &Engine,
         address: &Address,
@@ -87,6 +93,11 @@ impl Link {
     }
 
     /// What something is, in this session or the next one.
+    ///
+    /// Dropping the future gives the call up.
+    ///
+    /// # Errors
+    /// As [`Remote::stat`].
     pub async fn stat(&self, path: &RelPath, follow: bool) -> Result<Attr, RemoteError> {
         self.with(async |remote| remote.stat(path, follow).await).await
     }
@@ -109,6 +120,8 @@ impl Link {
     }
 
     /// Says good-bye, and waits until the server has closed what was open.
+    ///
+    /// Dropping the future leaves the rest to the server, which notices the end of the session.
     pub async fn disconnect(self) {
         // A session that has ended meanwhile needs none.
         let _ = self.remote.into_inner().disconnect().await;

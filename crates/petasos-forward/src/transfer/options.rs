@@ -185,7 +185,7 @@ pub enum Event<'a> {
     Delete(&'a [u8]),
 }
 
-/// Who is told. On the thread of the engine.
+/// A function that is told of events, on the thread of the engine.
 pub type Watch = Box<dyn Fn(Event<'_>)>;
 
 /// How far a transfer is, for other threads to look at.

@@ -29,6 +29,39 @@ use std::{
 ///
 /// # Errors
 /// Only where nothing could be begun.
+///
+/// ```
+/// use petasos_forward::{
+///     RelPath,
+///     client::ConnectOptions,
+///     transfer::{self, Link, Options, Progress},
+/// };
+/// use std::time::Duration;
+///
+/// # use petasos_forward::{server::{Server, ServerConfig}, storage::Local};
+/// # use petasos::{Engine, EngineConfig, OpenOptions};
+/// # use std::sync::Arc;
+/// # let folder = tempfile::tempdir()?;
+/// # let storage = Arc::new(Local::open(folder.path())?);
+/// # let server =
+/// #     Server::listen(storage, &["self://*"], &OpenOptions::default(), ServerConfig::default())?;
+/// # let address = &server.addresses()[0];
+/// # let engine = Engine::new(petasos::open("self://*", &OpenOptions::default())?, EngineConfig::default());
+/// # let here = tempfile::tempdir()?;
+/// # std::fs::write(here.path().join("data"), b"hello")?;
+/// engine.block_on(async {
+///     let options = ConnectOptions::default();
+///     let link = Link::connect(&engine, address, options, Duration::from_secs(5)).await?.into();
+///     let sources = [(here.path().to_owned(), RelPath::parse(b"copy")?)];
+///     let progress = Arc::new(Progress::default());
+///     let report =
+///         transfer::put(&link, &sources, &Options::default(), &progress, Box::new(|_| {})).await?;
+///     assert_eq!((report.files, report.bytes, report.problems.len()), (1, 5, 0));
+///     Ok(())
+/// })
+/// # .map_err(|error: Box<dyn std::error::Error>| error)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub async fn put(
     link: &Rc<Link>,
     sources: &[(PathBuf, RelPath)],
@@ -388,7 +421,7 @@ impl Putting {
         let renamed =
             link.with(async |remote| remote.rename(&hidden, to, RenameMode::Replace).await).await;
         match renamed {
-            // The answer to the first try was lost, or nobody has seen the hidden one.
+            // The answer to the first try was lost, or the hidden one was not noticed.
             Err(error) if error.errno() == Errno::NOENT => Ok(()),
             Err(error) => {
                 // The first error is the one to tell.

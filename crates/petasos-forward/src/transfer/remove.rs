@@ -11,6 +11,9 @@ use rustix::io::Errno;
 /// Removes a directory with all that is in it, `parallel` calls at a time. What vanishes meanwhile
 /// is as good as removed. Ends at the first error; dropping the future leaves what was not removed
 /// yet.
+///
+/// # Errors
+/// The first one, as [`Remote::stat`].
 pub async fn remove_tree(
     remote: &Remote,
     path: &RelPath,

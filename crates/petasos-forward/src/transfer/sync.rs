@@ -32,6 +32,9 @@ use std::{
 /// Makes a tree at a server like one here: what differs in length or time (with
 /// [`Options::checksum`]: in hash) is sent, as a whole.
 ///
+/// Dropping the future leaves the files that are complete; the next synchronisation goes on from
+/// there.
+///
 /// # Errors
 /// Where nothing could be begun: the source is not there, the target cannot be looked at.
 pub async fn sync_to(
@@ -90,6 +93,9 @@ pub async fn sync_to(
 
 /// Makes a tree here like one at a server: what differs in length or time (with
 /// [`Options::checksum`]: in hash) is fetched, as a whole.
+///
+/// Dropping the future leaves the files that are complete; the next synchronisation goes on from
+/// there.
 ///
 /// # Errors
 /// Where nothing could be begun: the source is not there, the target cannot be looked at.

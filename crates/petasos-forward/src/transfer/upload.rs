@@ -149,7 +149,8 @@ impl Upload<'_> {
             Ok(hash) => hash,
             Err(cause) => {
                 if !cause.lost() {
-                    // What cannot be completed takes room there; the first error is the one to tell.
+                    // What cannot be completed takes room there; the first error is the one to
+                    // tell.
                     let _ = staged.discard().await;
                 }
                 return Err(cause);

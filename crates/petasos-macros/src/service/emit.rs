@@ -172,8 +172,8 @@ fn emit_client(service: &Service) -> TokenStream {
                 Self { target, options: ::core::default::Default::default() }
             }
 
-            /// The same client, that calls with other options: a time limit, a provider, an encoding,
-            /// checksums.
+            /// The same client, that calls with other options: a time limit, a provider, an
+            /// encoding, checksums.
             #[must_use]
             #visibility fn with(&self, options: #krate::CallOptions) -> Self {
                 Self { target: ::core::clone::Clone::clone(&self.target), options }

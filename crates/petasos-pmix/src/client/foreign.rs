@@ -1,9 +1,9 @@
-//! Programs that somebody else's launcher started: which one, and how to get to it.
+//! Programs that another launcher started: which one, and how to get to it.
 
 use super::{JobError, pmi1, pmix};
 use crate::job::Run;
 
-/// What the environment says of who started this process.
+/// What the environment says of the launcher of this process.
 #[derive(Debug)]
 pub(super) enum Found {
     Pmix(pmix::Setting),
@@ -69,8 +69,8 @@ pub(super) fn plain(name: &str) -> String {
     }
 }
 
-/// How addresses of the ranks begin in a job to which nobody has assigned any: on one host, where they follow from
-/// its name. On several they are exchanged.
+/// How addresses of the ranks begin in a job without assigned ones: on one host, where they follow
+/// from its name. On several they are exchanged.
 pub(super) fn base(name: &str, runs: &[Run]) -> String {
     let mut hosts = runs.iter().filter(|run| run.count > 0).map(|run| run.node);
     let first = hosts.next();

@@ -31,7 +31,7 @@ impl Reply {
         Reply { status: status::SUCCESS, info: Vec::new() }
     }
 
-    /// Nobody else needs to.
+    /// No other thread needs to.
     #[must_use]
     pub fn complete() -> Reply {
         Reply { status: status::ACTION_COMPLETE, info: Vec::new() }

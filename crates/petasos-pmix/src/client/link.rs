@@ -1,5 +1,5 @@
-//! A client's connection to its daemon, or to a PMIx server, for any number of threads: whoever waits
-//! reads for all.
+//! A client's connection to its daemon, or to a PMIx server, for any number of threads: a thread
+//! that waits reads for all.
 
 use crate::{
     Error,
@@ -20,7 +20,7 @@ use std::{
 
 use super::{JobError, pmix, word::ByWord};
 
-/// Closing does not wake who reads: he looks up so often.
+/// Closing does not wake the reader: it checks so often.
 const TURN: Duration = Duration::from_millis(200);
 
 /// What the thread that runs event handlers gets, in order.
@@ -41,9 +41,9 @@ struct State {
     /// Requests that register a handler.
     registering: HashMap<u64, u64>,
     items: VecDeque<Item>,
-    /// Somebody reads.
+    /// A thread reads.
     reading: bool,
-    /// So many wait for him.
+    /// So many wait for it.
     waiting: usize,
     /// There is no connection any more.
     closed: Option<String>,
@@ -154,7 +154,8 @@ impl Link {
         answer?.ok_or(JobError::Silent(patience))?.map_err(JobError::Refused)
     }
 
-    /// Offers the processor, for who looks for something since then; false: it is not worth while any more.
+    /// Offers the processor, for a thread that has polled since then; false: it is not worth while
+    /// any more.
     pub(super) fn looks_on(&self, since: Instant) -> bool {
         lock(&self.looking).goes_on(since)
     }
@@ -180,7 +181,7 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// Ends: who waits is told.
+    /// Ends: waiting threads are told.
     pub(super) fn close(&self) {
         lock(&self.state).closed.get_or_insert_with(|| "this process has finalized".to_owned());
         self.changed.notify_all();
@@ -196,7 +197,7 @@ impl Link {
         JobError::Lost(why)
     }
 
-    /// Waits for something in the state; one of those who wait reads.
+    /// Waits for something in the state; one of the waiting threads reads.
     fn wait<T>(
         &self,
         until: Option<Instant>,

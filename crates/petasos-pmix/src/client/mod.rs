@@ -1,4 +1,4 @@
-//! The life of a process in its job: who it is, who the others are, what they have to say.
+//! The life of a process in its job: its rank, the other ranks, and what they put.
 
 mod foreign;
 mod handlers;
@@ -46,14 +46,14 @@ const PATIENCE: Duration = Duration::from_secs(360);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// Nobody started this process as part of a job.
+    /// This process was not started as part of a job.
     #[error(
         "this process is not part of a job (none of {JOB_DIR}, PMIX_NAMESPACE, PMI_FD and PMI_PORT is \
          set): start it by `petasos run`, or by a launcher that speaks PMIx or PMI-1, as mpirun and \
          mpiexec do"
     )]
     NoJob,
-    /// Who started the job has no such thing.
+    /// The launcher of the job has no such thing.
     #[error("{what} is not offered by this launcher ({launcher}): `petasos run` has it")]
     NotOffered {
         /// What was asked for.
@@ -93,7 +93,7 @@ pub struct GetOptions {
 /// allows.
 #[derive(Clone, Debug, Default)]
 pub struct FenceOptions {
-    /// Who; `None`: all of the job.
+    /// The processes; `None`: all of the job.
     pub group: Option<Group>,
     /// Whether cards stay where they are: nothing is exchanged, they are fetched when needed.
     pub without_cards: bool,
@@ -103,12 +103,31 @@ pub struct FenceOptions {
 
 /// A process's place in its job. May be used from any thread.
 ///
-/// Dropping it finalizes, unless the thread panics: then the others learn that this process is gone.
+/// Dropping it finalizes, unless the thread panics: then the others learn that this process is
+/// gone.
+///
+/// Its methods block the calling thread until the daemon of this node has answered, or time is up.
+///
+/// ```no_run
+/// use petasos_pmix::{Job, Scope, Value};
+///
+/// // Started as one of several ranks by `petasos run`, `mpirun` or `mpiexec`.
+/// let job = Job::init()?;
+/// job.put(Scope::Global, "port", 4040u64 + u64::from(job.rank()));
+/// job.commit()?;
+/// job.fence()?;
+/// let next = (job.rank() + 1) % job.size();
+/// assert_eq!(job.get(next, "port")?, Value::Uint(4040 + u64::from(next)));
+/// // Where that rank's endpoint is: no exchange was needed for this.
+/// println!("rank {next} is at {}", job.peer(next)?);
+/// job.finalize()?;
+/// # Ok::<(), petasos_pmix::JobError>(())
+/// ```
 pub struct Job {
     proc: Proc,
     node: Node,
     known: Known,
-    /// Who and where this process's daemon is, or what another launcher has in its place.
+    /// Which daemon this process has, and where, or what another launcher has in its place.
     link: Arc<Server>,
     places: Places,
     /// Where cards are that the daemon knows.
@@ -140,12 +159,13 @@ struct Own {
 enum Known {
     /// What another launcher told.
     Map(JobMap),
-    /// What all processes of the node map, and all of it for who asked for that.
+    /// What all processes of the node map, and all of it for processes that asked for that.
     Table(Table<shelf::Source>, OnceLock<JobMap>),
 }
 
 impl Known {
-    /// Whether ranks may be elsewhere than this says: it was read from a file, and nodes can be replaced.
+    /// Whether ranks may be elsewhere than this says: it was read from a file, and nodes can be
+    /// replaced.
     fn may_be_old(&self) -> bool {
         match self {
             Known::Table(table, _) => table.is_own() && table.info(crate::job::SPARES).is_some(),
@@ -184,14 +204,14 @@ fn read(path: &Path) -> Result<Vec<u8>, JobError> {
 
 impl Job {
     /// Joins the job as the rank that this process was started as: by `petasos run`, or by another
-    /// launcher, whose server it then speaks to: PMIx (`mpirun` of Open MPI, `prterun`, Slurm with its
-    /// PMIx plug-in), or PMI-1 (`mpiexec` of MPICH, Slurm).
+    /// launcher, whose server it then speaks to: PMIx (`mpirun` of Open MPI, `prterun`, Slurm with
+    /// its PMIx plug-in), or PMI-1 (`mpiexec` of MPICH, Slurm).
     ///
-    /// What the other launcher does not have ends with [`JobError::NotOffered`]. Where it has put ranks
-    /// on several hosts, this waits for rank 0 (PMIx), or for all (PMI-1).
+    /// What the other launcher does not have ends with [`JobError::NotOffered`]. Where it has put
+    /// ranks on several hosts, this waits for rank 0 (PMIx), or for all (PMI-1).
     ///
     /// # Errors
-    /// If nobody started it so, or its daemon is gone or refuses.
+    /// If it was not started so, or its daemon is gone or refuses.
     pub fn init() -> Result<Job, JobError> {
         let variable = |name: &str| std::env::var(name).ok();
         if let Some(directory) = std::env::var_os(JOB_DIR) {
@@ -261,12 +281,12 @@ impl Job {
         let mut job =
             Job::new(proc, node, known, Server::Native(link), Places::assigned(directory));
         job.restarts = restarts;
-        // What looks on from outside asks for all; so does who cannot map them.
+        // What looks on from outside asks for all; so does a process that cannot map them.
         job.shelf = cards.filter(|_| rank.is_some());
         Ok(job)
     }
 
-    /// Who this process is.
+    /// The name of this process.
     #[must_use]
     pub fn proc(&self) -> Proc {
         self.proc
@@ -296,15 +316,16 @@ impl Job {
         Proc::new(self.known.facts().id(), rank)
     }
 
-    /// All that is known of the job. It is put together when this is first called, in time and memory that grow
-    /// with the job; what [`Job::get`] and [`Job::peer`] look up does not need it. Where a node was replaced after that
-    /// call, this does not say so; these two do.
+    /// All that is known of the job. It is put together when this is first called, in time and
+    /// memory that grow with the job; what [`Job::get`] and [`Job::peer`] look up does not need it.
+    /// Where a node was replaced after that call, this does not say so; these two do.
     #[must_use]
     pub fn map(&self) -> &JobMap {
         self.known.map()
     }
 
-    /// The secret by which the ranks know each other over TCP; nothing on one host, where none is needed.
+    /// The secret by which the ranks know each other over TCP; nothing on one host, where none is
+    /// needed.
     ///
     /// # Errors
     /// If the daemon's file of it is gone, or rank 0 does not tell.
@@ -312,9 +333,9 @@ impl Job {
         self.places.secret(self)
     }
 
-    /// Where a rank's endpoint is. A rank that opens its own endpoint at its own address is reached by
-    /// all. Under `petasos run`, and on one host, that was assigned before the job was started, and
-    /// nothing is exchanged; else the rank is asked for it when this is first called.
+    /// Where a rank's endpoint is. A rank that opens its own endpoint at its own address is reached
+    /// by all. Under `petasos run`, and on one host, that was assigned before the job was started,
+    /// and nothing is exchanged; else the rank is asked for it when this is first called.
     ///
     /// # Errors
     /// If the job has no such rank, or that rank does not tell.
@@ -340,7 +361,7 @@ impl Job {
         Address::parse(&text).map_err(|error| JobError::BadJobFile(text, error.to_string()))
     }
 
-    /// Puts a value on this process's card. The others see it after [`Job::commit`].
+    /// Puts a value on this process's business card. The others see it after [`Job::commit`].
     pub fn put(&self, scope: Scope, key: &str, value: impl Into<Value>) {
         let entry = Entry { scope, value: value.into() };
         let mut own = lock(&self.own);
@@ -386,7 +407,8 @@ impl Job {
         {
             return Ok(entry.value.clone());
         }
-        // What the launcher told at the start is all there is, and it might wait for ranks that are none.
+        // What the launcher told at the start is all there is, and it might wait for ranks that are
+        // none.
         if self.link.is_foreign() && known.node_of(rank).is_none() {
             return Err(match rank {
                 Proc::JOB => Error::NotFound { proc, key: key.to_owned() },
@@ -412,7 +434,8 @@ impl Job {
             Answer::Value(value) => Ok(value),
             Answer::Card(card) => {
                 let value = of(&card);
-                // Who does not share memory with the daemon does not see when it is of a process that is gone.
+                // A process that does not share memory with the daemon does not see when it is of a
+                // process that is gone.
                 if self.shelf.is_some() || self.link.is_foreign() {
                     self.keep(restarts, proc, card);
                 }
@@ -439,10 +462,10 @@ impl Job {
         }
     }
 
-    /// Waits until all ranks have come here, and have everybody's card.
+    /// Waits until all ranks have come here, and have all business cards.
     ///
     /// # Errors
-    /// That names who did not come, if not all came in time or one of them is gone.
+    /// That names the ranks that did not come, if not all came in time or one of them is gone.
     pub fn fence(&self) -> Result<(), JobError> {
         self.fence_with(FenceOptions::default())
     }
@@ -465,10 +488,10 @@ impl Job {
         }
     }
 
-    /// Publishes a value for all whom `range` covers to look up.
+    /// Publishes a value for all processes in `range` to look up.
     ///
     /// # Errors
-    /// If somebody has published that key, or the head does not answer.
+    /// If that key is published already, or the head node does not answer.
     pub fn publish(
         &self,
         key: &str,
@@ -480,7 +503,7 @@ impl Job {
         self.done(Request::Publish(Published { key, value, range, persistence }), PATIENCE)
     }
 
-    /// Looks up what somebody published, and waits for it if so told.
+    /// Looks up what a process published, and waits for it if so told.
     ///
     /// # Errors
     /// If it is not there, or not in time.
@@ -499,7 +522,7 @@ impl Job {
     /// Takes back what this process published.
     ///
     /// # Errors
-    /// If the head does not answer.
+    /// If the head node does not answer.
     pub fn unpublish(&self, key: &str) -> Result<(), JobError> {
         self.done(Request::Unpublish(vec![key.to_owned()]), PATIENCE)
     }
@@ -508,7 +531,7 @@ impl Job {
     /// `petasos.published`, `petasos.jobs`.
     ///
     /// # Errors
-    /// If a key is unknown, or the head does not answer.
+    /// If a key is unknown, or the head node does not answer.
     pub fn query(&self, keys: &[&str]) -> Result<Info, JobError> {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
         match self.link.call(Request::Query(keys), PATIENCE)? {
@@ -570,8 +593,9 @@ impl Job {
         Ok(())
     }
 
-    /// From now on this process calls [`Job::progress`] at least this often. If it does not, the others hear of it
-    /// by the event [`NO_PROGRESS`](crate::status::NO_PROGRESS), once for each such pause. `None`: it need not any more.
+    /// From now on this process calls [`Job::progress`] at least this often. If it does not, the
+    /// others hear of it by the event [`NO_PROGRESS`](crate::status::NO_PROGRESS), once for each
+    /// such pause. `None`: it need not any more.
     ///
     /// # Errors
     /// If the daemon is lost, or does not offer this.
@@ -593,14 +617,15 @@ impl Job {
         self.restarts
     }
 
-    /// Has a rank that failed started again, on its node; says how often it was so by now. However many ask, there is
-    /// one new process for one that failed. That it was started all hear by the event
-    /// [`PROC_RESTARTED`](crate::status::PROC_RESTARTED). What the rank had put is gone: a get of its keys waits for what
-    /// the new process commits; and that one comes to the first fence that has not ended without it.
+    /// Has a rank that failed started again, on its node; says how often it was so by now. However
+    /// many ask, there is one new process for one that failed. That it was started all hear by the
+    /// event [`PROC_RESTARTED`](crate::status::PROC_RESTARTED). What the rank had put is gone: a
+    /// get of its keys waits for what the new process commits; and that one comes to the first
+    /// fence that has not ended without it.
     ///
     /// # Errors
-    /// If the rank has not failed, its node is lost, it was started again as often as it may be, the job does not go
-    /// on after a failure, or the head does not answer.
+    /// If the rank has not failed, its node is lost, it was started again as often as it may be,
+    /// the job does not go on after a failure, or the head node does not answer.
     pub fn restart(&self, rank: u32) -> Result<u32, JobError> {
         let request = Request::Restart { proc: self.proc_of(rank), after: None };
         match self.link.call(request, PATIENCE)? {
@@ -612,15 +637,16 @@ impl Job {
         }
     }
 
-    /// Has the ranks of a node that is lost started again on a spare one (`petasos run --spares`); says on which. However
-    /// many ask, one node takes its place. All ranks of it that had not ended begin again there, together, each as
-    /// after [`Job::restart`]; all hear of it by the event [`NODE_REPLACED`](crate::status::NODE_REPLACED), after which
-    /// [`Job::peer`] and the keys of the job say where they are now.
+    /// Has the ranks of a node that is lost started again on a spare one (`petasos run --spares`);
+    /// says on which. However many ask, one node takes its place. All ranks of it that had not
+    /// ended begin again there, together, each as after [`Job::restart`]; all hear of it by the
+    /// event [`NODE_REPLACED`](crate::status::NODE_REPLACED), after which [`Job::peer`] and the
+    /// keys of the job say where they are now.
     ///
     /// # Errors
-    /// If the node is not lost, is the one from which the job is run, or has no ranks that could go on; if no spare is
-    /// left; if one of its ranks was started again as often as it may be, the job does not go on after a failure, or
-    /// the head does not answer.
+    /// If the node is not lost, is the one from which the job is run, or has no ranks that could go
+    /// on; if no spare is left; if one of its ranks was started again as often as it may be, the
+    /// job does not go on after a failure, or the head node does not answer.
     pub fn replace(&self, node: Node) -> Result<Node, JobError> {
         match self.link.call(Request::Replace(node), PATIENCE)? {
             Answer::Value(value) => {

@@ -1,6 +1,7 @@
-//! Where the ranks' endpoints are, and the secret of the job, where nobody has assigned them before the
-//! start: a job of another launcher, on several hosts. Each rank keeps a port and says on its card where
-//! that is; rank 0 makes the secret. Whoever can read the cards of that launcher can read it.
+//! Where the ranks' endpoints are, and the secret of the job, where they were not assigned before
+//! the start: a job of another launcher, on several hosts. Each rank keeps a port and says on its
+//! card where that is; rank 0 makes the secret. A process that can read the cards of that launcher
+//! can read it.
 
 use super::{Job, JobError, read};
 use crate::{Error, Scope, Value, net::handshake::random};
@@ -57,7 +58,7 @@ impl Places {
         }
     }
 
-    /// The address of a rank; nothing if it follows from what everybody knows.
+    /// The address of a rank; nothing if it follows from what all ranks know.
     pub(super) fn of(&self, job: &Job, rank: u32) -> Result<Option<String>, JobError> {
         if !Places::is_exchanged(job) {
             return Ok(None);
@@ -88,7 +89,8 @@ fn text(job: &Job, rank: u32, key: &str) -> Result<String, JobError> {
     }
 }
 
-/// The address of this host by which the others reach it: what its interface towards another host is.
+/// The address of this host by which the others reach it: what its interface towards another host
+/// is.
 fn own_host(job: &Job) -> io::Result<IpAddr> {
     let map = job.map();
     let others = map.hosts().iter().filter(|node| **node != job.node);
@@ -107,8 +109,8 @@ fn own_host(job: &Job) -> io::Result<IpAddr> {
     if let Some(found) = names.take(8).find_map(towards) {
         return Ok(found);
     }
-    // The others have no names that are known here: what this host is called by its launcher, or the
-    // first interface that is not for itself.
+    // The others have no names that are known here: what this host is called by its launcher, or
+    // the first interface that is not for itself.
     let named = std::env::var("MPIR_CVAR_CH3_INTERFACE_HOSTNAME").ok();
     let named = named.and_then(|name| (name, 0).to_socket_addrs().ok());
     let named =
@@ -124,7 +126,8 @@ fn own_host(job: &Job) -> io::Result<IpAddr> {
     named.or_else(first).ok_or_else(none)
 }
 
-/// A free port there. Nobody gets it by chance, and who asks for it by its number does.
+/// A free port there. It is given to no process by chance, only to one that asks for it by its
+/// number.
 fn keep_port(host: IpAddr) -> io::Result<(SocketAddr, OwnedFd)> {
     let family = if host.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

@@ -1,5 +1,5 @@
-//! Who answers a process's requests: the daemon of its node, or what the launcher of somebody else has
-//! in its place.
+//! What answers a process's requests: the daemon of its node, or what another launcher has in its
+//! place.
 
 use super::{
     JobError, PATIENCE,
@@ -20,7 +20,7 @@ pub(super) enum Server {
 }
 
 impl Server {
-    /// Asks, and waits for the answer; who is to give one is held for lost after `patience`.
+    /// Asks, and waits for the answer; the other side is declared lost after `patience`.
     pub(super) fn call(&self, what: Request, patience: Duration) -> Result<Answer, JobError> {
         match self {
             Server::Native(link) => link.call(what, patience),
@@ -57,7 +57,7 @@ impl Server {
         }
     }
 
-    /// Ends: who waits is told.
+    /// Ends: waiting threads are told.
     pub(super) fn close(&self) {
         match self {
             Server::Native(link) | Server::Pmix(link) => link.close(),

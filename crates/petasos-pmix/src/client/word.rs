@@ -1,9 +1,10 @@
-//! Requests whose end the daemon says in shared memory, to many at once: a message for each would wake them one after
-//! the other, and cost the daemon a call each.
+//! Requests whose end the daemon says in shared memory, to many at once: a message for each would
+//! wake them one after the other, and cost the daemon a call each.
 //!
-//! Each rank has a word there, in which the daemon puts the number of the request that is done, before it rings the
-//! bell on which all sleep. What ends otherwise comes over the socket, with the bell, too. So nobody sleeps long there,
-//! for whom a daemon that died cannot ring: who is not done soon tells the daemon so, and waits at his socket.
+//! Each rank has a word there, in which the daemon puts the number of the request that is done,
+//! before it rings the doorbell on which all sleep. What ends otherwise comes over the socket, with
+//! the doorbell, too. So no thread sleeps long there, for which a daemon that died cannot ring: one
+//! that is not done soon tells the daemon so, and waits at its socket.
 
 use super::{JobError, link::Link};
 use crate::{
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long one waits for the bell.
+/// How long one waits for the doorbell.
 const SLEEP: Duration = Duration::from_millis(20);
 
 /// Whether a thread of this process waits so: there is one word.
@@ -25,15 +26,16 @@ const SLEEP: Duration = Duration::from_millis(20);
 pub(super) struct ByWord(AtomicBool);
 
 impl ByWord {
-    /// The number of a process's first request: at random, because the word may still say what was done for the
-    /// process that had this rank before, or for another connection of this one. Never comes to an end, and is not 0.
+    /// The number of a process's first request: at random, because the word may still say what was
+    /// done for the process that had this rank before, or for another connection of this one. Never
+    /// comes to an end, and is not 0.
     pub(super) fn first(&self) -> u64 {
         let [a, b, c, d, e, f, g, ..] = random();
         u64::from_le_bytes([a, b, c, d, e, f, g, 0])
     }
 
     fn begin(&self) -> Option<Waits<'_>> {
-        // Not `then_some`: what is made and dropped again would say that nobody waits.
+        // Not `then_some`: what is made and dropped again would say that no thread waits.
         (!self.0.swap(true, Ordering::Acquire)).then(|| Waits(self))
     }
 }
@@ -184,7 +186,7 @@ mod tests {
         let (link, reader, daemon) = with(|mut daemon| {
             for nth in 0..100 {
                 let id = daemon.asked();
-                // Now who asked looks, now he sleeps.
+                // Now the asker polls, now it sleeps.
                 thread::sleep(Duration::from_micros(nth % 5 * 100));
                 // Rung for others, and said of what is another process's.
                 daemon.shelf.done(RANK, id ^ 1);
@@ -225,7 +227,7 @@ mod tests {
         let (link, reader, daemon) = with(|mut daemon| {
             let id = daemon.asked();
             assert_eq!(daemon.hears(), Asked::OverSocket { id });
-            // Nobody looks at that any more.
+            // That is not looked at any more.
             daemon.shelf.done(RANK, id);
             daemon.shelf.ring();
             thread::sleep(Duration::from_millis(50));

@@ -30,9 +30,9 @@ pub struct MatchEntry {
     pub bits: u64,
     /// Bits that do not count.
     pub ignore: u64,
-    /// From whom; parts of it may be any.
+    /// From which process; parts of it may be any.
     pub source: ProcessId,
-    /// Who may use it: one user, or all.
+    /// The user that may use it, or all.
     pub user: Option<u32>,
     /// What it lets others do. Default: put.
     pub accepts: Accepts,
@@ -46,12 +46,12 @@ pub struct MatchEntry {
     pub local_offset: bool,
     /// With `local_offset`: inactive as soon as less than so many bytes are left.
     pub min_free: Option<u64>,
-    /// With `local_offset`: a message that came before the entry moves the offset on, too, by the length
-    /// that was asked for. Its data stays where it is. Default: no.
+    /// With `local_offset`: a message that came before the entry moves the offset on, too, by the
+    /// length that was asked for. Its data stays where it is. Default: no.
     pub offset_counts_headers: bool,
     /// A message that does not fit is cut; else it goes on to the next entry. Default: yes.
     pub truncate: bool,
-    /// Whether acknowledgements are sent to those who ask for them. Default: yes.
+    /// Whether acknowledgements are sent to initiators that ask for them. Default: yes.
     pub acknowledge: bool,
     /// In an overflow list: whether messages leave a header, for later. Default: yes.
     pub header: bool,
@@ -68,7 +68,7 @@ pub struct MatchEntry {
 }
 
 impl MatchEntry {
-    /// An entry that takes puts of anybody with bits 0, any number of them.
+    /// An entry that takes puts of any process with bits 0, any number of them.
     #[must_use]
     pub fn new(memory: impl Into<Memory>) -> MatchEntry {
         MatchEntry {
@@ -127,7 +127,8 @@ pub(crate) struct Entry {
     pub(super) attached: bool,
     /// Messages that it still takes.
     pub(super) left: Option<u64>,
-    /// What was taken off that for answers to operations that were started from its memory (Portals 3).
+    /// What was taken off that for answers to operations that were started from its memory (Portals
+    /// 3).
     pub(super) kept: u64,
     /// Where the next message goes, if the target says so.
     pub(crate) offset: u64,

@@ -1,11 +1,12 @@
 //! A match list: entries in an order that the program chose, found without walking.
 //!
-//! A short list is scanned: what each entry asks for lies in one array. A longer one keeps its entries
-//! in *classes*, by which bits they ignore and which parts of the source count; within a class a request
-//! can match only entries of one hash chain. So a look-up probes each class once, and of the first
-//! entries of the chains it takes the one that comes first in the list, by its *label*: a number that
-//! grows along the list, with gaps, so that entries can come in anywhere. Classes are few, one to four
-//! under MPI. Where they are as many as a quarter of the entries, the list is walked.
+//! A short list is scanned: what each entry asks for lies in one array. A longer one keeps its
+//! entries in *classes*, by which bits they ignore and which parts of the source count; within a
+//! class a request can match only entries of one hash chain. So a look-up probes each class once,
+//! and of the first entries of the chains it takes the one that comes first in the list, by its
+//! *label*: a number that grows along the list, with gaps, so that entries can come in anywhere.
+//! Classes are few, one to four under MPI. Where they are as many as a quarter of the entries, the
+//! list is walked.
 
 use super::{
     chain::{Chain, NIL},

@@ -1,11 +1,11 @@
-//! The matching core: portals, their lists, and what becomes of a message. No I/O, no clock, no events;
-//! what it has to say it says in [`Verdict`]s and [`Notice`]s.
+//! The matching core: portals, their lists, and what becomes of a message. No I/O, no clock, no
+//! events; what it has to say it says in [`Verdict`]s and [`Notice`]s.
 //!
 //! A message walks the priority list of its portal, then the overflow list, in order; what it finds
-//! first, and what has the right, the operation and the room, takes it. What was taken from the overflow
-//! list leaves a header. Appending to the priority list looks through the headers first: that, and the
-//! link, are one step. Both directions cost a few look-ups however long the lists are ([`list`]), unless
-//! an entry with wildcards has to look through headers.
+//! first, and what has the right, the operation and the room, takes it. What was taken from the
+//! overflow list leaves a header. Appending to the priority list looks through the headers first:
+//! that, and the link, are one step. Both directions cost a few look-ups however long the lists are
+//! ([`list`]), unless an entry with wildcards has to look through headers.
 
 mod chain;
 mod entry;
@@ -35,14 +35,14 @@ use unexpected::{Header, Unexpected};
 pub enum List {
     /// What the program waits for.
     Priority,
-    /// Where messages go that nobody waits for yet.
+    /// Where unexpected messages go.
     Overflow,
 }
 
 /// Why a message was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Nobody wants it.
+    /// No entry takes it.
     NoMatch,
     /// No such portal, or one that is disabled.
     NoPortal,
@@ -74,7 +74,7 @@ impl Taken {
     }
 }
 
-/// Whom an event is about, also when that is gone already.
+/// The entry that an event is about, also when that is gone already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) entry: Handle<MatchEntry>,
@@ -155,9 +155,9 @@ pub(crate) struct Matching {
 struct Waiting {
     header: u32,
     owner: Owner,
-    /// Whether he has the right to it.
+    /// Whether the claimant has the right to it.
     result: Result<(), Failure>,
-    /// Whether his entry went with it.
+    /// Whether the claimant's entry went with it.
     unlinks: bool,
 }
 
@@ -251,8 +251,8 @@ impl Matching {
         }
     }
 
-    /// Appends an entry. In the priority list it claims the headers that it matches first, the oldest
-    /// first; what is for one message and got it is not linked at all.
+    /// Appends an entry. In the priority list it claims the headers that it matches first, the
+    /// oldest first; what is for one message and got it is not linked at all.
     pub(crate) fn append(
         &mut self,
         portal: u16,
@@ -331,7 +331,7 @@ impl Matching {
         portal.unexpected.find(&self.headers, &entry.spot.pattern, None, fits)
     }
 
-    /// Gives a header to who has asked for it, now or when its data is there.
+    /// Gives a header to its claimant, now or when its data is there.
     fn give(
         &mut self,
         header: u32,
@@ -347,7 +347,7 @@ impl Matching {
         }
     }
 
-    /// Tells who has asked for it about a header, which goes.
+    /// Tells the claimant about a header, which goes.
     fn tell(
         &mut self,
         header: u32,
@@ -363,8 +363,8 @@ impl Matching {
         self.settle(entry, notices);
     }
 
-    /// The oldest header behind another, or of all, that an entry would get if it were appended now: its
-    /// slot, and what it says.
+    /// The oldest header behind another, or of all, that an entry would get if it were appended
+    /// now: its slot, and what it says.
     pub(crate) fn search(
         &self,
         portal: u16,
@@ -435,7 +435,7 @@ impl Matching {
         portal.expect("entries keep it open").list(list).remove(&mut self.entries, slot);
     }
 
-    /// Finds who takes a message.
+    /// Finds the entry that takes a message.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, arrival: &Arrival) -> Result<Taken, Refusal> {
         let portal = self.portals.get(usize::from(arrival.portal)).and_then(Option::as_ref);
@@ -540,7 +540,7 @@ impl Matching {
                 notices.push(Notice::Unlinked(waiting.owner));
             }
         } else if result.is_err() {
-            // Nobody will ever want it.
+            // No entry will ever take it.
             let portal = self.entries[taken.entry].portal;
             let portal = self.portals[usize::from(portal)].as_mut();
             portal.expect("headers keep it open").unexpected.remove(&mut self.headers, header);

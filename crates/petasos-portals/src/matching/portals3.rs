@@ -1,12 +1,12 @@
-//! What Portals 3 needs beyond its successor: entries without memory, which is attached, used up, and
-//! exchanged while the entry stays where it is.
+//! What Portals 3 needs beyond its successor: entries without memory, which is attached, used up,
+//! and exchanged while the entry stays where it is.
 
 use super::{At, Entry, EntryError, List, MatchEntry, Matching, Notice};
 use crate::{Handle, Memory};
 
 impl Matching {
-    /// Puts an entry without memory into the priority list of a portal. Messages pass it over. `goes`:
-    /// with its memory, when that is used up.
+    /// Puts an entry without memory into the priority list of a portal. Messages pass it over.
+    /// `goes`: with its memory, when that is used up.
     pub(crate) fn place(
         &mut self,
         portal: u16,
@@ -63,8 +63,8 @@ impl Matching {
         if entry.pending > 0 { Err(EntryError::InUse) } else { Ok(entry) }
     }
 
-    /// Gives other memory to an entry, if nothing is under way in it: what was there before, and what that
-    /// might still do.
+    /// Gives other memory to an entry, if nothing is under way in it: what was there before, and
+    /// what that might still do.
     pub(crate) fn exchange(
         &mut self,
         handle: Handle<MatchEntry>,
@@ -87,7 +87,8 @@ impl Matching {
         entry.map(|entry| (&entry.spec, entry.remaining(), entry.offset)).ok_or(EntryError::Stale)
     }
 
-    /// Memory of an entry is used for an operation of one's own, and stays until [`Matching::let_go`].
+    /// Memory of an entry is used for an operation of one's own, and stays until
+    /// [`Matching::let_go`].
     pub(crate) fn hold(&mut self, handle: Handle<MatchEntry>) {
         if let Some(entry) = self.entries.get_mut(handle) {
             entry.pending += 1;
@@ -101,8 +102,8 @@ impl Matching {
         }
     }
 
-    /// Takes one off what memory may do that serves both ways, for something that is to come; false if
-    /// nothing is left. While it is kept the entry stays, and the memory is not exchanged.
+    /// Takes one off what memory may do that serves both ways, for something that is to come; false
+    /// if nothing is left. While it is kept the entry stays, and the memory is not exchanged.
     pub(crate) fn keep(&mut self, handle: Handle<MatchEntry>, serial: u32) -> bool {
         let entry = self.entries.get_mut(handle);
         let entry = entry.filter(|entry| entry.is_active() && entry.serial == serial);
@@ -149,8 +150,8 @@ impl Matching {
 }
 
 impl Entry {
-    /// Takes over what was given to the memory, and gives what there was before. Memory that is too short
-    /// from the beginning is inactive.
+    /// Takes over what was given to the memory, and gives what there was before. Memory that is too
+    /// short from the beginning is inactive.
     fn fill(&mut self, spec: MatchEntry) -> MatchEntry {
         (self.left, self.offset) = (spec.threshold, 0);
         let MatchEntry { bits, ignore, source, .. } = self.spec;

@@ -27,7 +27,7 @@ struct Kept {
     arrival: Arrival,
     len: u64,
     landed: bool,
-    /// Who has claimed it, and whether that goes with it.
+    /// What has claimed it, and whether that goes with it.
     owner: Option<(u64, bool, bool)>,
 }
 

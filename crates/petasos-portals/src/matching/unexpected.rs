@@ -1,5 +1,5 @@
-//! Headers of messages that matched only in an overflow list: kept in the order of their coming until
-//! an entry is appended that matches them, or a search takes them.
+//! Headers of messages that matched only in an overflow list: kept in the order of their coming
+//! until an entry is appended that matches them, or a search takes them.
 
 use super::{
     chain::{Chain, Linked, Links, NIL},
@@ -11,7 +11,7 @@ use std::collections::{HashMap, hash_map};
 const ORDER: usize = 0;
 const SAME: usize = 1;
 
-/// A message that nobody has asked for yet.
+/// A message that no entry has claimed yet.
 #[derive(Debug)]
 pub(crate) struct Header {
     links: [Links; 2],
@@ -74,8 +74,8 @@ impl Unexpected {
         self.len -= 1;
     }
 
-    /// The oldest header that matches and that `accept` takes, of those behind another that matches, or
-    /// of all: at once if the pattern has no wildcards, else by walking.
+    /// The oldest header that matches and that `accept` takes, of those behind another that
+    /// matches, or of all: at once if the pattern has no wildcards, else by walking.
     pub(crate) fn find(
         &self,
         headers: &Table<Header>,

@@ -2,8 +2,8 @@
 //!
 //! What it has and its successor has not: match entries that stand in a list without memory, go in
 //! anywhere, and get memory descriptors attached that are used up and exchanged; descriptors with
-//! thresholds at both sides; events for the start of an operation and for its end; queues that belong to
-//! descriptors; access control by a list that requests name an entry of; get-put.
+//! thresholds at both sides; events for the start of an operation and for its end; queues that
+//! belong to descriptors; access control by a list that requests name an entry of; get-put.
 //!
 //! ```
 //! use petasos_portals::{ProcessId, ProcessMap, Config, v3::{Interface, MemoryDescriptor, Position}};
@@ -21,9 +21,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A descriptor is attached to an entry, for others, or bound. Operations of one's own are started from
-//! both; what they may do is counted together with what others do, and taken off when they are started.
-//! Events say which descriptor they are about: [`Completed::memory_descriptor`](crate::Completed),
+//! A descriptor is attached to an entry, for others, or bound. Operations of one's own are started
+//! from both; what they may do is counted together with what others do, and taken off when they are
+//! started. Events say which descriptor they are about:
+//! [`Completed::memory_descriptor`](crate::Completed),
 //! [`Served::memory_descriptor`](crate::Served), [`Listed::memory_descriptor`](crate::Listed).
 
 use crate::{
@@ -53,7 +54,7 @@ pub struct MemoryDescriptor {
     pub put: bool,
     /// Others may get from it.
     pub get: bool,
-    /// Who asks says where; else each operation goes behind the one before.
+    /// The initiator says where; else each operation goes behind the one before.
     pub manage_remote: bool,
     /// What does not fit is cut; else it goes on to the next entry.
     pub truncate: bool,
@@ -70,7 +71,7 @@ pub struct MemoryDescriptor {
 }
 
 impl MemoryDescriptor {
-    /// Memory with an offset of its own, for any number of operations, which lets nobody do anything.
+    /// Memory with an offset of its own, for any number of operations, which permits nothing.
     #[must_use]
     pub fn new(memory: impl Into<Memory>) -> MemoryDescriptor {
         MemoryDescriptor {
@@ -200,8 +201,11 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// An interface over an endpoint whose address the directory knows. All portals are open. Access
-    /// control has one entry, number 0: all processes of this user may do anything.
+    /// An interface over an endpoint whose address the directory knows. All portals are open.
+    /// Access control has one entry, number 0: all processes of this user may do anything.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::open`].
     pub fn open(
         endpoint: Box<dyn Endpoint>,
         directory: Arc<dyn Directory>,
@@ -211,6 +215,9 @@ impl Interface {
     }
 
     /// The same over an interface that was just opened, as one with a given time.
+    ///
+    /// # Errors
+    /// None now; a `Result` because that may change.
     pub fn of(inner: crate::Interface) -> Result<Interface, Error> {
         while inner.portal(PortalOptions::default()).is_ok() {}
         inner.with_state(|state| {
@@ -231,20 +238,26 @@ impl Interface {
     }
 
     /// Makes a queue of so many events.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::queue`].
     pub fn queue(&self, capacity: usize) -> Result<Handle<EventQueue>, Error> {
         self.inner.queue(capacity)
     }
 
     /// Waits for the next event of a queue.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::wait_event`].
     pub fn wait_event(&self, queue: Handle<EventQueue>, timeout: Duration) -> Result<Taken, Error> {
         self.inner.wait_event(queue, timeout)
     }
 
-    /// Sets an entry of the access control list, up to number 1023; `None` lets nobody in by it.
+    /// Sets an entry of the access control list, up to number 1023; `None` admits no process by it.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number; [`Error::Portal`] and [`Error::Process`] for a portal, and
-    /// for one process, that there is not.
+    /// [`Error::Argument`] for another number; [`Error::Portal`] and [`Error::Process`] for a
+    /// portal, and for one process, that there is not.
     pub fn set_access(&self, index: u32, permit: Option<Permit>) -> Result<(), Error> {
         if index >= 1024 {
             return Err(Error::Argument("the access control list has 1024 entries"));
@@ -269,8 +282,13 @@ impl Interface {
         })
     }
 
-    /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or beside
-    /// an entry of that list. `unlink`: it goes with its memory.
+    /// Puts a match entry, without memory, into the list of a portal, at the head, at the tail, or
+    /// beside an entry of that list. `unlink`: it goes with its memory.
+    ///
+    /// # Errors
+    /// [`Error::Portal`] beyond the limit of portals, [`Error::Process`] for a source that the
+    /// directory does not know, [`Error::Handle`] if the neighbour is gone, [`Error::NoSpace`] at a
+    /// limit.
     pub fn attach_entry(
         &self,
         portal: u16,
@@ -299,6 +317,9 @@ impl Interface {
     }
 
     /// The same at a portal that has no entries: which.
+    ///
+    /// # Errors
+    /// [`Error::NoPortal`] if all portals have entries, and as [`Interface::attach_entry`].
     pub fn attach_entry_anywhere(
         &self,
         source: ProcessId,
@@ -313,12 +334,19 @@ impl Interface {
     }
 
     /// Takes an entry out, with its memory. Refused while an operation is under way in that.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the entry is gone, [`Error::InUse`] while an operation is under way.
     pub fn unlink_entry(&self, entry: Handle<MatchEntry>) -> Result<(), Error> {
         self.inner.unlink(entry).map(drop)
     }
 
-    /// Attaches memory to an entry without it. `unlink`: it goes when its threshold or its room is used
-    /// up, and an event says so; else it stays, inactive.
+    /// Attaches memory to an entry without it. `unlink`: it goes when its threshold or its room is
+    /// used up, and an event says so; else it stays, inactive.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the entry or a queue is gone, [`Error::InUse`] if the entry has memory,
+    /// [`Error::NoSpace`] at a limit.
     pub fn attach(
         &self,
         entry: Handle<MatchEntry>,
@@ -334,6 +362,9 @@ impl Interface {
     }
 
     /// Binds memory for operations of one's own.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] for a stale queue, [`Error::NoSpace`] beyond the limit of descriptors.
     pub fn bind(
         &self,
         descriptor: MemoryDescriptor,
@@ -348,8 +379,12 @@ impl Interface {
         })
     }
 
-    /// Takes memory back; an entry that was made so goes with it. Refused while an operation is under
-    /// way. Raises no event.
+    /// Takes memory back; an entry that was made so goes with it. Refused while an operation is
+    /// under way. Raises no event.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the descriptor is gone, [`Error::InUse`] while an operation is under
+    /// way.
     pub fn unlink(&self, descriptor: DescriptorHandle) -> Result<Memory, Error> {
         match descriptor {
             DescriptorHandle::Free(handle) => Ok(self.inner.release(handle)?.memory),
@@ -361,6 +396,9 @@ impl Interface {
     }
 
     /// What a descriptor still may do, and its own offset in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the descriptor is gone.
     pub fn look(&self, descriptor: DescriptorHandle) -> Result<(Option<u64>, u64), Error> {
         self.inner.with_state(|state| match descriptor {
             DescriptorHandle::Free(handle) => {
@@ -375,10 +413,14 @@ impl Interface {
         })
     }
 
-    /// Exchanges a descriptor for another in one step, if a queue, when one is named, has no events:
-    /// else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to do with
-    /// messages of which no event has been looked at. Gives the one that was there, with the threshold
-    /// that was left of it.
+    /// Exchanges a descriptor for another in one step, if a queue, when one is named, has no
+    /// events: else [`Error::NoUpdate`], and nothing has changed. So an entry can be told what to
+    /// do with messages of which no event has been looked at. Gives the one that was there, with
+    /// the threshold that was left of it.
+    ///
+    /// # Errors
+    /// [`Error::NoUpdate`] if the queue has events or an operation is under way, [`Error::Handle`]
+    /// for what is gone.
     pub fn update(
         &self,
         descriptor: DescriptorHandle,
@@ -419,8 +461,13 @@ impl Interface {
         })
     }
 
-    /// Sends a part of a descriptor, or all of it, to a place; `cookie` is the entry of the target's access
-    /// control that is to admit it.
+    /// Sends a part of a descriptor, or all of it, to a place; `cookie` is the entry of the
+    /// target's access control that is to admit it.
+    ///
+    /// # Errors
+    /// [`Error::Handle`] if the descriptor is gone, [`Error::OutOfBounds`] beyond its end,
+    /// [`Error::Process`] for an unknown target, [`Error::NoSpace`] if too many operations are
+    /// under way.
     pub fn put(
         &self,
         descriptor: DescriptorHandle,
@@ -440,6 +487,9 @@ impl Interface {
     }
 
     /// Fetches what is at a place into a part of a descriptor, or all of it.
+    ///
+    /// # Errors
+    /// As [`Interface::put`].
     pub fn get(
         &self,
         descriptor: DescriptorHandle,
@@ -451,6 +501,9 @@ impl Interface {
     }
 
     /// Exchanges what is at a place for all of a descriptor; what was there comes into another.
+    ///
+    /// # Errors
+    /// As [`Interface::put`].
     pub fn get_put(
         &self,
         get: DescriptorHandle,
@@ -521,7 +574,8 @@ impl DescriptorHandle {
 }
 
 impl State {
-    /// A part of a descriptor, or all of it. One that is attached to an entry is bound for this operation.
+    /// A part of a descriptor, or all of it. One that is attached to an entry is bound for this
+    /// operation.
     fn part(
         &mut self,
         descriptor: DescriptorHandle,

@@ -18,6 +18,26 @@ pub(crate) const MAX_PIECES: usize = 64;
 ///
 /// It must live as long as others are to reach the memory: at least until the call is answered.
 /// When it is dropped, the engine keeps the memory until no access can land any more.
+///
+/// ```
+/// use petasos_rpc::{Access, Engine, EngineConfig, Region};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// // The side that has the memory makes a descriptor, and sends it as an argument of a call.
+/// let memory = Region::from_vec(vec![7; 1 << 20]);
+/// let bulk = engine.bulk(memory, Access::READ)?;
+/// let handle = bulk.handle();
+///
+/// // The side that gets the descriptor moves the data.
+/// let remote = engine.open(&handle)?;
+/// let got = engine.block_on(remote.pull(1000, 24))?;
+/// assert_eq!(got.to_vec(), [7; 24]);
+///
+/// // Afterwards no access can land any more.
+/// engine.block_on(bulk.close())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Bulk {
     exported: Vec<Exported>,
@@ -25,6 +45,11 @@ pub struct Bulk {
 }
 
 /// A descriptor of bulk memory: an argument or result like others.
+///
+/// It may be passed on: any process that has it can reach the memory, for as long as its [`Bulk`]
+/// lives. A descriptor of up to `EngineConfig::bulk_inline` bytes that are only to be read carries
+/// the data itself. What a peer says in it is checked when it is opened
+/// ([`Engine::open`](crate::Engine::open)).
 #[derive(Clone, Debug, PartialEq, Eq, Wire)]
 #[wire(crate = "petasos_wire")]
 pub struct BulkHandle {
@@ -70,7 +95,7 @@ impl Bulk {
         Ok(Bulk { exported, handle })
     }
 
-    /// What to send to those who shall move the data.
+    /// What to send to the process that is to move the data.
     #[must_use]
     pub fn handle(&self) -> BulkHandle {
         self.handle.clone()
@@ -94,8 +119,8 @@ impl Bulk {
         self.exported.iter().map(Exported::memory)
     }
 
-    /// Closes it; when the future is ready, no access can land any more, and the memory is one's own
-    /// again. Dropping the future leaves that to the engine.
+    /// Closes it; when the future is ready, no access can land any more, and the memory is one's
+    /// own again. Dropping the future leaves that to the engine.
     ///
     /// # Errors
     /// As [`Exported::close`].

@@ -15,7 +15,8 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// Memory to which the target of a call pushes: borrowed from the caller, which sees there what came.
+/// Memory to which the target of a call pushes: borrowed from the caller, which sees there what
+/// came.
 ///
 /// Of `&Region` and `&Slice`. Memory that is given away with the call would be lost with what came:
 ///
@@ -83,12 +84,12 @@ impl<'m> Lent<'m> {
 }
 
 impl Target {
-    /// Calls a method to which memory is lent; `arguments` makes the arguments of the descriptors of the
-    /// memory. `#[service]` writes such calls for methods with `#[bulk]` parameters.
+    /// Calls a method to which memory is lent; `arguments` makes the arguments of the descriptors
+    /// of the memory. `#[service]` writes such calls for methods with `#[bulk]` parameters.
     ///
-    /// The call is under way when this returns, as [`Target::call`] is; what is wrong with the memory is
-    /// told by the future. Dropping that cancels the call, here and at the target, and leaves the memory
-    /// to the engine until the network has let go of it.
+    /// The call is under way when this returns, as [`Target::call`] is; what is wrong with the
+    /// memory is told by the future. Dropping that cancels the call, here and at the target, and
+    /// leaves the memory to the engine until the network has let go of it.
     pub fn call_lending<'m, const N: usize, A: Wire, R: Wire>(
         &self,
         method: Method,
@@ -111,9 +112,9 @@ impl Target {
     }
 }
 
-/// A call under way to which memory is lent, and whose result is an `R`. The memory is one's own again when
-/// the future is ready, unless a peer that is stopped still reaches it: then the engine keeps it until that
-/// has left.
+/// A call under way to which memory is lent, and whose result is an `R`. The memory is one's own
+/// again when the future is ready, unless a peer that is stopped still reaches it: then the engine
+/// keeps it until that has left.
 ///
 /// Dropping it cancels the call; the engine keeps the memory until the network has let go.
 #[must_use = "a call that is dropped is cancelled"]

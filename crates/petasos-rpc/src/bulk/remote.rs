@@ -7,11 +7,28 @@ use petasos_fabric::{Access, Key, Level, Operation, Peer, Region, RemoteSpan, Sl
 use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 
-/// Somebody's bulk memory, open for transfers. Cheap to clone.
+/// The bulk memory of a peer, open for transfers. Cheap to clone.
 ///
-/// A transfer is under way when the method has returned; its future waits for the end. Each owns the local
-/// memory that it works on, and gives it back when it is done. Dropping its future asks for its end; the
-/// engine keeps the memory until the network let go.
+/// A transfer is under way when the method has returned; its future waits for the end. Each owns
+/// the local memory that it works on, and gives it back when it is done. Dropping its future asks
+/// for its end; the engine keeps the memory until the network let go.
+///
+/// ```
+/// use petasos_rpc::{Access, Engine, EngineConfig, Region};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let memory = Region::zeroed(1 << 20);
+/// let bulk = engine.bulk(memory.clone(), Access::WRITE)?;
+///
+/// let remote = engine.open(&bulk.handle())?;
+/// let source = Region::from_vec(b"hello".to_vec());
+/// // Ready when the owner's program would see it; the source comes back.
+/// let source = engine.block_on(remote.push(100, source.whole()))?;
+/// assert_eq!(source.len(), 5);
+/// assert_eq!(memory.slice(100, 5).unwrap().to_vec(), b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RemoteBulk {
     shared: Rc<Shared>,
@@ -81,6 +98,13 @@ impl RemoteBulk {
 
     /// Pulls `len` bytes from `offset` on into new memory. At most `EngineConfig::max_body`
     /// bytes: larger data wants [`RemoteBulk::blocks`].
+    ///
+    /// Dropping the future asks for its end; the memory stays with the engine until the network has
+    /// let go of it.
+    ///
+    /// # Errors
+    /// [`BulkError::TooLarge`] beyond that limit, [`BulkError::OutOfBounds`] beyond the end of the
+    /// bulk memory, [`BulkError::Transfer`] if the peer is lost or has closed the memory.
     pub fn pull(
         &self,
         offset: u64,
@@ -102,6 +126,13 @@ impl RemoteBulk {
     }
 
     /// Pulls from `offset` on, as much as `into` holds.
+    ///
+    /// Dropping the future asks for its end; the memory stays with the engine until the network has
+    /// let go of it.
+    ///
+    /// # Errors
+    /// [`BulkError::OutOfBounds`] beyond the end of the bulk memory, [`BulkError::Transfer`] if the
+    /// peer is lost or has closed the memory.
     pub fn pull_into(
         &self,
         offset: u64,
@@ -112,6 +143,12 @@ impl RemoteBulk {
     }
 
     /// Pushes all of `from` to `offset`; complete when the origin's program would see it.
+    ///
+    /// Dropping the future asks for its end; parts of the data may have arrived then.
+    ///
+    /// # Errors
+    /// As [`RemoteBulk::pull_into`], and [`BulkError::ReadOnly`] if the data travelled within the
+    /// descriptor.
     pub fn push(
         &self,
         offset: u64,
@@ -123,6 +160,9 @@ impl RemoteBulk {
 
     /// Local memory of the same length, zeroed, to be filled and pushed. At most
     /// `EngineConfig::max_body` bytes.
+    ///
+    /// # Errors
+    /// [`BulkError::TooLarge`] beyond that limit.
     pub fn local(&self) -> Result<Region, BulkError> {
         let (len, limit) = (self.len(), self.shared.inner.config.max_body);
         if len > limit {

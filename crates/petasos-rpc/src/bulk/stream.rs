@@ -9,6 +9,26 @@ use std::{cell::RefCell, collections::VecDeque, ops::Deref, rc::Rc};
 /// [`BlockStream::next`].
 ///
 /// Dropping it asks for the end of the pulls under way.
+///
+/// ```
+/// use petasos_rpc::{Access, Engine, EngineConfig, Region};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let bulk = engine.bulk(Region::from_vec(vec![1; 1_000_000]), Access::READ)?;
+/// let remote = engine.open(&bulk.handle())?;
+/// // Four blocks of 64 KiB are on the way while one is worked on: at most 320 KiB of memory.
+/// let mut blocks = remote.blocks(64 << 10, 4);
+/// let mut sum = 0;
+/// engine.block_on(async {
+///     while let Some(block) = blocks.next().await {
+///         sum += block?.to_vec().iter().map(|byte| u64::from(*byte)).sum::<u64>();
+///     }
+///     Ok::<(), petasos_rpc::BulkError>(())
+/// })?;
+/// assert_eq!(sum, 1_000_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct BlockStream {
     bulk: RemoteBulk,
@@ -83,6 +103,24 @@ impl Drop for Block {
 /// Blocks pushed into bulk memory, several at a time.
 ///
 /// Dropping it asks for the end of the pushes under way: `finish` waits for them.
+///
+/// ```
+/// use petasos_rpc::{Access, Engine, EngineConfig, Region};
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// # let engine = Engine::new(endpoint, EngineConfig::default());
+/// let memory = Region::zeroed(300);
+/// let bulk = engine.bulk(memory.clone(), Access::WRITE)?;
+/// let mut sink = engine.open(&bulk.handle())?.sink(2);
+/// engine.block_on(async {
+///     for (offset, byte) in [(0, 1), (100, 2), (200, 3)] {
+///         sink.push(offset, Region::from_vec(vec![byte; 100]).whole()).await?;
+///     }
+///     sink.finish().await
+/// })?;
+/// assert_eq!(memory.slice(199, 2).unwrap().to_vec(), [2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Sink {
     bulk: RemoteBulk,
@@ -98,6 +136,12 @@ impl Sink {
 
     /// Pushes a block to `offset`. Waits only if `depth` are on the way already, and then gives
     /// the memory of the oldest back.
+    ///
+    /// # Errors
+    /// Of the oldest push, which has failed, or of this one, as [`RemoteBulk::push`].
+    ///
+    /// Dropping the future before it is ready loses the block, not those before it: it was not
+    /// pushed.
     pub async fn push(&mut self, offset: u64, block: Slice) -> Result<Option<Slice>, BulkError> {
         let mut back = None;
         if self.going.len() >= self.depth
@@ -112,6 +156,12 @@ impl Sink {
     }
 
     /// Waits until all is in place.
+    ///
+    /// # Errors
+    /// Of the first push that failed.
+    ///
+    /// Dropping the future asks for the end of the pushes that are under way, as dropping the sink
+    /// does.
     pub async fn finish(mut self) -> Result<(), BulkError> {
         while let Some(oldest) = self.going.front_mut() {
             let result = oldest.await;

@@ -234,8 +234,8 @@ fn deregistering_waits_for_what_is_under_way_and_no_longer() {
     net.assert_clean();
 }
 
-/// A payload that comes in and a fragment that goes out, both with the memory of a region that is closed. Time stands still
-/// until it is told.
+/// A payload that comes in and a fragment that goes out, both with the memory of a region that is
+/// closed. Time stands still until it is told.
 #[test]
 fn a_region_that_stays_reached_is_kept_and_may_be_closed_again() {
     let mut net = Net::new(2, &small_config());
@@ -281,14 +281,15 @@ fn a_region_that_stays_reached_is_kept_and_may_be_closed_again() {
     }
     let memory = memory.into_exclusive().expect_err("it is held");
     net.step(0, 1, Step::Land, 0);
-    // Nobody waits for it: it is held until somebody asks again.
+    // It is not awaited: it is held until it is asked for again.
     let memory = memory.into_exclusive().expect_err("it is held");
     assert!(matches!(net.finish(1, close(10, 0)), Ok(Done::Deregistered)));
     assert!(memory.into_exclusive().is_ok());
     net.assert_clean();
 }
 
-/// A transport that moves the bytes itself takes the memory out of its packets, and waits for nobody.
+/// A transport that moves the bytes itself takes the memory out of its packets, and waits for no
+/// peer.
 #[test]
 fn memory_is_taken_out_of_packets_that_are_under_way() {
     let mut net = Net::new(2, &small_config());

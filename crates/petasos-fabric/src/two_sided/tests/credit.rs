@@ -140,7 +140,8 @@ fn a_slow_consumer_slows_nobody_else() {
     assert_eq!(numbers(&take(&mut net, 0, 3)), [7]);
 }
 
-/// Peers that have what they do not need give it back to who has nothing; who is stopped keeps it.
+/// Peers that have what they do not need give it back to those that have nothing; a stopped one
+/// keeps it.
 #[test]
 fn idle_credit_is_recalled() {
     let count = 12;
@@ -212,7 +213,7 @@ fn a_queue_in_which_messages_wait_is_full_at_its_bound() {
     assert_eq!(net.events[0].iter().filter(writable).count(), 1);
 }
 
-/// Expected messages that nobody waits for stay within their bound, and hold up nothing.
+/// Expected messages without a receive stay within their bound, and hold up nothing.
 #[test]
 fn announced_messages_are_bounded() {
     let mut config = small_config();

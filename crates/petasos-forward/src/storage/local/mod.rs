@@ -56,6 +56,9 @@ enum Found {
 
 impl Local {
     /// Exports `root`, which must be a directory. Makes nothing there before something is staged.
+    ///
+    /// # Errors
+    /// If it is no directory, or cannot be opened.
     pub fn open(root: &Path) -> io::Result<Local> {
         let export = Export::open(root)?;
         let again = export.open_plain(Path::new(""), OFlags::PATH, Mode::empty())?;

@@ -58,6 +58,9 @@ pub struct Objects {
 impl Objects {
     /// Serves what is in `store`, which `describe` tells people. Spools lie in a temporary directory:
     /// what is staged ends with the process.
+    ///
+    /// # Errors
+    /// If there can be no temporary directory, or no thread.
     pub fn new(store: Arc<dyn ObjectStore>, describe: String) -> io::Result<Objects> {
         let temporary = tempfile::Builder::new().prefix("petasos-").tempdir()?;
         let mut objects = Objects::with_spools(store, describe, temporary.path())?;
@@ -67,6 +70,9 @@ impl Objects {
 
     /// The same with spools in a directory of the caller's, where what is staged lasts. It should be
     /// the server's alone, and have room for all files that are written at a time.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, or there can be no thread.
     pub fn with_spools(
         store: Arc<dyn ObjectStore>,
         describe: String,

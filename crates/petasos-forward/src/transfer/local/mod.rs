@@ -22,8 +22,8 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// A directory below which a tree lies. Paths below it never lead out: no symbolic link is
-/// followed on the way, whoever made it.
+/// A directory below which a tree lies. Paths below it never lead out: no symbolic link is followed
+/// on the way, whichever user made it.
 #[derive(Debug)]
 pub(super) struct Root {
     fd: OwnedFd,

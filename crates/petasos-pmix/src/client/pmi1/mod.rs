@@ -2,9 +2,9 @@
 //! `name=value` words, one question at a time.
 //!
 //! PMI-1 has one table for the whole job, whose values are short text, and which a barrier of all
-//! spreads. A card goes there with each commit, packed, encoded and cut in pieces; who wants it looks for
-//! the next commit until there is none. So a get before a fence finds nothing, and cannot be waited
-//! for: that is said, rather than waited for in vain.
+//! spreads. A card goes there with each commit, packed, encoded and cut in pieces; a rank that
+//! wants it looks for the next commit until there is none. So a get before a fence finds nothing,
+//! and cannot be waited for: that is said, rather than waited for in vain.
 
 mod text;
 
@@ -64,7 +64,7 @@ pub(super) struct Setting {
     pub(super) way: Way,
     pub(super) rank: Option<u32>,
     pub(super) size: Option<u32>,
-    /// Who this process is, where it connects.
+    /// The rank of this process, at the server to which it connects.
     pub(super) id: Option<u32>,
 }
 
@@ -104,13 +104,14 @@ fn word<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Whether what was asked of the names of services was done: some say so by a number, Slurm by a word.
+/// Whether what was asked of the names of services was done: some say so by a number, Slurm by a
+/// word.
 fn is_done(line: &str) -> bool {
     word(line, "rc").map_or_else(|| word(line, "info") == Some("ok"), |code| code == "0")
 }
 
-/// A descriptor of this process by its number: sent to ourselves, and so made ours without having to
-/// take its owner's word.
+/// A descriptor of this process by its number: sent to ourselves, and so made ours without having
+/// to take its owner's word.
 fn descriptor(number: i32) -> io::Result<OwnedFd> {
     use std::os::fd::AsRawFd;
     let (to, from) = UnixStream::pair()?;
@@ -198,7 +199,7 @@ pub(super) fn connect(setting: &Setting) -> io::Result<(JobMap, Client)> {
     let (mut rank, mut size) = (setting.rank, setting.size);
     if let (Way::Port(_), Some(id)) = (&setting.way, setting.id) {
         talk.ask(&format!("cmd=initack pmiid={id}"), "initack", PATIENCE)?;
-        // Then it says who this process is, in three lines.
+        // Then it says which rank this process is, in three lines.
         for _ in 0..3 {
             let said = talk.line(Instant::now() + PATIENCE)?;
             let number = |name| word(&said, name).and_then(|text| text.parse().ok());
@@ -361,7 +362,7 @@ impl Client {
                 talk.ask("cmd=finalize", "finalize_ack", patience)?;
                 Answer::Done
             }
-            // Nobody else will ever hear of it.
+            // No other process will ever hear of it.
             Request::Notify { range: Range::ProcLocal, .. } => {
                 let number = self.events.fetch_add(1, Ordering::Relaxed);
                 Answer::Notified(EventId { node: self.node, number })
@@ -494,7 +495,7 @@ impl Client {
                 let bytes = word(&said, "port").and_then(text::decode);
                 let value = bytes.and_then(|bytes| from_bytes(Encoding::Native, &bytes).ok());
                 let value: Value = value.ok_or_else(|| bad("a published value of others"))?;
-                // It is not told who published it.
+                // It is not told which process published it.
                 return Ok(Answer::Found(vec![(
                     key.clone(),
                     value,

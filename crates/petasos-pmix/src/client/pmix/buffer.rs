@@ -1,6 +1,6 @@
 //! What a client packs for a server, and what a server packs for it, in the wire of OpenPMIx 4.1
-//! ([`crate::pmix41`]), and in our own values. What a server sends is bounded by its message, measured, and
-//! looked at once.
+//! ([`crate::pmix41`]), and in our own values. What a server sends is bounded by its message,
+//! measured, and looked at once.
 
 pub(super) use crate::pmix41::wire::{Reader, WILDCARD};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::io;
 
-/// In place of a rank: nobody.
+/// In place of a rank: none.
 const UNDEFINED: u32 = u32::MAX;
 
 /// A process, as it is named on the wire.
@@ -153,7 +153,7 @@ pub(super) fn bad(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a message of the PMIx server: {why}"))
 }
 
-/// What cannot be read is the end of the connection, since the server is somebody else's.
+/// What cannot be read is the end of the connection, since the server belongs to another launcher.
 impl From<Refusal> for io::Error {
     fn from(refusal: Refusal) -> io::Error {
         match refusal {

@@ -54,8 +54,8 @@ impl Places {
     }
 }
 
-/// The job of the answer to the first request, with the name that the server gave it; `own` is the name
-/// of this host.
+/// The job of the answer to the first request, with the name that the server gave it; `own` is the
+/// name of this host.
 pub(super) fn read(payload: &[u8], own: &str) -> io::Result<(JobMap, String)> {
     let mut from = Reader(payload);
     from.count()?;

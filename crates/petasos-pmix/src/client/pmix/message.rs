@@ -29,7 +29,8 @@ const DEREGISTER: u8 = 14;
 
 const TIMEOUT: &str = "pmix.timeout";
 const CUSTOM: &str = "pmix.evrange";
-/// Whom an event is for that the server gives to its whole node; it takes no list of its own with that.
+/// The processes for which an event is that the server gives to its whole node; it takes no list of
+/// its own with that.
 const MEANT: &str = "petasos.range";
 const NON_DEFAULT: &str = "pmix.evnondef";
 
@@ -48,7 +49,7 @@ pub(super) enum Waits {
     Notify,
 }
 
-/// Who asks, and in what job.
+/// Which process asks, and in what job.
 #[derive(Debug)]
 pub(super) struct Asker {
     pub(super) me: Proc,
@@ -105,7 +106,7 @@ impl Asker {
         let known = name.space == self.space && (name.rank as usize) < self.nodes.len();
         match known {
             true => Proc::new(self.me.job, name.rank),
-            // A server, or somebody of another job.
+            // A server, or a process of another job.
             false => Proc::new(JobId::TOOLS, Proc::JOB),
         }
     }
@@ -214,7 +215,7 @@ impl Asker {
                 out.signed(i64::from(status));
                 out.count(1);
                 out.text(&message);
-                // Of nobody in particular: of all.
+                // Of none in particular: of all.
                 out.count(1);
                 out.unsigned(0);
                 Waits::Status
@@ -274,8 +275,8 @@ impl Asker {
         Ok(())
     }
 
-    /// The server's range for one of ours, and who of it is meant. On one node, whom the server itself
-    /// can reach; so nothing goes through the launcher.
+    /// The server's range for one of ours, and which processes of it are meant. On one node, those
+    /// that the server itself can reach; so nothing goes through the launcher.
     fn told(&self, range: &Range, one_node: bool) -> Option<(u8, Option<Vec<Name>>)> {
         let names = match range {
             Range::Custom(group) => Some(self.names(group)),
@@ -416,7 +417,7 @@ impl Asker {
         let node = self.nodes.get(source.rank as usize).copied().unwrap_or(self.node);
         let id = EventId { node, number: nth };
         let event = Event { id, code, source, node, range, non_default, info };
-        // Who made it has run his handlers already.
+        // The process that made it has run its handlers already.
         Ok((for_us && source != self.me).then_some(event))
     }
 }

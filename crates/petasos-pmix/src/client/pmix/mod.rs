@@ -1,6 +1,6 @@
-//! A client of somebody else's PMIx server: `mpirun` of Open MPI, `prterun`, Slurm with its PMIx
-//! plug-in. It speaks the wire of OpenPMIx 4.1, which newer servers speak as well, and asks for job data
-//! in the form `hash`, which comes packed into an answer and not in shared memory.
+//! A client of another launcher's PMIx server: `mpirun` of Open MPI, `prterun`, Slurm with its PMIx
+//! plug-in. It speaks the wire of OpenPMIx 4.1, which newer servers speak as well, and asks for job
+//! data in the form `hash`, which comes packed into an answer and not in shared memory.
 
 mod buffer;
 mod job;
@@ -43,7 +43,7 @@ pub(super) struct Setting {
     pub(super) uris: Vec<String>,
     pub(super) space: String,
     pub(super) rank: u32,
-    /// Ways to show who one is, that the server takes.
+    /// Ways to authenticate that the server takes.
     pub(super) security: Option<String>,
     pub(super) events: Events,
 }
@@ -127,7 +127,7 @@ fn length(header: &[u8; HEADER]) -> io::Result<usize> {
     }
 }
 
-/// What a client says first: who its user is, its job, its rank, and how it speaks.
+/// What a client says first: its user, its job, its rank, and how it speaks.
 fn hello(setting: &Setting) -> Vec<u8> {
     let known = |way: &str| {
         let list = setting.security.as_deref().unwrap_or("native");
@@ -279,9 +279,10 @@ impl Dialect {
     }
 }
 
-/// A get as the Standard wants it: what a process has committed without is not found at once, and what
-/// it has not committed yet is waited for. The server waits for each key until the time is over; so the
-/// process is asked for what all of ours have in their first commit, which brings the whole card.
+/// A get as the Standard wants it: what a process has committed without is not found at once, and
+/// what it has not committed yet is waited for. The server waits for each key until the time is
+/// over; so the process is asked for what all of ours have in their first commit, which brings the
+/// whole card.
 pub(super) fn get(
     call: impl Fn(Request) -> Result<Answer, JobError>,
     proc: Proc,
