@@ -95,6 +95,10 @@ const RENEWALS: u32 = 4;
 ///
 /// The session ends with the last clone and the last file, or when the server goes away: then all
 /// operations fail with [`RemoteError::Ended`], and a new one can be begun.
+///
+/// Operations are `async fn`s: nothing is sent before their future is polled, unlike the calls of a service's own
+/// client, which are under way when the method has returned. Several at a time go on side by side when they are
+/// polled together, as by `futures_util::future::join_all`, or each in a task of the engine.
 #[derive(Clone)]
 pub struct Remote {
     session: Rc<Session>,
