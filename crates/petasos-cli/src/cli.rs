@@ -203,8 +203,8 @@ pub(crate) enum MapBy {
 /// What a program speaks.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum WireBy {
-    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI, else native; a script may start a
-    /// program of Open MPI, too
+    /// PMI-1 if it is linked with MPICH, PMIx if with Open MPI; both for others, which may be scripts
+    /// that start such programs
     Auto,
     /// Petasos programs, and those that speak nothing
     Native,

@@ -96,12 +96,16 @@ fn of_its_own() -> Option<Outcome> {
             Ok(())
         },
         petasos_pmix::DAEMON => || {
-            let plugins = plugins::all(plugins::Moving::default());
+            let mut plugins = plugins::all(plugins::Moving::default());
+            plugins.log = Some(log::begin_as_told);
             petasos_pmix::run_daemon(plugins).map_err(|why| Failure::new(Code::Failed, why))
         },
         _ => return None,
     };
-    log::begin_by_environment();
+    // A daemon is told.
+    if name != petasos_pmix::DAEMON {
+        log::begin_by_environment();
+    }
     Some(work())
 }
 

@@ -1,7 +1,7 @@
 //! What goes to standard output: tables for people, JSON for programs.
 
 use crate::{
-    exit::{Code, Failure, Outcome},
+    exit::{Code, Failure, Outcome, as_json},
     table::Table,
 };
 use serde::Serialize;
@@ -36,6 +36,14 @@ pub(crate) fn plain(text: &str) -> String {
 /// Says a line on standard error. If that cannot be written there is nothing more to be done: the exit code says it.
 pub(crate) fn tell(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Says on standard error what is to be known beside the result: under `--json` as a line of JSON, `{"notice": …}`.
+pub(crate) fn notice(text: &str) {
+    match as_json() {
+        true => tell(&serde_json::json!({ "notice": text }).to_string()),
+        false => tell(&format!("petasos: {text}")),
+    }
 }
 
 /// Prints a value as JSON, over several lines.

@@ -1,5 +1,6 @@
 //! Progress on standard error, where somebody watches it.
 
+use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{borrow::Cow, time::Duration};
 
@@ -32,7 +33,7 @@ impl Progress {
 
     /// A word beside the progress, which stays.
     pub(crate) fn say(&self, what: &str) {
-        self.0.suspend(|| eprintln!("petasos: {what}"));
+        self.0.suspend(|| output::notice(what));
     }
 
     /// Nothing is shown from now on.

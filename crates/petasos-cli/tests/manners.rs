@@ -41,7 +41,7 @@ fn commands(place: &Place) -> Vec<Vec<String>> {
 
 /// What each command cannot do, whatever the machine: the arguments, the exit code, its word, and a
 /// word of the message.
-const FAILURES: [(&str, &str, i32, &str, &str); 31] = [
+const FAILURES: [(&str, &str, i32, &str, &str); 33] = [
     ("bench", "--transport nothing", 2, "usage", "`nothing` is no transport"),
     ("bench", "null --report file", 1, "failed", "file"),
     ("bench forward", "--transport nothing", 2, "usage", "nothing"),
@@ -56,6 +56,9 @@ const FAILURES: [(&str, &str, i32, &str, &str); 31] = [
     ("forward mount", "NOBODY missing", 1, "failed", "missing"),
     ("forward mv", "NOBODY/a NOBODY/b", 3, "unreachable", "cannot reach"),
     ("forward put", "file NOBODY --retry 10s", 3, "unreachable", "cannot reach"),
+    // Also where nothing is tried again.
+    ("forward put", "file NOBODY --retry 0s", 3, "unreachable", "cannot reach"),
+    ("forward put", "file tcp://127.0.0.1:1 --retry 0s", 3, "unreachable", "cannot reach"),
     ("forward rm", "NOBODY/a", 3, "unreachable", "cannot reach"),
     ("forward serve", "missing", 2, "usage", "missing"),
     ("forward serve", ". --listen tcp://127.0.0.1:0", 5, "refused", "without a secret"),
@@ -80,6 +83,8 @@ const FAILURES: [(&str, &str, i32, &str, &str); 31] = [
 fn error_of(ran: &Ran) -> Value {
     let lines: Vec<Value> =
         ran.err.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let is_error = |line: &Value| line.get("notice").is_none();
+    let lines: Vec<Value> = lines.into_iter().filter(is_error).collect();
     assert_eq!(lines.len(), 1, "{ran:?}");
     lines[0]["error"].clone()
 }
@@ -304,6 +309,59 @@ fn logs() {
     let words = ["bench", "connect", "--quick", "--rounds", "1", "--time", "1ms"];
     let ran = place.run(&[&words[..], &["--transport", "shm", "--log", "petasos=debug"]].concat());
     assert!(ran.assert(0).err.contains("started a process"));
+}
+
+/// What is said beside results is JSON as well, a line each.
+#[test]
+fn notices_are_lines_of_json() {
+    let place = Place::new();
+    fs::create_dir(place.path("export")).unwrap();
+    for words in [
+        &["serve", "--listen", "shm://*"][..],
+        &["forward", "serve", "export", "--listen", "shm://*"],
+    ] {
+        let mut server = Server::start(&place, words, 1);
+        let err = server.child.stderr.take().unwrap();
+        assert_eq!(server.end("INT"), Some(0));
+        let text = std::io::read_to_string(err).unwrap();
+        let line = |line: &str| serde_json::from_str::<Value>(line);
+        let lines: Result<Vec<Value>, _> = text.lines().map(line).collect();
+        let lines = lines.unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"));
+        assert!(!lines.is_empty() && lines.iter().all(|line| line["notice"].is_string()), "{text}");
+    }
+}
+
+/// Where standard error cannot be written, all else goes on.
+#[test]
+fn a_full_standard_error_ends_nothing() {
+    let place = Place::new();
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let url = format!("shm://full-{}", std::process::id());
+    let export = format!("shm://full-export-{}", std::process::id());
+    fs::create_dir(place.path("export")).unwrap();
+    fs::write(place.path("file"), "a").unwrap();
+    for words in [
+        &["serve", "--listen", &url, "-vvv"][..],
+        &["forward", "serve", "export", "--listen", &export],
+    ] {
+        let mut command = place.command(words);
+        let mut child = command.stdout(Stdio::piped()).stderr(full()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().contains("shm://full"));
+        match words[0] {
+            "serve" => drop(place.run(&["ping", &url, "-c", "1"]).assert(0)),
+            // One of two is missing, which is said where it cannot be.
+            _ => {
+                let there = format!("{export}/");
+                let mut put = place.command(&["forward", "put", "missing", "file", &there]);
+                let status = put.stderr(full()).stdout(Stdio::null()).status().unwrap();
+                assert_eq!(status.code(), Some(1));
+                assert!(place.path("export/file").exists());
+            }
+        }
+        signal(child.id(), "INT");
+        assert_eq!(wait(&mut child, Duration::from_secs(20)).code(), Some(0), "{words:?}");
+    }
 }
 
 /// One request, and the whole answer.

@@ -248,6 +248,7 @@ impl<N: Network> Datagrams<N> {
                 Some(info) => OpError::with_peer(OpErrorKind::StillReached, &info.address),
                 None => OpError::local(OpErrorKind::StillReached),
             };
+            tracing::debug!(%error, "memory that was to be closed is still reached");
             self.engine.raise(Event::Done { token, result: Err(error) });
         }
     }

@@ -102,6 +102,10 @@ pub fn derive_wire(input: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
+/// One thing the compiler lets pass: what is made and awaited in one expression, `store.read("a".into(),
+/// &Region::zeroed(1000)).await`, lives as long as the call, and what has come goes with it. A result that borrowed the
+/// memory would not change that, where it is taken apart in the same expression. Give the memory a name.
+///
 /// For full control over transfers, take a `BulkHandle` as an ordinary argument, and open it.
 ///
 /// `#[service(name = "NAME")]` sets the name on the wire (else the trait's), `#[service(crate =

@@ -159,6 +159,7 @@ impl Shm {
                 Some(address) => OpError::with_peer(kind, &address),
                 None => OpError::local(kind),
             };
+            tracing::debug!(%error, "memory that was to be closed is still reached");
             self.ready.push_back(Event::Done { token, result: Err::<Done, _>(error) });
             let left = self.closing.swap_remove(at);
             self.left.push(Closing { waiting: None, ..left });

@@ -343,6 +343,7 @@ impl Shm {
             if !self.admits(who.uid) {
                 self.counters.refused += 1;
                 let text = format!("user {} is not admitted here", who.uid);
+                tracing::debug!(why = text, "a client is refused");
                 let note = Note::Refused { again: false, text };
                 let _ = socket::send(&fd, &note.encode(), &[]);
                 continue;
@@ -424,6 +425,7 @@ impl Shm {
             Ok((peer, greeting, joined)) => self.join(peer, greeting, arrival.socket, joined),
             Err((again, text)) => {
                 self.counters.failed_handshakes += u64::from(!again);
+                tracing::debug!(why = text, again, "a client is refused");
                 let note = Note::Refused { again, text };
                 let _ = socket::send(&arrival.socket, &note.encode(), &[]);
             }

@@ -161,6 +161,7 @@ impl TcpEndpoint {
                 let same = theirs.is_some_and(|theirs| theirs.incarnation == identity.incarnation);
                 if !same || stranger.has_left() {
                     self.counters.refused += 1;
+                    tracing::debug!(claimed = %identity.address, "a client for which none vouches is refused");
                     stranger.answer(Verdict::Claimed, None, &self.identity);
                 } else if self.goes_first(&identity) {
                     stranger.answer(Verdict::Crossed, None, &self.identity);

@@ -294,8 +294,9 @@ impl TcpEndpoint {
     fn drop_oldest_stranger(&mut self) {
         let oldest = self.strangers.iter().min_by_key(|(_, s)| s.deadline);
         if let Some(slot) = oldest.map(|(slot, _)| slot) {
-            self.strangers.remove(slot);
+            let stranger = self.strangers.remove(slot);
             self.counters.refused += 1;
+            tracing::debug!(host = ?stranger.host(), "a connection that has said nothing makes way");
         }
     }
 
@@ -316,6 +317,7 @@ impl TcpEndpoint {
                 let mut stranger = self.strangers.remove(slot);
                 stranger.answer(verdict, None, &self.identity);
                 self.counters.refused += 1;
+                tracing::debug!(host = ?stranger.host(), ?verdict, "a client is refused");
             }
             Heard::Hello(hello) => {
                 let stranger = self.strangers.remove(slot);
@@ -349,6 +351,7 @@ impl TcpEndpoint {
     fn meet(&mut self, mut stranger: Stranger, identity: Identity) {
         if !self.could_have(&identity.address) {
             self.counters.refused += 1;
+            tracing::debug!(host = ?stranger.host(), claimed = %identity.address, "a client is refused");
             stranger.answer(Verdict::Claimed, None, &self.identity);
         } else if self.goes_first(&identity) {
             // Both connect at a time.
@@ -716,7 +719,11 @@ impl TcpEndpoint {
             let now = self.now;
             let before = self.strangers.len();
             self.strangers.retain(|_, stranger| stranger.deadline > now);
-            self.counters.refused += (before - self.strangers.len()) as u64;
+            let late = before - self.strangers.len();
+            self.counters.refused += late as u64;
+            if late > 0 {
+                tracing::debug!(late, "connections that said nothing in time are closed");
+            }
         }
         if !self.checks.is_empty() {
             self.look_into_claims();

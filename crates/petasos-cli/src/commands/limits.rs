@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Json) -> Outcome {
     let found = Found::measure(&Plan::default(), &SIZES, 1, &progress)?;
     drop(progress);
     for refused in &found.refused {
-        eprintln!("petasos: {refused}");
+        output::notice(refused);
     }
     if options.json {
         let value = |found: serde_json::Result<Value>| found.unwrap_or_default();

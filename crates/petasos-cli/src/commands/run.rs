@@ -7,7 +7,7 @@ mod usual;
 use crate::{
     cli::{Bind, MapBy, Run, WireBy},
     exit::{Code, Failure, Outcome},
-    output,
+    log, output,
     plugins::{self, Moving},
 };
 use petasos_pmix::{
@@ -239,6 +239,7 @@ fn launch(options: &Run) -> Outcome<Launch> {
     launch.connect = options.connect_timeout;
     launch.silence = options.silence;
     launch.measure_links = options.measure_links;
+    launch.log = log::filter_given();
     launch.files = options.stage.iter().map(|text| files::named(text)).collect::<Result<_, _>>()?;
     launch.stage_program = options.stage_program;
     launch.stage_directory.clone_from(&options.stage_dir);

@@ -63,9 +63,9 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
     let addresses: Vec<_> = engines.iter().map(|e| e.handle().address().clone()).collect();
     let may =
         if options.files { "call this server, and fill its directory" } else { "call this server" };
-    eprintln!("petasos: {}", listening.who(&addresses, may));
+    output::notice(&listening.who(&addresses, may));
     if !options.json.json && engines.iter().any(|e| e.handle().address().scheme() == "tcp") {
-        eprintln!("petasos: try `petasos ping URL`; Ctrl-C ends the server");
+        output::notice("try `petasos ping URL`; Ctrl-C ends the server");
     }
     interrupt::wait(None);
     Ok(())

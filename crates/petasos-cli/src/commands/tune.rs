@@ -88,7 +88,7 @@ pub(crate) fn check() {
         Err(error) => Some(error.to_string()),
     };
     if let Some(wrong) = wrong {
-        eprintln!("petasos: {wrong}; going on without\n  try: petasos tune");
+        output::notice(&format!("{wrong}; going on without\n  try: petasos tune"));
     }
 }
 

@@ -279,3 +279,23 @@ fn a_daemon_that_is_stopped_is_not_lost() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
     place.assert_clean();
 }
+
+/// What is logged here is logged there, though nothing of this environment reaches the other hosts.
+#[test]
+fn daemons_of_other_hosts_log_what_was_asked_for() {
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let list = three(&hosts, [1, 1, 1]);
+    let start = "ip netns exec {host} env -u RUST_LOG";
+    let filters = [&["--log", "petasos_pmix=debug"][..], &["-vv"], &[]];
+    for (filter, begin) in filters.into_iter().zip([2, 2, 0]) {
+        let options = ["run", "-n", "3", "--hosts", &list, "--remote-start", start];
+        let words = [filter, &options, &["true"]].concat();
+        let output = on_a(&hosts, &place.command(&words)).output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.matches("a daemon begins").count(), begin, "{filter:?}: {said}");
+        assert_eq!(said.matches("a rank is started").count(), begin * 3 / 2, "{filter:?}: {said}");
+    }
+    place.assert_clean();
+}

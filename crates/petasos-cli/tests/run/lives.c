@@ -72,13 +72,25 @@ static void cycles(void) {
 /* A key that is put when it is asked for already. */
 static void late(void) {
     pmix_value_t *value;
-    pmix_info_t how;
-    pmix_proc_t first = proc_of(0);
+    pmix_info_t how, seconds;
+    pmix_proc_t first = proc_of(0), any = proc_of(PMIX_RANK_UNDEF);
+    uint32_t one = 1;
     put("early", 1);
     fence(0);
     if (me.rank == 0) {
         usleep(500000);
         put("late", 5);
+        put("whose", 6);
+    } else if (me.rank == 2) {
+        /* Of whichever process. */
+        PMIX_INFO_LOAD(&how, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
+        GIVES(PMIX_ERR_NOT_FOUND, PMIx_Get(&any, "whose", &how, 1, &value));
+        OK(PMIx_Get(&any, "whose", NULL, 0, &value));
+        EXPECT(value->data.uint32 == 6);
+        PMIX_VALUE_RELEASE(value);
+        GIVES(PMIX_ERR_NOT_FOUND, PMIx_Get(&any, "no rank's", NULL, 0, &value));
+        PMIX_INFO_LOAD(&seconds, PMIX_TIMEOUT, &one, PMIX_INT);
+        GIVES(PMIX_ERR_TIMEOUT, PMIx_Get(&any, "no rank's", &seconds, 1, &value));
     } else {
         PMIX_INFO_LOAD(&how, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
         GIVES(PMIX_ERR_NOT_FOUND, PMIx_Get(&first, "late", &how, 1, &value));

@@ -12,6 +12,7 @@ mod launchers;
 mod leftovers;
 mod limits;
 mod lives;
+mod matrix;
 mod mpi;
 mod options;
 mod outsiders;

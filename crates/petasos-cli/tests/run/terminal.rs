@@ -146,6 +146,31 @@ fn ctrl_z_stops_the_whole_job_and_the_shell_has_it_go_on() {
     place.assert_clean();
 }
 
+/// While a job is stopped its time does not pass.
+#[test]
+fn the_time_of_a_job_stands_still_while_it_is_stopped() {
+    let place = Place::new();
+    let Some(mut terminal) = Terminal::start(&place, "bash", &["--norc", "-i"]) else { return };
+    let program = env!("CARGO_BIN_EXE_petasos");
+    terminal.types(&format!(
+        "{program} run --timeout 4s sh -c 'echo rank $$; read line; echo $line-ward; exit 3'\n"
+    ));
+    let [rank] = terminal.numbers("rank ", 1)[..] else { panic!() };
+    let launcher = parent(rank);
+    terminal.types("\x1a");
+    until("all to stop", || (is_stopped(launcher) && is_stopped(rank)).then_some(()));
+    // What is tested is that time passes.
+    std::thread::sleep(Duration::from_millis(4200));
+    terminal.types("fg\n");
+    until("all to go on", || (!is_stopped(launcher) && !is_stopped(rank)).then_some(()));
+    terminal.types("on\n");
+    terminal.says("on-ward");
+    terminal.types("exit $?\n");
+    let (code, said) = terminal.ends();
+    assert_eq!(code, Some(3), "{said}");
+    place.assert_clean();
+}
+
 #[test]
 fn in_the_background_a_job_leaves_what_is_typed_to_others() {
     let place = Place::new();

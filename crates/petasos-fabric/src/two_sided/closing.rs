@@ -52,6 +52,7 @@ impl Engine {
                 Some(link) => OpError::with_peer(OpErrorKind::StillReached, &link.address),
                 None => OpError::local(OpErrorKind::StillReached),
             };
+            tracing::debug!(%error, "memory that was to be closed is still reached");
             self.ledger.live -= 1;
             self.ledger.finish(token, None, Err(error));
         }

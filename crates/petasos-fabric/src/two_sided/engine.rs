@@ -146,6 +146,7 @@ impl Engine {
         {
             link.state = PeerState::Up;
             link.incarnation = Some(incarnation);
+            tracing::debug!(peer = %link.address, ?incarnation, "a peer is connected");
             ledger.events.push_back(Event::PeerUp { peer, incarnation });
             link.wake(ledger);
         }
@@ -156,6 +157,9 @@ impl Engine {
     /// memory of the peer's packets and placements any more.
     pub fn peer_lost(&mut self, peer: Peer, reason: LostReason) {
         if self.end(peer, &reason) {
+            if let Some(link) = self.peers.get(peer) {
+                tracing::debug!(peer = %link.address, %reason, "the connection to a peer is lost");
+            }
             let event = Event::PeerLost { peer, reason };
             self.ledger.events.push_back(event);
         }

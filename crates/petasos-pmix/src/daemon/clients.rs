@@ -162,6 +162,7 @@ impl Daemon {
 
     /// Somebody was, which took so long.
     fn refused(&mut self, now: Time, took: Duration, why: &io::Error) {
+        tracing::debug!(%why, "a client is refused");
         if self.admission.refused(now, took) {
             self.log(&format!("refused a client: {why}"));
         }
@@ -184,6 +185,11 @@ impl Daemon {
         }
         stream.set_nonblocking(true)?;
         self.next_client += 1;
+        tracing::debug!(
+            client = self.next_client,
+            process = peer.pid.as_raw_nonzero().get(),
+            "connected"
+        );
         let mut frames = Frames::new(Stream::Unix(stream), MAX_FRAME);
         match peer.pid == getpid() {
             // The other end was made here, and is inherited: each message says whose it is.
@@ -231,6 +237,7 @@ impl Daemon {
             let frames = Frames::new(Stream::Tcp(stream), MAX_FRAME);
             let around = self.surroundings();
             let directory = self.place.as_ref().map_or(Path::new(""), Place::path);
+            tracing::debug!(client = self.next_client, %from, "connected, to speak PMIx");
             let speaks = Speaks::Pmix41(pmix41::Session::new(self.me, directory, around));
             self.clients.insert(self.next_client, Client::new(frames, speaks, now));
             self.engine.client_opened(ClientId(self.next_client));
@@ -266,6 +273,7 @@ impl Daemon {
             Some(rank) => self.log(&format!("rank {rank} is cut off: {why}")),
             None => self.log(&format!("a client is cut off: {why}")),
         }
+        tracing::debug!(client = number, ?rank, why, "cut off");
         self.has_failed(rank, format!("its connection was cut: {why}"));
     }
 
@@ -521,13 +529,11 @@ impl Daemon {
                     self.engine.request(self.clock.now(), ClientId(number), id, what);
                     self.pump();
                 }
-                pmix41::Step::Find(tag, key) => {
-                    let Some(job) = self.job.clone() else { return };
-                    let Some(client) = self.clients.get(&number) else { return };
-                    let Speaks::Pmix41(session) = &client.speaks else { return };
-                    let found = self.engine.find(job.id(), &key);
-                    let answer = session.found(tag, &key, found, &job);
-                    self.pmix41(number, vec![answer]);
+                pmix41::Step::Find(id, key, patience) => {
+                    let Some(job) = self.job.as_ref().map(|job| job.id()) else { return };
+                    let asker = (ClientId(number), id);
+                    self.engine.get_any(self.clock.now(), asker, job, key, patience);
+                    self.pump();
                 }
             }
         }

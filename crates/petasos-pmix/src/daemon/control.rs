@@ -25,6 +25,8 @@ pub(crate) struct Bootstrap {
     pub(crate) connect: Duration,
     /// How long a machine may be silent.
     pub(crate) silence: Duration,
+    /// What it logs.
+    pub(crate) log: Option<String>,
     /// How it starts others.
     pub(crate) starter: Starter,
     /// Those that it starts, and those that these start.

@@ -21,6 +21,7 @@ pub(crate) fn bootstrap() -> Bootstrap {
         head: vec!["127.0.0.1:4040".to_owned()],
         connect: Duration::from_secs(60),
         silence: Duration::from_secs(1),
+        log: Some("petasos=debug".to_owned()),
         starter: Starter {
             command: vec!["ssh".to_owned()],
             program: "/usr/bin/petasos".to_owned(),

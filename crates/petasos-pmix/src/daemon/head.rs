@@ -58,6 +58,7 @@ pub(crate) struct Plan {
     /// The last so many hosts have no ranks, and take the place of others that are lost.
     pub(crate) spares: u32,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) log: Option<String>,
     pub(crate) connect: Duration,
     /// How long a machine may be silent.
     pub(crate) silence: Duration,
@@ -328,6 +329,7 @@ impl Daemon {
             head: addresses,
             connect: head.plan.connect,
             silence: head.plan.silence,
+            log: head.plan.log.clone(),
             starter: head.plan.starter.clone(),
             below,
         };
@@ -699,7 +701,13 @@ impl Daemon {
             std::thread::sleep(Duration::from_millis(1));
             self.flush();
         }
+        let stopped = self.clock.now();
         stop();
+        // The time of the job stood still as well.
+        let took = self.clock.now().since(stopped);
+        if let Some(head) = &mut self.head {
+            head.until = head.until.after(took);
+        }
         self.signal_all(Signal::SIGCONT as i32);
     }
 

@@ -676,6 +676,10 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
         let (own, theirs) = (env!("CARGO_PKG_VERSION"), bootstrap.version);
         return Err(format!("{}: version {own} here, {theirs} at the head", host_name()));
     }
+    if let Some(begin) = plugins.log {
+        begin(bootstrap.log.as_deref());
+    }
+    tracing::debug!(node = bootstrap.node.0, ranks = bootstrap.ranks, "a daemon begins");
     let config = Config { connect: bootstrap.connect, ..Config::default() };
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", host_name());
     let Bootstrap { node, nodes, secret, silence, .. } = bootstrap;

@@ -129,6 +129,7 @@ impl Daemon {
             Some(failed) if why.is_clean() => Gone::Failed(failed),
             _ => why,
         };
+        tracing::debug!(rank = number, %why, "a rank has ended");
         rank.ended = Some(why.clone());
         rank.until = now.after(LINGER);
         rank.input = None;

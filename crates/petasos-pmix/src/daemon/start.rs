@@ -46,6 +46,9 @@ const PMIX_SETTINGS: [(&str, &str); 5] = [
 /// What libraries are told where ranks share processors: who waits lets another one run.
 const CROWDED: [(&str, &str); 1] = [("OMPI_MCA_mpi_yield_when_idle", "1")];
 
+/// MPICH 5 does not choose where it finds the variables of both wires: it is to take PMI-1.
+const MPICH_WIRE: (&str, &str) = ("MPIR_CVAR_PMI_VERSION", "1");
+
 /// The longest message that the library takes, in megabytes: it may be a whole card.
 const PMIX_LONGEST: (&str, &str) = ("PMIX_MCA_ptl_base_max_msg_size", "256");
 
@@ -57,9 +60,6 @@ const LOCAL_RANK: &str = "PETASOS_LOCAL_RANK";
 const PMI_FD: &str = "PMI_FD";
 const PMI_RANK: &str = "PMI_RANK";
 const PMIX_RANK: &str = "PMIX_RANK";
-
-/// A descriptor that nobody has: MPICH 4 runs as many single processes where it is told of none.
-const NO_DESCRIPTOR: &str = "2147483647";
 
 /// What is the same for all ranks of a node, found out once.
 #[derive(Debug)]
@@ -84,9 +84,9 @@ enum Speaks {
     Pmi1,
     /// The wire of the PMIx library, and where that finds its daemon.
     Pmix(String),
-    /// It may be a script, or an interpreter, that starts a program of an MPI: one that speaks PMIx finds its daemon,
-    /// and one that speaks PMI-1 fails. Neither takes itself for a job of one.
-    Unknown(String),
+    /// It may be a script, or an interpreter, that starts a program of an MPI, of which it is not seen what that
+    /// speaks: both are served, so that none takes itself for a job of one.
+    Either(String),
 }
 
 /// The library by which a program finds its peers.
@@ -157,6 +157,7 @@ impl Daemon {
             match started {
                 Ok(started) => {
                     let pid = started.pid.as_raw_nonzero().get() as u32;
+                    tracing::debug!(rank, pid, "a rank is started");
                     self.engine.proc_started(job.proc(*rank), pid);
                     self.ranks.insert(*rank, started);
                 }
@@ -192,9 +193,9 @@ impl Daemon {
             uri.map_err(|error| unready("where the daemon is", &error))
         };
         let single = self.job.as_ref().is_some_and(|job| job.size() == 1);
-        let speaks = match library {
-            Library::None if program.wire == "auto" && !single => Speaks::Unknown(uri()?),
-            Library::None => Speaks::Native,
+        let speaks = match seen {
+            Library::None if wire == "native" || wire == "auto" && single => Speaks::Native,
+            Library::None => Speaks::Either(uri()?),
             Library::Mpich => Speaks::Pmi1,
             Library::Pmix => Speaks::Pmix(uri()?),
         };
@@ -263,9 +264,8 @@ impl Daemon {
         set("PETASOS_NODE_NAME", node.as_ref());
         set("PETASOS_LOCAL_SIZE", local_size.as_ref());
         match speaks {
-            Speaks::Native => {}
-            Speaks::Pmi1 => set("PMI_SIZE", size.as_ref()),
-            Speaks::Pmix(uri) | Speaks::Unknown(uri) => {
+            Speaks::Native | Speaks::Pmi1 => {}
+            Speaks::Pmix(uri) | Speaks::Either(uri) => {
                 PMIX_URIS.iter().for_each(|name| set(name, uri.as_ref()));
                 PMIX_DIRECTORIES.iter().for_each(|name| set(name, place.path().as_os_str()));
                 set("PMIX_NAMESPACE", job.space().as_ref());
@@ -273,13 +273,20 @@ impl Daemon {
                 PMIX_SETTINGS.iter().for_each(|(name, value)| set(name, value.as_ref()));
             }
         }
+        if matches!(speaks, Speaks::Pmi1 | Speaks::Either(_)) {
+            all.insert("PMI_SIZE".into(), size.into());
+        }
+        if matches!(speaks, Speaks::Either(_)) {
+            let (name, version) = MPICH_WIRE;
+            all.entry(name.into()).or_insert_with(|| version.into());
+        }
         if self.is_crowded() {
             for (name, value) in CROWDED {
                 // Unless the user knows better.
                 all.entry(name.into()).or_insert_with(|| value.into());
             }
         }
-        if matches!(speaks, Speaks::Pmix(_) | Speaks::Unknown(_)) {
+        if matches!(speaks, Speaks::Pmix(_) | Speaks::Either(_)) {
             // Unless the user has said something else.
             let (name, longest) = PMIX_LONGEST;
             all.entry(name.into()).or_insert_with(|| longest.into());
@@ -305,18 +312,14 @@ impl Daemon {
             (RESTARTS, restarts.to_string()),
         ];
         let (mut connected, mut inherited) = (None, None);
-        match &common.speaks {
-            Speaks::Native => {}
-            Speaks::Pmi1 => {
-                let pair = self.connection(number);
-                let (ours, theirs) = pair.map_err(|error| unready("a connection", &error))?;
-                own.extend([(PMI_FD, theirs.as_raw_fd().to_string()), (PMI_RANK, rank)]);
-                (connected, inherited) = (Some(ours), Some(theirs));
-            }
-            Speaks::Pmix(_) => own.push((PMIX_RANK, rank)),
-            Speaks::Unknown(_) => {
-                own.extend([(PMIX_RANK, rank), (PMI_FD, NO_DESCRIPTOR.to_owned())]);
-            }
+        if matches!(common.speaks, Speaks::Pmix(_) | Speaks::Either(_)) {
+            own.push((PMIX_RANK, rank.clone()));
+        }
+        if matches!(common.speaks, Speaks::Pmi1 | Speaks::Either(_)) {
+            let pair = self.connection(number);
+            let (ours, theirs) = pair.map_err(|error| unready("a connection", &error))?;
+            own.extend([(PMI_FD, theirs.as_raw_fd().to_string()), (PMI_RANK, rank)]);
+            (connected, inherited) = (Some(ours), Some(theirs));
         }
         let core = local as usize % common.cores.len().max(1);
         let cores = common.cores.get(core).map(|core| {

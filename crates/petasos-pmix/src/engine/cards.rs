@@ -77,6 +77,7 @@ impl Engine {
         local.card.commit(entries);
         self.out.push_back(Output::CardChanged(proc));
         self.settle_parked(proc);
+        self.settle_any(proc);
         Ok(())
     }
 
@@ -237,6 +238,7 @@ impl Engine {
         if (card.restarts, card.version) >= (kept.restarts, kept.version) {
             *kept = card;
             self.out.push_back(Output::CardChanged(proc));
+            self.settle_any(proc);
         }
     }
 

@@ -188,9 +188,21 @@ pub enum Output {
 /// What of a request is waited for.
 #[derive(Clone, Debug)]
 enum Waiting {
-    Fence { group: crate::names::Group, nth: u64, late: bool },
-    Card { proc: Proc, key: String },
-    Head { ask: u64, what: &'static str },
+    Fence {
+        group: crate::names::Group,
+        nth: u64,
+        late: bool,
+    },
+    Card {
+        proc: Proc,
+        key: String,
+    },
+    /// A key that any process may put.
+    Any,
+    Head {
+        ask: u64,
+        what: &'static str,
+    },
 }
 
 /// What lies open for a time.

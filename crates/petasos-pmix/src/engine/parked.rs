@@ -2,14 +2,14 @@
 //! committed, their process is gone, or who asked has given up.
 
 use super::{
-    ClientId, Engine, RequestId, Timer,
+    ClientId, Engine, RequestId, Timer, Waiting,
     cards::{Asked, SLACK},
-    requests::{LONGEST, limit},
+    requests::{LONGEST, MAX_PENDING, limit},
 };
 use crate::{
     error::Error,
     message::{Answer, Message},
-    names::{Node, Proc},
+    names::{JobId, Node, Proc},
     value::{Card, MAX_KEY},
 };
 use petasos_fabric::Time;
@@ -44,6 +44,8 @@ pub(super) struct Parked {
     by: BTreeMap<Node, usize>,
     /// When those that are over are to be dropped, if that is planned.
     look_at: Option<Time>,
+    /// Requests of this node for a key of whichever process puts it.
+    any: BTreeMap<(ClientId, RequestId), (JobId, String)>,
 }
 
 impl Parked {
@@ -81,6 +83,70 @@ fn forget(by: &mut BTreeMap<Node, usize>, one: &One) {
 }
 
 impl Engine {
+    /// A client wants a key of whichever process of a job has put it, and waits so long for a card that comes here
+    /// with it; [`Duration::ZERO`]: not at all. [`Output::Answer`](super::Output::Answer) has the value.
+    pub(crate) fn get_any(
+        &mut self,
+        now: Time,
+        (client, id): (ClientId, RequestId),
+        job: JobId,
+        key: String,
+        patience: Duration,
+    ) {
+        self.advance(now);
+        let Some(known) = self.clients.get(&client) else { return };
+        let pending = known.pending.len();
+        let result = match (self.over.clone(), self.find(job, &key)) {
+            (Some(why), _) => Err(Error::Ending(why)),
+            _ if known.proc.is_none() => {
+                Err(Error::Misuse("the client has not said who it is".into()))
+            }
+            (None, Some(value)) => Ok(Answer::Value(value.clone())),
+            _ if known.pending.contains_key(&id) => {
+                Err(Error::Misuse(format!("request {id} is under way already")))
+            }
+            _ if pending >= MAX_PENDING => Err(limit("requests", pending + 1, MAX_PENDING)),
+            _ if key.len() > MAX_KEY => Err(limit("bytes of a key", key.len(), MAX_KEY)),
+            _ if patience.is_zero() => {
+                Err(Error::NotFound { proc: Proc::new(job, Proc::JOB), key })
+            }
+            _ => {
+                self.wait(client, id, Some(patience), Waiting::Any);
+                self.parked.any.insert((client, id), (job, key));
+                return;
+            }
+        };
+        self.answer_now(client, id, result);
+    }
+
+    /// A card came here, or changed: some may wait for what it has, of whomever.
+    pub(super) fn settle_any(&mut self, proc: Proc) {
+        if self.parked.any.is_empty() {
+            return;
+        }
+        let card = match self.local(proc) {
+            Some(local) => Some(&local.card),
+            None => self.jobs.get(&proc.job).and_then(|job| job.cards.get(&proc.rank)),
+        };
+        let Some(card) = card else { return };
+        let found = self.parked.any.iter().filter_map(|(asker, (job, key))| {
+            let entry = card.entries.get(key).filter(|_| *job == proc.job)?;
+            Some((*asker, entry.value.clone()))
+        });
+        for (asker, value) in found.collect::<Vec<_>>() {
+            self.parked.any.remove(&asker);
+            self.answer(asker.0, asker.1, Ok(Answer::Value(value)));
+        }
+    }
+
+    /// The time of a client is over that waits for a key of whomever.
+    pub(super) fn any_late(&mut self, client: ClientId, id: RequestId) -> Option<Error> {
+        let (job, key) = self.parked.any.remove(&(client, id))?;
+        let (proc, node) = (Proc::new(job, Proc::JOB), self.me);
+        let state = "no process has put it, of those that are known here".to_owned();
+        Some(Error::GetTimeout { proc, node, key, state })
+    }
+
     /// A client waits. Its end is that of its request.
     pub(super) fn park(
         &mut self,
@@ -166,6 +232,7 @@ impl Engine {
     /// A client is gone.
     pub(super) fn parked_without_client(&mut self, client: ClientId) {
         self.parked.drop_all(|one| matches!(one.asker, Asker::Client(of, _) if of == client));
+        self.parked.any.retain(|(of, _), _| *of != client);
     }
 
     /// A node is lost.

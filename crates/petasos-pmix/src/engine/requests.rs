@@ -11,7 +11,7 @@ use crate::{
 use std::{collections::BTreeMap, time::Duration};
 
 /// Requests that one client may have open.
-const MAX_PENDING: usize = 4096;
+pub(super) const MAX_PENDING: usize = 4096;
 /// Keys in one request, and handlers of one client.
 const MAX_KEYS: usize = 4096;
 /// Bytes of what is said about an event, names and values together: many are kept.
@@ -184,7 +184,12 @@ impl Engine {
         }
     }
 
-    fn answer_now(&mut self, client: ClientId, id: RequestId, result: Result<Answer, Error>) {
+    pub(super) fn answer_now(
+        &mut self,
+        client: ClientId,
+        id: RequestId,
+        result: Result<Answer, Error>,
+    ) {
         self.out.push_back(Output::Answer { client, id, result });
     }
 
@@ -208,6 +213,11 @@ impl Engine {
                 self.unpark(client, id, proc);
                 let error = self.card_late(proc, key);
                 self.answer(client, id, Err(error));
+            }
+            Waiting::Any => {
+                if let Some(error) = self.any_late(client, id) {
+                    self.answer(client, id, Err(error));
+                }
             }
             Waiting::Head { ask, what } => {
                 self.head_asks.remove(&ask);

@@ -41,7 +41,8 @@ pub enum Map {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Speaks {
-    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI, else native.
+    /// PMI-1 if it is linked with MPICH or a descendant, PMIx if with Open MPI; both for any other one, which may be a
+    /// script that starts such a program.
     #[default]
     Auto,
     /// This project's own: programs that use [`Job`](crate::Job), and those that use nothing.
@@ -62,6 +63,9 @@ pub struct Plugins {
     /// Networks that connect ranks; addresses come from the first that has them. Without any, ranks find each
     /// other only by what they put on their cards.
     pub networks: Vec<Arc<dyn Network>>,
+    /// Begins the log of a daemon on another host, with what [`Launch::log`] says at the launcher: that is not known
+    /// before the daemon was told of the job. Called once there, and never at the head.
+    pub log: Option<fn(Option<&str>)>,
 }
 
 /// A job to be run.
@@ -126,6 +130,8 @@ pub struct Launch {
     /// It is not while its system answers, whatever its processes do. Zero: only the kernel watches, for 5 s, as it does
     /// where a host's system cannot be asked. Default: 1 s.
     pub silence: Duration,
+    /// What the daemons on other hosts log, in the words of [`Plugins::log`] there.
+    pub log: Option<String>,
 }
 
 /// Why a job could not be run.
@@ -276,6 +282,7 @@ impl Launch {
             stage_directory: None,
             plugins: Plugins::default(),
             measure_links: false,
+            log: None,
         }
     }
 
@@ -434,6 +441,7 @@ impl Launch {
             staging: staging.map(|staging| self.stage(staging)).transpose()?,
             plugins: self.plugins.clone(),
             links: self.measure_links,
+            log: self.log.clone(),
         };
         let verdict = daemon::run_head(plan)?;
         Ok(Outcome {

@@ -1,7 +1,7 @@
 //! What a client asks, one command after the other, and what is said to it.
 
 use super::{
-    Decoded, ELSEWHERE, Reader, Session, Step, Then, Waits,
+    Decoded, ELSEWHERE, Reader, Session, Step, Then, USUAL_WAIT, Waits,
     job::job_data,
     values::{
         Attributes, MAX_PROCS, group_of, name_of, put_info, put_value, take_group, take_value,
@@ -232,7 +232,7 @@ impl Session {
             return Err(Refusal(status::NOT_FOUND));
         }
         let rank = match rank {
-            ANYBODY => return Ok(Step::Find(tag, key)),
+            ANYBODY => return Ok(self.get_any(tag, key, &with)),
             WILDCARD => Proc::JOB,
             rank => rank,
         };
@@ -245,6 +245,20 @@ impl Session {
         let then = if may_come && !key.is_empty() { Then::Wait } else { Then::Refuse };
         let waits = Waits::Card { tag, proc, key: key.clone(), then };
         Ok(self.ask(waits, Request::Get { proc, key, timeout, immediate, wait }))
+    }
+
+    /// A key of whichever process puts it: it is waited for as one of a process is that has committed.
+    fn get_any(&mut self, tag: u32, key: String, with: &Attributes) -> Step {
+        let timeout = with.timeout();
+        let comes = !key.is_empty() && !key.starts_with(RESERVED);
+        let patience = match with.is_set(IMMEDIATE) || with.is_set(OPTIONAL) || !comes {
+            true => Duration::ZERO,
+            false => timeout.unwrap_or(USUAL_WAIT),
+        };
+        self.next += 1;
+        self.waits
+            .insert(self.next, Waits::Any { tag, key: key.clone(), timed: timeout.is_some() });
+        Step::Find(self.next, key, patience)
     }
 
     fn publish(&mut self, tag: u32, from: &mut Reader<'_>) -> Decoded<Vec<Step>> {
@@ -733,11 +747,13 @@ mod tests {
                             said.extend(bytes);
                         }
                         Step::Explain(_) | Step::Fail(_) => {}
-                        Step::Find(tag, key) => {
-                            let Step::Say(bytes) = session.found(tag, &key, None, &job) else {
+                        Step::Find(id, key, _) => {
+                            let proc = job.proc(Proc::JOB);
+                            let none = Err(Error::NotFound { proc, key });
+                            let [Step::Say(bytes)] = &session.answered(id, &none, &job)[..] else {
                                 panic!("{command}: nothing is said")
                             };
-                            said.push(bytes);
+                            said.push(bytes.clone());
                         }
                     }
                 }

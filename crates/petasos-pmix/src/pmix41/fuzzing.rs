@@ -93,7 +93,9 @@ impl Front {
 
     fn carry_out(&mut self, at: usize, steps: Vec<Step>) {
         for step in steps {
-            let Some(session) = &mut self.clients[at].session else { return };
+            if self.clients[at].session.is_none() {
+                return;
+            }
             match step {
                 Step::Say(bytes) => self.said(at, &bytes),
                 Step::Explain(_) | Step::Fail(_) => {}
@@ -101,10 +103,10 @@ impl Front {
                     self.engine.request(self.now, ClientId(at as u64), id, what);
                     self.pump();
                 }
-                Step::Find(tag, key) => {
-                    let value = self.engine.find(self.job.id(), &key);
-                    let step = session.found(tag, &key, value, &self.job);
-                    self.carry_out(at, vec![step]);
+                Step::Find(id, key, patience) => {
+                    let asker = (ClientId(at as u64), id);
+                    self.engine.get_any(self.now, asker, self.job.id(), key, patience);
+                    self.pump();
                 }
             }
         }

@@ -64,8 +64,9 @@ pub(crate) enum Step {
     Say(Vec<u8>),
     /// A request of the engine, whose answer goes to [`Session::answered`] with this number.
     Ask(u64, Request),
-    /// A key that any process of the job may have put: [`Session::found`] takes it, with the tag.
-    Find(u32, String),
+    /// A key that any process of the job may put, and how long it is waited for; the answer goes to
+    /// [`Session::answered`] with this number.
+    Find(u64, String, Duration),
     /// What its user is to be told, who sees only a status.
     Explain(String),
     /// The same, and that it has failed whatever it says in the end: its library does not tell it that this was refused.
@@ -88,6 +89,12 @@ enum Waits {
         key: String,
         /// What follows if the key is not there.
         then: Then,
+    },
+    /// A key of any process, and whether its client has named a time.
+    Any {
+        tag: u32,
+        key: String,
+        timed: bool,
     },
     /// An engine's handler.
     Register(u32, u64),
@@ -332,16 +339,17 @@ impl Session {
                 }
                 _ => vec![self.say_status(tag, code)],
             },
+            Some(Waits::Any { tag, key, timed }) => match result {
+                Ok(Answer::Value(value)) => {
+                    vec![self.say_values(tag, job, wire::ANYBODY, [(key.as_str(), value)])]
+                }
+                Err(Error::GetTimeout { .. }) if !timed => {
+                    vec![self.say_status(tag, status::NOT_FOUND)]
+                }
+                _ => vec![self.say_status(tag, code)],
+            },
             Some(Waits::Lookup(tag, whole)) => vec![self.looked_up(tag, whole, result, job)],
             Some(Waits::Part(tag, key)) => self.part_done(tag, key, result, job),
-        }
-    }
-
-    /// The value of a key that any process might have put.
-    pub(crate) fn found(&self, tag: u32, key: &str, value: Option<&Value>, job: &JobMap) -> Step {
-        match value {
-            Some(value) => self.say_values(tag, job, wire::ANYBODY, [(key, value)]),
-            None => self.say_status(tag, status::NOT_FOUND),
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     let place = &options.place;
     // It needs this process, which has its standard input.
     let _guard = guard::start(&directory)
-        .inspect_err(|error| eprintln!("petasos: the mount has no guard: {error}"));
+        .inspect_err(|error| output::notice(&format!("the mount has no guard: {error}")));
     match background {
         true => {
             // The process that waits may be gone.
@@ -71,11 +71,11 @@ pub(crate) fn run(options: &Mount) -> Outcome {
             continue;
         }
         if mounted.unmount().map_err(failure)? == Unmounted::Detached {
-            eprintln!(
-                "petasos: {} is in use: it has no name any more, and is served until the last \
-                 one leaves it; another signal ends it at once",
+            output::notice(&format!(
+                "{} is in use: it has no name any more, and is served until the last one leaves it; \
+                 another signal ends it at once",
                 directory.display()
-            );
+            ));
             while !mounted.wait(LOOK) {}
         }
     }

@@ -169,7 +169,9 @@ fn run(
     moving: &Moving,
     work: impl AsyncFnOnce(&Rc<Link>, &Options, &Arc<Progress>, Watch) -> Outcome<Report>,
 ) -> Outcome {
-    let engine = session::engine_within(address, reach, moving.retry.max(AT_LEAST))?;
+    // The engine gives up before the session does: it knows why the server cannot be reached.
+    let most = moving.retry.max(AT_LEAST) * 3 / 4;
+    let engine = session::engine_within(address, reach, most)?;
     let connecting = session::connecting(what, reach);
     let progress = Progress::new();
     let report = engine.block_on(async {
@@ -192,8 +194,8 @@ fn watch(moving: &Moving, shown: Option<&Shown>) -> Watch {
     let bar = shown.map(|shown| shown.bar.clone());
     let failed = Cell::new(0);
     let say = move |text: String| match &bar {
-        Some(bar) => bar.suspend(|| eprintln!("petasos: {text}")),
-        None => eprintln!("petasos: {text}"),
+        Some(bar) => bar.suspend(|| output::notice(&text)),
+        None => output::notice(&text),
     };
     // Nobody reading any more is no failure of the work; the summary finds other reasons.
     let line = |value: Value| drop(output::print_json_line(&value));

@@ -71,7 +71,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
     let bulk = options.path.is_none().then_some(options.size).and_then(|size| size.try_into().ok());
     let bulk = bulk.unwrap_or(usize::MAX).clamp(*BULK.start(), *BULK.end());
     if let Some(busy) = machine::look_at_others() {
-        eprintln!("petasos: {busy}");
+        output::notice(&busy);
     }
     let copied = copy::rates(&source, &scratch)?;
     let mut figures = Vec::new();
@@ -112,7 +112,7 @@ pub(crate) fn run(options: &cli::Quickstart) -> Outcome {
         seconds: begin.elapsed().as_secs_f64(),
     };
     for path in &report.left_out {
-        eprintln!("petasos: left out, neither file, directory nor link: {path}");
+        output::notice(&format!("left out, neither file, directory nor link: {path}"));
     }
     if options.json.json { output::print_json(&report) } else { show(&report) }
 }
