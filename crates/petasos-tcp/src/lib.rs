@@ -31,6 +31,10 @@
 //!   nobody can disconnect, or join, a peer that lives;
 //! * always, with [`Config::verify`].
 //!
+//! Without a secret, a peer that had a connection before and comes again, or is dialled again, as the same incarnation has to
+//! prove that it is the same process, by the key of a session of before, which only the two know. So a process that takes
+//! the port of a peer that has ended is a new peer, whatever it says. A few keys of 4,096 peers are kept.
+//!
 //! What a peer lends is reached over the connection by which the key came (`import_from`), whatever the name. So
 //! clients that nobody can connect to are served, but nobody else reaches what they lend.
 //!
@@ -58,6 +62,7 @@ mod endpoint;
 pub mod handshake;
 mod idle;
 mod io;
+mod lives;
 mod outbox;
 mod poller;
 mod sealed;
