@@ -40,6 +40,7 @@ pub mod lease;
 pub mod memory;
 pub mod notify;
 pub mod operation;
+pub mod owner;
 pub mod peer;
 pub mod pool;
 pub mod quota;
@@ -67,6 +68,7 @@ pub use notify::{Notifier, Notify};
 pub use operation::{
     AtomicOp, AtomicType, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
 };
+pub use owner::Owners;
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
 pub use pool::{Buffer, Pool, retain_freed_memory, spare_vec};
 pub use quota::Quota;

@@ -1,6 +1,6 @@
 //! The two messages.
 
-use crate::Channel;
+use crate::{Channel, keys::Resolver};
 use sha2::{Digest, Sha256};
 use snow::{Builder, HandshakeState, params::NoiseParams};
 use std::{fmt, sync::LazyLock};
@@ -62,7 +62,8 @@ impl Handshake {
         prologue: &'a [u8],
         build: impl FnOnce(Builder<'a>) -> Result<HandshakeState, snow::Error>,
     ) -> Handshake {
-        let builder = Builder::new(PARAMS.clone()).psk(0, &psk.0);
+        let builder = Builder::with_resolver(PARAMS.clone(), Box::new(Resolver));
+        let builder = builder.psk(0, &psk.0);
         let builder = builder.and_then(|builder| builder.prologue(prologue));
         // Nothing in there depends on what others say.
         Handshake(Box::new(builder.and_then(build).expect("the pattern has all that it needs")))

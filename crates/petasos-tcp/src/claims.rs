@@ -13,7 +13,8 @@
 //! of its predecessor at once, also where that one's connection lingers.
 //!
 //! What that does not tell, without a secret, is a process of this machine that takes over the port of a peer that has ended,
-//! and says that it is that life of it: incarnations are no secrets. With one it has to know that, at both ends.
+//! and says that it is that life of it: incarnations are no secrets. So there a peer that was here before has to prove that,
+//! see [`crate::lives`]. With a secret it has to know that, at both ends.
 //!
 //! What a peer lends over a connection is reached over that connection, whatever its name is (`import_from`): so a
 //! client that nobody can connect to, as behind a firewall, is served all the same.
@@ -150,6 +151,7 @@ impl TcpEndpoint {
             | Dialled::Failed
             | Dialled::Hopeless(_)
             | Dialled::Up(..)
+            | Dialled::Claimed(..)
             | Dialled::Resumed(..) => return Some(None),
         }
         check.dial.patience.is_over(now).then_some(None)

@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     pub(crate) blocked: bool,
     /// Whether sending failed: the end of the stream must come.
     pub(crate) dead: bool,
+    /// Whether anything has come.
+    pub(crate) heard: bool,
     /// Passes since something came.
     pub(crate) quiet: u32,
     /// Whether it waits for its turn to be read on.
@@ -111,6 +113,7 @@ impl Connection {
             outbox: Outbox::default(),
             blocked: false,
             dead: false,
+            heard: false,
             quiet: 0,
             unread: false,
             closing: Closing::No,
@@ -178,7 +181,7 @@ impl Connection {
                 Ok(got) => {
                     counters.bytes_in += got as u64;
                     self.traffic = self.traffic.wrapping_add(got as u64);
-                    self.quiet = 0;
+                    (self.quiet, self.heard) = (0, true);
                     fair = fair.saturating_sub(got);
                     if got < wanted && !self.sealed.as_ref().is_some_and(|s| s.has_whole()) {
                         // All that was there has come; what follows is for the next pass.

@@ -7,6 +7,7 @@ use crate::{
     handshake::{
         CHALLENGE_LEN, Client, Goal, HandshakeError, Identity, Name, Session, VERDICT_LEN, Verdict,
     },
+    lives::Lives,
     strangers::{Part, receive_part, send_whole},
 };
 use petasos_fabric::{Address, Patience, Time};
@@ -77,10 +78,12 @@ pub(crate) enum Dialled {
     Opened,
     /// It is connected: from now on to be waited for reading.
     Connected,
-    /// Hands were shaken with this one.
-    Up(OwnedFd, Option<Channel>, Identity, Session),
+    /// Hands were shaken with this one, who may have proved to be the one that was there before.
+    Up(OwnedFd, Option<Channel>, Identity, Session, bool),
     /// The same, and packets go on where the session stood.
     Resumed(OwnedFd, Option<Channel>, Identity),
+    /// It is not let in there for now, by this one.
+    Claimed(SocketAddr, Identity),
     /// Who is there has made the connection that was asked for, or has not.
     Vouched(bool, Identity),
     /// It was to be tried once, or as long as something listens there.
@@ -94,6 +97,7 @@ pub(crate) struct Us<'a> {
     pub(crate) secret: Option<&'a Secret>,
     pub(crate) encrypt: bool,
     pub(crate) identity: &'a Identity,
+    pub(crate) lives: &'a Lives,
     pub(crate) handshake: Duration,
 }
 
@@ -253,7 +257,10 @@ impl Dial {
                     return self.again("it hung up".to_owned(), now);
                 };
                 let (nonce, encrypt) = (nonce(), us.encrypt || options(&self.address).1);
-                let (own, goal) = (us.identity, self.goal);
+                let (own, mut goal) = (us.identity, self.goal);
+                if let (Goal::Begin, Some(before)) = (goal, us.lives.at(there)) {
+                    goal = Goal::Again(before);
+                }
                 let begun =
                     Client::begin(us.secret, encrypt, nonce, own, goal, Spot::of(there), frame);
                 match begun {
@@ -292,16 +299,22 @@ impl Dial {
                     let Stage::Verdict { socket, client, .. } = stage else {
                         return Dialled::Pending;
                     };
+                    let known = client.is_known();
                     let channel = client.into_channel();
                     match verdict {
-                        Verdict::Welcome => Dialled::Up(socket, channel, identity, session),
+                        Verdict::Welcome => Dialled::Up(socket, channel, identity, session, known),
                         _ => Dialled::Resumed(socket, channel, identity),
                     }
                 }
-                Ok((Verdict::Claimed, ..)) => {
+                Ok((Verdict::Claimed, _, identity)) => {
+                    let there = getpeername(&*socket).ok().flatten();
                     let why = "it has another peer at the address of this endpoint, or finds nobody there \
                                who knows of this connection";
-                    self.later(why.to_owned(), now)
+                    self.later(why.to_owned(), now);
+                    match there.and_then(|name| SocketAddr::try_from(name).ok()) {
+                        Some(there) => Dialled::Claimed(there, identity),
+                        None => Dialled::Pending,
+                    }
                 }
                 Ok((Verdict::Crowded, ..)) => {
                     let why = "this host has as many connections to it as it gives to one: at most as many as it \
@@ -324,7 +337,7 @@ impl Dial {
         Dialled::Pending
     }
 
-    fn again(&mut self, why: String, now: Time) -> Dialled {
+    pub(crate) fn again(&mut self, why: String, now: Time) -> Dialled {
         self.why = why;
         if self.once {
             return Dialled::Failed;

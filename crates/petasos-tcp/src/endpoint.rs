@@ -2,11 +2,12 @@
 
 use crate::{
     Config, Counters, OpenError,
-    address::{SCHEME, announced, listening, options, split, url},
+    address::{SCHEME, announced, listening, numeric, options, split, url},
     claims::{Check, Standing},
     connection::{Broken, Closing, Connection, Read},
     dial::{Dial, Dialled, Us, nonce},
     handshake::{self, Errand, Identity, Session, Verdict},
+    lives::Lives,
     poller::{Bell, LOOK_AGAIN, Name, Poller},
     shares::{Crowded, Share, Shares},
     strangers::{Heard, Stranger},
@@ -19,7 +20,8 @@ use petasos_fabric::{
     two_sided::{self, Engine},
 };
 use rustix::net::{
-    AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
+    AddressFamily, SocketFlags, SocketType, bind, getpeername, getsockname, listen, socket_with,
+    sockopt,
 };
 use slab::Slab;
 use std::{
@@ -63,6 +65,12 @@ pub struct TcpEndpoint {
     pub(crate) dialing: Vec<Peer>,
     /// Claims that are being looked into.
     pub(crate) checks: Vec<Check>,
+    /// Peers of before, where there is no secret.
+    lives: Lives,
+    /// Whether the keys of the next handshake may still have to be made.
+    unprepared: bool,
+    /// Peers from which the first word has come, and of which it is to be noted whose they are.
+    heard: Vec<(Peer, Identity)>,
     /// Sessions without a connection.
     pub(crate) parked: HashMap<handshake::Name, Peer>,
     /// When idle connections are looked for.
@@ -97,6 +105,8 @@ pub(crate) struct Link {
     /// What is known of its address, and whether that is meant here.
     pub(crate) standing: Standing,
     pub(crate) meant: bool,
+    /// Who it says it is, until something comes of it, where peers are to be known again.
+    unheard: Option<Identity>,
     dirty: bool,
     /// The traffic of the connection when it was last looked at, and since when it is so much.
     pub(crate) seen: u64,
@@ -158,6 +168,7 @@ impl TcpEndpoint {
             capabilities.credential = Credential::SharedSecret;
         }
         let pool = Pool::new(limits.max_leases);
+        let unprepared = config.secret.is_some();
         let numbers = two_sided::Config::new(limits, FRAGMENT);
         Ok(TcpEndpoint {
             home: Home::here(),
@@ -175,6 +186,9 @@ impl TcpEndpoint {
             tells: Time::ZERO,
             dialing: Vec::new(),
             checks: Vec::new(),
+            lives: Lives::default(),
+            unprepared,
+            heard: Vec::new(),
             parked: HashMap::new(),
             idle_at: Time::NEVER,
             dirty: Vec::new(),
@@ -245,18 +259,21 @@ impl TcpEndpoint {
         &mut self,
         peer: Peer,
         connection: Connection,
-        incarnation: Incarnation,
+        identity: &Identity,
         session: Session,
         standing: Standing,
     ) {
         self.counters.connections += 1;
+        self.unprepared = self.config.secret.is_some();
         let now = self.now;
+        let unheard = self.config.secret.is_none().then(|| identity.clone());
         if let Some(link) = self.link(peer) {
+            link.unheard = unheard;
             (link.session, link.seen, link.since) = (Some(session), 0, now);
             (link.standing, link.made) = (standing, standing == Standing::Dialled);
             link.way = Way::Open(Box::new(connection));
         }
-        self.engine.peer_up(peer, incarnation);
+        self.engine.peer_up(peer, identity.incarnation);
         self.idle_at = self.idle_at.min(now);
         self.soil(peer);
     }
@@ -349,7 +366,9 @@ impl TcpEndpoint {
 
     /// A peer has shown the secret.
     fn meet(&mut self, mut stranger: Stranger, identity: Identity) {
-        if !self.could_have(&identity.address) {
+        let known =
+            self.config.secret.is_none() && !stranger.is_believed(&identity, &mut self.lives);
+        if known || !self.could_have(&identity.address) {
             self.counters.refused += 1;
             tracing::debug!(host = ?stranger.host(), claimed = %identity.address, "a client is refused");
             stranger.answer(Verdict::Claimed, None, &self.identity);
@@ -376,13 +395,21 @@ impl TcpEndpoint {
             return;
         };
         let Some(peer) = known.or_else(|| self.add(&identity.address, false).ok()) else { return };
-        if stranger.answer(Verdict::Welcome, None, &self.identity) {
+        let proved = stranger.proved(identity, &self.lives);
+        if stranger.answer(Verdict::Welcome, proved.as_ref(), &self.identity) {
             let session = stranger.session();
+            if self.config.secret.is_none() {
+                if let Some(proved) = proved {
+                    self.lives.shows(identity, &proved);
+                }
+                let place = numeric(&identity.address);
+                self.lives.met(identity, session, false, place);
+            }
             let (socket, channel) = stranger.into_open();
             self.poller.set(&socket, Name::Peer(peer.index), true, false);
             let mut connection = Connection::new(socket, channel);
             connection.share = Some(share);
-            self.open_link(peer, connection, identity.incarnation, session, standing);
+            self.open_link(peer, connection, identity, session, standing);
         } else if self.link(peer).is_some_and(|link| !link.asked) {
             Endpoint::forget(self, peer);
         }
@@ -417,6 +444,7 @@ impl TcpEndpoint {
             secret: self.config.secret.as_ref(),
             encrypt: self.config.encrypt,
             identity: &self.identity,
+            lives: &self.lives,
             handshake: self.config.handshake,
         }
     }
@@ -476,6 +504,7 @@ impl TcpEndpoint {
             secret: self.config.secret.as_ref(),
             encrypt: self.config.encrypt,
             identity: &self.identity,
+            lives: &self.lives,
             handshake: self.config.handshake,
         };
         let name = Name::Peer(peer.index);
@@ -485,6 +514,10 @@ impl TcpEndpoint {
                 if let Some(socket) = dial.socket() {
                     let _ = tune(socket, self.config.silence);
                     let _ = self.poller.add(socket, name, true);
+                    if self.config.secret.is_some() {
+                        // While the connection is made, and the server says its word.
+                        petasos_noise::prepare();
+                    }
                 }
             }
             Dialled::Connected => {
@@ -492,7 +525,23 @@ impl TcpEndpoint {
                     self.poller.set(socket, name, true, false);
                 }
             }
-            Dialled::Up(socket, channel, identity, session) => {
+            Dialled::Up(socket, channel, identity, session, known) => {
+                let there = there(&socket);
+                if self.config.secret.is_none() && !self.lives.believes(&identity, known, &socket) {
+                    // It may not have been asked as the one that it is.
+                    if self.lives.point(there, &identity) {
+                        dial.again("it did not prove to be the one before".to_owned(), now);
+                        return true;
+                    }
+                    self.counters.refused += 1;
+                    let why = "another process has the address by now, and says that it is the one before";
+                    self.lose(peer, LostReason::Refused(why.to_owned()));
+                    return false;
+                }
+                if self.config.secret.is_none() {
+                    // It has made the key.
+                    self.lives.met(&identity, session, true, there);
+                }
                 self.begin(peer, Connection::new(socket, channel), &identity, session);
                 return false;
             }
@@ -502,6 +551,10 @@ impl TcpEndpoint {
                 }
                 self.resume_session(peer, Connection::new(socket, channel), &identity);
                 return false;
+            }
+            // It may know us as another one than we have said that we were.
+            Dialled::Claimed(there, identity) => {
+                self.lives.point(Some(there), &identity);
             }
             // Not asked for.
             Dialled::Vouched(..) => {}
@@ -523,20 +576,46 @@ impl TcpEndpoint {
         true
     }
 
+    /// The first word of a peer: it has the key of the session. Whose it is is asked when there is time.
+    #[cold]
+    fn hear_first(&mut self, peer: Peer) {
+        let Some(link) = self.link(peer) else { return };
+        if let (Some(identity), Some(session)) = (link.unheard.take(), link.session) {
+            self.lives.shows(&identity, &session);
+            self.heard.push((peer, identity));
+        }
+    }
+
+    /// In a pass that found nothing: makes the keys of the next handshake, if the last ones are used, and notes whose the
+    /// peers are that were heard for the first time.
+    #[cold]
+    fn use_spare_time(&mut self) {
+        if std::mem::take(&mut self.unprepared) {
+            petasos_noise::prepare();
+        }
+        for (peer, identity) in std::mem::take(&mut self.heard) {
+            let TcpEndpoint { links, lives, .. } = self;
+            let link = links.get(peer.index as usize).filter(|link| link.peer == Some(peer));
+            if let Some(Link { way: Way::Open(connection), .. }) = link {
+                lives.note_owner(&identity, &connection.socket);
+            }
+        }
+    }
+
     /// A session begins on a connection that we made.
     fn begin(&mut self, peer: Peer, connection: Connection, identity: &Identity, session: Session) {
         let Some(link) = self.link(peer) else { return };
-        let (incarnation, standing) = (identity.incarnation, Standing::Dialled);
+        let standing = Standing::Dialled;
         if link.session.is_none() {
-            return self.open_link(peer, connection, incarnation, session, standing);
+            return self.open_link(peer, connection, identity, session, standing);
         }
         // We meant to go on with another one, of which it knows nothing any more.
         let Some(info) = self.engine.peer_info(peer) else { return };
-        let same = info.incarnation == Some(incarnation);
+        let same = info.incarnation == Some(identity.incarnation);
         self.lose(peer, if same { LostReason::Closed } else { LostReason::Restarted });
         if let Ok(peer) = self.add(&info.address, false) {
             self.poller.set(&connection.socket, Name::Peer(peer.index), true, false);
-            self.open_link(peer, connection, incarnation, session, standing);
+            self.open_link(peer, connection, identity, session, standing);
         }
     }
 
@@ -597,10 +676,22 @@ impl TcpEndpoint {
 
     /// Reads from a peer, until `budget` events are there.
     fn read(&mut self, peer: Peer, budget: usize, events: &mut Vec<Event>) {
-        let TcpEndpoint { links, engine, counters, config, .. } = self;
+        let TcpEndpoint { links, engine, counters, .. } = self;
+        let link = links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer));
+        let Some(Link { way: Way::Open(connection), unheard, .. }) = link else { return };
+        let read = connection.read(peer, engine, counters, budget, events);
+        if unheard.is_some() && connection.heard {
+            self.hear_first(peer);
+        }
+        self.take_read(peer, read);
+    }
+
+    /// What came of reading from a peer.
+    fn take_read(&mut self, peer: Peer, read: Result<Read, Broken>) {
+        let TcpEndpoint { links, counters, config, .. } = self;
         let link = links.get_mut(peer.index as usize).filter(|link| link.peer == Some(peer));
         let Some(Link { way: Way::Open(connection), .. }) = link else { return };
-        let lost = match connection.read(peer, engine, counters, budget, events) {
+        let lost = match read {
             Ok(Read::End) | Err(Broken::Io(_)) if connection.may_end() => {
                 return self.park(peer);
             }
@@ -734,6 +825,11 @@ impl TcpEndpoint {
             }
         }
     }
+}
+
+/// Where a connection was made to.
+fn there(socket: &OwnedFd) -> Option<SocketAddr> {
+    getpeername(socket).ok().flatten().and_then(|name| SocketAddr::try_from(name).ok())
 }
 
 /// Listens; what is accepted has the listener's options, without a system call for each.
@@ -871,7 +967,11 @@ impl Endpoint for TcpEndpoint {
         }
         let left = limit.saturating_sub(events.len());
         busy |= self.engine.take_events(left, events);
-        busy || events.len() > before
+        busy |= events.len() > before;
+        if !busy && (self.unprepared || !self.heard.is_empty()) {
+            self.use_spare_time();
+        }
+        busy
     }
 
     fn arm(&mut self, now: Time) -> Sleep {

@@ -21,6 +21,11 @@
 //! those that clients dial ([`crate::Config::reached_at`]).
 //!
 //! Without a secret the frames are the same, in clear, and prove nothing; then nobody listens beyond this machine.
+//!
+//! With a secret or without, each session has a key, which the server makes and says in its verdict. By it each side can
+//! prove on a later connection that it is the process that was there ([`Goal::Resume`], [`Goal::Again`]): by an HMAC over
+//! all that it says on that connection, under a key that no other process was told. An endpoint without a secret takes
+//! nobody for an earlier life of a peer that does not prove that.
 
 use crate::Secret;
 use hmac::{Hmac, Mac};
@@ -29,7 +34,7 @@ use petasos_noise::{Channel, Handshake, OVERHEAD, Spot};
 use sha2::{Digest, Sha256};
 
 /// What the first frame begins with: the protocol and its version.
-pub const MAGIC: [u8; 8] = *b"PETASOS\x03";
+pub const MAGIC: [u8; 8] = *b"PETASOS\x04";
 const NONCE: usize = 32;
 const PROOF: usize = 32;
 const NAME: usize = 16;
@@ -48,6 +53,7 @@ pub const VERDICT_LEN: usize = 1 + VERDICT + OVERHEAD;
 
 type Nonce = [u8; NONCE];
 type Proof = [u8; PROOF];
+type Hash = [u8; 32];
 
 /// Wishes: a secret is needed.
 const KEYED: u8 = 1;
@@ -84,18 +90,34 @@ impl Session {
         self.name
     }
 
-    /// Proves that one side knows the session, for the connection that began with this nonce.
-    fn proof(&self, role: &[u8], nonce: &Nonce) -> Hmac<Sha256> {
+    /// Proves that one side knows the session, and says what this is the hash of.
+    fn proof(&self, role: &[u8], said: &Hash) -> Hmac<Sha256> {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
         mac.update(role);
-        mac.update(nonce);
+        mac.update(said);
         mac
     }
 }
 
-const CLIENT: &[u8] = b"petasos client resumes";
-const SERVER: &[u8] = b"petasos server resumes";
+const CLIENT: &[u8] = b"petasos client was there";
+const SERVER: &[u8] = b"petasos server was there";
+
+/// What a client proves: the challenge and its own words, the proof itself left out.
+fn hash_of_hello(prologue: &[u8], said: &[u8; HELLO]) -> Hash {
+    let at = 1 + NAME;
+    let (before, after) = (&said[..at], &said[at + PROOF..]);
+    let hash = Sha256::new().chain_update(prologue).chain_update(before).chain_update(after);
+    hash.finalize().into()
+}
+
+/// What a server proves: both frames before, and its own words, the proof itself left out.
+fn hash_of_verdict(frames: &Hash, said: &[u8; VERDICT]) -> Hash {
+    let at = 1 + KEY;
+    let (before, after) = (&said[..at], &said[at + PROOF..]);
+    let hash = Sha256::new().chain_update(frames).chain_update(before).chain_update(after);
+    hash.finalize().into()
+}
 
 /// Who somebody is: his address, and which life of it. Both are only said, not proven: see [`Errand::Vouch`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +133,8 @@ pub struct Identity {
 pub enum Goal {
     /// To begin a session.
     Begin,
+    /// To begin one, as the process that has had this one.
+    Again(Session),
     /// To go on with one.
     Resume(Session),
     /// To know whether the server has made the connection of this name. Nothing else comes of it.
@@ -120,7 +144,7 @@ pub enum Goal {
 /// The same, as the server hears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
-    /// To begin a session.
+    /// To begin a session; [`Server::resumes`] says whether the client has had another one.
     Begin,
     /// To go on with the one of this name; [`Server::resumes`] says whether it is the client's.
     Resume(Name),
@@ -249,13 +273,13 @@ fn prologue(challenge: &[u8; CHALLENGE_LEN], wishes: u8) -> [u8; CHALLENGE_LEN +
     prologue
 }
 
-fn name(challenge: &[u8; CHALLENGE_LEN], hello: &[u8; HELLO_LEN]) -> Name {
-    let hash = Sha256::new().chain_update(challenge).chain_update(hello).finalize();
-    Name(std::array::from_fn(|at| hash[at]))
+/// The hash of the first two frames, of which a part names the connection.
+fn hash_of_frames(challenge: &[u8; CHALLENGE_LEN], hello: &[u8; HELLO_LEN]) -> Hash {
+    Sha256::new().chain_update(challenge).chain_update(hello).finalize().into()
 }
 
-fn nonce_of(challenge: &[u8; CHALLENGE_LEN]) -> &Nonce {
-    challenge.last_chunk().expect("the nonce is its end")
+fn name(frames: &Hash) -> Name {
+    Name(std::array::from_fn(|at| frames[at]))
 }
 
 /// The server's side.
@@ -263,7 +287,11 @@ fn nonce_of(challenge: &[u8; CHALLENGE_LEN]) -> &Nonce {
 pub struct Server {
     challenge: [u8; CHALLENGE_LEN],
     session: Session,
+    /// The client's proof, and what it is of.
     proof: Proof,
+    hello: Hash,
+    /// The first two frames.
+    frames: Hash,
     encrypted: bool,
     messages: Option<Messages>,
 }
@@ -283,8 +311,9 @@ impl Server {
         challenge[MAGIC.len()] = wishes(secret, encrypt);
         challenge[MAGIC.len() + 1..].copy_from_slice(&nonce);
         let session = Session { name: Name([0; NAME]), key };
-        let (proof, encrypted, messages) = ([0; PROOF], encrypt, None);
-        (Server { challenge, session, proof, encrypted, messages }, challenge)
+        let (proof, hello, frames) = ([0; PROOF], [0; 32], [0; 32]);
+        let (encrypted, messages) = (encrypt, None);
+        (Server { challenge, session, proof, hello, frames, encrypted, messages }, challenge)
     }
 
     /// Takes the second frame.
@@ -302,7 +331,9 @@ impl Server {
         let mut messages = Messages::new(secret, key, &prologue, Handshake::responder);
         let mut said = [0; HELLO];
         messages.read(&frame[1..], &mut said)?;
-        self.session.name = name(&self.challenge, frame);
+        self.frames = hash_of_frames(&self.challenge, frame);
+        self.session.name = name(&self.frames);
+        self.hello = hash_of_hello(&prologue, &said);
         self.encrypted = secret.is_some() && (self.encrypted || wishes & ENCRYPTED != 0);
         // In clear the server's message begins with a number that means nothing.
         if let Messages::Clear(nonce) = &mut messages {
@@ -329,7 +360,7 @@ impl Server {
     #[must_use]
     pub fn resumes(&self, session: &Session) -> bool {
         // In constant time.
-        session.proof(CLIENT, nonce_of(&self.challenge)).verify_slice(&self.proof).is_ok()
+        session.proof(CLIENT, &self.hello).verify_slice(&self.proof).is_ok()
     }
 
     /// The session that begins with this handshake; its name is that of the connection.
@@ -338,8 +369,8 @@ impl Server {
         self.session
     }
 
-    /// The third frame, after [`Server::hello`]; of the session that goes on, if one does. Who does not know the secret
-    /// learns nothing of it.
+    /// The third frame, after [`Server::hello`], with a proof that the server knows the session that goes on, or that
+    /// the client has proved to have had. Who does not know the secret learns nothing of it.
     #[must_use]
     pub fn verdict(
         &mut self,
@@ -355,16 +386,14 @@ impl Server {
         frame[0] = 0;
         let mut said = [0; VERDICT];
         said[0] = verdict as u8;
-        let (key, rest) = said[1..].split_at_mut(KEY);
-        let (proof, identity) = rest.split_at_mut(PROOF);
         if verdict == Verdict::Welcome {
-            key.copy_from_slice(&self.session.key);
+            said[1..1 + KEY].copy_from_slice(&self.session.key);
         }
+        own.encode(&mut said[1 + KEY + PROOF..]);
         if let Some(session) = resumed {
-            let code = session.proof(SERVER, nonce_of(&self.challenge));
-            proof.copy_from_slice(&code.finalize().into_bytes());
+            let code = session.proof(SERVER, &hash_of_verdict(&self.frames, &said));
+            said[1 + KEY..][..PROOF].copy_from_slice(&code.finalize().into_bytes());
         }
-        own.encode(identity);
         messages.write(&said, &mut frame[1..]);
         frame
     }
@@ -379,9 +408,12 @@ impl Server {
 /// The client's side.
 #[derive(Debug)]
 pub struct Client {
-    challenge: [u8; CHALLENGE_LEN],
+    /// The first two frames.
+    frames: Hash,
     name: Name,
     goal: Goal,
+    /// Whether the server has proved that it knows the session that was named.
+    known: bool,
     encrypted: bool,
     messages: Messages,
 }
@@ -409,36 +441,42 @@ impl Client {
         let prologue = prologue(challenge, wishes);
         let mut messages = Messages::new(secret, nonce, &prologue, Handshake::initiator);
         let mut said = [0; HELLO];
-        let (errand, rest_of) = said.split_at_mut(1);
-        let (named, rest_of) = rest_of.split_at_mut(NAME);
-        let (proof, rest_of) = rest_of.split_at_mut(PROOF);
-        let (spot, identity) = rest_of.split_at_mut(Spot::LEN);
-        match &goal {
-            Goal::Begin => {}
-            Goal::Resume(session) => {
-                errand[0] = 1;
-                named.copy_from_slice(&session.name.0);
-                let code = session.proof(CLIENT, nonce_of(challenge));
-                proof.copy_from_slice(&code.finalize().into_bytes());
-            }
-            Goal::Vouch(name) => {
-                errand[0] = 2;
-                named.copy_from_slice(&name.0);
-            }
+        let (errand, named, session) = match &goal {
+            Goal::Begin => (0, None, None),
+            Goal::Again(session) => (0, Some(session.name), Some(session)),
+            Goal::Resume(session) => (1, Some(session.name), Some(session)),
+            Goal::Vouch(name) => (2, Some(*name), None),
+        };
+        said[0] = errand;
+        if let Some(name) = named {
+            said[1..][..NAME].copy_from_slice(&name.0);
         }
+        let (spot, identity) = said[1 + NAME + PROOF..].split_at_mut(Spot::LEN);
         spot.copy_from_slice(&dialled.to_bytes());
         own.encode(identity);
+        if let Some(session) = session {
+            let code = session.proof(CLIENT, &hash_of_hello(&prologue, &said));
+            said[1 + NAME..][..PROOF].copy_from_slice(&code.finalize().into_bytes());
+        }
         let mut frame = [wishes; HELLO_LEN];
         messages.write(&said, &mut frame[1..]);
         let encrypted = secret.is_some() && (encrypt || rest[0] & ENCRYPTED != 0);
-        let name = name(challenge, &frame);
-        Ok((Client { challenge: *challenge, name, goal, encrypted, messages }, frame))
+        let frames = hash_of_frames(challenge, &frame);
+        let (name, known) = (name(&frames), false);
+        Ok((Client { frames, name, goal, known, encrypted, messages }, frame))
     }
 
     /// What the connection is called.
     #[must_use]
     pub fn name(&self) -> Name {
         self.name
+    }
+
+    /// Whether the server has proved, in its verdict, that it knows the session that it was told of: it is the process
+    /// with which that was begun.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.known
     }
 
     /// Takes the third frame: the verdict, the session that begins or goes on, and who the server says that it is.
@@ -458,21 +496,24 @@ impl Client {
         let (key, rest) = said[1..].split_at(KEY);
         let (proof, identity) = rest.split_at(PROOF);
         let mut session = Session { name: self.name, key: std::array::from_fn(|at| key[at]) };
+        if let Goal::Again(before) | Goal::Resume(before) = self.goal {
+            let code = before.proof(SERVER, &hash_of_verdict(&self.frames, &said));
+            // In constant time.
+            self.known = code.verify_slice(proof).is_ok();
+        }
         let verdict = match (said[0], self.goal) {
-            (0, Goal::Begin | Goal::Resume(_)) => Verdict::Welcome,
-            (1, Goal::Begin | Goal::Resume(_)) => Verdict::Crossed,
-            (3, Goal::Resume(before)) => {
-                // Who took the server's place does not know what went on.
-                let known = before.proof(SERVER, nonce_of(&self.challenge));
-                known.verify_slice(proof).map_err(|_| HandshakeError::Identity)?;
+            (0, Goal::Begin | Goal::Again(_) | Goal::Resume(_)) => Verdict::Welcome,
+            (1, Goal::Begin | Goal::Again(_) | Goal::Resume(_)) => Verdict::Crossed,
+            // Who took the server's place does not know what went on.
+            (3, Goal::Resume(before)) if self.known => {
                 session = before;
                 Verdict::Resumed
             }
             (4, _) => return Err(HandshakeError::Elsewhere),
-            (5, Goal::Begin | Goal::Resume(_)) => Verdict::Claimed,
+            (5, Goal::Begin | Goal::Again(_) | Goal::Resume(_)) => Verdict::Claimed,
             (6, Goal::Vouch(_)) => Verdict::Vouched,
             (7, Goal::Vouch(_)) => Verdict::Denied,
-            (8, Goal::Begin | Goal::Resume(_)) => Verdict::Crowded,
+            (8, Goal::Begin | Goal::Again(_) | Goal::Resume(_)) => Verdict::Crowded,
             _ => return Err(HandshakeError::Identity),
         };
         Ok((verdict, session, Identity::decode(identity)?))
@@ -650,6 +691,56 @@ mod tests {
                 match client.verdict(&frame) {
                     Ok((Verdict::Resumed, went_on, _)) => assert!(good && went_on == session),
                     other => assert!(!good, "{other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_was_there_before_proves_it() {
+        let secret = secret(7);
+        for secret in [None, Some(&secret)] {
+            let (mut server, challenge) = begin(secret);
+            let (mut client, hello) = ask(secret, false, Goal::Begin, &challenge);
+            server.hello(secret, &hello).unwrap();
+            let (_, session, _) =
+                client.verdict(&server.verdict(Verdict::Welcome, None, &who(1))).unwrap();
+            assert!(!client.is_known());
+            let guessed = Session { key: [0; 32], ..session };
+            for (ours, theirs) in [
+                (session, Some(session)),
+                (guessed, None),
+                (session, None),
+                (session, Some(guessed)),
+            ] {
+                let (mut server, challenge) = begin(secret);
+                let (mut client, hello) = ask(secret, false, Goal::Again(ours), &challenge);
+                assert_eq!(server.hello(secret, &hello).unwrap().errand, Errand::Begin);
+                assert_eq!(server.resumes(&session), ours == session);
+                // A proof is good for all that it was said with, and for nothing else.
+                if secret.is_none() {
+                    for at in 1 + NONCE..HELLO_LEN - OVERHEAD + NONCE {
+                        let (mut other, mut spoiled) = (begin(None).0, hello);
+                        spoiled[at] ^= 1;
+                        let heard = other.hello(None, &spoiled);
+                        assert!(heard.is_err() || !other.resumes(&session), "{at}");
+                    }
+                    let (mut later, _) = Server::begin(None, false, [9; 32], [3; 32]);
+                    later.hello(None, &hello).unwrap();
+                    assert!(!later.resumes(&session), "on another connection");
+                }
+                let frame = server.verdict(Verdict::Welcome, theirs.as_ref(), &who(1));
+                let (verdict, next, _) = client.verdict(&frame).unwrap();
+                assert_eq!(verdict, Verdict::Welcome);
+                assert!(next.key == session.key && next.name == client.name());
+                assert_eq!(client.is_known(), ours == session && theirs == Some(session));
+                if secret.is_none() {
+                    for at in 1 + NONCE..VERDICT_LEN - OVERHEAD + NONCE {
+                        let (mut client, _) = ask(None, false, Goal::Again(ours), &challenge);
+                        let mut spoiled = frame;
+                        spoiled[at] ^= 1;
+                        assert!(client.verdict(&spoiled).is_err() || !client.is_known(), "{at}");
+                    }
                 }
             }
         }

@@ -33,6 +33,11 @@
 //!   address is known at once, and no process can disconnect, or join, a peer that lives;
 //! * always, with [`Config::verify`].
 //!
+//! Without a secret, a peer that had a connection before and comes again, or is dialled again, as
+//! the same incarnation has to prove that it is the same process, by the key of an earlier session,
+//! which only the two know. So a process that takes the port of a peer that has ended is a new peer,
+//! whatever it says. A few keys of 4,096 peers are kept.
+//!
 //! What a peer lends is reached over the connection by which the key came (`import_from`), whatever
 //! the name. So clients that cannot be connected to are served, but no other process reaches what
 //! they lend.
@@ -63,6 +68,7 @@ mod endpoint;
 pub mod handshake;
 mod idle;
 mod io;
+mod lives;
 mod outbox;
 mod poller;
 mod sealed;

@@ -3,6 +3,7 @@
 use crate::{
     Config,
     handshake::{self, HELLO_LEN, Hello, Identity, Session, VERDICT_LEN, Verdict},
+    lives::Lives,
 };
 use petasos_fabric::Time;
 use petasos_noise::{Channel, Spot};
@@ -87,6 +88,17 @@ impl Stranger {
     pub(crate) fn host(&self) -> Option<IpAddr> {
         let name = getpeername(&self.socket).ok().flatten()?;
         SocketAddr::try_from(name).ok().map(|socket| socket.ip())
+    }
+
+    /// Whether it may be the one that it says it is, see [`Lives`].
+    pub(crate) fn is_believed(&self, identity: &Identity, lives: &mut Lives) -> bool {
+        let proved = self.proved(identity, lives).is_some();
+        lives.believes(identity, proved, &self.socket)
+    }
+
+    /// The session by which it has proved that it was here before.
+    pub(crate) fn proved(&self, identity: &Identity, lives: &Lives) -> Option<Session> {
+        lives.proved(identity, |session| self.resumes(session))
     }
 
     /// The session that begins with this handshake.

@@ -7,7 +7,9 @@ use petasos_fabric::{
 use petasos_noise::Spot;
 use petasos_tcp::{
     Config, Secret, TcpEndpoint,
-    handshake::{CHALLENGE_LEN, Client, Goal, Identity, VERDICT_LEN, Verdict},
+    handshake::{
+        CHALLENGE_LEN, Client, Errand, Goal, HELLO_LEN, Identity, Server, VERDICT_LEN, Verdict,
+    },
 };
 use std::{
     io::{Read, Write},
@@ -119,7 +121,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// Each piece may be changed on its way to the server, or to the client.
+    /// Each piece may be changed on its way to the server, or to the client; one that is emptied is the end.
     fn start(
         listener: TcpListener,
         to: SocketAddr,
@@ -141,11 +143,13 @@ impl Relay {
                             let mut bytes = buffer[..got].to_vec();
                             change(up, at, &mut bytes);
                             at += got;
-                            if to.write_all(&bytes).is_err() {
+                            if bytes.is_empty() || to.write_all(&bytes).is_err() {
                                 break;
                             }
                         }
-                        let _ = to.shutdown(Shutdown::Both);
+                        for stream in [&from, &to] {
+                            let _ = stream.shutdown(Shutdown::Both);
+                        }
                     });
                 }
             }
@@ -319,6 +323,113 @@ fn a_dead_peers_port_is_not_its_life() {
         assert!(!world.is_up(0, remote.peer));
     }
     assert_eq!(world.ups(0), 1, "{:?}", world.events[0]);
+}
+
+/// Listens in the place of a peer that has ended, says that it is that peer, and vouches for every connection.
+fn impostor(place: SocketAddr, claimed: Identity) {
+    let listener = TcpListener::bind(place).unwrap();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (mut server, challenge) = Server::begin(None, false, [1; 32], [3; 32]);
+            let mut hello = [0; HELLO_LEN];
+            if stream.write_all(&challenge).and_then(|()| stream.read_exact(&mut hello)).is_err() {
+                continue;
+            }
+            let verdict = match server.hello(None, &hello).map(|hello| hello.errand) {
+                Ok(Errand::Vouch(_)) => Verdict::Vouched,
+                Ok(Errand::Resume(_)) => Verdict::Resumed,
+                _ => Verdict::Welcome,
+            };
+            let _ = stream.write_all(&server.verdict(verdict, None, &claimed));
+            kept.push(stream);
+        }
+    });
+}
+
+/// A peer is gone, there is no secret, and another process has its port and knows which life it was: it neither comes in
+/// as that life, nor is taken for it when it is dialled. What it says of a life that was never here is believed.
+#[test]
+fn a_dead_peers_life_is_not_taken_without_a_secret() {
+    for dialled_before in [false, true] {
+        let mut world = World::new(vec![open("tcp://*", None), open("tcp://*", None)]);
+        let (from, to) = if dialled_before { (0, 1) } else { (1, 0) };
+        let there = world.connect(from, to);
+        world.send(from, there, "I am here");
+        world.until("a message", |world| world.messages(to).len() == 1);
+        let (claimed, place) = (identity(&world.ends[1]), socket(&world.ends[1]));
+        let memory = Region::from_vec(b"the owner's".to_vec());
+        let region = world.ends[1].register(&memory.whole(), Access::READ).unwrap();
+        let key = world.ends[1].export(region).unwrap();
+        world.ends.pop();
+        world.events.pop();
+        world.until("the end of the peer", |world| !world.lost(0).is_empty());
+        // Also where nothing of it is known by its handle any more.
+        let lost = world.lost(0)[0].0;
+        world.ends[0].forget(lost);
+        impostor(place, claimed.clone());
+        let server = socket(&world.ends[0]);
+        for _ in 0..2 {
+            let claimed = claimed.clone();
+            assert!(!world.during(move || claim(server, None, &claimed).is_some()));
+        }
+        let remote = world.ends[0].import(&key).unwrap();
+        world.until("an end", |world| world.is_up(0, remote.peer) || world.lost(0).len() > 1);
+        assert!(!world.is_up(0, remote.peer), "it is taken for the one before");
+        let reason = &world.lost(0)[1].1;
+        assert!(matches!(reason, LostReason::Refused(_)), "{reason:?}");
+        assert_eq!(world.ups(0), 1, "{:?}", world.events[0]);
+        // As another life it is a peer like any other.
+        let later = Identity { incarnation: Incarnation::random(), ..claimed };
+        assert!(world.during(move || claim(server, None, &later).is_some()));
+    }
+}
+
+/// A connection ends and both live: whichever of them dials, it is known as the one from before, again and again, also
+/// where attempts to connect were cut off before they came to an end.
+#[test]
+fn a_peer_that_lost_its_connection_is_known_when_it_comes_again() {
+    let place = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut config = Config::default();
+    config.reached_at = vec![place.local_addr().unwrap()];
+    let server = TcpEndpoint::open(&"tcp://*".parse().unwrap(), config).unwrap();
+    // Odd connections are cut off at the server's verdict; all others when there is the word for it.
+    let nth = Arc::new(AtomicUsize::new(0));
+    let connections = nth.clone();
+    let relay = Relay::start(place, socket(&server), move |up, at, bytes| {
+        if !up && at == 0 {
+            connections.fetch_add(1, Ordering::Relaxed);
+        }
+        let cut = at > 0 && !up && connections.load(Ordering::Relaxed).is_multiple_of(2);
+        if cut || bytes.windows(7).any(|word| word == b"the end") {
+            bytes.clear();
+        }
+    });
+    let mut world = World::new(vec![server, open("tcp://*", None)]);
+    let dialled = Address::parse(&format!("tcp://{}", relay.at)).unwrap();
+    for round in 0..8 {
+        world.events.iter_mut().for_each(Vec::clear);
+        let there = world.ends[1].resolve(&dialled, Duration::from_secs(15)).unwrap();
+        world.until("a connection", |world| {
+            assert!(world.lost(1).is_empty(), "round {round}: {:?}", world.lost(1));
+            world.is_up(1, there)
+        });
+        // Every second time nothing is said before the end.
+        if round % 2 == 0 {
+            world.send(1, there, "good");
+            world.until("a message", |world| world.messages(0).len() == 1);
+        }
+        world.send(1, there, "the end");
+        world.until("both ends", |world| {
+            !world.lost(1).is_empty() && world.lost(0).len() == world.ups(0) && world.ups(0) > 0
+        });
+        world.ends[1].forget(there);
+    }
+    // The other way round, at the address of the one who came.
+    world.events.iter_mut().for_each(Vec::clear);
+    let back = world.connect(0, 1);
+    world.send(0, back, "it is you");
+    world.until("a message", |world| world.messages(1).len() == 1);
 }
 
 /// A peer asks to close its connection again and again, and reads no answer: nothing piles up here.

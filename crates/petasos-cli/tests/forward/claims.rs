@@ -90,7 +90,7 @@ fn url(at: SocketAddr) -> Address {
 
 /// What the stranger knows, and what it got.
 struct Stranger {
-    /// By this it learns which lives there are, which no other user can; it claims without it.
+    /// By this it learns which lives there are, which no other user can; it claims without it, and with it.
     knows: Option<Secret>,
     lives: HashMap<SocketAddr, Identity>,
     open: Vec<TcpStream>,
@@ -113,14 +113,20 @@ impl Stranger {
         let Some(it) = self.life(whose) else { return 0 };
         let later = Identity { incarnation: Incarnation::random(), ..it.clone() };
         let other = Secret::new("some other secret, which is wrong").unwrap();
-        let secrets = [None, self.knows.is_some().then_some(other)];
+        // Also as one that knows the secret: then it may be a peer, but none of those that live.
+        let secrets = match &self.knows {
+            None => vec![(None, true)],
+            Some(knows) => {
+                vec![(None, false), (Some(other), false), (Some(knows.clone()), true)]
+            }
+        };
         let mut refused = 0;
         for claimed in [it, later] {
-            for secret in secrets.iter().take(1 + usize::from(self.knows.is_some())) {
+            for (secret, may) in &secrets {
                 match shake(at, &claimed, secret.as_ref()) {
                     // The one that was claimed may not have been there yet, or no more.
                     Some((Verdict::Welcome, _, stream)) => {
-                        assert!(self.knows.is_none(), "it is let in without the secret");
+                        assert!(may, "it is let in without the secret");
                         self.open.push(stream);
                     }
                     Some((verdict, ..)) => {
@@ -128,7 +134,7 @@ impl Stranger {
                         refused += 1;
                     }
                     // Without the secret it is cut off, if there is a listener at all.
-                    None if self.knows.is_some() => {
+                    None if !may => {
                         refused += usize::from(TcpStream::connect(at).is_ok());
                     }
                     None => {}
@@ -144,7 +150,7 @@ fn claims() {
     let place = |name: &str| -> SocketAddr { std::env::var(name).unwrap().parse().unwrap() };
     let (server, stays) = (place("SERVER"), place("STAYS"));
     let knows = std::env::var("KNOWS").ok().map(|text| Secret::new(text).unwrap());
-    let all = if knows.is_some() { 4 } else { 2 };
+    let all = if knows.is_some() { 6 } else { 2 };
     static OVER: AtomicBool = AtomicBool::new(false);
     // It ends with the process: a stranger that fails waits for nothing.
     thread::spawn(|| {

@@ -45,7 +45,7 @@ const ERROR: u16 = 2;
 
 /// Asks the kernel whose the other ends of connections are.
 #[derive(Debug)]
-pub(crate) struct Owners {
+pub struct Owners {
     /// `None`: the kernel's table is read.
     socket: Option<OwnedFd>,
     asked: u32,
@@ -54,7 +54,9 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    pub(crate) fn new() -> Owners {
+    /// The kernel is asked, or its table is read where it does not answer.
+    #[must_use]
+    pub fn new() -> Owners {
         Owners { socket: socket().ok(), asked: 0, answers: false }
     }
 
@@ -63,12 +65,13 @@ impl Owners {
     ///
     /// # Errors
     /// If there is none, no process has it open any more, or the system does not say.
-    pub(crate) fn of(&mut self, far: SocketAddr, near: SocketAddr) -> io::Result<u32> {
+    pub fn of(&mut self, far: SocketAddr, near: SocketAddr) -> io::Result<u32> {
         self.owned(far, near).map(|owned| owned.user)
     }
 
     /// The number of that socket, by which it is shown among what its process has open.
-    pub(crate) fn socket_of(&mut self, far: SocketAddr, near: SocketAddr) -> Option<u32> {
+    #[must_use]
+    pub fn socket_of(&mut self, far: SocketAddr, near: SocketAddr) -> Option<u32> {
         self.owned(far, near).ok().map(|owned| owned.socket)
     }
 
@@ -92,6 +95,12 @@ impl Owners {
             }
         }
         of_table(far, near)
+    }
+}
+
+impl Default for Owners {
+    fn default() -> Owners {
+        Owners::new()
     }
 }
 
