@@ -43,7 +43,7 @@ pub struct Config {
     pub huge_pages: bool,
     /// How long who connects may take to say who it is.
     pub handshake: Duration,
-    /// How many may be at it at a time.
+    /// How many may be at it at a time. The next one takes the place of the oldest of the user who has most.
     pub max_handshakes: usize,
 }
 

@@ -23,7 +23,7 @@ use std::{
 const SHARE: u32 = 50;
 /// And so much at once.
 const BURST: Duration = Duration::from_millis(2);
-/// One refusal counts for so long at most: the thread may not have run all the time that it took.
+/// One refusal counts for so long at most.
 const ONE: Duration = Duration::from_millis(1);
 /// Where there is no descriptor, it is looked for one again after this time.
 const PAUSE: Duration = Duration::from_millis(100);
