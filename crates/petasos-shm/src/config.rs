@@ -56,7 +56,7 @@ pub struct Config {
     pub huge_pages: bool,
     /// How long a connecting process may take to authenticate.
     pub handshake: Duration,
-    /// How many may be at it at a time.
+    /// How many may be at it at a time. The next one takes the place of the oldest of the user who has most.
     pub max_handshakes: usize,
 }
 

@@ -31,7 +31,7 @@ use rustix::{
     fd::{AsFd, OwnedFd},
     io::Errno,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const LAST_RETRY: Duration = Duration::from_millis(100);
@@ -39,8 +39,6 @@ const LAST_RETRY: Duration = Duration::from_millis(100);
 const LISTENER: &str = "the listening process";
 /// Connections accepted in one pass.
 const AT_ONCE: usize = 16;
-/// How long the listener is left alone when as many as may be are saying who they are.
-const FULL: Duration = Duration::from_millis(50);
 
 /// A connection that we want.
 pub(crate) struct Attempt {
@@ -95,6 +93,23 @@ impl Arrivals {
         *generation = generation.wrapping_add(1);
         self.count -= 1;
         Some(arrival)
+    }
+
+    /// Closes the oldest of the user who has most: a peer says who it is as soon as it is connected, so one that has
+    /// been here for a while is not about to.
+    fn make_room(&mut self) {
+        let all = || {
+            let slots = self.slots.iter().enumerate();
+            slots.filter_map(|(index, (_, slot))| Some((index, slot.as_ref()?)))
+        };
+        let mut of = BTreeMap::<u32, usize>::new();
+        all().for_each(|(_, arrival)| *of.entry(arrival.who.uid).or_default() += 1);
+        let Some((user, _)) = of.into_iter().max_by_key(|(_, count)| *count) else { return };
+        let own = all().filter(|(_, arrival)| arrival.who.uid == user);
+        let oldest = own.min_by_key(|(_, arrival)| arrival.deadline).map(|(index, _)| index);
+        if let Some(index) = oldest {
+            self.take(index as u32);
+        }
     }
 
     /// When the first of them must have spoken, or the listener is to be looked at again.
@@ -320,10 +335,6 @@ impl Shm {
     pub(crate) fn accept(&mut self, now: Time) -> bool {
         self.arrivals.more = true;
         for accepted in 0..AT_ONCE {
-            if self.arrivals.count >= unauthenticated_limit(self.config.max_handshakes) {
-                self.leave_listener(now.after(FULL));
-                return accepted > 0;
-            }
             let taken = self.acceptor.accept(&self.listener.fd, now, |socket, shortage| {
                 let note = Note::Refused { again: true, text: shortage.to_string() };
                 let _ = socket::send(socket, &note.encode(), &[]);
@@ -347,6 +358,10 @@ impl Shm {
                 let note = Note::Refused { again: false, text };
                 let _ = socket::send(&fd, &note.encode(), &[]);
                 continue;
+            }
+            if self.arrivals.count >= unauthenticated_limit(self.config.max_handshakes) {
+                self.arrivals.make_room();
+                self.counters.failed_handshakes += 1;
             }
             let free = self.arrivals.slots.iter().position(|(_, slot)| slot.is_none());
             let index = free.unwrap_or_else(|| {
@@ -577,4 +592,31 @@ struct Joined {
     who: Credentials,
     /// It came to us, and nobody has asked for it.
     uninvited: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_of_the_user_with_most_goes() {
+        let mut arrivals = Arrivals::default();
+        for (at, uid) in [(1, 7), (5, 8), (3, 8), (4, 9)] {
+            let socket = crate::bell::event().unwrap();
+            let who = Credentials { pid: 1, uid };
+            let arrival = Arrival { socket, who, deadline: Time(at) };
+            arrivals.slots.push((0, Some(arrival)));
+            arrivals.count += 1;
+        }
+        arrivals.make_room();
+        let left = |arrivals: &Arrivals| -> Vec<u64> {
+            let slots = arrivals.slots.iter();
+            slots.filter_map(|(_, slot)| Some(slot.as_ref()?.deadline.0)).collect()
+        };
+        assert_eq!((left(&arrivals), arrivals.count), (vec![1, 5, 4], 3));
+        for _ in 0..4 {
+            arrivals.make_room();
+        }
+        assert!(arrivals.is_empty() && left(&arrivals).is_empty());
+    }
 }

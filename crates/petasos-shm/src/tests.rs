@@ -212,6 +212,20 @@ fn garbage_at_the_listener() {
     drop(silent);
 }
 
+/// Processes that connect and say nothing have all places, for as long as they like.
+#[test]
+fn silent_connections_keep_no_peer_out() {
+    let hour = Duration::from_secs(3600);
+    let mut server = End::open(Config { handshake: hour, max_handshakes: 8, ..Config::default() });
+    let name = crate::name::Name::parse(&server.address().to_string()["shm://".len()..]).unwrap();
+    let uid = rustix::process::geteuid().as_raw();
+    let silent: Vec<_> = (0..40).map(|_| socket::dial(&name, uid).unwrap()).collect();
+    for _ in 0..5 {
+        join(&mut End::new(), &mut server);
+    }
+    drop(silent);
+}
+
 /// What the owner's table says of a region's length may not be what its key says: what is mapped is what the key says,
 /// or nothing.
 #[test]

@@ -5,6 +5,7 @@ mod bench;
 mod common;
 mod ends;
 mod fences;
+mod floods;
 mod hosts;
 mod inventory;
 mod jobs;

@@ -66,7 +66,7 @@ pub(crate) fn greeting(job: &str, rank: u32) -> Vec<u8> {
 }
 
 /// Where the daemons of this process, and of those that it has started, listen.
-fn ports_of(process: u32) -> Vec<u16> {
+pub(crate) fn ports_of(process: u32) -> Vec<u16> {
     let sockets: Vec<String> = fs::read_dir(format!("/proc/{process}/fd"))
         .unwrap()
         .filter_map(|fd| fs::read_link(fd.ok()?.path()).ok()?.into_os_string().into_string().ok())

@@ -30,6 +30,7 @@ mod silence;
 mod stack;
 mod staging;
 mod start;
+mod strangers;
 mod surroundings;
 mod survey;
 mod sweep;
@@ -64,7 +65,7 @@ use silence::Silence;
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::{Ipv4Addr, TcpListener},
+    net::{Ipv4Addr, TcpListener, TcpStream},
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
     sync::Arc,
@@ -175,7 +176,10 @@ struct Daemon {
 enum Source {
     Wakes,
     Clients,
+    /// Where other daemons connect.
     Strangers,
+    /// Some that connected there have said something.
+    Said,
     Pmix41,
     /// One of those that are many.
     Set,
@@ -214,7 +218,7 @@ impl Daemon {
             engine: Engine::new(me, nodes, config, clock.now()),
             secret,
             token: random(),
-            peers: Peers::new(me, secret, silence),
+            peers: Peers::new(me, secret, silence)?,
             silence: Silence::new(silence),
             watches_all: false,
             job: None,
@@ -497,6 +501,7 @@ impl Daemon {
         self.listener = None;
         self.pmix41 = None;
         self.peers.listener = None;
+        self.peers.strangers.clear();
         // The others hear of it before anything here is waited for.
         self.pump();
         self.flush();
@@ -546,6 +551,9 @@ impl Daemon {
             self.see_to(source);
         }
         self.settle_clients(now);
+        for late in self.peers.strangers.expire(now) {
+            self.log(&format!("refused a connection: {late}"));
+        }
         self.settle_ranks(now);
         self.bury_kin();
         self.look_for_silence();
@@ -561,10 +569,17 @@ impl Daemon {
             }
             Source::Clients => self.accept_clients(),
             Source::Strangers => {
-                let accepted =
-                    self.peers.accept(&self.waker, &mut self.admission, self.clock.now());
-                if let Some(why) = accepted {
+                if let Some(why) = self.peers.accept(&mut self.admission, self.clock.now()) {
                     self.log(&why);
+                }
+            }
+            Source::Said => {
+                let (daemons, refused) = self.peers.hear();
+                for (node, stream) in daemons {
+                    self.connected(node, stream);
+                }
+                for why in refused {
+                    self.log(&format!("refused a connection: {why}"));
                 }
             }
             Source::Pmix41 => self.accept_pmix41(),
@@ -593,17 +608,18 @@ impl Daemon {
         }
     }
 
+    /// There is a connection to a daemon that has proved to be of this node.
+    fn connected(&mut self, node: Node, stream: TcpStream) {
+        if let Err(error) = self.peers.up(node, stream) {
+            self.lost(node, &error.to_string());
+        }
+    }
+
     fn woken(&mut self, wake: Wake) {
         match wake {
-            Wake::Accepted(node, stream) | Wake::Dialled(node, Ok(stream)) => {
-                if let Err(error) = self.peers.up(node, stream) {
-                    self.lost(node, &error.to_string());
-                }
-            }
+            Wake::Dialled(node, Ok(stream)) => self.connected(node, stream),
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Asked(node, alive) => self.system_answered(node, alive),
-            Wake::Looked => {}
-            Wake::Refused(why) => self.log(&format!("refused a connection: {why}")),
             Wake::Signal(number) => self.head_signal(number),
             Wake::Inventory(found) => {
                 self.found = Some(*found);

@@ -2,8 +2,9 @@
 //! have proved to know the job's secret.
 
 use super::{
-    admission::Admission,
+    admission::{Admission, BATCH},
     control::Control,
+    strangers::Strangers,
     wake::{Wake, Waker},
 };
 use crate::{
@@ -17,27 +18,27 @@ use crate::{
 use petasos_fabric::Time;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    net::sockopt,
+    net::{listen, sockopt},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, BorrowedFd},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The longest frame between daemons: a whole job's cards.
 const MAX_FRAME: usize = 256 << 20;
-/// Handshakes under way at a time.
-const MAX_STRANGERS: usize = 64;
+/// Connections that wait to be taken, where the system allows so many: one that finds no place comes again after a second
+/// or more.
+const BACKLOG: i32 = 4096;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
+/// A daemon that ends a handshake may have let it go for others who connect: so long it is dialled again.
+const AGAIN: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(10);
 /// How long a peer's machine may be silent before the kernel holds it for lost: at least so long, as it counts a peer that
 /// does not read what it is sent as silent, too.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -65,12 +66,12 @@ pub(crate) struct Peers {
     waiting: BTreeMap<Node, Vec<Control>>,
     lost: BTreeSet<Node>,
     next: u64,
-    strangers: Arc<AtomicUsize>,
+    pub(crate) strangers: Strangers,
 }
 
 impl Peers {
-    pub(crate) fn new(me: Node, secret: Secret, silence: Duration) -> Peers {
-        Peers {
+    pub(crate) fn new(me: Node, secret: Secret, silence: Duration) -> io::Result<Peers> {
+        Ok(Peers {
             me,
             secret,
             silence: silence.max(SILENCE),
@@ -81,8 +82,8 @@ impl Peers {
             waiting: BTreeMap::new(),
             lost: BTreeSet::new(),
             next: 0,
-            strangers: Arc::default(),
-        }
+            strangers: Strangers::new()?,
+        })
     }
 
     /// Listens on all addresses of this machine; gives the port.
@@ -90,6 +91,7 @@ impl Peers {
         let any: [SocketAddr; 2] = ["[::]:0".parse().unwrap(), "0.0.0.0:0".parse().unwrap()];
         let listener = TcpListener::bind(&any[..])?;
         listener.set_nonblocking(true)?;
+        listen(&listener, BACKLOG)?;
         let port = listener.local_addr()?.port();
         self.listener = Some(listener);
         Ok(port)
@@ -100,49 +102,34 @@ impl Peers {
         self.addresses.insert(node, addresses);
     }
 
-    /// Where others connect, unless so many are being looked at that the next ones have to wait.
-    pub(crate) fn waits_at(&self) -> Option<&TcpListener> {
-        let room = self.strangers.load(Ordering::Acquire) < MAX_STRANGERS;
-        self.listener.as_ref().filter(|_| room)
+    /// Where others connect, unless those that did have not had their time and there is no room for more.
+    pub(crate) fn waits_at(&self, now: Time) -> Option<&TcpListener> {
+        self.listener.as_ref().filter(|_| self.strangers.have_room(now))
     }
 
-    /// Takes connections; each proves who it is on a thread of its own. Gives what is to be said, if none can be taken
-    /// for now.
-    pub(crate) fn accept(
-        &self,
-        waker: &Waker,
-        admission: &mut Admission,
-        now: Time,
-    ) -> Option<String> {
-        while let Some(listener) = self.waits_at() {
+    /// Takes connections, and begins their handshakes. Gives what is to be said of that.
+    pub(crate) fn accept(&mut self, admission: &mut Admission, now: Time) -> Option<String> {
+        for _ in 0..BATCH {
+            let listener = self.waits_at(now)?;
             if let Err(why) = admission.has_room(listener, now) {
                 return why;
             }
-            let (mut stream, from) = match listener.accept() {
+            let (stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => return admission.failed(&error, now),
             };
-            let Ok(waker) = waker.another() else { return None };
-            let (secret, me, strangers) = (self.secret, self.me, self.strangers.clone());
-            strangers.fetch_add(1, Ordering::Relaxed);
-            let shake = move || {
-                let shaken = stream.set_nonblocking(false);
-                let shaken = shaken.and_then(|()| handshake::listen(&mut stream, &secret, me));
-                // Before the loop is woken, which then takes the next one.
-                strangers.fetch_sub(1, Ordering::Release);
-                match shaken {
-                    Ok(node) => waker.tell(Wake::Accepted(node, stream)),
-                    // It asked whether this machine is there.
-                    Err(error) if ended(&error) => waker.tell(Wake::Looked),
-                    Err(error) => waker.tell(Wake::Refused(format!("{from}: {error}"))),
-                }
-            };
-            // Without a thread the connection is closed, and the other side fails.
-            if thread::Builder::new().name("handshake".to_owned()).spawn(shake).is_err() {
-                self.strangers.fetch_sub(1, Ordering::Relaxed);
+            // Where it fails the connection is closed, and the other side fails.
+            let told = self.strangers.greet(stream, from, now).unwrap_or_default();
+            if told.is_some() {
+                return told;
             }
         }
         None
+    }
+
+    /// Strangers have said something: gives the daemons among them, and what is to be said of others.
+    pub(crate) fn hear(&mut self) -> (Vec<(Node, TcpStream)>, Vec<String>) {
+        self.strangers.hear(&self.secret, self.me)
     }
 
     /// Sends, once there is a connection. False: the node is lost.
@@ -258,7 +245,7 @@ pub(super) fn is_ready(fd: BorrowedFd<'_>, what: PollFlags) -> bool {
     looked.is_ok() && look[0].revents().intersects(what | PollFlags::HUP | PollFlags::ERR)
 }
 
-/// Whether the other side has gone, and not said anything wrong.
+/// Whether the other side has closed the connection, and not said anything wrong.
 fn ended(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
@@ -290,9 +277,16 @@ fn dial(
             handshake::dial(&mut stream, secret, me, expected)?;
             Ok(stream)
         };
-        match connect() {
-            Ok(stream) => return Ok(stream),
-            Err(error) => why = format!("{address}: {error}"),
+        let end = Instant::now() + AGAIN;
+        loop {
+            match connect() {
+                Ok(stream) => return Ok(stream),
+                Err(error) if ended(&error) && Instant::now() < end => thread::sleep(PAUSE),
+                Err(error) => {
+                    why = format!("{address}: {error}");
+                    break;
+                }
+            }
         }
     }
     Err(why)

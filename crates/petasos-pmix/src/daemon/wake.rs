@@ -15,16 +15,10 @@ use std::{
 /// What happened elsewhere.
 #[derive(Debug)]
 pub(crate) enum Wake {
-    /// Another daemon has proved who it is.
-    Accepted(Node, TcpStream),
     /// We have proved who we are.
     Dialled(Node, Result<TcpStream, String>),
     /// Whether the system of a node that is silent has answered.
     Asked(Node, bool),
-    /// Somebody connected and said nothing.
-    Looked,
-    /// Somebody was turned away.
-    Refused(String),
     /// A signal came.
     Signal(i32),
     /// What this node has now.

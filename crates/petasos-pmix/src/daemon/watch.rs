@@ -104,6 +104,7 @@ impl Daemon {
         let deadline = deadline.min(self.ranks_deadline()).min(self.head_deadline());
         let now = self.clock.now();
         let deadline = deadline.min(self.silence.deadline()).min(self.admission.deadline(now));
+        let deadline = deadline.min(self.peers.strangers.deadline(now));
         let wait = deadline.since(now);
         // A little longer, so that it is not a little too early.
         let wait = Timespec {
@@ -142,8 +143,11 @@ impl Daemon {
         {
             all.push((Source::Clients, PollFd::new(listener, read)));
         }
-        if let Some(listener) = self.peers.waits_at().filter(|_| self.admission.is_open(now)) {
+        if let Some(listener) = self.peers.waits_at(now).filter(|_| self.admission.is_open(now)) {
             all.push((Source::Strangers, PollFd::new(listener, read)));
+        }
+        if self.peers.listener.is_some() {
+            all.push((Source::Said, PollFd::new(&self.peers.strangers, read)));
         }
         if let Some(ends) = self.kin.as_ref().and_then(Kin::as_fd) {
             all.push((Source::Kin, PollFd::from_borrowed_fd(ends, read)));

@@ -10,8 +10,9 @@
 //! It is the pattern `NNpsk0` of the Noise protocol framework ([`petasos_noise`]): the pre-shared key is the hash of the
 //! job's secret, so that the job is bound by it, and the prologue is the first frame. A message is good for one
 //! connection, in one direction. The listener refuses who means another node, or dialled another address than that at which
-//! the connection came: a stranger between the two, who passes on what they say, is found out by that. Blocking, on
-//! a thread of its own, with a time limit. The steps themselves ([`answer`], [`ask`]) know neither sockets nor time.
+//! the connection came: a stranger between the two, who passes on what they say, is found out by that. The dialler
+//! blocks, on a thread of its own, with a time limit; the listener waits for nobody ([`Answering`]). The steps
+//! themselves know neither sockets nor time.
 
 use crate::Node;
 use hmac::{Hmac, Mac};
@@ -30,6 +31,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"PETPMIX\x02";
 /// What the two messages say: two nodes and a place; a verdict and a node.
 pub(crate) const HELLO: usize = 4 + 4 + Spot::LEN;
 pub(crate) const VERDICT: usize = 1 + 4;
+/// The dialler's message.
+pub(crate) const MESSAGE: usize = HELLO + OVERHEAD;
 /// How long the other side may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -66,14 +69,6 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
-/// The side that was dialled: who it is that dials.
-pub(crate) fn listen(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let here = Spot::of(stream.local_addr()?);
-    answer(stream, secret, me, here, &random())
-}
-
 /// The side that dials, and means one node.
 pub(crate) fn dial(
     stream: &mut TcpStream,
@@ -87,7 +82,57 @@ pub(crate) fn dial(
     ask(stream, secret, me, expected, there)
 }
 
-/// The listener's part, with a nonce that nobody has seen.
+/// The listener's part, of which the dialler's message comes when it comes.
+#[derive(Debug)]
+pub(crate) struct Answering([u8; MAGIC.len() + 32]);
+
+impl Answering {
+    /// With a nonce that nobody has seen.
+    pub(crate) fn begin(own: &Nonce) -> Answering {
+        let mut first = [0; MAGIC.len() + 32];
+        first[..MAGIC.len()].copy_from_slice(&MAGIC);
+        first[MAGIC.len()..].copy_from_slice(own);
+        Answering(first)
+    }
+
+    /// What is said first.
+    pub(crate) fn first(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Takes the dialler's message, on a connection that came at `here`: what is said to that, and which node it is, or
+    /// why it is refused.
+    ///
+    /// # Errors
+    /// If the dialler does not know the secret: nothing is said to it then.
+    pub(crate) fn hear(
+        &self,
+        secret: &Secret,
+        me: Node,
+        here: Spot,
+        message: &[u8; MESSAGE],
+    ) -> io::Result<([u8; VERDICT + OVERHEAD], io::Result<Node>)> {
+        let mut said = [0; HELLO];
+        let mut shake = Handshake::responder(&psk(secret), &self.0);
+        let heard = shake.read(message, &mut said);
+        heard.map_err(|_| refused("it does not know the job's secret"))?;
+        let node = |at: usize| Node(u32::from_le_bytes(std::array::from_fn(|nth| said[at + nth])));
+        let dialled = Spot::from_bytes(said.last_chunk().expect("its end"));
+        let verdict = match (node(4) == me, dialled == here) {
+            (true, true) => WELCOME,
+            (false, _) => OTHER_NODE,
+            (true, false) => ELSEWHERE,
+        };
+        let mut answer = [verdict; VERDICT];
+        answer[1..].copy_from_slice(&me.0.to_le_bytes());
+        let mut message = [0; VERDICT + OVERHEAD];
+        shake.write(&answer, &mut message);
+        Ok((message, check(verdict).map(|()| node(0))))
+    }
+}
+
+/// The same on a stream that waits.
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn answer(
     stream: &mut (impl Read + Write),
     secret: &Secret,
@@ -95,27 +140,13 @@ pub(crate) fn answer(
     here: Spot,
     own: &Nonce,
 ) -> io::Result<Node> {
-    let first = [&MAGIC[..], own].concat();
-    stream.write_all(&first)?;
-    let (mut message, mut said) = ([0; HELLO + OVERHEAD], [0; HELLO]);
+    let answering = Answering::begin(own);
+    stream.write_all(answering.first())?;
+    let mut message = [0; MESSAGE];
     stream.read_exact(&mut message)?;
-    let mut shake = Handshake::responder(&psk(secret), &first);
-    let heard = shake.read(&message, &mut said);
-    heard.map_err(|_| refused("it does not know the job's secret"))?;
-    let node = |at: usize| Node(u32::from_le_bytes(std::array::from_fn(|nth| said[at + nth])));
-    let dialled = Spot::from_bytes(said.last_chunk().expect("its end"));
-    let verdict = match (node(4) == me, dialled == here) {
-        (true, true) => WELCOME,
-        (false, _) => OTHER_NODE,
-        (true, false) => ELSEWHERE,
-    };
-    let mut said = [verdict; VERDICT];
-    said[1..].copy_from_slice(&me.0.to_le_bytes());
-    let mut message = [0; VERDICT + OVERHEAD];
-    shake.write(&said, &mut message);
-    stream.write_all(&message)?;
-    check(verdict)?;
-    Ok(node(0))
+    let (said, node) = answering.hear(secret, me, here, &message)?;
+    stream.write_all(&said)?;
+    node
 }
 
 /// The dialler's part.
@@ -176,6 +207,11 @@ mod tests {
         let heard = listen(&mut stream, &theirs, Node(3));
         drop(stream);
         (heard, dialler.join().unwrap())
+    }
+
+    fn listen(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
+        let here = Spot::of(stream.local_addr()?);
+        answer(stream, secret, me, here, &random())
     }
 
     #[test]
