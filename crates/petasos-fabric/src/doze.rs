@@ -32,6 +32,7 @@ impl Doze {
     }
 
     /// The sleep is over, or did not come about.
+    #[inline]
     pub fn awake(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
@@ -51,6 +52,7 @@ impl Doze {
     /// Something was left, at which he looks who falls asleep. True if the bell is to be rung: nobody
     /// else does for this sleep.
     #[must_use]
+    #[inline]
     pub fn rouse(&self) -> bool {
         fence(Ordering::SeqCst);
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::AcqRel)

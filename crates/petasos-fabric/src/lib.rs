@@ -27,6 +27,7 @@ pub mod acceptor;
 pub mod address;
 pub mod capability;
 mod delegate;
+pub mod doorbell;
 pub mod doze;
 pub mod endpoint;
 pub mod error;
@@ -49,6 +50,7 @@ pub mod two_sided;
 pub use acceptor::{Accepted, Acceptor};
 pub use address::{Address, AddressError};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
+pub use doorbell::{Doorbell, EventFd};
 pub use doze::Doze;
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{

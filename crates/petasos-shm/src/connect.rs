@@ -11,7 +11,7 @@
 
 use crate::{
     Shm,
-    bell::{self, Bell},
+    bell::Bell,
     channel::{Channel, RUNG},
     closing::MAX_LINGERING,
     cross,
@@ -23,7 +23,7 @@ use crate::{
     table::PeerTable,
 };
 use petasos_fabric::{
-    Accepted, Address, LostReason, Patience, Peer, PeerState, ResolveError, Time,
+    Accepted, Address, EventFd, LostReason, Patience, Peer, PeerState, ResolveError, Time,
     acceptor::unauthenticated_limit,
 };
 use rustix::{
@@ -63,7 +63,7 @@ pub(crate) struct Attempt {
 struct Greeted {
     socket: OwnedFd,
     pair: Pair,
-    bell: OwnedFd,
+    bell: EventFd,
     who: Credentials,
 }
 
@@ -243,7 +243,7 @@ impl Shm {
             return Err(Ok(LostReason::Refused(text)));
         }
         let (fd, pair) = Pair::create(self.config.sizes()).map_err(Err)?;
-        let bell = bell::event().map_err(Err)?;
+        let bell = EventFd::new().map_err(Err)?;
         let fds = [self.table_fd.as_fd(), fd.as_fd(), bell.as_fd()];
         match socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds) {
             // Closed already: why may be there to read.
@@ -468,7 +468,7 @@ impl Shm {
         let table = PeerTable::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
         let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
         let (peer, uninvited) = self.seat(&greeting)?;
-        let bell = bell::event().map_err(|error| (true, socket::reason(error, LISTENER)))?;
+        let bell = EventFd::new().map_err(|error| (true, socket::reason(error, LISTENER)))?;
         let fds = [self.table_fd.as_fd(), bell.as_fd()];
         let welcome = Note::Welcome(self.greeting()).encode();
         if let Err(error) = socket::send(&arrival.socket, &welcome, &fds) {
@@ -518,7 +518,7 @@ impl Shm {
             && process.is_some()
             && cross::peek(who.pid, greeting.probe) == Ok(greeting.incarnation.get());
         let bell_out = match who.uid == self.uid {
-            true => Bell::Event(bell_out),
+            true => Bell::Event(EventFd::from(bell_out)),
             false => Bell::Socket,
         };
         let channel = Channel {
@@ -570,7 +570,7 @@ impl Shm {
 struct Joined {
     pair: Pair,
     table: PeerTable,
-    bell: OwnedFd,
+    bell: EventFd,
     bell_out: OwnedFd,
     who: Credentials,
     /// It came to us, and nobody has asked for it.

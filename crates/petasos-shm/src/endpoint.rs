@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
     time::Duration,
 };
 
@@ -223,8 +222,7 @@ impl Endpoint for Shm {
     }
 
     fn notifier(&self) -> Notifier {
-        let bell: Arc<dyn petasos_fabric::Notify> = self.bell.clone();
-        Notifier::new(bell)
+        Notifier::new(self.bell.clone())
     }
 
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {

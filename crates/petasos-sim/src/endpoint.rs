@@ -2,21 +2,19 @@
 
 use crate::{
     SimNet,
+    bell::Bell,
     world::{Arrival, Place, Wire},
 };
 use petasos_fabric::{
     Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Limits, LostReason, Notifier, Notify, Operation, Peer, PeerInfo, PeerState,
-    Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    InjectError, Key, Limits, LostReason, Notifier, Operation, Peer, PeerInfo, PeerState, Pool,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
     two_sided::{Config, Engine},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
     os::fd::BorrowedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -49,15 +47,6 @@ struct Link {
     wire: Option<Wire>,
     /// Whether somebody here asked for the peer.
     asked: bool,
-}
-
-#[derive(Default)]
-struct Bell(AtomicBool);
-
-impl Notify for Bell {
-    fn notify(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 impl SimEndpoint {
@@ -279,7 +268,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn arm(&mut self, _: Time) -> Sleep {
-        let rung = self.bell.0.swap(false, Ordering::SeqCst);
+        let rung = self.bell.take();
         let engine = self.engine.has_events() || self.engine.has_output();
         let waiting = self.engine.has_waiting();
         let busy = rung || engine || waiting || self.net.world().has_mail(self.place);

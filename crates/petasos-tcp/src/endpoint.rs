@@ -7,14 +7,14 @@ use crate::{
     connection::{Broken, Closing, Connection, Read},
     dial::{Dial, Dialled, Us, nonce},
     handshake::{self, Errand, Identity, Session, Verdict},
-    poller::{Bell, LOOK_AGAIN, Name, Poller},
+    poller::{LOOK_AGAIN, Name, Poller},
     shares::{Crowded, Share, Shares},
     strangers::{Heard, Stranger},
 };
 use petasos_fabric::{
-    Accepted, Acceptor, Access, Address, Capabilities, Credential, Endpoint, Event, ExportError,
-    Home, ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer,
-    PeerInfo, Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Accepted, Acceptor, Access, Address, Capabilities, Credential, Doorbell, Endpoint, Event,
+    ExportError, Home, ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation,
+    Peer, PeerInfo, Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
     acceptor::{descriptor_limit, unauthenticated_limit},
     two_sided::{self, Engine},
 };
@@ -54,7 +54,7 @@ pub struct TcpEndpoint {
     listener: OwnedFd,
     acceptor: Acceptor,
     pub(crate) poller: Poller,
-    bell: Arc<Bell>,
+    bell: Arc<Doorbell>,
     pub(crate) links: Vec<Link>,
     strangers: Slab<Stranger>,
     shares: Shares,
@@ -132,7 +132,7 @@ impl TcpEndpoint {
         let own = url(announced(bound.unwrap_or(wanted)), config.encrypt);
         let incarnation = Incarnation::random();
         let poller = Poller::new().map_err(system)?;
-        let bell = Arc::new(Bell::new().map_err(system)?);
+        let bell = Arc::new(Doorbell::new().map_err(|error| system(error.into()))?);
         poller.add(&listener, Name::Listener, false).map_err(system)?;
         poller.add(&*bell, Name::Bell, false).map_err(system)?;
         let limits = config.limits;
@@ -651,7 +651,9 @@ impl TcpEndpoint {
             }
             return false;
         }
-        self.armed = false;
+        if std::mem::take(&mut self.armed) {
+            self.bell.awake();
+        }
         let mut names = std::mem::take(&mut self.names);
         self.poller.ready(&mut names);
         let mut busy = false;
@@ -659,8 +661,8 @@ impl TcpEndpoint {
             busy |= name != Name::Bell;
             match name {
                 Name::Listener => self.accept(),
-                // Taken by `arm`: a notice ends a sleep, also the next one.
-                Name::Bell => {}
+                // The notice is taken by `arm`: it ends a sleep, also the next one.
+                Name::Bell => _ = self.bell.take(),
                 // Looked at in every pass.
                 Name::Check => {}
                 Name::Stranger(slot) => self.hear(slot as usize),
@@ -852,10 +854,13 @@ impl Endpoint for TcpEndpoint {
     fn arm(&mut self, now: Time) -> Sleep {
         let waiting = !(self.dirty.is_empty() && self.unread.is_empty());
         let engine = self.engine.has_events() || self.engine.has_output();
-        if self.bell.take() || waiting || engine {
+        if waiting || engine {
             return Sleep::Busy;
         }
         self.armed = true;
+        if self.bell.prepare() {
+            return Sleep::Busy;
+        }
         let mut until = self.idle_at.min(self.engine.deadline()).min(self.claims_until(now));
         until = until.min(self.acceptor.resumes());
         if self.engine.has_waiting() {
