@@ -26,6 +26,7 @@
 pub mod acceptor;
 pub mod address;
 pub mod capability;
+pub mod cursor;
 mod delegate;
 pub mod doorbell;
 pub mod doze;
@@ -50,6 +51,7 @@ pub mod two_sided;
 pub use acceptor::{Accepted, Acceptor};
 pub use address::{Address, AddressError};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
+pub use cursor::{Cursor, SpanCursor, Stretch};
 pub use doorbell::{Doorbell, EventFd};
 pub use doze::Doze;
 pub use endpoint::{Endpoint, Sleep};
