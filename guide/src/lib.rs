@@ -13,9 +13,8 @@
 mod socket;
 
 use petasos_fabric::{
-    Access, Address, Capabilities, Doorbell, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, Limits, LostReason, Notifier, Operation, Peer, PeerInfo,
-    PeerState, Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Address, Capabilities, Doorbell, Endpoint, Event, Incarnation, Limits, LostReason, Notifier,
+    Peer, PeerState, Pool, ResolveError, Sleep, Time, answered_by_engine,
     two_sided::{Config, Engine},
 };
 use socket::{Io, Poller, receive, send_packet};
@@ -422,52 +421,9 @@ impl Endpoint for SeqEndpoint {
         }
     }
 
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let parts = key.parse()?;
-        let peer = self.resolve(&parts.owner, PATIENCE)?;
-        self.engine.import(parts, peer)
-    }
-
-    // The rest is the engine's.
-
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
-    }
-
-    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        self.engine.inject(peer, parts)
-    }
-
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        self.engine.submit_all(operations);
-    }
-
-    fn cancel(&mut self, token: Token) {
-        self.engine.cancel(token);
-    }
-
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.engine.register(memory, access)
-    }
-
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.engine.export(region)
-    }
-
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities peer inject submit cancel register export
+        import release
     }
 }
 

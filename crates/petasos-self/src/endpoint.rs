@@ -3,7 +3,7 @@
 use crate::{
     access::Route,
     hub::{Refused, What},
-    local::{Closing, IMPORT_PATIENCE, Local, MAX_REMOTES, SCHEME},
+    local::{Closing, Local, MAX_REMOTES, SCHEME},
     peers::State,
     registry,
 };
@@ -271,7 +271,7 @@ impl Endpoint for Local {
             rights: parts.access,
         };
         let known = self.peers.by_address(&parts.owner);
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        let peer = self.resolve(&parts.owner, Key::IMPORT_PATIENCE)?;
         if let Some((hub, _)) = self.peers.at(peer.index).up()
             && hub.incarnation != parts.incarnation
         {

@@ -90,9 +90,6 @@ pub(crate) const MAX_MESSAGE: usize = 65_536;
 /// The scheme of the addresses.
 pub(crate) const SCHEME: &str = "self";
 
-/// How long the owner of an imported key is waited for.
-pub(crate) const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
-
 impl Local {
     /// Opens an endpoint at `self://NAME`, or with a random name at `self://*`.
     pub fn open(address: &Address) -> Result<Local, OpenError> {

@@ -12,10 +12,11 @@ use crate::{
     strangers::{Heard, Stranger},
 };
 use petasos_fabric::{
-    Accepted, Acceptor, Access, Address, Capabilities, Credential, Doorbell, Endpoint, Event,
-    ExportError, Home, ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation,
-    Peer, PeerInfo, Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Accepted, Acceptor, Address, Capabilities, Credential, Doorbell, Endpoint, Event, Home,
+    ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer, Pool,
+    Remote, ResolveError, Sleep, Time,
     acceptor::{descriptor_limit, unauthenticated_limit},
+    answered_by_engine,
     two_sided::{self, Engine},
 };
 use rustix::net::{
@@ -33,8 +34,6 @@ use std::{
 
 /// The longest payload of a packet.
 const FRAGMENT: usize = 256 * 1024;
-/// How long the owner of an imported key is tried.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Lost peers that came to us, whose handles are still known.
 const KEPT: usize = 64;
 /// With so few busy connections, each is asked directly, which saves a system call.
@@ -742,18 +741,6 @@ fn tune(socket: &OwnedFd, silence: Duration) -> io::Result<()> {
 }
 
 impl Endpoint for TcpEndpoint {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         self.reach(address, patience, false)
     }
@@ -764,10 +751,6 @@ impl Endpoint for TcpEndpoint {
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
         self.reach(address, patience, true)
-    }
-
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
     }
 
     fn forget(&mut self, peer: Peer) {
@@ -803,10 +786,6 @@ impl Endpoint for TcpEndpoint {
         if self.engine.is_closing() {
             self.let_go_of_closed();
         }
-    }
-
-    fn cancel(&mut self, token: Token) {
-        self.engine.cancel(token);
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
@@ -886,20 +865,6 @@ impl Endpoint for TcpEndpoint {
         Notifier::new(self.bell.clone())
     }
 
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.engine.register(memory, access)
-    }
-
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.engine.export(region)
-    }
-
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let parts = key.parse()?;
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
-        self.engine.import(parts, peer)
-    }
-
     fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
         let own = self.engine.peer_info(from).is_some_and(|info| {
@@ -908,8 +873,8 @@ impl Endpoint for TcpEndpoint {
         if own { self.engine.import(parts, from) } else { self.import(key) }
     }
 
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities peer cancel register export import release
     }
 }
 
