@@ -13,9 +13,8 @@
 mod socket;
 
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Limits, LostReason, Notifier, Notify, Operation, Peer, PeerInfo, PeerState,
-    Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Address, Capabilities, Doorbell, Endpoint, Event, Incarnation, Limits, LostReason, Notifier,
+    Peer, PeerState, Pool, ResolveError, Sleep, Time, answered_by_engine,
     two_sided::{Config, Engine},
 };
 use socket::{Io, Poller, receive, send_packet};
@@ -51,7 +50,7 @@ pub struct SeqEndpoint {
     capabilities: Capabilities,
     poller: Poller,
     listener: OwnedFd,
-    bell: Arc<Bell>,
+    bell: Arc<Doorbell>,
     /// By the index of the peer.
     links: Vec<Link>,
     /// Connections that have not said who they are.
@@ -81,15 +80,6 @@ struct Link {
     unsent: Vec<u8>,
 }
 
-struct Bell(OwnedFd);
-
-impl Notify for Bell {
-    fn notify(&self) {
-        // It can only fail when it rings already.
-        rustix::io::write(&self.0, &1u64.to_ne_bytes()).ok();
-    }
-}
-
 impl SeqEndpoint {
     /// Opens the endpoint at `seq:///path/of/a/socket`.
     pub fn open(address: &Address) -> io::Result<SeqEndpoint> {
@@ -98,9 +88,9 @@ impl SeqEndpoint {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let (listener, poller) = (socket::listen_at(address.rest())?, Poller::new()?);
-        let bell = Arc::new(Bell(socket::bell()?));
+        let bell = Arc::new(Doorbell::new()?);
         poller.add(&listener, LISTENER)?;
-        poller.add(&bell.0, BELL)?;
+        poller.add(&*bell, BELL)?;
         let limits = Limits::default();
         let pool = Pool::new(limits.max_leases);
         let config = Config::new(limits, FRAGMENT);
@@ -349,6 +339,7 @@ impl Endpoint for SeqEndpoint {
         if events.len() - before >= budget {
             return true;
         }
+        self.bell.awake();
         let mut names = std::mem::take(&mut self.names);
         self.poller.ready(&mut names);
         busy |= names.iter().any(|name| *name != BELL);
@@ -361,7 +352,8 @@ impl Endpoint for SeqEndpoint {
                         self.strangers.push(stranger);
                     }
                 }
-                BELL | STRANGER => {}
+                BELL => _ = self.bell.take(),
+                STRANGER => {}
                 name => {
                     if let Some(peer) = self.engine.peer_at((name >> 1) as u32) {
                         match name & 1 {
@@ -389,8 +381,7 @@ impl Endpoint for SeqEndpoint {
 
     fn arm(&mut self, now: Time) -> Sleep {
         // A notice ends a sleep, also one that came while nobody slept: it is taken here alone.
-        let rung = rustix::io::read(&self.bell.0, &mut [0u8; 8]).is_ok();
-        if rung || self.engine.has_events() || self.engine.has_output() {
+        if self.bell.prepare() || self.engine.has_events() || self.engine.has_output() {
             return Sleep::Busy;
         }
         // A lease that comes back makes no noise, and neither does a peer that starts.
@@ -430,52 +421,9 @@ impl Endpoint for SeqEndpoint {
         }
     }
 
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let parts = key.parse()?;
-        let peer = self.resolve(&parts.owner, PATIENCE)?;
-        self.engine.import(parts, peer)
-    }
-
-    // The rest is the engine's.
-
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
-    }
-
-    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        self.engine.inject(peer, parts)
-    }
-
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        self.engine.submit_all(operations);
-    }
-
-    fn cancel(&mut self, token: Token) {
-        self.engine.cancel(token);
-    }
-
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.engine.register(memory, access)
-    }
-
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.engine.export(region)
-    }
-
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities peer inject submit cancel register export
+        import release
     }
 }
 

@@ -1,14 +1,18 @@
 //! Sockets that keep packets apart, and one descriptor to wait for all of them.
 
 use rustix::{
-    event::{EventfdFlags, epoll, eventfd},
+    event::epoll,
     io::Errno,
     net::{
         AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
         bind, connect, listen, recv, send, socket_with, sockopt::set_socket_send_buffer_size,
     },
 };
-use std::{io, os::fd::OwnedFd, time::Duration};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
@@ -91,7 +95,7 @@ impl Poller {
     }
 
     /// Names a descriptor, to be told when it is readable. Forgotten when it is closed.
-    pub fn add(&self, fd: &OwnedFd, name: u64) -> io::Result<()> {
+    pub fn add(&self, fd: impl AsFd, name: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(name);
         Ok(epoll::add(&self.fd, fd, data, epoll::EventFlags::IN)?)
     }
@@ -115,9 +119,4 @@ impl Poller {
             names.extend(events.iter().map(|event| event.data.u64()));
         }
     }
-}
-
-/// A counter that makes the poller ready when it is not zero.
-pub fn bell() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
 }

@@ -11,9 +11,6 @@ use petasos_fabric::{
 };
 use std::{collections::HashMap, time::Duration};
 
-/// How long the owner of an imported key is tried.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Regions by our names, and the members' names of them.
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
@@ -191,7 +188,7 @@ impl Auto {
 
     pub(crate) fn import_key(&mut self, key: &Key) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
-        let ours = self.resolve(&parts.owner, PATIENCE)?;
+        let ours = self.resolve(&parts.owner, Key::IMPORT_PATIENCE)?;
         self.import_parts(parts, ours, false)
     }
 

@@ -11,8 +11,8 @@ use crate::{
     flow::Flow,
 };
 use petasos_fabric::{
-    Access as Rights, AtomicOp, Done, Event, Incarnation, Key, LostReason, OpError, OpErrorKind,
-    Operation, Peer, PeerState, Slice, Token,
+    Access as Rights, AtomicOp, Cursor, Done, Event, Incarnation, Key, LostReason, OpError,
+    OpErrorKind, Operation, Peer, PeerState, Slice, Token,
 };
 use smallvec::SmallVec;
 
@@ -25,12 +25,10 @@ pub(crate) struct Access {
     key: RemoteKey,
     incarnation: Incarnation,
     total: u64,
-    /// Bytes handed to the device; for what has none, whether it was.
-    handed: u64,
+    /// What is handed to the device.
+    handed: Cursor,
+    /// All is; for what has no bytes, whether it was.
     complete: bool,
-    /// Where that is: piece and offset in it, on each side.
-    ours: (usize, usize),
-    theirs: (usize, u64),
     /// Pieces under way.
     running: usize,
     outcome: Option<Result<Done, OpErrorKind>>,
@@ -87,10 +85,8 @@ impl<D: Device> Channels<D> {
             key,
             incarnation,
             total,
-            handed: 0,
+            handed: Cursor::default(),
             complete: false,
-            ours: (0, 0),
-            theirs: (0, 0),
             running: 0,
             outcome: None,
         });
@@ -279,18 +275,9 @@ impl Access {
             Operation::Get { local, spans, .. } => (false, None, local, spans),
             _ => unreachable!("only put, get and atomics are accesses"),
         };
-        let (mut ours, mut theirs) = (self.ours, self.theirs);
-        while local.get(ours.0).is_some_and(|piece| ours.1 == piece.len()) {
-            ours = (ours.0 + 1, 0);
-        }
-        while spans.get(theirs.0).is_some_and(|span| theirs.1 == span.len) {
-            theirs = (theirs.0 + 1, 0);
-        }
-        let piece = local.get(ours.0).zip(spans.get(theirs.0)).and_then(|(piece, span)| {
-            let rest = usize::try_from(span.len - theirs.1).unwrap_or(usize::MAX);
-            let len = (piece.len() - ours.1).min(rest).min(most);
-            Some((piece.part(ours.1, len)?, span.offset + theirs.1))
-        });
+        let mut at = self.handed;
+        let stretch = at.take(local, spans, most);
+        let piece = stretch.and_then(|stretch| Some((stretch.local()?, stretch.offset)));
         let (memory, offset) = match piece {
             Some(piece) => piece,
             // Nothing to move, but the key is looked at.
@@ -299,14 +286,13 @@ impl Access {
                 (nothing, spans.first().map_or(0, |span| span.offset))
             }
         };
-        let (target, len) = (Target { key, offset }, memory.len());
+        let target = Target { key, offset };
         match put {
             true => device.put(node, &target, &memory, event, ticket)?,
             false => device.get(node, &target, &memory, ticket)?,
         }
-        (self.ours, self.theirs) = ((ours.0, ours.1 + len), (theirs.0, theirs.1 + len as u64));
-        self.handed += len as u64;
-        self.complete = self.handed == self.total;
+        self.handed = at;
+        self.complete = at.moved() == self.total;
         Ok(())
     }
 

@@ -6,14 +6,12 @@ use crate::{
 };
 use bytes::Bytes;
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Lease, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo,
-    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Access, Address, Endpoint, Event, ExportError, InjectError, Key, Lease, LostReason, Notifier,
+    OpError, OpErrorKind, Operation, Peer, RegionId, RegisterError, ResolveError, Sleep, Slice,
+    Time, Token, answered_by_engine,
 };
 use std::{collections::VecDeque, os::fd::BorrowedFd, time::Duration};
 
-/// How long the owner of an imported key is tried.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Records of one peer that are taken before others have their turn.
 const TURN: usize = 32;
 /// How soon to look again whether there are leases for peers that wait.
@@ -126,18 +124,6 @@ impl<D: Device> Channels<D> {
 }
 
 impl<D: Device> Endpoint for Channels<D> {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         let scheme = self.device.scheme();
         if address.scheme() != scheme {
@@ -155,10 +141,6 @@ impl<D: Device> Endpoint for Channels<D> {
             }
         }
         Ok(peer)
-    }
-
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
     }
 
     fn forget(&mut self, peer: Peer) {
@@ -276,13 +258,7 @@ impl<D: Device> Endpoint for Channels<D> {
         Ok(Key::compose(&parts))
     }
 
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let parts = key.parse()?;
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
-        self.engine.import(parts, peer)
-    }
-
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities peer import release
     }
 }

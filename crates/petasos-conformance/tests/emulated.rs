@@ -2,9 +2,8 @@
 
 use petasos_conformance::{Fixture, RealTime, conformance};
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Limits, LostReason, Notifier, Notify, Operation, Peer, PeerInfo, PeerState,
-    Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Address, Capabilities, Endpoint, Event, ImportError, Incarnation, Key, Limits, LostReason,
+    Notifier, Notify, Peer, PeerState, Pool, Remote, ResolveError, Sleep, Time, answered_by_engine,
     two_sided::{Config, Engine},
 };
 use std::{
@@ -198,15 +197,6 @@ impl Drop for Emulated {
 }
 
 impl Endpoint for Emulated {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         if address.scheme() != "emulated" {
             let (address, scheme) = (address.clone(), "emulated");
@@ -220,21 +210,9 @@ impl Endpoint for Emulated {
         self.waiting.push(Waiting { peer, patience, deadline });
         Ok(peer)
     }
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
-    }
     fn forget(&mut self, peer: Peer) {
         self.hang_up(peer);
         self.engine.forget(peer);
-    }
-    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        self.engine.inject(peer, parts)
-    }
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        self.engine.submit_all(operations);
-    }
-    fn cancel(&mut self, token: Token) {
-        self.engine.cancel(token);
     }
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
         self.now = Some(now);
@@ -256,12 +234,6 @@ impl Endpoint for Emulated {
         }
         Notifier::new(Arc::new(NeverAsleep))
     }
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.engine.register(memory, access)
-    }
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.engine.export(region)
-    }
     fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
         if parts.route(Key::ROUTE_TWO_SIDED).is_none() {
@@ -271,8 +243,10 @@ impl Endpoint for Emulated {
         let peer = self.resolve(&parts.owner, Duration::from_secs(5))?;
         self.engine.import(parts, peer)
     }
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+
+    answered_by_engine! {
+        engine: address incarnation capabilities peer inject submit cancel register export
+        release
     }
 }
 

@@ -16,8 +16,8 @@ use crate::{
     state::Datagrams,
 };
 use petasos_fabric::{
-    Access as Rights, Address, Done, Event, Key, LostReason, OpError, OpErrorKind, Operation, Peer,
-    Slice, Time, Token,
+    Access as Rights, Address, Cursor, Done, Event, Key, LostReason, OpError, OpErrorKind,
+    Operation, Peer, Slice, Time, Token,
 };
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
@@ -75,10 +75,7 @@ struct Access {
     address: Address,
     target: Target,
     total: u64,
-    handed: u64,
-    /// How far that is: piece and offset in it, on each side.
-    ours: (usize, usize),
-    theirs: (usize, u64),
+    handed: Cursor,
     running: u32,
     /// Nothing more is posted: how it ends when nothing is under way.
     outcome: Option<OpErrorKind>,
@@ -181,9 +178,7 @@ impl<N: Network> Datagrams<N> {
             address: info.address,
             target,
             total,
-            handed: 0,
-            ours: (0, 0),
-            theirs: (0, 0),
+            handed: Cursor::default(),
             running: 0,
             outcome: None,
             failed: false,
@@ -273,9 +268,9 @@ impl<N: Network> Datagrams<N> {
             list.iter().filter(|(_, a)| of_it(a)).map(|(slot, _)| slot).collect();
         for slot in slots {
             let Some(access) = self.accesses.list.get_mut(slot) else { continue };
-            if access.handed == 0 && access.outcome.is_none() {
+            if access.handed.moved() == 0 && access.outcome.is_none() {
                 self.leave_to_engine(vec![slot]);
-            } else if access.handed < access.total && !access.failed {
+            } else if access.handed.moved() < access.total && !access.failed {
                 access.outcome.get_or_insert(OpErrorKind::StaleKey);
                 self.settle_access(slot);
             }
@@ -327,17 +322,16 @@ impl<N: Network> Datagrams<N> {
         let Some(node) = link.node.filter(|_| link.is_up()) else { return false };
         while access.outcome.is_none()
             && !access.failed
-            && access.handed < access.total
+            && access.handed.moved() < access.total
             && access.running < PIECES
         {
             if *running >= most {
                 ready.push_back(slot);
                 break;
             }
-            let Some((piece, offset, ours, theirs)) = access.next(most_at_once) else {
+            let Some((piece, offset, after)) = access.next(most_at_once) else {
                 break;
             };
-            let len = piece.len();
             let reach = match access.operation {
                 Operation::Get { .. } => Reach::Get,
                 _ => Reach::Put,
@@ -345,8 +339,7 @@ impl<N: Network> Datagrams<N> {
             let mark = Mark::Access { access: slot as u32, serial: access.serial };
             match net.access(node, reach, piece, key, offset, mark) {
                 Ok(()) => {
-                    (access.ours, access.theirs) = (ours, theirs);
-                    access.handed += len as u64;
+                    access.handed = after;
                     access.running += 1;
                     link.running += 1;
                     (*by_it, *running) = (*by_it + 1, *running + 1);
@@ -404,7 +397,7 @@ impl<N: Network> Datagrams<N> {
             }
             _ => {}
         }
-        if access.outcome.is_none() && !access.failed && access.handed < access.total {
+        if access.outcome.is_none() && !access.failed && access.handed.moved() < access.total {
             self.accesses.ready.push_back(slot);
         }
         self.settle_access(slot);
@@ -414,7 +407,8 @@ impl<N: Network> Datagrams<N> {
     fn settle_access(&mut self, slot: usize) {
         if let Some(access) = self.accesses.list.get(slot)
             && access.running == 0
-            && (access.outcome.is_some() || (access.handed == access.total && !access.failed))
+            && (access.outcome.is_some()
+                || (access.handed.moved() == access.total && !access.failed))
         {
             self.end_access(slot);
         }
@@ -435,7 +429,7 @@ impl<N: Network> Datagrams<N> {
     pub(crate) fn cancel_access(&mut self, token: Token) -> bool {
         let Some(&slot) = self.accesses.tokens.get(&token) else { return false };
         if let Some(access) = self.accesses.list.get_mut(slot)
-            && access.handed < access.total
+            && access.handed.moved() < access.total
         {
             access.outcome.get_or_insert(OpErrorKind::Cancelled);
             self.settle_access(slot);
@@ -466,7 +460,7 @@ impl<N: Network> Datagrams<N> {
         for slot in slots {
             let Accesses { list, orphans, running, .. } = &mut self.accesses;
             let Some(access) = list.get_mut(slot) else { continue };
-            if access.failed || access.handed < access.total || access.running > 0 {
+            if access.failed || access.handed.moved() < access.total || access.running > 0 {
                 access.outcome.get_or_insert(OpErrorKind::PeerLost(reason.clone()));
             }
             access.lost = true;
@@ -494,29 +488,14 @@ impl Access {
     }
 
     /// The next piece: our memory, the offset in theirs, and where both sides are after it.
-    #[expect(clippy::type_complexity, reason = "taken apart at once")]
-    fn next(&self, most: usize) -> Option<(Slice, u64, (usize, usize), (usize, u64))> {
+    fn next(&self, most: usize) -> Option<(Slice, u64, Cursor)> {
         let (Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. }) =
             &self.operation
         else {
             return None;
         };
-        let (mut ours, mut theirs) = (self.ours, self.theirs);
-        while local.get(ours.0).is_some_and(|piece| ours.1 == piece.len()) {
-            ours = (ours.0 + 1, 0);
-        }
-        while spans.get(theirs.0).is_some_and(|span| theirs.1 == span.len) {
-            theirs = (theirs.0 + 1, 0);
-        }
-        let (piece, span) = local.get(ours.0).zip(spans.get(theirs.0))?;
-        let rest = usize::try_from(span.len - theirs.1).unwrap_or(usize::MAX);
-        let len = (piece.len() - ours.1).min(rest).min(most);
-        let offset = span.offset + theirs.1;
-        Some((
-            piece.part(ours.1, len)?,
-            offset,
-            (ours.0, ours.1 + len),
-            (theirs.0, theirs.1 + len as u64),
-        ))
+        let mut at = self.handed;
+        let stretch = at.take(local, spans, most)?;
+        Some((stretch.local()?, stretch.offset, at))
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::{frame::Control, kept, link::State, network::Network, state::Datagrams};
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region,
-    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Address, AllocError, Endpoint, Event, InjectError, Lease, LostReason, Notifier, Operation,
+    Peer, Region, ResolveError, Sleep, Time, Token, answered_by_engine,
 };
 use std::{
     collections::VecDeque,
@@ -12,8 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the owner of an imported key is tried.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// While messages come, the control endpoint has its turn every so many passes, or packets: a pass may take in many.
 const TURN: u32 = 32;
 const CROWD: u64 = 128;
@@ -68,18 +65,6 @@ impl<N: Network> Datagrams<N> {
 }
 
 impl<N: Network> Endpoint for Datagrams<N> {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         self.reach(address, |control, theirs| control.resolve(theirs, patience))
     }
@@ -90,10 +75,6 @@ impl<N: Network> Endpoint for Datagrams<N> {
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
         self.reach(address, |control, theirs| control.resolve_running(theirs, patience))
-    }
-
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
     }
 
     fn forget(&mut self, peer: Peer) {
@@ -217,22 +198,8 @@ impl<N: Network> Endpoint for Datagrams<N> {
         })
     }
 
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.engine.register(memory, access)
-    }
-
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.engine.export(region)
-    }
-
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let parts = key.parse()?;
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
-        self.engine.import(parts, peer)
-    }
-
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities peer register export import release
     }
 }
 

@@ -33,6 +33,7 @@ impl Doze {
     }
 
     /// The sleep is over, or did not come about.
+    #[inline]
     pub fn awake(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
     }
@@ -52,6 +53,7 @@ impl Doze {
     /// Something was left, which a thread that falls asleep checks. True if the doorbell is to be
     /// rung: no other thread does for this sleep.
     #[must_use]
+    #[inline]
     pub fn rouse(&self) -> bool {
         fence(Ordering::SeqCst);
         self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::AcqRel)

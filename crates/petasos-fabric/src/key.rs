@@ -2,6 +2,7 @@
 
 use crate::{Access, Address, ImportError, Incarnation};
 use bytes::{BufMut, Bytes};
+use std::time::Duration;
 
 /// Leave to reach a region: opaque bytes, at most [`Key::MAX`], made by
 /// [`Endpoint::export`](crate::Endpoint::export).
@@ -61,6 +62,9 @@ impl Key {
     pub const ROUTE_DEVICE: u8 = 5;
     /// Kind of the route through one of several transports under a common address.
     pub const ROUTE_MEMBER: u8 = 6;
+
+    /// How long the owner of an imported key is tried, where it is not connected.
+    pub const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 
     /// A key that came from outside; checked when it is used.
     ///

@@ -28,7 +28,9 @@
 pub mod acceptor;
 pub mod address;
 pub mod capability;
+pub mod cursor;
 mod delegate;
+pub mod doorbell;
 pub mod doze;
 pub mod endpoint;
 pub mod error;
@@ -52,6 +54,8 @@ pub mod two_sided;
 pub use acceptor::{Accepted, Acceptor};
 pub use address::{Address, AddressError};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
+pub use cursor::{Cursor, SpanCursor, Stretch};
+pub use doorbell::{Doorbell, EventFd};
 pub use doze::Doze;
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{

@@ -11,13 +11,10 @@
 //! over. Where there is an engine it alone sleeps on the descriptor.
 
 use crate::{Error, Idle, state::State};
-use petasos_fabric::Time;
-use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
-    io::{read, write},
-};
+use petasos_fabric::{EventFd, Time};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -38,28 +35,21 @@ pub(crate) struct Shared {
     /// The endpoint's descriptor.
     fd: Option<OwnedFd>,
     /// Ends a sleep on that. The endpoint's own notifier does not, once it was used by another.
-    kick: OwnedFd,
+    kick: EventFd,
     pub(crate) idle: Idle,
 }
 
 impl Shared {
     pub(crate) fn new(state: State) -> Result<Shared, Error> {
         let system = |error: &dyn ToString| Error::System(error.to_string());
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let fd = state.endpoint.fd().map(|fd| fd.try_clone_to_owned()).transpose();
         Ok(Shared {
             fd: fd.map_err(|error| system(&error))?,
-            kick: eventfd(0, flags).map_err(|error| system(&error))?,
+            kick: EventFd::new().map_err(|error| system(&error))?,
             idle: state.config.idle,
             state: Mutex::new(state),
             changed: Condvar::new(),
         })
-    }
-
-    /// Ends the sleep of the thread that sleeps on the endpoint.
-    fn kick(&self) {
-        // Fails only when it was written all too often: then it is readable all the more.
-        let _ = write(&self.kick, &1_u64.to_ne_bytes());
     }
 
     #[inline]
@@ -69,7 +59,7 @@ impl Shared {
 
     /// Ends the sleep of the threads that sleep here.
     pub(crate) fn wake(&self) {
-        self.kick();
+        self.kick.signal();
         self.changed.notify_all();
     }
 
@@ -96,7 +86,7 @@ impl Shared {
         };
         drop(state);
         if ring {
-            self.kick();
+            self.kick.signal();
         }
         if tell {
             self.changed.notify_all();
@@ -169,7 +159,7 @@ impl Shared {
             // Nothing rings for this one.
             state.take_over = true;
             state.armed = false;
-            self.kick();
+            self.kick.signal();
         } else if state.engine {
             state.take_over = true;
         } else if !state.sleeper && state.drivers == 0 {
@@ -216,10 +206,11 @@ impl Shared {
             Some(fd) => {
                 let timeout = longest.and_then(|longest| Timespec::try_from(longest).ok());
                 // An interrupted or failed wait only means to look again.
-                let mut wait = [&self.kick, fd].map(|fd| PollFd::new(fd, PollFlags::IN));
+                let mut wait = [self.kick.as_fd(), fd.as_fd()]
+                    .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
                 let watched = if unnamed { &mut wait[..1] } else { &mut wait[..] };
                 if poll(watched, timeout.as_ref()).is_ok() && !wait[0].revents().is_empty() {
-                    let _ = read(&self.kick, &mut [0; 8]);
+                    self.kick.take();
                 }
             }
             None => std::thread::sleep(longest.map_or(NAP, |longest| longest.min(NAP))),

@@ -5,8 +5,8 @@ use crate::{
     regions::Pin,
 };
 use petasos_fabric::{
-    Access as Rights, AtomicOp, AtomicType, Done, Incarnation, OpErrorKind, Region, RegionId,
-    RemoteSpan, Slice, Slices, Spans, Token,
+    Access as Rights, AtomicOp, AtomicType, Cursor, Done, Incarnation, OpErrorKind, Region,
+    RegionId, Slice, Slices, Spans, Token,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -50,77 +50,42 @@ pub(crate) struct Atomic {
 pub(crate) struct Copy {
     local: Slices,
     spans: Spans,
-    first: u64,
     total: u64,
-    moved: u64,
-    local_at: (usize, usize),
-    span_at: (usize, u64),
+    at: Cursor,
 }
 
 impl Copy {
     pub(crate) fn new(local: Slices, spans: Spans, total: u64) -> Copy {
-        Copy {
-            first: spans.first().map_or(0, |span| span.offset),
-            local,
-            spans,
-            total,
-            moved: 0,
-            local_at: (0, 0),
-            span_at: (0, 0),
-        }
+        Copy { local, spans, total, at: Cursor::default() }
     }
 
     pub(crate) fn left(&self) -> u64 {
-        self.total - self.moved
+        self.total - self.at.moved()
     }
 
-    /// The next pair of pieces of equal length, at most `limit` bytes.
-    fn next(&mut self, limit: u64) -> Option<(Slice, RemoteSpan)> {
-        let local = loop {
-            let slice = self.local.get(self.local_at.0)?;
-            if self.local_at.1 < slice.len() {
-                break slice;
-            }
-            self.local_at = (self.local_at.0 + 1, 0);
-        };
-        let span = loop {
-            let span = self.spans.get(self.span_at.0)?;
-            if self.span_at.1 < span.len {
-                break span;
-            }
-            self.span_at = (self.span_at.0 + 1, 0);
-        };
-        let local_rest = local.len() - self.local_at.1;
-        let len = limit.min(local_rest as u64).min(span.len - self.span_at.1);
-        let piece = local.part(self.local_at.1, len as usize)?;
-        let remote = RemoteSpan { offset: span.offset + self.span_at.1, len };
-        self.local_at.1 += len as usize;
-        self.span_at.1 += len;
-        self.moved += len;
-        Some((piece, remote))
+    /// Where the first span begins.
+    fn first(&self) -> u64 {
+        self.spans.first().map_or(0, |span| span.offset)
     }
 
     /// Moves at most `limit` bytes between the local pieces and `memory`.
     fn step(&mut self, memory: &Slice, limit: u64, put: bool) -> Result<u64, OpErrorKind> {
         let mut moved = 0;
         while moved < limit {
-            let Some((local, span)) = self.next(limit - moved) else {
-                break;
-            };
-            let remote = usize::try_from(span.offset)
+            let most = usize::try_from(limit - moved).unwrap_or(usize::MAX);
+            let Some(stretch) = self.at.take(&self.local, &self.spans, most) else { break };
+            let Some(local) = stretch.local() else { break };
+            let (offset, len) = (stretch.offset, stretch.len as u64);
+            let remote = usize::try_from(offset)
                 .ok()
-                .and_then(|offset| memory.part(offset, local.len()))
-                .ok_or(OpErrorKind::OutOfBounds {
-                    offset: span.offset,
-                    len: span.len,
-                    bound: memory.len() as u64,
-                })?;
+                .and_then(|offset| memory.part(offset, stretch.len))
+                .ok_or(OpErrorKind::OutOfBounds { offset, len, bound: memory.len() as u64 })?;
             if put {
                 local.copy_to(&remote);
             } else {
                 remote.copy_to(&local);
             }
-            moved += span.len;
+            moved += len;
         }
         Ok(moved)
     }
@@ -173,7 +138,7 @@ impl Access {
                 Kind::Put { copy, event: Some(data) } => {
                     let what = What::Arrived {
                         region: self.route.region,
-                        offset: copy.first,
+                        offset: copy.first(),
                         len: copy.total,
                         data: *data,
                     };

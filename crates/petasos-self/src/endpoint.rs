@@ -3,18 +3,21 @@
 use crate::{
     access::Route,
     hub::{Refused, What},
-    local::{Closing, IMPORT_PATIENCE, Local, MAX_REMOTES, SCHEME},
+    local::{Closing, Local, MAX_REMOTES, SCHEME},
     peers::State,
     registry,
 };
 use bytes::{BufMut, Bytes};
 use petasos_fabric::{
     Access, Address, Capabilities, Done, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, LostReason, Notifier, Notify, OpError, OpErrorKind, Operation, Peer,
-    PeerInfo, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
-    key::KeyParts,
+    InjectError, Key, LostReason, Notifier, OpError, OpErrorKind, Operation, Peer, PeerInfo,
+    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token, key::KeyParts,
 };
-use std::{collections::VecDeque, os::fd::BorrowedFd, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    os::fd::{AsFd, BorrowedFd},
+    time::Duration,
+};
 
 /// Bytes that one `progress` copies at most, for each of the two kinds of copies.
 const COPY_BUDGET: usize = 4 << 20;
@@ -149,6 +152,7 @@ impl Endpoint for Local {
         self.now = Some(now);
         if std::mem::take(&mut self.armed) {
             self.hub.bell.awake();
+            self.hub.bell.take();
         }
         let budget = budget.max(1);
         let mut worked = false;
@@ -187,10 +191,9 @@ impl Endpoint for Local {
         if !self.ready.is_empty() || !self.fetches.is_empty() {
             return Sleep::Busy;
         }
-        self.hub.bell.prepare();
         self.armed = true;
-        // Looked at after `prepare`: what changes from here on rings.
-        if self.hub.bell.take_notice() || self.hub.has_mail() || self.collect_closed() {
+        // `prepare` comes first: what changes from here on rings.
+        if self.hub.bell.prepare() || self.hub.has_mail() || self.collect_closed() {
             return Sleep::Busy;
         }
         let until = self.closing.iter().filter_map(|closing| closing.until).min();
@@ -219,12 +222,11 @@ impl Endpoint for Local {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.hub.bell.fd())
+        Some(self.hub.bell.as_fd())
     }
 
     fn notifier(&self) -> Notifier {
-        let bell: Arc<dyn Notify> = self.hub.bell.clone();
-        Notifier::new(bell)
+        Notifier::new(self.hub.bell.clone())
     }
 
     fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
@@ -269,7 +271,7 @@ impl Endpoint for Local {
             rights: parts.access,
         };
         let known = self.peers.by_address(&parts.owner);
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        let peer = self.resolve(&parts.owner, Key::IMPORT_PATIENCE)?;
         if let Some((hub, _)) = self.peers.at(peer.index).up()
             && hub.incarnation != parts.incarnation
         {

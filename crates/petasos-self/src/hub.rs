@@ -1,8 +1,10 @@
 //! The part of an endpoint that others reach: its inbox, regions and bell.
 
-use crate::{bell::Bell, offer::Offer, regions::Regions};
+use crate::{offer::Offer, regions::Regions};
 use bytes::Bytes;
-use petasos_fabric::{Address, Incarnation, Lease, LostReason, Pool, Quota, RegionId, Share};
+use petasos_fabric::{
+    Address, Doorbell, Incarnation, Lease, LostReason, Pool, Quota, RegionId, Share,
+};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -16,7 +18,7 @@ pub(crate) struct Hub {
     pub(crate) incarnation: Incarnation,
     pub(crate) pool: Pool,
     pub(crate) regions: Regions,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bell: Arc<Doorbell>,
     /// Tagged messages that came eagerly and have not been matched.
     pub(crate) eager: Quota,
     inbox: Mutex<Inbox>,
@@ -74,7 +76,7 @@ pub(crate) enum Refused {
 }
 
 impl Hub {
-    pub(crate) fn new(address: Address, bell: Bell, max_leases: usize) -> Hub {
+    pub(crate) fn new(address: Address, bell: Doorbell, max_leases: usize) -> Hub {
         Hub {
             address,
             incarnation: Incarnation::random(),

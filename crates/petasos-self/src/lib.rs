@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod access;
-mod bell;
 mod endpoint;
 mod hub;
 mod local;

@@ -2,7 +2,6 @@
 
 use crate::{
     access::{Route, Step},
-    bell::Bell,
     hub::{Hub, Packet, Tagged, What},
     matching::{Arrived, Fetch, Matching, Posted},
     offer::Offer,
@@ -10,7 +9,7 @@ use crate::{
     registry,
 };
 use petasos_fabric::{
-    Address, AddressError, Body, Capabilities, Done, Event, Limits, LostReason, OpError,
+    Address, AddressError, Body, Capabilities, Done, Doorbell, Event, Limits, LostReason, OpError,
     OpErrorKind, Peer, RegionId, Support, Time, Token,
 };
 use std::{
@@ -91,9 +90,6 @@ pub(crate) const MAX_MESSAGE: usize = 65_536;
 /// The scheme of the addresses.
 pub(crate) const SCHEME: &str = "self";
 
-/// How long the owner of an imported key is waited for.
-pub(crate) const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
-
 impl Local {
     /// Opens an endpoint at `self://NAME`, or with a random name at `self://*`.
     pub fn open(address: &Address) -> Result<Local, OpenError> {
@@ -116,7 +112,7 @@ impl Local {
         capabilities.put_with_event = Support::Native;
         capabilities.map = Support::Native;
         capabilities.passive_target = true;
-        let bell = Bell::new().map_err(|e| OpenError::System(e.to_string()))?;
+        let bell = Doorbell::new().map_err(|e| OpenError::System(e.to_string()))?;
         let hub = Arc::new(Hub::new(address, bell, limits.max_leases));
         if !registry::add(&hub) {
             return Err(OpenError::Taken(hub.address.clone()));

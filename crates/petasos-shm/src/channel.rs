@@ -9,7 +9,7 @@ use crate::{
     table::PeerTable,
 };
 use petasos_fabric::{
-    Incarnation, Lease, LostReason, Peer, Region, Slice, Time,
+    EventFd, Incarnation, Lease, LostReason, Peer, Region, Slice, Time,
     two_sided::{Outgoing, Packet, header},
 };
 use rustix::{event::PollFlags, fd::OwnedFd};
@@ -94,7 +94,7 @@ pub(crate) struct Channel {
     pub(crate) table: PeerTable,
     pub(crate) socket: OwnedFd,
     /// Rung by the peer.
-    pub(crate) bell_in: OwnedFd,
+    pub(crate) bell_in: EventFd,
     pub(crate) bell_out: Bell,
     pub(crate) pid: i32,
     /// Who runs it, as the kernel says.

@@ -11,7 +11,7 @@
 
 use crate::{
     Shm,
-    bell::{self, Bell},
+    bell::Bell,
     channel::{Channel, RUNG},
     closing::MAX_LINGERING,
     cross,
@@ -23,7 +23,7 @@ use crate::{
     table::PeerTable,
 };
 use petasos_fabric::{
-    Accepted, Address, LostReason, Patience, Peer, PeerState, ResolveError, Time,
+    Accepted, Address, EventFd, LostReason, Patience, Peer, PeerState, ResolveError, Time,
     acceptor::unauthenticated_limit,
 };
 use rustix::{
@@ -61,7 +61,7 @@ pub(crate) struct Attempt {
 struct Greeted {
     socket: OwnedFd,
     pair: Pair,
-    bell: OwnedFd,
+    bell: EventFd,
     who: Credentials,
 }
 
@@ -258,7 +258,7 @@ impl Shm {
             return Err(Ok(LostReason::Refused(text)));
         }
         let (fd, pair) = Pair::create(self.config.sizes()).map_err(Err)?;
-        let bell = bell::event().map_err(Err)?;
+        let bell = EventFd::new().map_err(Err)?;
         let fds = [self.table_fd.as_fd(), fd.as_fd(), bell.as_fd()];
         match socket::send(&socket, &Note::Hello(self.greeting()).encode(), &fds) {
             // Closed already: why may be there to read.
@@ -485,7 +485,7 @@ impl Shm {
         let table = PeerTable::adopt(&table).map_err(|unfit| no(unfit.to_string()))?;
         let pair = Pair::adopt(&pair, sizes).map_err(|unfit| no(unfit.to_string()))?;
         let (peer, uninvited) = self.seat(&greeting)?;
-        let bell = bell::event().map_err(|error| (true, socket::reason(error, LISTENER)))?;
+        let bell = EventFd::new().map_err(|error| (true, socket::reason(error, LISTENER)))?;
         let fds = [self.table_fd.as_fd(), bell.as_fd()];
         let welcome = Note::Welcome(self.greeting()).encode();
         if let Err(error) = socket::send(&arrival.socket, &welcome, &fds) {
@@ -535,7 +535,7 @@ impl Shm {
             && process.is_some()
             && cross::peek(who.pid, greeting.probe) == Ok(greeting.incarnation.get());
         let bell_out = match who.uid == self.uid {
-            true => Bell::Event(bell_out),
+            true => Bell::Event(EventFd::from(bell_out)),
             false => Bell::Socket,
         };
         let channel = Channel {
@@ -587,7 +587,7 @@ impl Shm {
 struct Joined {
     pair: Pair,
     table: PeerTable,
-    bell: OwnedFd,
+    bell: EventFd,
     bell_out: OwnedFd,
     who: Credentials,
     /// It came to us, and nobody has asked for it.
@@ -602,7 +602,7 @@ mod tests {
     fn the_oldest_of_the_user_with_most_goes() {
         let mut arrivals = Arrivals::default();
         for (at, uid) in [(1, 7), (5, 8), (3, 8), (4, 9)] {
-            let socket = crate::bell::event().unwrap();
+            let socket = rustix::stdio::stdin().try_clone_to_owned().unwrap();
             let who = Credentials { pid: 1, uid };
             let arrival = Arrival { socket, who, deadline: Time(at) };
             arrivals.slots.push((0, Some(arrival)));

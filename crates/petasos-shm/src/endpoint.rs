@@ -11,20 +11,17 @@ use crate::{
     table::Entry,
 };
 use petasos_fabric::{
-    Access, Address, AllocError, Capabilities, Endpoint, Event, ExportError, ImportError,
-    Incarnation, InjectError, Key, Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region,
-    RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Access, Address, AllocError, Endpoint, Event, ExportError, ImportError, InjectError, Key,
+    Lease, LostReason, Notifier, Operation, Peer, PeerInfo, Region, RegionId, RegisterError,
+    Remote, ResolveError, Sleep, Slice, Time, Token, answered_by_engine,
 };
 use smallvec::SmallVec;
 use std::{
     collections::VecDeque,
     os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
     time::Duration,
 };
 
-/// How long the owner of an imported key may be unreachable.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Messages shorter than a word do not go the shortest way, as they would make it longer.
 const WORD: usize = 8;
 /// How often who lingers looks for a message, with a pause before each look.
@@ -35,18 +32,6 @@ const FEW: usize = 3 * FRONT;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl Endpoint for Shm {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         self.reach(address, patience, false)
     }
@@ -223,8 +208,7 @@ impl Endpoint for Shm {
     }
 
     fn notifier(&self) -> Notifier {
-        let bell: Arc<dyn petasos_fabric::Notify> = self.bell.clone();
-        Notifier::new(bell)
+        Notifier::new(self.bell.clone())
     }
 
     fn alloc(&mut self, len: usize) -> Result<Region, AllocError> {
@@ -268,7 +252,7 @@ impl Endpoint for Shm {
             return Err(ImportError::NoRoute { owner: parts.owner, scheme: SCHEME });
         }
         let known = self.engine.find_peer(&parts.owner).is_some();
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
+        let peer = self.resolve(&parts.owner, Key::IMPORT_PATIENCE)?;
         let imported = self.engine.import(parts, peer);
         if imported.is_err() && !known {
             self.forget(peer);
@@ -276,8 +260,8 @@ impl Endpoint for Shm {
         imported
     }
 
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities release
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::{
     Config, Counters, OpenError,
     access::Accesses,
-    bell::OwnBell,
     channel::{Channel, NOBODY},
     closing::{Closing, Lingering},
     connect::{Arrivals, Attempt},
@@ -13,8 +12,9 @@ use crate::{
     table::{SLOTS, Table},
 };
 use petasos_fabric::{
-    Acceptor, Address, Capabilities, Credential, Done, Enforcement, Event, Home, Incarnation,
-    LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time, Token,
+    Acceptor, Address, Capabilities, Credential, Done, Doorbell, Enforcement, Event, Home,
+    Incarnation, LostReason, OpError, OpErrorKind, Peer, PeerState, Pool, RegionId, Support, Time,
+    Token,
     two_sided::{self, Engine},
 };
 use rustix::{
@@ -40,7 +40,7 @@ pub struct Shm {
 
     pub(crate) listener: Listener,
     pub(crate) epoll: OwnedFd,
-    pub(crate) bell: Arc<OwnBell>,
+    pub(crate) bell: Arc<Doorbell>,
     /// What we say to all peers.
     pub(crate) table: Table,
     pub(crate) table_fd: OwnedFd,
@@ -194,10 +194,10 @@ impl Shm {
             error => system("listening on a socket")(error),
         })?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("epoll"))?;
-        let bell = Arc::new(OwnBell::new().map_err(system("an event descriptor"))?);
+        let bell = Arc::new(Doorbell::new().map_err(system("an event descriptor"))?);
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, &listener.fd, Source::Listener.data(0, 0), epoll::EventFlags::IN)
-            .and_then(|()| epoll::add(&epoll, &bell.fd, Source::Notifier.data(0, 0), edge))
+            .and_then(|()| epoll::add(&epoll, &*bell, Source::Notifier.data(0, 0), edge))
             .map_err(system("epoll"))?;
         let (table_fd, table) = Table::create().map_err(system("a table in memory"))?;
         let limits = config.limits();

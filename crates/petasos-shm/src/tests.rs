@@ -151,7 +151,7 @@ fn garbage_at_the_listener() {
     };
     let (loose, _) = memfd::create("hostile", 4096 + (256 << 10)).unwrap();
     let right = sealed(4096 + (256 << 10));
-    let (short, bell) = (sealed(4096), crate::bell::event().unwrap());
+    let (short, bell) = (sealed(4096), petasos_fabric::EventFd::new().unwrap());
     let files = [
         vec![],
         vec![table.as_fd()],

@@ -2,21 +2,18 @@
 
 use crate::{
     SimNet,
+    bell::Bell,
     world::{Arrival, Place, Wire},
 };
 use petasos_fabric::{
-    Access, Address, Capabilities, Endpoint, Event, ExportError, ImportError, Incarnation,
-    InjectError, Key, Limits, LostReason, Notifier, Notify, Operation, Peer, PeerInfo, PeerState,
-    Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Address, Capabilities, Endpoint, Event, Incarnation, Limits, LostReason, Notifier, Peer,
+    PeerState, Pool, ResolveError, Sleep, Time, answered_by_engine,
     two_sided::{Config, Engine},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
     os::fd::BorrowedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -24,8 +21,6 @@ use std::{
 pub(crate) const SCHEME: &str = "sim";
 /// The longest payload of a packet.
 const FRAGMENT: usize = 64 * 1024;
-/// How long the owner of an imported key is tried.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Lost peers that came to us, whose handles are still known.
 const KEPT: usize = 64;
 
@@ -49,15 +44,6 @@ struct Link {
     wire: Option<Wire>,
     /// Whether somebody here asked for the peer.
     asked: bool,
-}
-
-#[derive(Default)]
-struct Bell(AtomicBool);
-
-impl Notify for Bell {
-    fn notify(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 impl SimEndpoint {
@@ -181,18 +167,6 @@ impl SimEndpoint {
 }
 
 impl Endpoint for SimEndpoint {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         if address.scheme() != SCHEME {
             let (address, scheme) = (address.clone(), SCHEME);
@@ -222,28 +196,12 @@ impl Endpoint for SimEndpoint {
         self.resolve(address, if known { patience } else { Duration::ZERO })
     }
 
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
-    }
-
     fn forget(&mut self, peer: Peer) {
         if self.engine.peer_info(peer).is_some() {
             let link = std::mem::take(&mut self.links[peer.index as usize]);
             self.unplug(link.wire);
             self.engine.forget(peer);
         }
-    }
-
-    fn inject(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), InjectError> {
-        self.engine.inject(peer, parts)
-    }
-
-    fn submit(&mut self, operations: &mut VecDeque<Operation>) {
-        self.engine.submit_all(operations);
-    }
-
-    fn cancel(&mut self, token: Token) {
-        self.engine.cancel(token);
     }
 
     /// `now` is not looked at: the network knows the time.
@@ -279,7 +237,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn arm(&mut self, _: Time) -> Sleep {
-        let rung = self.bell.0.swap(false, Ordering::SeqCst);
+        let rung = self.bell.take();
         let engine = self.engine.has_events() || self.engine.has_output();
         let waiting = self.engine.has_waiting();
         let busy = rung || engine || waiting || self.net.world().has_mail(self.place);
@@ -294,22 +252,9 @@ impl Endpoint for SimEndpoint {
         Notifier::new(self.bell.clone())
     }
 
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.engine.register(memory, access)
-    }
-
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.engine.export(region)
-    }
-
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let parts = key.parse()?;
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
-        self.engine.import(parts, peer)
-    }
-
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities peer inject submit cancel register export
+        import release
     }
 }
 

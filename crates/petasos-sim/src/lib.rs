@@ -38,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod bell;
 mod config;
 pub mod device;
 mod endpoint;

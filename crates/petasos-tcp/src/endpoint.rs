@@ -8,15 +8,16 @@ use crate::{
     dial::{Dial, Dialled, Us, nonce},
     handshake::{self, Errand, Identity, Session, Verdict},
     lives::Lives,
-    poller::{Bell, LOOK_AGAIN, Name, Poller},
+    poller::{LOOK_AGAIN, Name, Poller},
     shares::{Crowded, Share, Shares},
     strangers::{Heard, Stranger},
 };
 use petasos_fabric::{
-    Accepted, Acceptor, Access, Address, Capabilities, Credential, Endpoint, Event, ExportError,
-    Home, ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer,
-    PeerInfo, Pool, RegionId, RegisterError, Remote, ResolveError, Sleep, Slice, Time, Token,
+    Accepted, Acceptor, Address, Capabilities, Credential, Doorbell, Endpoint, Event, Home,
+    ImportError, Incarnation, InjectError, Key, LostReason, Notifier, Operation, Peer, Pool,
+    Remote, ResolveError, Sleep, Time,
     acceptor::{descriptor_limit, unauthenticated_limit},
+    answered_by_engine,
     two_sided::{self, Engine},
 };
 use rustix::net::{
@@ -35,8 +36,6 @@ use std::{
 
 /// The longest payload of a packet.
 const FRAGMENT: usize = 256 * 1024;
-/// How long the owner of an imported key is tried.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(5);
 /// Lost peers that came to us, whose handles are still known.
 const KEPT: usize = 64;
 /// With so few busy connections, each is asked directly, which saves a system call.
@@ -56,7 +55,7 @@ pub struct TcpEndpoint {
     listener: OwnedFd,
     acceptor: Acceptor,
     pub(crate) poller: Poller,
-    bell: Arc<Bell>,
+    bell: Arc<Doorbell>,
     pub(crate) links: Vec<Link>,
     strangers: Slab<Stranger>,
     shares: Shares,
@@ -159,7 +158,7 @@ impl TcpEndpoint {
         let own = url(announced(bound.unwrap_or(wanted)), config.encrypt);
         let incarnation = Incarnation::random();
         let poller = Poller::new().map_err(system)?;
-        let bell = Arc::new(Bell::new().map_err(system)?);
+        let bell = Arc::new(Doorbell::new().map_err(|error| system(error.into()))?);
         poller.add(&listener, Name::Listener, false).map_err(system)?;
         poller.add(&*bell, Name::Bell, false).map_err(system)?;
         let limits = config.limits;
@@ -762,7 +761,9 @@ impl TcpEndpoint {
             }
             return false;
         }
-        self.armed = false;
+        if std::mem::take(&mut self.armed) {
+            self.bell.awake();
+        }
         let mut names = std::mem::take(&mut self.names);
         self.poller.ready(&mut names);
         let mut busy = false;
@@ -770,8 +771,8 @@ impl TcpEndpoint {
             busy |= name != Name::Bell;
             match name {
                 Name::Listener => self.accept(),
-                // Taken by `arm`: a notice ends a sleep, also the next one.
-                Name::Bell => {}
+                // The notice is taken by `arm`: it ends a sleep, also the next one.
+                Name::Bell => _ = self.bell.take(),
                 // Looked at in every pass.
                 Name::Check => {}
                 Name::Stranger(slot) => self.hear(slot as usize),
@@ -860,18 +861,6 @@ fn tune(socket: &OwnedFd, silence: Duration) -> io::Result<()> {
 }
 
 impl Endpoint for TcpEndpoint {
-    fn address(&self) -> &Address {
-        self.engine.address()
-    }
-
-    fn incarnation(&self) -> Incarnation {
-        self.engine.incarnation()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
-    }
-
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
         self.reach(address, patience, false)
     }
@@ -882,10 +871,6 @@ impl Endpoint for TcpEndpoint {
         patience: Duration,
     ) -> Result<Peer, ResolveError> {
         self.reach(address, patience, true)
-    }
-
-    fn peer(&self, peer: Peer) -> Option<PeerInfo> {
-        self.engine.peer_info(peer)
     }
 
     fn forget(&mut self, peer: Peer) {
@@ -921,10 +906,6 @@ impl Endpoint for TcpEndpoint {
         if self.engine.is_closing() {
             self.let_go_of_closed();
         }
-    }
-
-    fn cancel(&mut self, token: Token) {
-        self.engine.cancel(token);
     }
 
     fn progress(&mut self, now: Time, budget: usize, events: &mut Vec<Event>) -> bool {
@@ -977,10 +958,13 @@ impl Endpoint for TcpEndpoint {
     fn arm(&mut self, now: Time) -> Sleep {
         let waiting = !(self.dirty.is_empty() && self.unread.is_empty());
         let engine = self.engine.has_events() || self.engine.has_output();
-        if self.bell.take() || waiting || engine {
+        if waiting || engine {
             return Sleep::Busy;
         }
         self.armed = true;
+        if self.bell.prepare() {
+            return Sleep::Busy;
+        }
         let mut until = self.idle_at.min(self.engine.deadline()).min(self.claims_until(now));
         until = until.min(self.acceptor.resumes());
         if self.engine.has_waiting() {
@@ -1006,20 +990,6 @@ impl Endpoint for TcpEndpoint {
         Notifier::new(self.bell.clone())
     }
 
-    fn register(&mut self, memory: &Slice, access: Access) -> Result<RegionId, RegisterError> {
-        self.engine.register(memory, access)
-    }
-
-    fn export(&self, region: RegionId) -> Result<Key, ExportError> {
-        self.engine.export(region)
-    }
-
-    fn import(&mut self, key: &Key) -> Result<Remote, ImportError> {
-        let parts = key.parse()?;
-        let peer = self.resolve(&parts.owner, IMPORT_PATIENCE)?;
-        self.engine.import(parts, peer)
-    }
-
     fn import_from(&mut self, key: &Key, from: Peer) -> Result<Remote, ImportError> {
         let parts = key.parse()?;
         let own = self.engine.peer_info(from).is_some_and(|info| {
@@ -1028,8 +998,8 @@ impl Endpoint for TcpEndpoint {
         if own { self.engine.import(parts, from) } else { self.import(key) }
     }
 
-    fn release(&mut self, remote: Remote) {
-        self.engine.release(remote);
+    answered_by_engine! {
+        engine: address incarnation capabilities peer cancel register export import release
     }
 }
 

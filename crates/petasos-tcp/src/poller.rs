@@ -1,10 +1,6 @@
-//! Waiting for many descriptors at a time, and being woken by other threads.
+//! Waiting for many descriptors at a time.
 
-use petasos_fabric::Notify;
-use rustix::{
-    event::{EventfdFlags, epoll, eventfd},
-    io::Errno,
-};
+use rustix::{event::epoll, io::Errno};
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -16,7 +12,7 @@ use std::{
 pub(crate) enum Name {
     /// The listening socket.
     Listener,
-    /// The bell that other threads ring.
+    /// The doorbell, which other threads ring.
     Bell,
     /// A connection that asks whether a claim is true.
     Check,
@@ -103,34 +99,6 @@ fn interest(read: bool, write: bool) -> epoll::EventFlags {
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
-    }
-}
-
-/// What other threads ring.
-#[derive(Debug)]
-pub(crate) struct Bell(OwnedFd);
-
-impl Bell {
-    pub(crate) fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
-    }
-
-    /// Whether it was rung since the last time.
-    pub(crate) fn take(&self) -> bool {
-        rustix::io::read(&self.0, &mut [0; 8]) != Err(Errno::AGAIN)
-    }
-}
-
-impl Notify for Bell {
-    fn notify(&self) {
-        // Full means rung already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-}
-
-impl AsFd for Bell {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

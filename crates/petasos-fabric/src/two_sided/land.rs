@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Access, AtomicOp, Body, Done, Event, OpError, OpErrorKind, Peer, RegionId, RemoteSpan, Slice,
-    Slices,
+    Slices, SpanCursor,
 };
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
@@ -46,7 +46,7 @@ impl Link {
             local: into,
             total,
             asked: 0,
-            at: (0, 0),
+            at: SpanCursor::default(),
             received: 0,
             then,
         };

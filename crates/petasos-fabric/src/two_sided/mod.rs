@@ -73,6 +73,7 @@ mod operations;
 mod packet;
 mod peers;
 mod registry;
+mod serve;
 mod submit;
 #[cfg(test)]
 mod tests;

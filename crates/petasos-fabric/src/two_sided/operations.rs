@@ -2,8 +2,8 @@
 
 use super::header::{Status, Target};
 use crate::{
-    Access, AtomicOp, AtomicType, Done, Incarnation, OpErrorKind, Payload, Refusal, Slices, Spans,
-    Token,
+    Access, AtomicOp, AtomicType, Done, Incarnation, OpErrorKind, Payload, Refusal, Slices,
+    SpanCursor, Spans, Token,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -78,8 +78,8 @@ pub(super) struct Pull {
     pub(super) total: u64,
     /// Bytes asked for.
     pub(super) asked: u64,
-    /// The span that the next request is for, and where in it that begins.
-    pub(super) at: (usize, u64),
+    /// Where the next request begins.
+    pub(super) at: SpanCursor,
     /// Bytes in place.
     pub(super) received: u64,
     pub(super) then: Then,
@@ -123,8 +123,8 @@ pub(super) struct Put {
     pub(super) request: Option<u64>,
     /// Bytes handed out.
     pub(super) handed: u64,
-    /// The span that comes next, and where in it.
-    pub(super) at: (usize, u64),
+    /// Where the next fragment goes.
+    pub(super) at: SpanCursor,
     /// The last fragment is handed out.
     pub(super) complete: bool,
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
-    Peer, PeerState, Remote, RemoteSpan, Slice, Slices, Token,
+    Peer, PeerState, Remote, RemoteSpan, Slice, Slices, SpanCursor, Token,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -114,13 +114,13 @@ impl Engine {
                     route,
                     local,
                     begin: first(&spans),
-                    spans: spans.into_iter().filter(|span| span.len > 0).collect(),
+                    spans,
                     total,
                     event,
                     level_asks: level > Level::Reusable,
                     request: None,
                     handed: 0,
-                    at: (0, 0),
+                    at: SpanCursor::default(),
                     complete: false,
                 };
                 self.queue(remote.peer, token, Kind::Put(put));
@@ -137,10 +137,10 @@ impl Engine {
                 let pull = Pull {
                     source: Source::Region(route),
                     local,
-                    spans: spans.into_iter().filter(|span| span.len > 0).collect(),
+                    spans,
                     total,
                     asked: 0,
-                    at: (0, 0),
+                    at: SpanCursor::default(),
                     received: 0,
                     then: Then::Got,
                 };

@@ -324,15 +324,13 @@ impl Link {
                     return Some(self.packet(header, payload, Flight::Nothing));
                 }
                 Kind::Pull(pull) => {
-                    let span = pull.spans[pull.at.0];
-                    let len = (span.len - pull.at.1).min(config.get_chunk as u64);
-                    let (offset, base) = (span.offset + pull.at.1, pull.asked);
+                    let rest =
+                        pull.at.rest(&pull.spans).expect("a pull in this queue asks for more");
+                    let len = rest.len.min(config.get_chunk as u64);
+                    let (offset, base) = (rest.offset, pull.asked);
                     let source = pull.source;
                     pull.asked += len;
-                    pull.at.1 += len;
-                    while pull.spans.get(pull.at.0).is_some_and(|s| s.len == pull.at.1) {
-                        pull.at = (pull.at.0 + 1, 0);
-                    }
+                    pull.at.advance(len);
                     op.awaiting += 1;
                     op.queued = pull.asked < pull.total && op.awaiting < config.get_depth;
                     if op.queued {
@@ -388,16 +386,12 @@ impl Link {
             return begun.then(|| self.packet(abort, Outgoing::Nothing, Flight::Nothing));
         }
         let target = put.route.target;
-        let span = put.spans.get(put.at.0);
-        let left = span.map_or(0, |span| span.len - put.at.1);
-        let offset = span.map_or(put.begin, |span| span.offset + put.at.1);
+        let rest = put.at.rest(&put.spans);
+        let (offset, left) = rest.map_or((put.begin, 0), |rest| (rest.offset, rest.len));
         let most = left.min(config.max_fragment as u64) as usize;
         let (pieces, len) = gather(&put.local, put.handed, most, MAX_PIECES);
         put.handed += len as u64;
-        put.at.1 += len as u64;
-        while put.spans.get(put.at.0).is_some_and(|s| s.len == put.at.1) {
-            put.at = (put.at.0 + 1, 0);
-        }
+        put.at.advance(len as u64);
         let last = put.handed == put.total;
         put.complete = last;
         let header = match put.event {

@@ -19,20 +19,17 @@ pub(crate) use list::Accesses;
 use crate::cross::{MAX_PIECES, Way};
 use bytes::Bytes;
 use petasos_fabric::{
-    Access as Rights, Done, Incarnation, Key, OpErrorKind, Operation, Slice, Slices, Spans, Token,
-    two_sided::Imported,
+    Access as Rights, Cursor, Done, Incarnation, Key, OpErrorKind, Operation, Slices, Spans,
+    Stretch, Token, two_sided::Imported,
 };
 
 /// An operation on a peer's memory that does not go through the engine, or not yet.
 pub(crate) struct Access {
     operation: Operation,
     route: Route,
-    /// In all, and moved so far.
     total: u64,
-    moved: u64,
-    /// How far that is: piece and offset in it, on each side.
-    ours: (usize, usize),
-    theirs: (usize, u64),
+    /// What is moved.
+    at: Cursor,
     /// So much that copies of it go past the caches.
     streams: bool,
     /// Nothing can be done before somebody else does something.
@@ -88,8 +85,7 @@ impl Route {
 impl Access {
     /// Nothing of it has been moved yet.
     fn new(operation: Operation, route: Route, total: u64, streams: bool) -> Access {
-        let (ours, theirs) = ((0, 0), (0, 0));
-        Access { operation, route, total, moved: 0, ours, theirs, streams, waiting: false }
+        Access { operation, route, total, at: Cursor::default(), streams, waiting: false }
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -117,57 +113,25 @@ impl Access {
     }
 
     /// What is left of both sides' pieces, as far as it fits into `budget` bytes and into one
-    /// call: calls `each` with our piece, its offset, their offset, and the length that both have.
-    fn stretch(&self, mut budget: usize, mut each: impl FnMut(&Slice, usize, u64, usize)) -> usize {
+    /// call. Gives the bytes in it.
+    fn stretches(&self, budget: usize, mut each: impl FnMut(Stretch<'_>)) -> usize {
         let Some((_, local, spans)) = self.pieces() else { return 0 };
-        let (mut ours, mut theirs, mut total) = (self.ours, self.theirs, 0);
+        let (mut at, mut total) = (self.at, 0);
         for _ in 0..MAX_PIECES {
-            while local.get(ours.0).is_some_and(|piece| ours.1 == piece.len()) {
-                ours = (ours.0 + 1, 0);
-            }
-            while spans.get(theirs.0).is_some_and(|span| theirs.1 == span.len) {
-                theirs = (theirs.0 + 1, 0);
-            }
-            let (Some(piece), Some(span)) = (local.get(ours.0), spans.get(theirs.0)) else { break };
-            let rest = usize::try_from(span.len - theirs.1).unwrap_or(usize::MAX);
-            let len = (piece.len() - ours.1).min(rest).min(budget);
-            if len == 0 {
-                break;
-            }
-            each(piece, ours.1, span.offset + theirs.1, len);
-            ours.1 += len;
-            theirs.1 += len as u64;
-            total += len;
-            budget -= len;
+            let Some(stretch) = at.take(local, spans, budget - total) else { break };
+            total += stretch.len;
+            each(stretch);
         }
         total
     }
 
     /// So many bytes more have been moved.
-    fn advance(&mut self, mut count: usize) {
-        self.moved += count as u64;
-        let Access { operation, ours, theirs, .. } = self;
-        let (local, spans) = match operation {
-            Operation::Put { local, spans, .. } | Operation::Get { local, spans, .. } => {
-                (local, spans)
-            }
-            _ => return,
-        };
-        let mut rest = count as u64;
-        while let Some(piece) = local.get(ours.0).filter(|_| count > 0) {
-            let now = count.min(piece.len() - ours.1);
-            (ours.1, count) = (ours.1 + now, count - now);
-            if ours.1 == piece.len() {
-                *ours = (ours.0 + 1, 0);
-            }
+    fn advance(&mut self, count: usize) {
+        let mut at = self.at;
+        if let Some((_, local, spans)) = self.pieces() {
+            at.skip(local, spans, count);
         }
-        while let Some(span) = spans.get(theirs.0).filter(|_| rest > 0) {
-            let now = rest.min(span.len - theirs.1);
-            (theirs.1, rest) = (theirs.1 + now, rest - now);
-            if theirs.1 == span.len {
-                *theirs = (theirs.0 + 1, 0);
-            }
-        }
+        self.at = at;
     }
 }
 

@@ -162,11 +162,12 @@ impl Shm {
                 accesses.put_back(place, access, true);
                 break;
             }
-            let before = access.moved;
+            let before = access.at.moved();
             let wished = channel.wanted.len();
             let step = channel.step(&mut access, most, counters);
             let asked = channel.wanted.len() > wished;
-            *budget -= usize::try_from(access.moved - before).map_or(most, |moved| moved.min(most));
+            *budget -=
+                usize::try_from(access.at.moved() - before).map_or(most, |moved| moved.min(most));
             access.waiting = matches!(step, Step::Wait | Step::Full);
             worked |= !access.waiting;
             match step {

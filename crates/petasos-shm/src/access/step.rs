@@ -36,7 +36,7 @@ impl Channel {
         self.pair.withdraw();
         match step {
             // Told outside of the announcement: the region may be closed now, the data is there.
-            Step::Moved if access.moved == access.total => self.tell(access),
+            Step::Moved if access.at.moved() == access.total => self.tell(access),
             step => step,
         }
     }
@@ -77,7 +77,7 @@ impl Channel {
         if !allowed.allows(needed) {
             return Step::Done(Err(OpErrorKind::Denied { allowed, needed }));
         }
-        if access.moved == 0
+        if access.at.moved() == 0
             && let Some((_, _, spans)) = access.pieces()
         {
             for span in spans {
@@ -124,7 +124,7 @@ impl Channel {
                     false => Done::Atomic,
                 }))
             }
-            _ if access.total == access.moved => Step::Moved,
+            _ if access.total == access.at.moved() => Step::Moved,
             _ => match region {
                 Some(memory) => self.copy(access, &memory, budget, counters),
                 None if self.cross_memory => self.reach(access, entry, budget, counters),
@@ -145,9 +145,10 @@ impl Channel {
         let Some((way, _, _)) = access.pieces() else { return Step::Engine };
         let move_one = if access.streams { Slice::stream_to } else { Slice::copy_to };
         let mut fits = true;
-        let count = access.stretch(budget, |piece, at, offset, len| {
-            let theirs = usize::try_from(offset).ok().and_then(|offset| memory.part(offset, len));
-            match (piece.part(at, len), theirs) {
+        let count = access.stretches(budget, |stretch| {
+            let offset = usize::try_from(stretch.offset).ok();
+            let theirs = offset.and_then(|offset| memory.part(offset, stretch.len));
+            match (stretch.local(), theirs) {
                 (Some(ours), Some(theirs)) if way == Way::Get => _ = move_one(&theirs, &ours),
                 (Some(ours), Some(theirs)) => _ = move_one(&ours, &theirs),
                 _ => fits = false,
@@ -180,15 +181,14 @@ impl Channel {
             Some(Err(_)) => return Step::Moved,
         }
         let (mut ours, mut theirs) = (Pieces::new(), Pieces::new());
-        access.stretch(budget, |piece, at, offset, len| {
-            // SAFETY: `stretch` keeps `at` within the piece.
-            let base = unsafe { piece.as_ptr().add(at) };
-            ours.push(cross::piece(base as usize as u64, len));
-            theirs.push(cross::piece(entry.base.wrapping_add(offset), len));
+        access.stretches(budget, |stretch| {
+            let base = stretch.piece.as_ptr().wrapping_add(stretch.at);
+            ours.push(cross::piece(base as usize as u64, stretch.len));
+            theirs.push(cross::piece(entry.base.wrapping_add(stretch.offset), stretch.len));
         });
-        // SAFETY: our pieces are parts of slices that the access holds, writable for a get (checked
-        // when it was accepted), and there are no references into regions. Theirs lie within a
-        // region that its owner keeps in place while it is announced.
+        // SAFETY: our pieces are parts of slices that the access holds (a stretch lies within one),
+        // writable for a get (checked when it was accepted), and there are no references into
+        // regions. Theirs lie within a region that its owner keeps in place while it is announced.
         match unsafe { cross::transfer(way, self.pid, &ours, &theirs) } {
             Ok(0) => Step::Engine,
             Ok(count) => {

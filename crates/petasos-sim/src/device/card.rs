@@ -4,21 +4,13 @@ use super::{
     DeviceNet, SCHEME,
     world::{Flying, Kind, Place},
 };
+use crate::bell::Bell;
 use petasos_channel::{
     Device, DeviceEvent, DeviceLimits,
     device::{AtomicAccess, Class, Node, Refusal, Registration, RemoteKey, Target, Ticket, gather},
 };
-use petasos_fabric::{
-    Access, Address, Incarnation, Notifier, Notify, RegisterError, Sleep, Slice, Time,
-};
-use std::{
-    os::fd::BorrowedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use petasos_fabric::{Access, Address, Incarnation, Notifier, RegisterError, Sleep, Slice, Time};
+use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 /// A network card on a [`DeviceNet`].
 pub struct SimDevice {
@@ -28,15 +20,6 @@ pub struct SimDevice {
     incarnation: Incarnation,
     limits: DeviceLimits,
     bell: Arc<Bell>,
-}
-
-#[derive(Default)]
-struct Bell(AtomicBool);
-
-impl Notify for Bell {
-    fn notify(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 impl SimDevice {
@@ -161,7 +144,7 @@ impl Device for SimDevice {
     }
 
     fn arm(&mut self, _: Time, data: bool) -> Sleep {
-        let rung = self.bell.0.swap(false, Ordering::SeqCst);
+        let rung = self.bell.take();
         let busy = rung || self.net.world().has_mail(self.place, data);
         if busy { Sleep::Busy } else { Sleep::Until(Time::NEVER) }
     }

@@ -1,0 +1,21 @@
+//! What wakes a driver in virtual time: there is no descriptor to sleep on.
+
+use petasos_fabric::Notify;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the notifier was used.
+#[derive(Default)]
+pub(crate) struct Bell(AtomicBool);
+
+impl Bell {
+    /// Whether it was rung since the last call.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Notify for Bell {
+    fn notify(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
