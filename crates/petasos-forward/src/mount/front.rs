@@ -79,7 +79,7 @@ impl Front {
     }
 
     fn caller(request: &Request) -> Caller {
-        Caller { uid: request.uid(), gid: request.gid() }
+        Caller { uid: request.uid(), gid: request.gid(), thread: request.pid() }
     }
 }
 
@@ -157,10 +157,10 @@ impl Filesystem for Front {
         self.run(move |fs| async move {
             match fs.lookup(parent.0, &name).await {
                 Ok(Some(found)) => entry(reply, ttl, Ok(found)),
-                Ok(None) if negative.is_zero() => reply.error(fuser::Errno::ENOENT),
-                Ok(None) => {
+                Ok(None) if fs.misses(parent.0, &name, negative) => {
                     reply.entry(&negative, &convert::nothing(), fuser::Generation(0));
                 }
+                Ok(None) => reply.error(fuser::Errno::ENOENT),
                 Err(errno) => reply.error(convert::errno(errno)),
             }
         });
