@@ -196,13 +196,21 @@ impl Fs {
         self.node_changed(inode.ino);
         for Incoming { handle, offset, data, from_cache } in pieces {
             match self.open_file(handle).and_then(|open| Fs::open_to_write(open, from_cache)) {
-                Ok(open) => inode.behind.borrow_mut().add(&open, offset, data, &self.pool),
+                Ok(open) => {
+                    self.grown(&open, offset, data.len());
+                    inode.behind.borrow_mut().add(&open, offset, data, &self.pool);
+                }
                 Err(errno) => {
                     self.intakes.settle(data.len());
                     self.lose(inode, errno);
                 }
             }
         }
+    }
+
+    /// The kernel takes a file to be so long at least once it has written this.
+    pub(super) fn grown(&self, open: &Open, offset: u64, len: usize) {
+        self.table.borrow_mut().grow(open.inode.ino, offset.saturating_add(len as u64));
     }
 
     /// Looks after a file of which something has come in.

@@ -134,6 +134,8 @@ pub(super) fn writable(flags: OFlags) -> bool {
 pub(super) struct Caller {
     pub(super) uid: u32,
     pub(super) gid: u32,
+    /// Its number, if it is of the mount's own space of process numbers.
+    pub(super) thread: u32,
 }
 
 impl Caller {

@@ -89,6 +89,7 @@ impl Entries for ReplyDirectoryPlus {
         // What is being written is longer than the server knows: to be asked for.
         if let Some(inode) = fs.unwritten_of(attr.ino) {
             shown.size = shown.size.max(inode.behind.borrow().end());
+            fs.table.borrow_mut().show(ino.0, shown.size);
             ttl = Duration::ZERO;
         }
         let full = ReplyDirectoryPlus::add(self, ino, next, name, &ttl, &shown, found.generation);

@@ -24,6 +24,9 @@ use std::{
     sync::Arc,
 };
 
+/// Threads that are to look a name up again, and are remembered.
+const STRAYED: usize = 64;
+
 /// A file that the kernel knows, beyond its names.
 #[derive(Default)]
 pub(super) struct Inode {
@@ -37,8 +40,8 @@ pub(super) struct Inode {
     pub(super) intake: RefCell<Option<Arc<Intake>>>,
     /// Owners of locks.
     pub(super) owners: RefCell<HashSet<u64>>,
-    /// Its name did not lead there when it was opened last.
-    strayed: Cell<bool>,
+    /// Threads that were told to look its name up again when they opened it.
+    strayed: RefCell<Vec<u32>>,
 }
 
 /// Tells whether a file has changed.
@@ -58,6 +61,26 @@ impl From<&Attr> for Version {
 impl Inode {
     pub(super) fn new(ino: u64) -> Inode {
         Inode { ino, ..Inode::default() }
+    }
+
+    /// Notes that a thread is told to look the name up again. False if it was told so before.
+    fn strays(&self, thread: u32) -> bool {
+        let strayed = &mut *self.strayed.borrow_mut();
+        if let Some(at) = strayed.iter().position(|other| *other == thread) {
+            strayed.swap_remove(at);
+            return false;
+        }
+        if strayed.len() >= STRAYED {
+            // It did not come back.
+            strayed.remove(0);
+        }
+        strayed.push(thread);
+        true
+    }
+
+    /// A thread opens it, whatever it was told before.
+    fn arrives(&self, thread: u32) {
+        self.strayed.borrow_mut().retain(|other| *other != thread);
     }
 
     pub(super) fn each_open(&self, mut with: impl FnMut(&Open)) {
@@ -183,16 +206,25 @@ impl Fs {
             // Nothing has that name any more, or something else has it. So the kernel, which went by
             // what it was told a while ago, looks it up again: it may be to be made.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
-                return self.strayed(inode, flags).await;
+                return self.strayed(inode, flags, caller).await;
             }
             file => file?,
         };
         let mut attr = *file.attr();
         let updated = self.table.borrow_mut().update(ino, &attr);
         if updated.is_err() {
-            return self.strayed(inode, flags).await;
+            return self.strayed(inode, flags, caller).await;
         }
-        inode.strayed.set(false);
+        // Another mount has changed the length. The kernel learns that when it looks the name up
+        // again, and tries once more. If it comes again without, a link of `/proc` led it.
+        let shown = self.table.borrow().shows(ino, attr.size);
+        if !shown && !flags.contains(OFlags::TRUNC) && inode.strays(caller.thread) {
+            if let Err(error) = file.close().await {
+                tracing::debug!(%error, "closing");
+            }
+            return Err(Errno::STALE);
+        }
+        inode.arrives(caller.thread);
         if flags.contains(OFlags::TRUNC)
             && let Some(mode) = caller.without_privileges(&attr)
             && let Ok(changed) =
@@ -204,24 +236,27 @@ impl Fs {
         if flags.contains(OFlags::TRUNC) {
             inode.changed_here();
             self.node_changed(ino);
+            self.table.borrow_mut().show(ino, 0);
         } else if let Some(told) = told
             && (told.size, told.mtime) != (attr.size, attr.mtime)
         {
             // The kernel would go by the length that it was told a while ago.
-            self.invalidate(ino, -1).await;
+            self.expire(ino);
         }
         Ok(self.keep_open(file, inode, flags, keep))
     }
 
     /// The name of a file leads elsewhere, or nowhere. `ESTALE` at first: then the kernel looks the name
     /// up, if it has come by that. If it comes again without, a link of `/proc` to what is open led it.
-    async fn strayed(&self, inode: Rc<Inode>, flags: OFlags) -> Result<Opened, Errno> {
-        match inode.strayed.replace(true) {
-            false => Err(Errno::STALE),
-            true => {
-                inode.strayed.set(false);
-                self.reopen(inode, flags).await
-            }
+    async fn strayed(
+        &self,
+        inode: Rc<Inode>,
+        flags: OFlags,
+        caller: Caller,
+    ) -> Result<Opened, Errno> {
+        match inode.strays(caller.thread) {
+            true => Err(Errno::STALE),
+            false => self.reopen(inode, flags).await,
         }
     }
 
@@ -236,6 +271,9 @@ impl Fs {
         let keep = inode.is_still(&attr);
         if flags.contains(OFlags::TRUNC) {
             inode.changed_here();
+            self.table.borrow_mut().show(inode.ino, 0);
+        } else {
+            self.expire(inode.ino);
         }
         Ok(self.keep_open(file, inode, flags, keep))
     }
@@ -361,6 +399,7 @@ impl Fs {
         }
         let len = data.len() as u32;
         open.inode.changed_here();
+        self.grown(&open, offset, data.len());
         if how.ends_privileges {
             self.end_privileges(&open).await?;
         }
@@ -464,6 +503,10 @@ impl Fs {
         open.inode.changed_here();
         let done = open.file.allocate(how, range).await;
         open.inode.changed_here();
+        if done.is_ok() && matches!(how, Allocation::Reserve | Allocation::Zero) {
+            let end = range.offset.saturating_add(range.len);
+            self.table.borrow_mut().grow(open.inode.ino, end);
+        }
         self.node_changed(open.inode.ino);
         done.map_err(|error| self.file_errno(&open, &error))
     }

@@ -79,7 +79,7 @@ impl Front {
     }
 
     fn caller(request: &Request) -> Caller {
-        Caller { uid: request.uid(), gid: request.gid() }
+        Caller { uid: request.uid(), gid: request.gid(), thread: request.pid() }
     }
 }
 
@@ -136,15 +136,19 @@ impl Filesystem for Front {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let mut wanted = InitFlags::FUSE_PARALLEL_DIROPS
             | InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_ATOMIC_O_TRUNC
             | InitFlags::FUSE_POSIX_LOCKS
             | InitFlags::FUSE_FLOCK_LOCKS
             | InitFlags::FUSE_HANDLE_KILLPRIV_V2
             | InitFlags::FUSE_ASYNC_DIO;
-        if self.cache == Cache::Close {
-            wanted |= InitFlags::FUSE_CACHE_SYMLINKS;
-        }
+        // Attributes come with the names: programs that look at each (`find`, `ls -l`, `rsync`) list a large
+        // directory to its end first, and left to itself the kernel stops asking for attributes after
+        // the first page, and then for those of each file. The server sends them in either case. Where
+        // nothing is kept they would be asked for again.
+        wanted |= match self.cache {
+            Cache::Close => InitFlags::FUSE_CACHE_SYMLINKS,
+            Cache::None => InitFlags::FUSE_READDIRPLUS_AUTO,
+        };
         let _ = config.add_capabilities(wanted & config.capabilities());
         let _ = config.set_max_write(BLOCK as u32);
         let _ = config.set_max_background(64);
@@ -157,10 +161,10 @@ impl Filesystem for Front {
         self.run(move |fs| async move {
             match fs.lookup(parent.0, &name).await {
                 Ok(Some(found)) => entry(reply, ttl, Ok(found)),
-                Ok(None) if negative.is_zero() => reply.error(fuser::Errno::ENOENT),
-                Ok(None) => {
+                Ok(None) if fs.misses(parent.0, &name, negative) => {
                     reply.entry(&negative, &convert::nothing(), fuser::Generation(0));
                 }
+                Ok(None) => reply.error(fuser::Errno::ENOENT),
                 Err(errno) => reply.error(convert::errno(errno)),
             }
         });

@@ -11,6 +11,7 @@ use super::{
     pool::Pool,
     session::Kept,
     table::{ROOT, Table, shrink},
+    tell::{Missing, Teller},
 };
 use crate::{
     RelPath,
@@ -27,7 +28,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::{Rc, Weak},
-    sync::{Arc, mpsc::Sender},
+    sync::Arc,
 };
 
 /// What is mounted.
@@ -49,22 +50,16 @@ pub(super) struct Fs {
     pub(super) ahead: Cell<usize>,
     /// Who waits until there is less to write.
     pub(super) room: RefCell<Vec<oneshot::Sender<()>>>,
-    /// To the thread that tells the kernel what to give up: that may have to wait for us.
-    invalid: RefCell<Option<Sender<Invalid>>>,
+    /// The way to the kernel.
+    pub(super) teller: RefCell<Option<Teller>>,
+    /// What it takes for missing.
+    pub(super) missing: RefCell<Missing>,
     /// Requests that are at the server, and writes.
     requests: Gate,
     pub(super) carriers: Gate,
     /// Requests, and writes, that are under way; and who waits for their end.
     running: Cell<usize>,
     quiet: RefCell<Option<oneshot::Sender<()>>>,
-}
-
-/// The kernel is to give up what it knows of a node: its attributes, and from an offset that is not
-/// negative also its pages.
-pub(super) struct Invalid {
-    pub(super) ino: u64,
-    pub(super) offset: i64,
-    pub(super) done: oneshot::Sender<()>,
 }
 
 /// A name that leads somewhere.
@@ -97,7 +92,8 @@ impl Fs {
             intakes,
             ahead: Cell::default(),
             room: RefCell::default(),
-            invalid: RefCell::default(),
+            teller: RefCell::default(),
+            missing: RefCell::default(),
             requests: Gate::new(calls - calls / 3),
             carriers: Gate::new(calls / 3),
             running: Cell::default(),
@@ -150,25 +146,11 @@ impl Fs {
     pub(super) fn close_all(&self) {
         self.opens.borrow_mut().clear();
         self.dirs.borrow_mut().clear();
-        self.invalid.take();
+        self.teller.take();
     }
 
-    /// Where to send what the kernel is to give up.
-    pub(super) fn set_invalid(&self, invalid: Sender<Invalid>) {
-        self.invalid.replace(Some(invalid));
-    }
-
-    /// Has the kernel give up a node's attributes, and from `offset` on, if that is not negative, its
-    /// pages.
-    pub(super) async fn invalidate(&self, ino: u64, offset: i64) {
-        let (done, gone) = oneshot::channel();
-        let sent = match &*self.invalid.borrow() {
-            Some(invalid) => invalid.send(Invalid { ino, offset, done }).is_ok(),
-            None => false,
-        };
-        if sent {
-            let _ = gone.await;
-        }
+    pub(super) fn set_teller(&self, teller: Teller) {
+        self.teller.replace(Some(teller));
     }
 
     pub(super) fn path(&self, ino: u64) -> Result<RelPath, Errno> {
@@ -211,6 +193,7 @@ impl Fs {
 
     /// Tells the kernel of a name.
     pub(super) fn entry(&self, parent: u64, name: &[u8], attr: &Attr) -> Entry {
+        self.missing.borrow_mut().remove(parent, name);
         let (ino, generation) = self.table.borrow_mut().found(parent, name, attr);
         Entry { attr: convert::file_attr(ino, attr), generation: Generation(generation) }
     }
@@ -285,13 +268,19 @@ impl Fs {
         if let Some(open) = self.any_open(ino, handle)
             && let Ok(attr) = open.file.stat().await
         {
-            self.table.borrow_mut().update(ino, &attr)?;
-            return Ok(convert::file_attr(ino, &attr));
+            return self.told(ino, &attr);
         }
         let path = self.path(ino)?;
         let attr = self.again(async |remote| remote.stat(&path, ino == ROOT).await).await?;
-        self.table.borrow_mut().update(ino, &attr)?;
-        Ok(convert::file_attr(ino, &attr))
+        self.told(ino, &attr)
+    }
+
+    /// What the kernel is told of a node.
+    fn told(&self, ino: u64, attr: &Attr) -> Result<FileAttr, Errno> {
+        let mut table = self.table.borrow_mut();
+        table.update(ino, attr)?;
+        table.show(ino, attr.size);
+        Ok(convert::file_attr(ino, attr))
     }
 
     pub(super) async fn setattr(
@@ -322,9 +311,7 @@ impl Fs {
         // Also what was fetched ahead meanwhile.
         cut.inspect(|inode| inode.changed_here());
         self.node_changed(ino);
-        let attr = attr?;
-        self.table.borrow_mut().update(ino, &attr)?;
-        Ok(convert::file_attr(ino, &attr))
+        self.told(ino, &attr?)
     }
 
     /// The open file to change attributes through. Only one that can be written has its length set.

@@ -92,7 +92,9 @@ impl Fs {
         self.revalidate(&open).await
     }
 
-    /// Has the kernel give up its pages of a file that somebody else has changed.
+    /// Has the kernel give up its pages of a file that somebody else has changed, and see how long
+    /// that is now. What was missing beside it may be there: the lock may be for that, too, as with
+    /// the journal of a database.
     async fn revalidate(self: &Rc<Fs>, open: &Open) -> Result<(), Errno> {
         self.drain(&open.inode).await;
         let attr = open.file.stat().await.map_err(|error| self.file_errno(open, &error))?;
@@ -100,8 +102,13 @@ impl Fs {
         self.table.borrow_mut().update(ino, &attr)?;
         if !open.inode.is_still(&attr) {
             open.inode.each_open(|open| open.ahead.borrow_mut().clear());
-            self.invalidate(ino, 0).await;
+            self.invalidate(ino).await;
         }
+        let shown = self.table.borrow().shows(ino, attr.size);
+        if !shown {
+            self.show_length(ino).await;
+        }
+        self.look_again(ino).await;
         Ok(())
     }
 

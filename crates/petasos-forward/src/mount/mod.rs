@@ -40,6 +40,7 @@ mod options;
 mod pool;
 mod session;
 mod table;
+mod tell;
 mod xattrs;
 
 pub use attach::{is_mounted, recover};

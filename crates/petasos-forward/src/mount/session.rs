@@ -3,10 +3,11 @@
 use super::{
     MountError, MountOptions, attach,
     front::{Front, Job},
-    fs::{Fs, Invalid},
+    fs::Fs,
     intake::Intakes,
     link::Link,
     pool::Pool,
+    tell::{self, Teller},
 };
 use crate::{
     client::ConnectOptions,
@@ -14,17 +15,14 @@ use crate::{
     keeper::Keeper,
     protocol::{Attr, Kind},
 };
-use fuser::{INodeNo, Notifier, Session, SessionUnmounter};
+use fuser::{Session, SessionUnmounter};
 use futures_channel::mpsc as queue;
 use futures_util::StreamExt;
 use petasos::{
     Engine, EngineConfig, EngineThread, Idle,
     fabric::{Address, Endpoint},
 };
-use rustix::{
-    fs::{AtFlags, CWD, StatxFlags},
-    mount::UnmountFlags,
-};
+use rustix::mount::UnmountFlags;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -144,7 +142,8 @@ impl Mounted {
                 (session, Some(unmounter))
             }
         };
-        start_invalidating(session.notifier(), &jobs).map_err(system("starting a thread for"))?;
+        let telling = Teller::start(session.notifier(), &directory, &jobs);
+        telling.map_err(system("starting a thread for"))?;
         let jobs = Some(jobs);
         let (leave, over) = mpsc::channel();
         let run = move || {
@@ -276,28 +275,10 @@ async fn begin(
     Ok((link, root))
 }
 
-/// Starts the thread that has the kernel give up what it knows. It ends with the file system, which
-/// has the other end of its queue.
-fn start_invalidating(notifier: Notifier, jobs: &queue::UnboundedSender<Job>) -> io::Result<()> {
-    let (sender, invalid) = mpsc::channel();
-    let _ = jobs.unbounded_send(Box::new(move |fs| fs.set_invalid(sender)));
-    let run = move || {
-        for Invalid { ino, offset, done } in invalid {
-            if let Err(error) = notifier.inval_inode(INodeNo(ino), offset, 0) {
-                tracing::debug!(ino, %error, "the kernel keeps what it knows");
-            }
-            let _ = done.send(());
-        }
-    };
-    thread::Builder::new().name("petasos-inval".to_owned()).spawn(run).map(drop)
-}
-
 /// Has the kernel read ahead more than by default, which only root may ask for.
 fn read_ahead(directory: &Path, bytes: usize) {
-    let flags = AtFlags::STATX_DONT_SYNC;
-    let Ok(stat) = rustix::fs::statx(CWD, directory, flags, StatxFlags::empty()) else { return };
-    let device = format!("{}:{}", stat.stx_dev_major, stat.stx_dev_minor);
-    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    let Some((major, minor)) = tell::device(directory) else { return };
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&path, format!("{}\n", bytes >> 10)) {
         tracing::debug!(path, %error, "the system reads ahead as much as it likes");
     }

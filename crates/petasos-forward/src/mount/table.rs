@@ -32,6 +32,8 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Node {
     attr: Attr,
+    /// How long the kernel takes it to be: by what it was told, and what was written here since.
+    shown: u64,
     /// Told apart from an earlier file that had the same number.
     generation: u64,
     /// The last name is gone, and the server may give the number to another file.
@@ -45,7 +47,8 @@ struct Node {
 impl Node {
     fn new(attr: Attr) -> Node {
         let (names, children) = (Vec::new(), HashMap::new());
-        Node { attr, generation: 0, gone: false, lookups: 0, names, children }
+        let shown = attr.size;
+        Node { attr, shown, generation: 0, gone: false, lookups: 0, names, children }
     }
 }
 
@@ -87,8 +90,43 @@ impl Table {
         Ok(())
     }
 
+    /// The kernel is told of this length of a node.
+    pub(super) fn show(&mut self, ino: u64, size: u64) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.shown = size;
+        }
+    }
+
+    /// Something that ends there was written to a node here.
+    pub(super) fn grow(&mut self, ino: u64, end: u64) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.shown = node.shown.max(end);
+        }
+    }
+
+    /// Whether the kernel takes a node for as long as it is.
+    pub(super) fn shows(&self, ino: u64, size: u64) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.shown == size)
+    }
+
+    /// Directories in which a node has a name.
+    pub(super) fn parents(&self, ino: u64) -> Vec<u64> {
+        let names = self.nodes.get(&ino).map_or(&[][..], |node| &node.names);
+        names.iter().map(|(parent, _)| *parent).collect()
+    }
+
     /// Where a node is, relative to the export. `ESTALE` if it has no name any more.
     pub(super) fn path(&self, ino: u64) -> Result<RelPath, Errno> {
+        let below = self.below(ino)?;
+        if below.is_empty() {
+            return Ok(self.base.clone());
+        }
+        let path = [self.base.as_bytes(), b"/", &below].concat();
+        RelPath::parse(&path).map_err(|error| crate::FsError::from(error).errno())
+    }
+
+    /// The same relative to the root of the mount.
+    pub(super) fn below(&self, ino: u64) -> Result<Vec<u8>, Errno> {
         let mut names = Vec::new();
         let (mut at, mut len) = (ino, 0);
         while at != ROOT {
@@ -102,16 +140,14 @@ impl Table {
             names.push(name);
             at = *parent;
         }
-        if names.is_empty() {
-            return Ok(self.base.clone());
-        }
-        let mut path = Vec::with_capacity(self.base.as_bytes().len() + 1 + len);
-        path.extend_from_slice(self.base.as_bytes());
+        let mut path = Vec::with_capacity(len);
         for name in names.into_iter().rev() {
-            path.push(b'/');
+            if !path.is_empty() {
+                path.push(b'/');
+            }
             path.extend_from_slice(name);
         }
-        RelPath::parse(&path).map_err(|error| crate::FsError::from(error).errno())
+        Ok(path)
     }
 
     /// The kernel is told of a name, and of what has it: gives that node's number and generation, and
@@ -131,6 +167,7 @@ impl Table {
             node.generation += 1;
         }
         node.attr = *attr;
+        node.shown = attr.size;
         node.lookups += 1;
         let generation = node.generation;
         self.attach(ino, parent, name);

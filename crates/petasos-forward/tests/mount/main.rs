@@ -9,6 +9,7 @@ mod ends;
 mod full;
 mod harness;
 mod holes;
+mod lengths;
 mod model;
 mod posix;
 mod programs;

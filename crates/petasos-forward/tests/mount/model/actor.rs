@@ -37,7 +37,6 @@ pub(super) struct Actor {
     /// Maps files: a process of its own, for this one serves the file system.
     mapper: Mapper,
     maps: bool,
-    expires: bool,
     largest: u64,
     /// Of each mount, where it is open there.
     files: Vec<Option<File>>,
@@ -86,7 +85,6 @@ impl Actor {
         places: Vec<PathBuf>,
         sharing: Option<Sharing>,
         maps: bool,
-        expires: bool,
         largest: u64,
     ) -> Actor {
         let files = places.iter().map(|_| None).collect();
@@ -96,7 +94,6 @@ impl Actor {
             sharing,
             mapper: Mapper::start(),
             maps,
-            expires,
             largest,
             files,
             appends,
@@ -328,10 +325,6 @@ impl Actor {
     }
 
     fn stat(&self, by_path: bool) -> Done {
-        // With a lock the file itself is as it is; that its name shows it, only time tells.
-        if by_path && self.sharing.is_some() && !self.expires {
-            return Ok(());
-        }
         let meta = match by_path {
             true => fs::metadata(self.path(self.side)),
             false => self.file().metadata(),
@@ -408,9 +401,6 @@ impl Actor {
         if len == 0 || overlap || self.appends[self.side] {
             return Ok(());
         }
-        // Where another mount made it longer, the system goes by the former length when it copies,
-        // until it is asked for the length: as programs do that copy.
-        self.stat(false)?;
         let (mut off_in, mut off_out, mut done) = (from, to, 0);
         while done < len {
             let file = self.file();

@@ -2,17 +2,22 @@
 //! with every switch of the mount, on one mount and on two of one server.
 //!
 //! `PETASOS_MODEL_OPERATIONS` says how many operations each combination gets,
-//! `PETASOS_MODEL_SEED` which ones; a failure prints both, and what was done last.
+//! `PETASOS_MODEL_SEED` which ones (a number, or `random`), `PETASOS_MODEL_SWITCH` with which switch only.
+//! Each run prints these, and how long it took; a failure also what was done last.
 
 mod actor;
-mod mapper;
+pub(crate) mod mapper;
 mod plan;
 
 use crate::harness::{Bench, bench_over};
 use actor::{Actor, Sharing};
 use petasos_forward::mount::{Cache, MountOptions};
 use plan::Random;
-use std::{path::PathBuf, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 const OPERATIONS: &str = "PETASOS_MODEL_OPERATIONS";
 const SEED: &str = "PETASOS_MODEL_SEED";
@@ -27,12 +32,10 @@ struct Switch {
     set: fn(&mut MountOptions),
     /// Whether files can be mapped, shared.
     maps: bool,
-    /// Whether names and attributes soon expire: else only an opening shows what another changed.
-    expires: bool,
 }
 
 const fn switch(name: &'static str, set: fn(&mut MountOptions)) -> Switch {
-    Switch { name, set, maps: true, expires: true }
+    Switch { name, set, maps: true }
 }
 
 const SWITCHES: [Switch; 9] = [
@@ -41,10 +44,7 @@ const SWITCHES: [Switch; 9] = [
     switch("write_behind", |options| options.write_behind = 8 << 10),
     switch("read_ahead", |options| options.read_ahead = 0),
     switch("spin", |options| options.spin = Duration::ZERO),
-    Switch {
-        expires: false,
-        ..switch("attr_timeout", |options| options.attr_timeout = Duration::from_secs(3600))
-    },
+    switch("attr_timeout", |options| options.attr_timeout = Duration::from_secs(3600)),
     switch("no attr_timeout", |options| options.attr_timeout = Duration::ZERO),
     switch("negative_timeout", |options| options.negative_timeout = Duration::from_secs(3600)),
     switch("sync", |options| options.system_option("sync").unwrap()),
@@ -59,7 +59,10 @@ fn number(variable: &str) -> Option<u64> {
 fn runs(any: &str, sharing: Option<Sharing>, few: u64) {
     let operations = number(OPERATIONS).unwrap_or(few);
     // The same each time, so that what fails is what changed; others are tried by the variable.
-    let seed = number(SEED).unwrap_or(1);
+    let seed = match std::env::var(SEED) {
+        Ok(text) if text == "random" => RandomState::new().hash_one(()) % 1_000_000,
+        _ => number(SEED).unwrap_or(1),
+    };
     let only = std::env::var(SWITCH).ok();
     for switch in &SWITCHES {
         if only.as_ref().is_some_and(|only| only != switch.name) {
@@ -87,10 +90,11 @@ fn one_run(
         "{SEED}={seed} {OPERATIONS}={operations} {SWITCH}='{}', {any}, {sharing:?}",
         switch.name
     );
+    let begin = Instant::now();
     let mut random = Random::new(seed);
     // Most faults are at the edges of pages; some at those of blocks, which need large files.
     let largest = [200_000, 60_000, 3 << 20][random.below(3) as usize];
-    let mut actor = Actor::new(places, sharing, switch.maps, switch.expires, largest);
+    let mut actor = Actor::new(places, sharing, switch.maps, largest);
     for done in 0..operations {
         bench.alive();
         let step = plan::step(&mut random, &actor);
@@ -101,6 +105,7 @@ fn one_run(
     actor.finish(&bench.export).unwrap_or_else(|wrong| {
         panic!("{what}\nat the end: {wrong}\nbefore it:\n{}", actor.history());
     });
+    println!("{what}: {:.1} s", begin.elapsed().as_secs_f64());
 }
 
 #[test]
