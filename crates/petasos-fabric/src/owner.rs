@@ -21,6 +21,7 @@ use std::{
     fs, io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
     os::fd::OwnedFd,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// `SOCK_DIAG_BY_FAMILY`, both the question and its answer.
@@ -43,21 +44,22 @@ const OPEN: [u8; 3] = [1, 4, 5];
 /// `NLMSG_ERROR`.
 const ERROR: u16 = 2;
 
-/// Asks the kernel whose the other ends of connections are.
+/// Asks the kernel whose the other ends of connections are. Holds a descriptor; making one is cheap.
 #[derive(Debug)]
 pub struct Owners {
     /// `None`: the kernel's table is read.
     socket: Option<OwnedFd>,
     asked: u32,
-    /// It has answered: so that it knows no such socket is not for want of what would know.
-    answers: bool,
 }
+
+/// The kernel has answered once: so that it knows no such socket is not for want of what would know.
+static ANSWERS: AtomicBool = AtomicBool::new(false);
 
 impl Owners {
     /// The kernel is asked, or its table is read where it does not answer.
     #[must_use]
     pub fn new() -> Owners {
-        Owners { socket: socket().ok(), asked: 0, answers: false }
+        Owners { socket: socket().ok(), asked: 0 }
     }
 
     /// The user of the socket that is bound to `far` and connected to `near`, an end of a connection of this
@@ -81,10 +83,10 @@ impl Owners {
             self.asked = self.asked.wrapping_add(1);
             match ask(socket, self.asked, far, near) {
                 Ok(owned) => {
-                    self.answers = true;
+                    ANSWERS.store(true, Ordering::Relaxed);
                     return owned.ok_or_else(nobody);
                 }
-                Err(Errno::NOENT) if self.answers => return Err(nobody()),
+                Err(Errno::NOENT) if ANSWERS.load(Ordering::Relaxed) => return Err(nobody()),
                 // The part of the kernel that answers such questions may not be there. Then the table knows more.
                 Err(Errno::NOENT) => {
                     let owned = of_table(far, near)?;

@@ -43,7 +43,6 @@ pub(crate) struct Lives {
     places: HashMap<SocketAddr, Key>,
     /// Of each user, the oldest first.
     order: HashMap<Option<u32>, VecDeque<Key>>,
-    owners: Option<Owners>,
 }
 
 /// One incarnation of a peer.
@@ -94,12 +93,12 @@ impl Lives {
 
     /// Whether who is at the other end of this connection may be the one that it says it is: one that was never here, or
     /// that has proved to be the one that was.
-    pub(crate) fn believes(&mut self, identity: &Identity, proved: bool, socket: &OwnedFd) -> bool {
+    pub(crate) fn believes(&self, identity: &Identity, proved: bool, socket: &OwnedFd) -> bool {
         let Some(life) = self.known.get(&key(identity)).filter(|life| life.can_prove()) else {
             return true;
         };
         let owner = life.owner;
-        proved && (owner.is_none() || self.owner(socket).is_none_or(|now| Some(now) == owner))
+        proved && (owner.is_none() || Self::owner(socket).is_none_or(|now| Some(now) == owner))
     }
 
     /// This one has answered at a place, which may have been taken for another one: gives whether it is known, and was.
@@ -153,7 +152,7 @@ impl Lives {
         if self.known.get(&key).is_none_or(|life| life.owner.is_some()) {
             return;
         }
-        let Some(owner) = self.owner(socket) else { return };
+        let Some(owner) = Self::owner(socket) else { return };
         if let Some(order) = self.order.get_mut(&None)
             && let Some(at) = order.iter().rposition(|other| *other == key)
         {
@@ -166,10 +165,11 @@ impl Lives {
     }
 
     /// The user of the socket at the other end of a connection over loopback; `None` if the system does not say.
-    fn owner(&mut self, socket: &OwnedFd) -> Option<u32> {
+    fn owner(socket: &OwnedFd) -> Option<u32> {
         let far = SocketAddr::try_from(getpeername(socket).ok()??).ok()?;
         let near = SocketAddr::try_from(getsockname(socket).ok()?).ok()?;
-        self.owners.get_or_insert_with(Owners::new).of(far, near).ok()
+        // Not kept: a job may have many endpoints in a process, and a peer is new once.
+        Owners::new().of(far, near).ok()
     }
 
     fn forget_one(&mut self) {
