@@ -11,6 +11,7 @@ use petasos_fabric::{
     Access, Done, Endpoint, Event, Operation, Peer, Region, RemoteSpan, Time, Token,
 };
 use petasos_shm::{Config, Shm};
+use petasos_testing::median;
 use std::{
     collections::VecDeque,
     error::Error,
@@ -114,11 +115,6 @@ fn rate(
     Ok(median(rates))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 /// KiB of this process, what it maps twice counted once.
 fn held() -> Result<f64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup")?;
@@ -180,7 +176,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         let typical = |found: &Vec<[f64; 3]>| {
-            let of = |at: usize| median(found.iter().map(|rates| rates[at]).collect());
+            let of = |at: usize| median(found.iter().map(|rates| rates[at]));
             format!("{:6.2} {:6.2} {:6.2}", of(0), of(1), of(2))
         };
         let [usual, huge] = found.each_ref().map(typical);

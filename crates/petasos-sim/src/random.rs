@@ -1,4 +1,5 @@
-//! Random numbers that repeat: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+//! Random numbers that repeat: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Tests that simulate
+//! nothing have the same numbers of `petasos-testing`, on which a transport does not depend.
 
 use petasos_fabric::Incarnation;
 use std::time::Duration;

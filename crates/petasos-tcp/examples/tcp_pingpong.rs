@@ -10,6 +10,7 @@ use petasos_fabric::{
     Access, Clock, Done, Endpoint, Event, Key, Operation, Peer, Region, RemoteSpan, Token,
 };
 use petasos_tcp::{Config, TcpEndpoint};
+use petasos_testing::median;
 use smallvec::smallvec;
 use std::{
     io::{Read, Write},
@@ -25,11 +26,6 @@ const BULK: usize = 16 << 20;
 fn open() -> TcpEndpoint {
     let address = "tcp://*".parse().expect("an address");
     TcpEndpoint::open(&address, Config::default()).expect("an endpoint")
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// Reads until it is full, without ever sleeping.

@@ -1,7 +1,7 @@
 //! What the tests of several crates share: tests that are skipped aloud, processes that end with
 //! the test, tests run again as another user, seeds tried in processes that may crash, processes
-//! that fork, emulated hosts whose link can be cut, mapped files, libraries that pretend, facts of
-//! C's headers, and which version of a library is tested.
+//! that fork, numbers that a seed repeats, medians, emulated hosts whose link can be cut, mapped
+//! files, libraries that pretend, facts of C's headers, and which version of a library is tested.
 
 #![deny(unsafe_code)]
 
@@ -9,8 +9,10 @@ mod fork;
 mod headers;
 mod hosts;
 mod mapped;
+mod median;
 mod pretended;
 mod process;
+mod random;
 mod seeds;
 mod skip;
 mod version;
@@ -19,8 +21,10 @@ pub use fork::fork;
 pub use headers::ask_the_headers;
 pub use hosts::{Hosts, in_host};
 pub use mapped::Mapped;
+pub use median::median;
 pub use pretended::Pretended;
 pub use process::{Process, again, again_as_nobody, is_root, role};
+pub use random::{Random, Xorshift};
 pub use seeds::survived;
 pub use skip::skip;
 pub use version::assert_at_least;

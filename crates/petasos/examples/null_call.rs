@@ -8,6 +8,7 @@
 //! `scripts/instructions` counts what both sides execute.
 
 use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions, fabric::Endpoint, service};
+use petasos_testing::median;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::{
     sync::{
@@ -66,11 +67,6 @@ fn pin(core: usize) {
     cores.set(core);
     // With one core only, the two take turns, and the figures mean little.
     let _ = sched_setaffinity(None, &cores);
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 fn main() {

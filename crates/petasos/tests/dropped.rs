@@ -48,16 +48,11 @@ const FOREVER: u64 = u64::MAX;
 const PATIENCE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(300);
 
-/// SplitMix64.
-struct Random(u64);
+struct Random(petasos_testing::Random);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
+        self.0.draw() % bound
     }
 
     /// Which length: mostly those in the middle.
@@ -291,7 +286,7 @@ impl Client {
         let (readable, writable) = engine.block_on(lent).unwrap();
         let (readable, writable) =
             (engine.open(&readable).unwrap(), engine.open(&writable).unwrap());
-        let (pool, random) = (Pool::new(&engine), Random(seed));
+        let (pool, random) = (Pool::new(&engine), Random(petasos_testing::Random::new(seed)));
         let (flights, dropped, ready) = (Vec::new(), 0, 0);
         Client { engine, target, readable, writable, pool, random, flights, dropped, ready }
     }

@@ -1,5 +1,6 @@
 //! Trees that are made, and compared.
 
+use petasos_testing::Xorshift;
 use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, mkfifoat, utimensat};
 use std::{
     collections::BTreeMap,
@@ -14,18 +15,15 @@ use std::{
 };
 
 /// Numbers that look random, the same each time.
-pub(crate) struct Random(u64);
+pub(crate) struct Random(Xorshift);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Random(Xorshift::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.0.draw()
     }
 
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
@@ -33,10 +31,7 @@ impl Random {
     }
 
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> =
-            (0..len.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
-        bytes.truncate(len);
-        bytes
+        self.0.bytes(len)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     exists,
     leftovers::Marker,
 };
+use petasos_testing::Xorshift;
 use std::{
     fs,
     process::{Child, Stdio},
@@ -18,15 +19,12 @@ use std::{
 /// to, as many until a daemon that does not answer is given up; the rest is for a machine that is busy.
 const PROMISED: Duration = Duration::from_secs(25);
 
-/// Xorshift: a run can be repeated from its seed.
-struct Dice(u64);
+/// A run can be repeated from its seed.
+struct Dice(Xorshift);
 
 impl Dice {
     fn throw(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
+        (self.0.draw() >> 11) % sides
     }
 }
 
@@ -65,7 +63,7 @@ fn jobs_end_in_time_and_leave_nothing_whoever_is_killed_or_stopped() {
 }
 
 fn one(round: u64, seed: u64) {
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut dice = Dice(Xorshift::new(seed));
     dice.throw(2);
     let (place, marker) = (Place::new(), Marker::new(300 + round as u32));
     let script = format!(

@@ -105,16 +105,7 @@ impl Client {
 
 /// Bytes that are nowhere the same.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| next()).collect();
-    bytes.truncate(len);
-    bytes
+    petasos_testing::Xorshift::new(seed).bytes(len)
 }
 
 /// Waits until something is so.

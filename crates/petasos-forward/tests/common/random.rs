@@ -14,21 +14,19 @@ use petasos_forward::{
         SetTime, Timestamp, XattrMode,
     },
 };
+use petasos_testing::Xorshift;
 use std::{pin::Pin, time::Duration};
 
 /// Numbers that look random, the same from the same seed.
-pub(crate) struct Random(u64);
+pub(crate) struct Random(Xorshift);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+        Random(Xorshift::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.draw().wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
     /// Less than `most`.

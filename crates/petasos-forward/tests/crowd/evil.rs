@@ -10,6 +10,7 @@ use petasos_forward::protocol::{
     Allocation, Creation, Extent, Finish, ForwardClient, Hello, Node, OpenFlags, RenameMode,
     SetAttr, VERSION, Welcome,
 };
+use petasos_testing::Xorshift;
 use std::{
     io::Write,
     net::TcpStream,
@@ -64,7 +65,7 @@ pub(crate) fn evil(own: &str) {
     on_each_go(|going| {
         garbage.on.store(true, Relaxed);
         let memory = Region::from_vec(vec![7; 4096]);
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = Xorshift::from_state(0x9e37_79b9_7f4a_7c15);
         let mut done = 0;
         while going.load(Relaxed) {
             let flood = floods.iter().flat_map(|(session, file)| {
@@ -72,12 +73,8 @@ pub(crate) fn evil(own: &str) {
                 (0..4).map(write)
             });
             let flood = futures_util::future::join_all(flood);
-            let lies = (0..256).map(|nth| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                lie(&engine, &client, session, random, nth, &memory)
-            });
+            let lies =
+                (0..256).map(|nth| lie(&engine, &client, session, random.draw(), nth, &memory));
             let lies = futures_util::future::join_all(lies);
             let (told, _) = engine.block_on(futures_util::future::join(lies, flood));
             done += told.len();
@@ -144,7 +141,7 @@ struct Garbage {
 impl Garbage {
     fn throw(&self, own: &str, server: &Address) {
         let frames = recorded(own);
-        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        let mut random = Random(Xorshift::from_state(0x2545_f491_4f6c_dd1d));
         loop {
             if !self.on.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -214,14 +211,11 @@ fn recorded(own: &str) -> Vec<Vec<u8>> {
     frames
 }
 
-struct Random(u64);
+struct Random(Xorshift);
 
 impl Random {
     fn draw(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+        self.0.draw()
     }
 
     fn below(&mut self, end: usize) -> usize {

@@ -21,7 +21,7 @@ use petasos_forward::{
     server::{Limits, Server, ServerConfig},
     storage::Local,
 };
-use petasos_testing::{Process, again, role};
+use petasos_testing::{Process, again, median, role};
 use rustix::{
     process::{Pid, Signal, kill_process},
     time::{ClockId, clock_gettime},
@@ -192,12 +192,6 @@ fn high_water(process: &Process) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
-}
-
-fn median(of: impl Iterator<Item = u64>) -> u64 {
-    let mut all: Vec<_> = of.collect();
-    all.sort_unstable();
-    all[all.len() / 2]
 }
 
 /// How long a process has had a processor, in milliseconds.

@@ -213,13 +213,5 @@ pub(crate) fn finish(mut command: Command, limit: Duration) -> Output {
 
 /// Bytes that no two places have alike.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut data = vec![0; len];
-    for chunk in data.chunks_mut(8) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        chunk.copy_from_slice(&state.to_le_bytes()[..chunk.len()]);
-    }
-    data
+    petasos_testing::Xorshift::from_state(seed).bytes(len)
 }

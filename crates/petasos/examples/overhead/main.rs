@@ -13,7 +13,8 @@ mod sides;
 
 use petasos_datagram::{bare::Plain, frame::HEAD};
 use petasos_fabric::{Address, two_sided::header::PREFIX};
-use sides::{Anything, Side, median, other, pin};
+use petasos_testing::median;
+use sides::{Anything, Side, other, pin};
 
 /// Of a message, or of the arguments and of the result of a call, in bytes.
 const LEN: usize = 64;

@@ -2,7 +2,7 @@
 
 use crate::{
     BLOCK, LEN,
-    sides::{Anything, Side, hex, median, rate, unhex},
+    sides::{Anything, Side, hex, rate, unhex},
 };
 use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions, service};
 use petasos_datagram::{Config, Datagrams, bare::Plain};
@@ -10,6 +10,7 @@ use petasos_fabric::{
     Access, Address, Clock, Endpoint, Event, Key, Lease, Level, Operation, Peer, Region,
     RemoteSpan, Slice, Time, Token,
 };
+use petasos_testing::median;
 use std::{
     cell::RefCell,
     collections::VecDeque,

@@ -1,5 +1,6 @@
 //! The two processes, and what they tell each other before they measure.
 
+use petasos_testing::median;
 use std::{
     error::Error,
     io::{BufRead, BufReader, Write},
@@ -70,11 +71,6 @@ pub(crate) fn pin(core: usize) {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
     let _ = rustix::thread::sched_setaffinity(None, &cores);
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

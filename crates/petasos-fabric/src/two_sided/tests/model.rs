@@ -6,6 +6,7 @@ use crate::{
     AtomicOp, AtomicType, Body, Lease, Level, Payload, RegionId, RemoteSpan, Slice, Slices, Spans,
 };
 use bytes::Bytes;
+use petasos_testing::Xorshift;
 use proptest::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
@@ -14,14 +15,11 @@ const SIZE: usize = 4096;
 const LANE: usize = 1500;
 const LANES: usize = 64;
 
-struct Random(u64);
+struct Random(Xorshift);
 
 impl Random {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % bound
+        (self.0.draw() >> 11) as usize % bound
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -109,7 +107,7 @@ impl Run {
         }
         Run {
             net,
-            random: Random(seed | 1),
+            random: Random(Xorshift::from_state(seed)),
             ops: Vec::new(),
             readable,
             written,

@@ -2,26 +2,17 @@
 
 use super::actor::Actor;
 
-/// Random numbers that a seed repeats (SplitMix64: G. L. Steele, D. Lea and C. H. Flood, OOPSLA
-/// 2014).
-pub(super) struct Random(u64);
+/// Random numbers that a seed repeats.
+pub(super) struct Random(petasos_testing::Random);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Random(petasos_testing::Random::new(seed))
     }
 
     /// Less than `end`, which is not zero.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.0.draw() % end
     }
 
     fn chance(&mut self, of: u64) -> bool {
