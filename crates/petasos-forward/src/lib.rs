@@ -57,6 +57,7 @@ mod keeper;
 pub mod mount;
 mod path;
 pub mod protocol;
+mod semaphore;
 pub mod server;
 pub mod storage;
 pub mod transfer;

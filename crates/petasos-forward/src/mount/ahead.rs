@@ -169,7 +169,7 @@ impl Fs {
     }
 
     async fn fetch(self: Rc<Fs>, open: Rc<Open>, serial: u64, offset: u64) {
-        let _turn = self.carriers.enter().await;
+        let _turn = self.carriers.acquire().await;
         let got = self.read_now(&open, offset, BLOCK).await;
         let (memory, len) = match got {
             Ok(Read::Block(memory, len)) => (Some(memory), len),

@@ -315,7 +315,7 @@ impl Fs {
     async fn carry(self: Rc<Fs>, piece: Piece) {
         let Piece { open, number, offset, data } = piece;
         let len = data.len();
-        let turn = self.carriers.enter().await;
+        let turn = self.carriers.acquire().await;
         let written = match open.failed.get() {
             // What follows a write that was lost would wait as long for nothing.
             Some(Errno::IO) => Err(Errno::IO),

@@ -4,7 +4,6 @@ use super::{
     convert::{self, Caller},
     dirs::{Dir, Old},
     files::{Inode, Open},
-    gate::Gate,
     intake::Intakes,
     link::Link,
     options::MountOptions,
@@ -18,6 +17,7 @@ use crate::{
     client::{Remote, RemoteError},
     keeper::Keeper,
     protocol::{Attr, Creation, Kind, OpenFlags, RenameMode, SetAttr, StatFs},
+    semaphore::Semaphore,
 };
 use fuser::{FileAttr, Generation};
 use futures_channel::oneshot;
@@ -55,8 +55,8 @@ pub(super) struct Fs {
     /// What it takes for missing.
     pub(super) missing: RefCell<Missing>,
     /// Requests that are at the server, and writes.
-    requests: Gate,
-    pub(super) carriers: Gate,
+    requests: Arc<Semaphore>,
+    pub(super) carriers: Arc<Semaphore>,
     /// Requests, and writes, that are under way; and who waits for their end.
     running: Cell<usize>,
     quiet: RefCell<Option<oneshot::Sender<()>>>,
@@ -94,8 +94,8 @@ impl Fs {
             room: RefCell::default(),
             teller: RefCell::default(),
             missing: RefCell::default(),
-            requests: Gate::new(calls - calls / 3),
-            carriers: Gate::new(calls / 3),
+            requests: Semaphore::new(calls - calls / 3, usize::MAX),
+            carriers: Semaphore::new(calls / 3, usize::MAX),
             running: Cell::default(),
             quiet: RefCell::default(),
         })
@@ -105,7 +105,7 @@ impl Fs {
     pub(super) fn request(self: &Rc<Fs>, work: impl Future<Output = ()> + 'static) {
         let fs = Rc::clone(self);
         self.spawn(async move {
-            let _turn = fs.requests.enter().await;
+            let _turn = fs.requests.acquire().await;
             work.await;
         });
     }

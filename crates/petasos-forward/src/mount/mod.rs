@@ -32,7 +32,6 @@ mod error;
 mod files;
 mod front;
 mod fs;
-mod gate;
 mod intake;
 mod link;
 mod locks;

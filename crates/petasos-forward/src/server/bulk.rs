@@ -4,9 +4,9 @@
 //! matter, but for files that are appended to.
 
 use super::{
-    blocks::BLOCK, call::Call, call::within_reach, core::WINDOW, files::OpenFile, gate::Gate,
+    blocks::BLOCK, call::Call, call::within_reach, core::WINDOW, files::OpenFile,
 };
-use crate::{FsError, FsResult};
+use crate::{FsError, FsResult, semaphore::Semaphore};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use petasos::{BulkError, BulkHandle, Context, RemoteBulk};
 use rustix::io::Errno;
@@ -40,14 +40,14 @@ impl Call {
         if file.appends() {
             return self.append(&file, &remote, len).await;
         }
-        let writing = Gate::new(WRITING, usize::MAX);
+        let writing = Semaphore::new(WRITING, usize::MAX);
         self.flow(len, async |at, size, go_on| {
             let mut block = self.core.blocks.get(self.session.client).await?;
             if !go_on() {
                 return Ok(size);
             }
             remote.pull_into(at, block.lend(size)).await.map(drop).map_err(unreachable)?;
-            let _turn = writing.enter().await;
+            let _turn = writing.acquire().await;
             if !go_on() {
                 return Ok(size);
             }
@@ -65,7 +65,7 @@ impl Call {
 
     /// One block after the other, each to the end.
     async fn append(&self, file: &Arc<OpenFile>, remote: &RemoteBulk, len: u64) -> FsResult<u64> {
-        let _turn = file.appending.enter().await;
+        let _turn = file.appending.acquire().await;
         let (mut at, mut end) = (0, 0);
         while at < len {
             let size = (len - at).min(BLOCK as u64) as usize;

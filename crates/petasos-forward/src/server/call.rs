@@ -5,13 +5,14 @@ use super::{
     core::{Core, INLINE},
     descriptors::Descriptor,
     files::OpenFile,
-    gate::Pass,
     manners,
     pace::Chore,
     session::{Reserved, Session},
     shares::Share,
 };
-use crate::{FsError, FsResult, RelPath, protocol::Extent, storage::Storage};
+use crate::{
+    FsError, FsResult, RelPath, protocol::Extent, semaphore::Permit, storage::Storage,
+};
 use rustix::io::Errno;
 use std::{
     cell::Cell,
@@ -24,7 +25,7 @@ pub(super) struct Call {
     pub(super) core: Arc<Core>,
     pub(super) session: Arc<Session>,
     /// Leave to be served: as a call of its session, and of its client.
-    pass: Cell<Option<(Pass, Share)>>,
+    permit: Cell<Option<(Permit, Share)>>,
     /// What came within the call, as long as that counts as waiting.
     early: Cell<Option<Early>>,
 }
@@ -39,21 +40,21 @@ impl Call {
         if core.config.limits.lease.is_some() {
             session.hear();
         }
-        let (pass, early) = (Cell::default(), Cell::default());
-        let call = Call { core: Arc::clone(core), session, pass, early };
+        let (permit, early) = (Cell::default(), Cell::default());
+        let call = Call { core: Arc::clone(core), session, permit, early };
         if carried > 0 {
             match core.budget.arrive(call.session.client, carried as u64) {
                 Ok(early) => call.early.set(Some(early)),
                 Err(error) => return call.end(Err(error)),
             }
         }
-        let Some(pass) = call.session.gate.enter().await else {
+        let Some(permit) = call.session.serving.acquire().await else {
             let most = core.config.limits.calls_per_session;
             let detail = format!("the limit of {most} calls of a session, and as many that wait");
             return call.end(Err(FsError::new(Errno::NOBUFS, detail)));
         };
         let share = core.serving.take(call.session.client).await;
-        call.pass.set(Some((pass, share)));
+        call.permit.set(Some((permit, share)));
         if call.session.manners.are_bad() {
             core.keeper.sleep(manners::PAUSE).await;
         }
@@ -72,7 +73,7 @@ impl Call {
 
     /// Lets other calls in: this one waits for something that they may have to bring about.
     pub(super) fn step_aside(&self) {
-        self.pass.take();
+        self.permit.take();
     }
 
     /// Refuses what changes something, where nothing can be changed.

@@ -31,7 +31,7 @@ pub(super) struct OpenFile {
     /// Small requests that wait together.
     pub(super) gather: Arc<Gather>,
     /// With `APPEND`: one writes at a time.
-    pub(super) appending: Arc<super::gate::Gate>,
+    pub(super) appending: Arc<crate::semaphore::Semaphore>,
     /// Under which key it is staged.
     pub(super) staged: Option<Staged>,
     /// Whether its locks were taken, where there are leases.

@@ -5,7 +5,6 @@ use super::{
     core::INLINE,
     descriptors::Descriptor,
     files::{Open, OpenFile},
-    gate::Gate,
     gather::{self, Served},
     leases::{Forfeit, Leased},
     names::checked_creation,
@@ -15,6 +14,7 @@ use super::{
 use crate::{
     FsError, FsResult, RelPath,
     protocol::{Allocation, Attr, Creation, Extent, OpenFlags},
+    semaphore::Semaphore,
 };
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -155,7 +155,7 @@ impl Call {
         self.earn(len).await;
         let memory = self.admit(len).await?;
         if appends {
-            let _turn = file.appending.enter().await;
+            let _turn = file.appending.acquire().await;
             let end = self.run(len, move |_| {
                 let _memory = memory;
                 file.file.write_at(offset, &[IoSlice::new(&data)])
@@ -225,7 +225,7 @@ impl OpenFile {
         leases: bool,
         descriptor: Descriptor,
     ) -> OpenFile {
-        let appending = Gate::new(1, usize::MAX);
+        let appending = Semaphore::new(1, usize::MAX);
         let forfeit = leases.then(Arc::<Forfeit>::default);
         let file = match &forfeit {
             Some(forfeit) => Arc::new(Leased { file, forfeit: Arc::clone(forfeit) }),

@@ -17,7 +17,6 @@ mod core;
 mod counters;
 mod descriptors;
 mod files;
-mod gate;
 mod gather;
 mod hashing;
 mod io;

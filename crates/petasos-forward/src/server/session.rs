@@ -4,11 +4,10 @@ use super::{
     core::Core,
     counters::Counting,
     files::{Files, Open},
-    gate::Gate,
     manners::Manners,
     rate::Rate,
 };
-use crate::{FsError, FsResult, protocol::SessionStatus};
+use crate::{FsError, FsResult, protocol::SessionStatus, semaphore::Semaphore};
 use futures_channel::oneshot;
 use petasos::fabric::Address;
 use rustix::io::Errno;
@@ -36,7 +35,7 @@ pub(super) struct Session {
     /// Calls under way.
     pub(super) calls: AtomicU64,
     /// Calls that are served now.
-    pub(super) gate: Arc<Gate>,
+    pub(super) serving: Arc<Semaphore>,
     pub(super) rate: Option<Rate>,
     files: Mutex<Files>,
     life: Mutex<Life>,
@@ -95,7 +94,7 @@ impl Session {
             heard_us: AtomicU64::new(0),
             counters: Counting::default(),
             calls: AtomicU64::new(0),
-            gate: Gate::new(limits.calls_per_session, limits.calls_per_session),
+            serving: Semaphore::new(limits.calls_per_session, limits.calls_per_session),
             rate: limits.rate.map(Rate::new),
             files: Mutex::new(Files::new(limits.files_per_session)),
             life: Mutex::new(Life { held: Some(sender), ..Life::default() }),
