@@ -2,7 +2,7 @@
 //! in place of a network card, both ends on one thread, so that nobody waits.
 //!
 //! ```text
-//! cargo run --release -p petasos-channel --example hot_channel channel_packet|channel_exclusive [COUNT]
+//! cargo run --profile dist -p petasos-channel --example hot_channel channel_packet|channel_exclusive [COUNT]
 //! ```
 //!
 //! By itself it prints the time of one message, which is the software's alone.

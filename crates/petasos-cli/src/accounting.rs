@@ -5,18 +5,18 @@ use std::{fs, ops::Sub, path::Path};
 
 /// Of all threads of a process that are still there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Account {
+pub struct Account {
     /// Nanoseconds on a core, in the process or in the kernel for it.
-    pub(crate) on_core: f64,
+    pub on_core: f64,
     /// Nanoseconds ready to run, with no core to run on.
-    pub(crate) waiting: f64,
+    pub waiting: f64,
     /// How often it slept, and how often a core was taken from it.
-    pub(crate) slept: f64,
-    pub(crate) taken: f64,
+    pub slept: f64,
+    pub taken: f64,
 }
 
 impl Account {
-    pub(crate) fn of(process: u32) -> Outcome<Account> {
+    pub fn of(process: u32) -> Outcome<Account> {
         let mut all = Account::default();
         let tasks = format!("/proc/{process}/task");
         let entries = fs::read_dir(&tasks);
@@ -43,7 +43,7 @@ impl Account {
 }
 
 /// How often a core was taken from this thread so far.
-pub(crate) fn losses() -> u64 {
+pub fn losses() -> u64 {
     let mut account = Account::default();
     account.add("", &fs::read_to_string("/proc/thread-self/status").unwrap_or_default());
     account.taken as u64

@@ -22,7 +22,7 @@ use std::{
 const LONGEST_LINE: u64 = 64 << 10;
 
 /// Starts a hidden subcommand, whose lines are waited for so long each.
-pub(crate) fn start<A: AsRef<OsStr>>(
+pub fn start<A: AsRef<OsStr>>(
     subcommand: &str,
     arguments: impl IntoIterator<Item = A>,
     patience: Duration,
@@ -40,7 +40,7 @@ pub(crate) fn start<A: AsRef<OsStr>>(
 }
 
 /// In the process that was started: the socket to who started it.
-pub(crate) fn parent(instead: &'static str) -> Outcome<UnixStream> {
+pub fn parent(instead: &'static str) -> Outcome<UnixStream> {
     let ours = io::stdin().as_fd().try_clone_to_owned();
     let parent = UnixStream::from(ours.map_err(Failure::system("standard input"))?);
     // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.
@@ -52,7 +52,7 @@ pub(crate) fn parent(instead: &'static str) -> Outcome<UnixStream> {
 }
 
 /// The next line, of which nothing more may be under way; empty at the end.
-pub(crate) fn read_line(socket: &UnixStream) -> io::Result<String> {
+pub fn read_line(socket: &UnixStream) -> io::Result<String> {
     let mut line = String::new();
     BufReader::new(socket.take(LONGEST_LINE)).read_line(&mut line)?;
     Ok(line)

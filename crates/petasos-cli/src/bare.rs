@@ -23,19 +23,19 @@ use std::{
 };
 
 /// Comes back as it is. Empty messages do so as well.
-pub(crate) const ECHO: u8 = 0;
+pub const ECHO: u8 = 0;
 /// Is taken, without an answer.
-pub(crate) const TAKE: u8 = 1;
+pub const TAKE: u8 = 1;
 /// Is taken, and answered with a byte: all before it has been taken as well.
-pub(crate) const LAST: u8 = 2;
+pub const LAST: u8 = 2;
 /// Asks for a key to memory: a length of 8 bytes, and whether it shall be the transport's.
 const MEMORY: u8 = 3;
 
 /// Is taken like [`TAKE`], and worked on for so long: microseconds in the two bytes that follow.
-pub(crate) const WORK: u8 = 4;
+pub const WORK: u8 = 4;
 
 /// In each so many bytes of laid out memory the first one is 1, and the others are 0.
-pub(crate) const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;
 
 /// How long connecting, or an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,7 +50,7 @@ const IN_A_ROW: u32 = 64;
 const MOST_MEMORY: u64 = 1 << 30;
 
 /// An endpoint that is driven here.
-pub(crate) struct End {
+pub struct End {
     endpoint: Box<dyn Endpoint>,
     clock: Clock,
     now: Time,
@@ -67,7 +67,7 @@ pub(crate) struct End {
 
 impl End {
     /// `alone`: the other side needs this core as well.
-    pub(crate) fn new(endpoint: Box<dyn Endpoint>, alone: bool) -> End {
+    pub fn new(endpoint: Box<dyn Endpoint>, alone: bool) -> End {
         let clock = Clock::start();
         End {
             endpoint,
@@ -85,12 +85,12 @@ impl End {
         }
     }
 
-    pub(crate) fn address(&self) -> &Address {
+    pub fn address(&self) -> &Address {
         self.endpoint.address()
     }
 
     /// The longest message.
-    pub(crate) fn longest(&self) -> usize {
+    pub fn longest(&self) -> usize {
         self.endpoint.capabilities().limits.max_inject
     }
 
@@ -177,19 +177,19 @@ impl End {
 }
 
 /// The client's side, connected.
-pub(crate) struct Client {
+pub struct Client {
     end: End,
     peer: Peer,
 }
 
 /// Memory of the server that can be read.
-pub(crate) struct Target {
+pub struct Target {
     remote: Remote,
     bytes: usize,
 }
 
 impl Client {
-    pub(crate) fn connect(mut end: End, to: &Address) -> Outcome<Client> {
+    pub fn connect(mut end: End, to: &Address) -> Outcome<Client> {
         let peer =
             end.endpoint.resolve(to, PATIENCE).map_err(Failure::system("a bare endpoint"))?;
         let mut client = Client { end, peer };
@@ -197,18 +197,18 @@ impl Client {
         Ok(client)
     }
 
-    pub(crate) fn longest(&self) -> usize {
+    pub fn longest(&self) -> usize {
         self.end.longest()
     }
 
     /// Sends a message and waits for one.
-    pub(crate) fn round_trip(&mut self, message: &[u8]) -> Outcome<Lease> {
+    pub fn round_trip(&mut self, message: &[u8]) -> Outcome<Lease> {
         self.end.send(self.peer, message)?;
         self.end.until("a message over the bare channel", |end| Some(end.next()?.1))
     }
 
     /// Has messages of so many bytes come back: the median time of one, in nanoseconds.
-    pub(crate) fn echo(&mut self, plan: &Plan, bytes: usize) -> Outcome<f64> {
+    pub fn echo(&mut self, plan: &Plan, bytes: usize) -> Outcome<f64> {
         let mut message = latency::message(bytes);
         if let Some(first) = message.first_mut() {
             *first = ECHO;
@@ -224,17 +224,12 @@ impl Client {
     }
 
     /// Sends one message so many times, and waits until the last one has come.
-    pub(crate) fn stream(&mut self, message: &mut [u8], times: usize) -> Outcome {
+    pub fn stream(&mut self, message: &mut [u8], times: usize) -> Outcome {
         self.stream_of(TAKE, message, times).map(drop)
     }
 
     /// The same with messages of a kind, the last one aside: how many had to wait for room.
-    pub(crate) fn stream_of(
-        &mut self,
-        kind: u8,
-        message: &mut [u8],
-        times: usize,
-    ) -> Outcome<usize> {
+    pub fn stream_of(&mut self, kind: u8, message: &mut [u8], times: usize) -> Outcome<usize> {
         if let Some(first) = message.first_mut() {
             *first = kind;
         }
@@ -253,7 +248,7 @@ impl Client {
     }
 
     /// Sends a message if there is room, and else moves on.
-    pub(crate) fn offer(&mut self, message: &[u8]) -> Outcome<bool> {
+    pub fn offer(&mut self, message: &[u8]) -> Outcome<bool> {
         match self.end.endpoint.inject(self.peer, &[message]) {
             Ok(()) => Ok(true),
             Err(InjectError::Full) => {
@@ -267,13 +262,13 @@ impl Client {
     }
 
     /// Whether a message has come.
-    pub(crate) fn hears(&mut self) -> Outcome<bool> {
+    pub fn hears(&mut self) -> Outcome<bool> {
         let came = self.end.next().is_some();
         self.end.failed.take().map_or(Ok(came), Err)
     }
 
     /// Has the server lay out memory.
-    pub(crate) fn memory(&mut self, bytes: usize, of_transport: bool) -> Outcome<Target> {
+    pub fn memory(&mut self, bytes: usize, of_transport: bool) -> Outcome<Target> {
         let mut request = vec![MEMORY];
         request.extend((bytes as u64).to_le_bytes());
         request.push(u8::from(of_transport));
@@ -284,12 +279,12 @@ impl Client {
     }
 
     /// Whether memory of the transport's at the other side can be mapped.
-    pub(crate) fn can_map(&self) -> bool {
+    pub fn can_map(&self) -> bool {
         self.end.endpoint.capabilities().map != Support::None
     }
 
     /// Maps that memory, which is the transport's.
-    pub(crate) fn map(&mut self, target: &Target) -> Outcome<Region> {
+    pub fn map(&mut self, target: &Target) -> Outcome<Region> {
         let map = Operation::Map { token: Token(0), remote: target.remote };
         let mut operations = VecDeque::from([map]);
         self.end.until("mapping over the bare channel", |end| {
@@ -302,7 +297,7 @@ impl Client {
     }
 
     /// Reads the begin of that memory into each of the pieces, all at a time.
-    pub(crate) fn get(&mut self, target: &Target, into: &[Slice]) -> Outcome {
+    pub fn get(&mut self, target: &Target, into: &[Slice]) -> Outcome {
         let wanted = self.end.done + into.len() as u64;
         let get = |(at, local): (usize, &Slice)| Operation::Get {
             token: Token(at as u64),
@@ -324,14 +319,14 @@ impl Client {
 }
 
 /// A thread that answers on a bare endpoint, until it is dropped.
-pub(crate) struct Answering {
+pub struct Answering {
     address: Address,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Answering {
-    pub(crate) fn start(end: End, core: Option<usize>) -> io::Result<Answering> {
+    pub fn start(end: End, core: Option<usize>) -> io::Result<Answering> {
         let stop = Arc::new(AtomicBool::new(false));
         let (address, stopped) = (end.address().clone(), Arc::clone(&stop));
         let answer = move || {
@@ -342,7 +337,7 @@ impl Answering {
         Ok(Answering { address, stop, thread: Some(thread) })
     }
 
-    pub(crate) fn address(&self) -> &Address {
+    pub fn address(&self) -> &Address {
         &self.address
     }
 }

@@ -8,32 +8,32 @@ use crate::limits::Bulk;
 
 /// A figure, and the limit that was measured with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Beside {
-    pub(crate) value: f64,
-    pub(crate) limit: f64,
+pub struct Beside {
+    pub value: f64,
+    pub limit: f64,
     /// Which limit.
-    pub(crate) of: &'static str,
+    pub of: &'static str,
 }
 
 impl Beside {
     /// A bandwidth, and the limit of transfers of one size.
-    pub(crate) fn bandwidth(value: f64, limit: &Bulk) -> Beside {
+    pub fn bandwidth(value: f64, limit: &Bulk) -> Beside {
         Beside { value, limit: limit.first(), of: limit.name }
     }
 
     /// The value as a multiple of the limit.
-    pub(crate) fn ratio(&self) -> f64 {
+    pub fn ratio(&self) -> f64 {
         self.value / self.limit
     }
 
     /// What is shown of several.
-    pub(crate) fn typical(found: Vec<Beside>) -> Beside {
+    pub fn typical(found: Vec<Beside>) -> Beside {
         typical(found, Beside::ratio)
     }
 }
 
 /// Of several, which must not be none, that with the median ratio.
-pub(crate) fn typical<T>(mut found: Vec<T>, ratio: impl Fn(&T) -> f64) -> T {
+pub fn typical<T>(mut found: Vec<T>, ratio: impl Fn(&T) -> f64) -> T {
     found.sort_by(|a, b| ratio(a).total_cmp(&ratio(b)));
     found.swap_remove(found.len() / 2)
 }

@@ -18,23 +18,23 @@ use petasos::{
 use std::time::{Duration, Instant};
 
 /// Bulk data of one size, beside its limits.
-pub(crate) struct Moved {
-    pub(crate) pull: Beside,
-    pub(crate) push: Beside,
+pub struct Moved {
+    pub pull: Beside,
+    pub push: Beside,
 }
 
 /// What is moved.
 #[derive(Clone, Copy)]
-pub(crate) struct Amount {
-    pub(crate) bytes: usize,
+pub struct Amount {
+    pub bytes: usize,
     /// The caller's memory is the transport's: others can map it.
-    pub(crate) of_transport: bool,
-    pub(crate) rounds: usize,
+    pub of_transport: bool,
+    pub rounds: usize,
 }
 
 /// Measures transfers in both directions beside what the machine can do. `None` if the transport
 /// has no memory of its own. What comes back is checked, once.
-pub(crate) fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<Moved>> {
+pub fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<Moved>> {
     let (mut pulls, mut pushes) = (Vec::new(), Vec::new());
     for round in 0..amount.rounds {
         let mut pair = Pair::start(setting)?;
@@ -67,7 +67,7 @@ pub(crate) fn measure(setting: &Setting<'_>, amount: Amount) -> Outcome<Option<M
 }
 
 /// The limits of pull and of push that belong to the transport and the memory.
-pub(crate) fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]> {
+pub fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limits::Bulk; 2]> {
     let (plan, sizes) = (setting.plan, &[amount.bytes]);
     let both = match (client::is_within_node(setting.transport.scheme), amount.of_transport) {
         (true, true) => limits::memcpy(plan, sizes)?,
@@ -90,7 +90,7 @@ pub(crate) fn limits_of(setting: &Setting<'_>, amount: Amount) -> Outcome<[limit
 
 impl Reached {
     /// Memory that the server reaches, with a pattern in it.
-    pub(crate) fn memory(&self, bytes: usize, of_transport: bool) -> Outcome<Region> {
+    pub fn memory(&self, bytes: usize, of_transport: bool) -> Outcome<Region> {
         let region = if of_transport {
             self.engine.alloc(bytes).map_err(Failure::system("memory of the transport"))?
         } else {
@@ -104,7 +104,7 @@ impl Reached {
     }
 
     /// Bulk data between the first `bytes` of `memory` and memory that the server keeps.
-    pub(crate) fn transfers(
+    pub fn transfers(
         &self,
         plan: &Plan,
         way: Way,
@@ -145,7 +145,7 @@ impl Reached {
     }
 
     /// Makes sure that what was pulled last comes back whole: for memory with the pattern.
-    pub(crate) fn check(&self, memory: &Region, bytes: usize) -> Outcome {
+    pub fn check(&self, memory: &Region, bytes: usize) -> Outcome {
         self.transfer_once(Way::Pull, memory, bytes)?;
         let blank = vec![0xff; PATTERN];
         for at in (0..bytes).step_by(PATTERN) {

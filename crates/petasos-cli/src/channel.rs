@@ -11,25 +11,25 @@ use petasos::{
 
 /// A way between two endpoints.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub struct Channel {
     /// What it is called; no two of one transport have the same name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The schemes of its transports, without providers.
     families: &'static [&'static str],
     /// What goes along it.
-    pub(crate) carries: Carries,
+    pub carries: Carries,
     /// Of an RDMA network, with the transport's endpoint in place of a network card.
-    pub(crate) over_device: bool,
+    pub over_device: bool,
     /// Opens an endpoint that uses it.
-    pub(crate) open: Open,
+    pub open: Open,
 }
 
 /// How an endpoint is opened.
-pub(crate) type Open = fn(&str, &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError>;
+pub type Open = fn(&str, &OpenOptions) -> Result<Box<dyn Endpoint>, OpenError>;
 
 /// What a channel carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carries {
+pub enum Carries {
     /// Messages of these lengths in bytes, as far as the transport lets them be injected.
     Messages { shortest: usize, longest: usize },
     /// What is read from the other side's memory: any memory of it, or the transport's own.
@@ -41,7 +41,7 @@ const SHORT: usize = 112;
 
 /// All channels that there are. Longer messages lie contiguous in the ring; mapped is the transport's
 /// own memory; gets over TCP are served by messages.
-pub(crate) static CHANNELS: [Channel; 11] = [
+pub static CHANNELS: [Channel; 11] = [
     messages(&["shm"], "short packets", 0, SHORT),
     messages(&["shm"], "ring", SHORT + 1, usize::MAX),
     gets(&["shm"], "get", false),
@@ -66,11 +66,11 @@ static SCARCE: [Channel; 3] = [
 const DEVICES: &[&str] = &["shm", "tcp", "ofi", "ucx"];
 
 /// The channels of RDMA networks, over any endpoint.
-pub(crate) const MP: &str = "MP";
-pub(crate) const SHARED: &str = "shared RDMA";
-pub(crate) const EXCLUSIVE: &str = "exclusive RDMA";
+pub const MP: &str = "MP";
+pub const SHARED: &str = "shared RDMA";
+pub const EXCLUSIVE: &str = "exclusive RDMA";
 /// Each size by the channel that the thresholds say.
-pub(crate) const BY_SIZE: &str = "by size";
+pub const BY_SIZE: &str = "by size";
 
 /// The longest message of theirs, so that all sizes can be compared.
 const LONGEST: usize = (128 << 10) + 1024;
@@ -132,30 +132,30 @@ fn open_over(
 
 impl Channel {
     /// Whether messages go along it.
-    pub(crate) fn has_messages(&self) -> bool {
+    pub fn has_messages(&self) -> bool {
         matches!(self.carries, Carries::Messages { .. })
     }
 
     /// The channels of a transport.
-    pub(crate) fn of(scheme: &str) -> impl Iterator<Item = &'static Channel> + use<'_> {
+    pub fn of(scheme: &str) -> impl Iterator<Item = &'static Channel> + use<'_> {
         let family = scheme.split('+').next().unwrap_or(scheme);
         CHANNELS.iter().filter(move |channel| channel.families.contains(&family))
     }
 
     /// The one of this name.
-    pub(crate) fn named(scheme: &str, name: &str) -> Option<&'static Channel> {
+    pub fn named(scheme: &str, name: &str) -> Option<&'static Channel> {
         let scarce = SCARCE.iter().find(|channel| channel.name == name);
         Channel::of(scheme).find(|channel| channel.name == name).or(scarce)
     }
 
     /// The same with as little credit as there can be, where that can be chosen.
-    pub(crate) fn scarce(&self) -> Option<&'static Channel> {
+    pub fn scarce(&self) -> Option<&'static Channel> {
         let of_this = |channel: &&Channel| channel.name.strip_suffix(", scarce") == Some(self.name);
         SCARCE.iter().find(of_this)
     }
 
     /// Those that are compared in one plot.
-    pub(crate) fn panel(&self, scheme: &str) -> String {
+    pub fn panel(&self, scheme: &str) -> String {
         let what = match self.carries {
             Carries::Messages { .. } => "messages",
             Carries::Gets { .. } => "remote access",

@@ -19,7 +19,7 @@ use std::{
 };
 
 /// An engine that can call whoever is at `url`.
-pub(crate) fn engine(
+pub fn engine(
     url: &Address,
     secret: Option<&Path>,
     waiting: Waiting,
@@ -30,7 +30,7 @@ pub(crate) fn engine(
 }
 
 /// The same, with an endpoint that is opened in a way of its own, and settings of its own.
-pub(crate) fn engine_over(
+pub fn engine_over(
     open: Open,
     url: &Address,
     secret: Option<&Path>,
@@ -44,11 +44,7 @@ pub(crate) fn engine_over(
 }
 
 /// An endpoint that reaches whoever is at `url`.
-pub(crate) fn endpoint(
-    open: Open,
-    url: &Address,
-    secret: Option<&Path>,
-) -> Outcome<Box<dyn Endpoint>> {
+pub fn endpoint(open: Open, url: &Address, secret: Option<&Path>) -> Outcome<Box<dyn Endpoint>> {
     let mut options = OpenOptions::default();
     options.secret_file = secret.map(Path::to_owned);
     let own = own(url, host(url)?);
@@ -58,7 +54,7 @@ pub(crate) fn endpoint(
 }
 
 /// Why no endpoint could be opened that reaches whoever is at `url`.
-pub(crate) fn refused(url: &Address, error: OpenError) -> Failure {
+pub fn refused(url: &Address, error: OpenError) -> Failure {
     match error {
         // It is said of where this side listens, which is no concern of the user's.
         OpenError::Tcp(petasos::tcp::OpenError::NeedsSecret(_)) => {
@@ -74,7 +70,7 @@ pub(crate) fn refused(url: &Address, error: OpenError) -> Failure {
 ///
 /// # Errors
 /// No port, or none that a server may have; no host, or one that is not found.
-pub(crate) fn host(url: &Address) -> Outcome<Option<IpAddr>> {
+pub fn host(url: &Address) -> Outcome<Option<IpAddr>> {
     host_by(url, look_up)
 }
 
@@ -142,7 +138,7 @@ fn look_up(host: String) -> Result<IpAddr, String> {
 
 /// Where the calling side listens, so that answers find it: no further than it must. `ip` is what the
 /// host of the URL was found to be, if it has one.
-pub(crate) fn own(url: &Address, ip: Option<IpAddr>) -> String {
+pub fn own(url: &Address, ip: Option<IpAddr>) -> String {
     let scheme = url.scheme();
     let mut place = url.rest().to_owned();
     if scheme == "auto"
@@ -167,7 +163,7 @@ pub(crate) fn own(url: &Address, ip: Option<IpAddr>) -> String {
 }
 
 /// Reads a URL from the command line.
-pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
+pub fn parse_url(text: &str) -> Result<Address, String> {
     let address = Address::parse(text).map_err(|error| error.to_string())?;
     if petasos::Transport::of(address.scheme()).is_some() {
         return Ok(address);
@@ -178,7 +174,7 @@ pub(crate) fn parse_url(text: &str) -> Result<Address, String> {
 }
 
 /// Whether both sides of such a transport are on one node, and share memory.
-pub(crate) fn is_within_node(scheme: &str) -> bool {
+pub fn is_within_node(scheme: &str) -> bool {
     scheme == "auto" || petasos::stays_on_node(scheme)
 }
 
@@ -199,7 +195,7 @@ fn by_scheme(scheme: &str) -> Option<&'static petasos::Transport> {
 }
 
 /// The transports asked for, or else all that go between processes and are built in.
-pub(crate) fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Transport>> {
+pub fn transports(wanted: &[String]) -> Outcome<Vec<&'static petasos::Transport>> {
     let between = |t: &&petasos::Transport| t.scheme != "self";
     let known = || petasos::transports().iter().filter(between);
     if wanted.is_empty() {

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The table of exit codes, for `--help`.
-pub(crate) const CODES: &str = "\
+pub const CODES: &str = "\
 Exit codes:
     0  all went well
     1  the work failed: a file, the system, the other side's handler
@@ -27,7 +27,7 @@ Exit codes:
 
 /// Kinds of failure, each with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub enum Code {
     /// The work failed.
     Failed = 1,
     /// Wrong use.
@@ -46,7 +46,7 @@ pub(crate) enum Code {
 
 impl Code {
     /// All of them.
-    pub(crate) const ALL: [Code; 7] = [
+    pub const ALL: [Code; 7] = [
         Code::Failed,
         Code::Usage,
         Code::Unreachable,
@@ -57,12 +57,12 @@ impl Code {
     ];
 
     /// The kind that has this exit code.
-    pub(crate) fn of(number: u8) -> Option<Code> {
+    pub fn of(number: u8) -> Option<Code> {
         Code::ALL.into_iter().find(|code| *code as u8 == number)
     }
 
     /// In a word, which is the same in every version.
-    pub(crate) fn kind(self) -> &'static str {
+    pub fn kind(self) -> &'static str {
         match self {
             Code::Failed => "failed",
             Code::Usage => "usage",
@@ -79,12 +79,12 @@ impl Code {
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// From now on failures are said as JSON, a line each.
-pub(crate) fn say_as_json() {
+pub fn say_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
 /// Whether `--json` was asked for, also of commands that have little to say.
-pub(crate) fn as_json() -> bool {
+pub fn as_json() -> bool {
     AS_JSON.load(Ordering::Relaxed)
 }
 
@@ -104,34 +104,34 @@ struct SaidError<'a> {
 
 /// A failed command: what happened, and what to do about it.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: Code,
-    pub(crate) message: String,
-    pub(crate) advice: Option<String>,
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+    pub advice: Option<String>,
 }
 
 /// What commands give.
-pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    pub(crate) fn new(code: Code, message: impl fmt::Display) -> Failure {
+    pub fn new(code: Code, message: impl fmt::Display) -> Failure {
         Failure { code, message: message.to_string(), advice: None }
     }
 
     /// What to do about it.
-    pub(crate) fn advise(mut self, advice: impl fmt::Display) -> Failure {
+    pub fn advise(mut self, advice: impl fmt::Display) -> Failure {
         self.advice.get_or_insert_with(|| advice.to_string());
         self
     }
 
     /// Says in which part of the work it happened.
-    pub(crate) fn within(mut self, part: impl fmt::Display) -> Failure {
+    pub fn within(mut self, part: impl fmt::Display) -> Failure {
         self.message = format!("{part}: {}", self.message);
         self
     }
 
     /// A file could not be used.
-    pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
+    pub fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
         let failure = Failure::new(Code::Failed, format!("{doing} {}: {error}", path.display()));
         match error.kind() {
             io::ErrorKind::StorageFull => failure.advise(
@@ -143,17 +143,17 @@ impl Failure {
     }
 
     /// For `map_err`: the system refused what is named by `doing`.
-    pub(crate) fn system<E: fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> Failure {
+    pub fn system<E: fmt::Display>(doing: &'static str) -> impl FnOnce(E) -> Failure {
         move |error| Failure::new(Code::Failed, format!("{doing}: {error}"))
     }
 
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code as u8)
     }
 
     /// Says it on standard error: for people, or under `--json` as one line of JSON,
     /// `{"error": {"code", "kind", "message", "hint"}}`.
-    pub(crate) fn say(&self) {
+    pub fn say(&self) {
         let text = match as_json() {
             true => self.json(),
             false => format!("petasos: {self}"),
@@ -184,7 +184,7 @@ impl fmt::Display for Failure {
 }
 
 /// A peer that was never there, or is not there any more; `error` says the latter in its own words.
-pub(crate) fn lost_peer(peer: &str, reason: &LostReason, error: impl fmt::Display) -> Failure {
+pub fn lost_peer(peer: &str, reason: &LostReason, error: impl fmt::Display) -> Failure {
     let (code, advice) = lost(reason);
     let failure = match reason {
         LostReason::Unreachable(patience, why) => {
@@ -355,7 +355,7 @@ fn tcp(error: &petasos::tcp::OpenError) -> Failure {
 }
 
 /// What makes a secret.
-pub(crate) const MAKE_A_SECRET: &str = "(umask 077; head -c 32 /dev/urandom | base64 > FILE), the \
+pub const MAKE_A_SECRET: &str = "(umask 077; head -c 32 /dev/urandom | base64 > FILE), the \
                                         same FILE on both sides, and --secret FILE";
 
 impl From<crate::limits::LimitError> for Failure {

@@ -25,46 +25,46 @@ use std::{
 
 /// A figure of ours, and the limit of the machine that belongs to it.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    pub(crate) transport: &'static str,
+pub struct Row {
+    pub transport: &'static str,
     /// What was measured.
-    pub(crate) what: String,
-    pub(crate) value: f64,
+    pub what: String,
+    pub value: f64,
     /// `ns`, `B`, `GB/s` (10^9 bytes per second), `calls/s`, `messages/s`, or `a call`, `a message` for
     /// what there is of each.
-    pub(crate) unit: &'static str,
-    pub(crate) limit: Option<Limit>,
+    pub unit: &'static str,
+    pub limit: Option<Limit>,
     /// The value as a multiple of the limit: small is good for times, large for rates.
-    pub(crate) ratio: Option<f64>,
+    pub ratio: Option<f64>,
     /// Single events behind it, where it is of such.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) samples: Option<u64>,
+    pub samples: Option<u64>,
     /// Why it means less than it should.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) doubt: Option<String>,
+    pub doubt: Option<String>,
     /// How it was measured.
-    pub(crate) how: String,
+    pub how: String,
     /// Where it stands in a plot.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) at: Option<At>,
+    pub at: Option<At>,
     /// Of times by size: as a multiple of that of the next smaller size, without what the machine
     /// takes for the bytes that are more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) step: Option<f64>,
+    pub step: Option<f64>,
     /// One of many, which tables show by plot.
     #[serde(skip)]
-    pub(crate) dense: bool,
+    pub dense: bool,
 }
 
 /// What the machine can do.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Limit {
-    pub(crate) name: String,
-    pub(crate) value: f64,
+pub struct Limit {
+    pub name: String,
+    pub value: f64,
 }
 
 impl Row {
-    pub(crate) fn new(
+    pub fn new(
         transport: &'static str,
         what: impl Into<String>,
         (value, unit): (f64, &'static str),
@@ -91,43 +91,43 @@ impl Row {
     }
 
     /// The same row, with a place in a plot.
-    pub(crate) fn at(self, plot: Plot, panel: &str, series: &str, x: f64) -> Row {
+    pub fn at(self, plot: Plot, panel: &str, series: &str, x: f64) -> Row {
         let at = At { plot, panel: panel.to_owned(), series: series.to_owned(), x };
         Row { at: Some(at), ..self }
     }
 
     /// The same row, of so many single events.
-    pub(crate) fn of_samples(self, samples: u64) -> Row {
+    pub fn of_samples(self, samples: u64) -> Row {
         Row { samples: Some(samples), ..self }
     }
 
     /// The same row, with what is to be said against it, if something is.
-    pub(crate) fn doubted(self, doubt: Option<impl Into<String>>) -> Row {
+    pub fn doubted(self, doubt: Option<impl Into<String>>) -> Row {
         Row { doubt: doubt.map(Into::into).or(self.doubt), ..self }
     }
 
     /// The value in words, marked if something is to be said against it.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         let mark = if self.doubt.is_some() { DOUBTED } else { "" };
         format!("{}{mark}", self.show(self.value))
     }
 
     /// The same row, one of many.
-    pub(crate) fn dense(self) -> Row {
+    pub fn dense(self) -> Row {
         Row { dense: true, ..self }
     }
 
     /// A value in the unit of this row, in words.
-    pub(crate) fn show(&self, value: f64) -> String {
+    pub fn show(&self, value: f64) -> String {
         show(self.unit, value)
     }
 }
 
 /// Behind a value that means less than it should.
-pub(crate) const DOUBTED: &str = " ?";
+pub const DOUBTED: &str = " ?";
 
 /// What is to be said against figures, a line each; nothing where there is nothing.
-pub(crate) fn doubts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
+pub fn doubts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String> {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows {
         let Some(doubt) = &row.doubt else { continue };
@@ -140,7 +140,7 @@ pub(crate) fn doubts<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<String>
 }
 
 /// A value in words.
-pub(crate) fn show(unit: &str, value: f64) -> String {
+pub fn show(unit: &str, value: f64) -> String {
     match unit {
         "ns" => output::time(value),
         "GB/s" => output::bandwidth(value),
@@ -151,12 +151,12 @@ pub(crate) fn show(unit: &str, value: f64) -> String {
 }
 
 /// The rows as a table.
-pub(crate) fn table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
+pub fn table<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Table {
     grid(rows).table()
 }
 
 /// The same, to be shown anywhere.
-pub(crate) fn grid<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Grid {
+pub fn grid<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Grid {
     let columns = ["transport", "what", ">petasos", ">machine", ">ratio", "of"];
     let line = |row: &Row| {
         let limit = row.limit.as_ref();
@@ -177,17 +177,17 @@ pub(crate) fn grid<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Grid {
 }
 
 /// A limit's name in words; system calls keep theirs.
-pub(crate) fn spoken(name: &str) -> String {
+pub fn spoken(name: &str) -> String {
     if name.starts_with("process_") { name.to_owned() } else { name.replace('_', " ") }
 }
 
 /// The line of a limit in a plot: over TCP it is one, in whichever way the bytes went fastest.
-pub(crate) fn line_of(limit: &str) -> String {
+pub fn line_of(limit: &str) -> String {
     if limit.starts_with("tcp_") { "raw TCP".to_owned() } else { spoken(limit) }
 }
 
 /// The distinct ways in which the rows were measured, a line each.
-pub(crate) fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
+pub fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     let mut ways: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows {
         let what = row.what.split(',').next().unwrap_or_default();
@@ -203,7 +203,7 @@ pub(crate) fn notes<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
 }
 
 /// Runs work on a thread of its own on the client's core.
-pub(crate) fn on_client_core<T: Send>(plan: &Plan, work: impl FnOnce() -> T + Send) -> T {
+pub fn on_client_core<T: Send>(plan: &Plan, work: impl FnOnce() -> T + Send) -> T {
     let run = || {
         limits::pin(plan.cores.client);
         work()
@@ -214,26 +214,26 @@ pub(crate) fn on_client_core<T: Send>(plan: &Plan, work: impl FnOnce() -> T + Se
 }
 
 /// A way to wait, in a word.
-pub(crate) fn word(waiting: Waiting) -> &'static str {
+pub fn word(waiting: Waiting) -> &'static str {
     if waiting == Waiting::Sleeping { "blocking" } else { "spinning" }
 }
 
 /// How both sides wait when the lowest latency is wanted: they spin, where they have a core each.
-pub(crate) fn spinning(plan: &Plan) -> Waiting {
+pub fn spinning(plan: &Plan) -> Waiting {
     if plan.cores.alone() { Waiting::Sleeping } else { Waiting::Spinning }
 }
 
 /// A server somewhere, and an engine here that calls it.
-pub(crate) struct Reached {
-    pub(crate) engine: Engine,
-    pub(crate) address: Address,
+pub struct Reached {
+    pub engine: Engine,
+    pub address: Address,
 }
 
 /// A server process of this command's own, and an engine here that calls it.
-pub(crate) struct Pair {
+pub struct Pair {
     // Dropped in this order: the engine says good-bye before the server goes.
     reached: Reached,
-    pub(crate) server: Server,
+    pub server: Server,
 }
 
 impl Deref for Pair {
@@ -244,19 +244,19 @@ impl Deref for Pair {
 }
 
 /// What a pair is made of.
-pub(crate) struct Setting<'a> {
-    pub(crate) transport: &'static petasos::Transport,
-    pub(crate) waiting: Waiting,
-    pub(crate) plan: &'a Plan,
-    pub(crate) secret: &'a Path,
-    pub(crate) store: Option<PathBuf>,
-    pub(crate) scratch: &'a Path,
+pub struct Setting<'a> {
+    pub transport: &'static petasos::Transport,
+    pub waiting: Waiting,
+    pub plan: &'a Plan,
+    pub secret: &'a Path,
+    pub store: Option<PathBuf>,
+    pub scratch: &'a Path,
     /// The one channel to be measured.
-    pub(crate) channel: Option<&'static Channel>,
+    pub channel: Option<&'static Channel>,
     /// From how many bytes on arguments and results are lent, if not as usual.
-    pub(crate) lend_above: Option<usize>,
+    pub lend_above: Option<usize>,
     /// Engines of the server, with a thread and an address each.
-    pub(crate) engines: usize,
+    pub engines: usize,
 }
 
 impl Setting<'_> {
@@ -280,25 +280,25 @@ impl Setting<'_> {
     }
 
     /// Starts a server on its core.
-    pub(crate) fn server(&self, bare: bool) -> Outcome<(Server, Address)> {
+    pub fn server(&self, bare: bool) -> Outcome<(Server, Address)> {
         let server = Server::start(&self.order(bare), self.scratch)?;
         let address = address(&server)?;
         Ok((server, address))
     }
 
     /// Starts a server, and connects to it.
-    pub(crate) fn pair(&self) -> Outcome<Pair> {
+    pub fn pair(&self) -> Outcome<Pair> {
         Pair::start(self)
     }
 
     /// Starts a server without calls, and connects to it.
-    pub(crate) fn bare(&self) -> Outcome<(bare::Client, Server)> {
+    pub fn bare(&self) -> Outcome<(bare::Client, Server)> {
         let (server, _) = self.server(true)?;
         Ok((self.bare_to(&server)?, server))
     }
 
     /// Connects to a server without calls.
-    pub(crate) fn bare_to(&self, server: &Server) -> Outcome<bare::Client> {
+    pub fn bare_to(&self, server: &Server) -> Outcome<bare::Client> {
         let address = address(server)?;
         let endpoint = client::endpoint(self.open(), &address, Some(self.secret))?;
         let end = End::new(endpoint, self.plan.cores.alone());
@@ -311,14 +311,14 @@ fn address(server: &Server) -> Outcome<Address> {
 }
 
 impl Reached {
-    pub(crate) fn bench(&self) -> BenchClient {
+    pub fn bench(&self) -> BenchClient {
         BenchClient::new(&self.engine, &self.address)
     }
 }
 
 impl Pair {
     /// Starts the server on its core.
-    pub(crate) fn start(setting: &Setting<'_>) -> Outcome<Pair> {
+    pub fn start(setting: &Setting<'_>) -> Outcome<Pair> {
         let (server, address) = setting.server(false)?;
         let patience = Duration::from_secs(10);
         let secret = Some(setting.secret);
@@ -329,13 +329,13 @@ impl Pair {
     }
 
     /// Works while the server does not take a core: on a limit of the machine, say.
-    pub(crate) fn frozen<T>(&self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    pub fn frozen<T>(&self, work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         let _frozen = self.server.freeze()?;
         work()
     }
 
     /// A failure, with what became of the server.
-    pub(crate) fn explain(&mut self, failure: Failure) -> Failure {
+    pub fn explain(&mut self, failure: Failure) -> Failure {
         match self.server.ended() {
             Some(status) => {
                 let pid = self.server.pid();

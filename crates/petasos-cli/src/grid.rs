@@ -8,23 +8,23 @@ use crate::{
 };
 
 /// A step between neighbouring sizes that is larger stands out.
-pub(crate) const LARGE_STEP: f64 = 1.5;
+pub const LARGE_STEP: f64 = 1.5;
 
 /// Behind what stands out.
-pub(crate) const STANDS_OUT: &str = " !";
+pub const STANDS_OUT: &str = " !";
 
 /// A table of text.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Grid {
-    pub(crate) caption: String,
+pub struct Grid {
+    pub caption: String,
     /// Those that begin with `>` are of numbers.
-    pub(crate) columns: Vec<String>,
-    pub(crate) lines: Vec<Vec<String>>,
+    pub columns: Vec<String>,
+    pub lines: Vec<Vec<String>>,
 }
 
 impl Grid {
     /// For a terminal.
-    pub(crate) fn table(&self) -> Table {
+    pub fn table(&self) -> Table {
         let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
         let mut table = output::table(&columns);
         for line in &self.lines {
@@ -34,14 +34,14 @@ impl Grid {
     }
 
     /// For a terminal, below its caption.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{}\n{}\n", self.caption, self.table())
     }
 }
 
 /// The rows of which there are many: a table for each panel of each plot, a line for each place
 /// along it, and a column for each series.
-pub(crate) fn pivots(rows: &[Row]) -> Vec<(Plot, Grid)> {
+pub fn pivots(rows: &[Row]) -> Vec<(Plot, Grid)> {
     let mut grids = Vec::new();
     for plot in Plot::ALL {
         let of_plot: Vec<&Row> =

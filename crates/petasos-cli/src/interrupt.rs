@@ -54,7 +54,7 @@ fn is_ignored(status: &str, signal: Signal) -> bool {
 }
 
 /// Begins to take signals. To be called before any other thread is started.
-pub(crate) fn install() -> io::Result<()> {
+pub fn install() -> io::Result<()> {
     let signals = signals(&fs::read_to_string("/proc/self/status")?);
     signals.thread_block()?;
     let take = move || take(&signals);
@@ -84,22 +84,22 @@ fn take(signals: &SigSet) {
 
 /// From now on the command looks at [`wait`] and ends by itself; a second signal still ends the
 /// process at once.
-pub(crate) fn be_polite() {
+pub fn be_polite() {
     state().polite = true;
 }
 
 /// Has something said before a signal ends the process, which it does at once after that.
-pub(crate) fn last_words(words: impl FnOnce() + Send + 'static) {
+pub fn last_words(words: impl FnOnce() + Send + 'static) {
     *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(words));
 }
 
 /// Takes that back: it is said in another way.
-pub(crate) fn no_last_words() {
+pub fn no_last_words() {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 
 /// Waits for a signal, so long at most; true if there was one.
-pub(crate) fn wait(longest: Option<Duration>) -> bool {
+pub fn wait(longest: Option<Duration>) -> bool {
     let state = state();
     let quiet = |state: &mut State| !state.interrupted;
     match longest {
@@ -112,7 +112,7 @@ pub(crate) fn wait(longest: Option<Duration>) -> bool {
 }
 
 /// Lets a signal end this process after all: for processes that keep nothing.
-pub(crate) fn unblock_terminate() -> io::Result<()> {
+pub fn unblock_terminate() -> io::Result<()> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTERM);
     Ok(set.thread_unblock()?)

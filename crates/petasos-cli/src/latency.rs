@@ -15,21 +15,21 @@ use petasos::{CallOptions, Transport, wire::Encoding};
 const SLICES: u32 = 7;
 
 /// A limit, and what was measured right after it.
-pub(crate) struct Latency {
-    pub(crate) machine: RoundTrip,
+pub struct Latency {
+    pub machine: RoundTrip,
     /// Calls that do nothing.
-    pub(crate) null: RoundTrip,
+    pub null: RoundTrip,
     /// Calls with 64 bytes there and back.
-    pub(crate) small: RoundTrip,
+    pub small: RoundTrip,
 }
 
 impl Latency {
-    pub(crate) fn ratio(&self) -> f64 {
+    pub fn ratio(&self) -> f64 {
         self.null.median / self.machine.median
     }
 
     /// What is to be said against it: of ours, or of the limit.
-    pub(crate) fn doubt(&self) -> Option<&str> {
+    pub fn doubt(&self) -> Option<&str> {
         [&self.null, &self.machine, &self.small]
             .into_iter()
             .find_map(|found| found.doubt.as_deref())
@@ -37,7 +37,7 @@ impl Latency {
 }
 
 /// The limit of a call over this transport, both sides waiting like that.
-pub(crate) fn limit(transport: &Transport, waiting: Waiting) -> RoundTripFn {
+pub fn limit(transport: &Transport, waiting: Waiting) -> RoundTripFn {
     match (client::is_within_node(transport.scheme), waiting) {
         (true, Waiting::Sleeping) => limits::futex_round_trip,
         (true, _) => limits::cache_line_round_trip,
@@ -47,7 +47,7 @@ pub(crate) fn limit(transport: &Transport, waiting: Waiting) -> RoundTripFn {
 }
 
 /// What the machine allows for a call with so many bytes there and back.
-pub(crate) fn limit_of(
+pub fn limit_of(
     transport: &Transport,
     waiting: Waiting,
     plan: &Plan,
@@ -66,12 +66,12 @@ pub(crate) fn limit_of(
 }
 
 /// Bytes of which no part looks like another, to be sent and to come back.
-pub(crate) fn message(bytes: usize) -> Vec<u8> {
+pub fn message(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at % 251) as u8).collect()
 }
 
 /// What came back is what was sent, as far as its length and its ends tell.
-pub(crate) fn same(message: &[u8], bytes: usize) -> Outcome {
+pub fn same(message: &[u8], bytes: usize) -> Outcome {
     let last = bytes.checked_sub(1);
     let ends = [Some(0).filter(|_| bytes > 0), last].map(|at| at.map(|at| (at % 251) as u8));
     match message.len() == bytes && [message.first().copied(), message.last().copied()] == ends {
@@ -82,12 +82,7 @@ pub(crate) fn same(message: &[u8], bytes: usize) -> Outcome {
 
 impl Pair {
     /// Measures calls beside `limit`, in all about two times as long as the plan says.
-    pub(crate) fn latency(
-        &self,
-        plan: &Plan,
-        limit: RoundTripFn,
-        encoding: Encoding,
-    ) -> Outcome<Latency> {
+    pub fn latency(&self, plan: &Plan, limit: RoundTripFn, encoding: Encoding) -> Outcome<Latency> {
         let slice = Plan { time: plan.time / SLICES, ..*plan };
         let mut slices = Vec::new();
         for _ in 0..SLICES {
@@ -103,12 +98,12 @@ impl Pair {
 
 impl Reached {
     /// The bench of the server, in an encoding.
-    pub(crate) fn bench_in(&self, encoding: Encoding) -> BenchClient {
+    pub fn bench_in(&self, encoding: Encoding) -> BenchClient {
         self.bench().with(CallOptions::default().encoding(encoding))
     }
 
     /// Calls that do nothing, one after the other.
-    pub(crate) fn null_call(&self, plan: &Plan, encoding: Encoding) -> Outcome<RoundTrip> {
+    pub fn null_call(&self, plan: &Plan, encoding: Encoding) -> Outcome<RoundTrip> {
         let (bench, engine) = (self.bench_in(encoding), &self.engine);
         limits::round_trips(plan, "null_call", "typed, asynchronous, with a deadline", || {
             Ok(engine.block_on(bench.null())?)
@@ -130,7 +125,7 @@ impl Reached {
     }
 
     /// Calls with so many bytes there and back, one after the other.
-    pub(crate) fn echo(&self, plan: &Plan, bytes: usize, encoding: Encoding) -> Outcome<RoundTrip> {
+    pub fn echo(&self, plan: &Plan, bytes: usize, encoding: Encoding) -> Outcome<RoundTrip> {
         let (bench, engine) = (self.bench_in(encoding), &self.engine);
         let mut sent = message(bytes);
         limits::round_trips(plan, "echo", "typed, asynchronous, with a deadline", || {

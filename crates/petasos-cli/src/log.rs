@@ -22,13 +22,13 @@ static FILTER: OnceLock<String> = OnceLock::new();
 
 /// What a command line says of the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub struct Wanted<'a> {
     /// As `--log` has it.
-    pub(crate) filter: Option<&'a str>,
+    pub filter: Option<&'a str>,
     /// How often `-v` was given.
-    pub(crate) verbose: u8,
+    pub verbose: u8,
     /// It runs until it is stopped: what it warns of is wanted in any case.
-    pub(crate) server: bool,
+    pub server: bool,
 }
 
 /// Begins to log. Once, at the beginning.
@@ -36,7 +36,7 @@ pub(crate) struct Wanted<'a> {
 /// # Errors
 /// A filter of the command line that means nothing. One of the environment, which is meant for other
 /// programs, too, is left aside.
-pub(crate) fn begin(wanted: Wanted<'_>) -> Outcome {
+pub fn begin(wanted: Wanted<'_>) -> Outcome {
     let by_environment = env::var_os(VARIABLE).filter(|filter| !filter.is_empty());
     let text = filter(wanted, by_environment.as_ref());
     let parsed = match EnvFilter::try_new(&text) {
@@ -77,13 +77,13 @@ pub(crate) fn begin_as_told(filter: Option<&str>) {
 }
 
 /// The same in a process of the command's own: what the environment says.
-pub(crate) fn begin_by_environment() {
+pub fn begin_by_environment() {
     // Without a filter of the command line nothing is refused.
     let _ = begin(Wanted { filter: None, verbose: 0, server: false });
 }
 
 /// Has a process of the command's own log the same.
-pub(crate) fn pass_on(command: &mut Command) {
+pub fn pass_on(command: &mut Command) {
     if let Some(filter) = FILTER.get() {
         command.env(VARIABLE, filter);
     }

@@ -11,25 +11,25 @@ use std::{
 
 /// The facts that belong to figures.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Machine {
-    pub(crate) processor: String,
-    pub(crate) cores: usize,
-    pub(crate) memory_bytes: u64,
-    pub(crate) kernel: String,
-    pub(crate) client_core: Option<usize>,
-    pub(crate) server_core: Option<usize>,
+pub struct Machine {
+    pub processor: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    pub kernel: String,
+    pub client_core: Option<usize>,
+    pub server_core: Option<usize>,
     /// The part of the cores' time that others took before this run began, if it was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) in_use_before: Option<f64>,
+    pub in_use_before: Option<f64>,
     /// UTC, as in ISO 8601.
-    pub(crate) date: String,
+    pub date: String,
     /// Of this command.
-    pub(crate) version: &'static str,
-    pub(crate) build: &'static str,
+    pub version: &'static str,
+    pub build: &'static str,
 }
 
 impl Machine {
-    pub(crate) fn look(cores: Cores) -> Machine {
+    pub fn look(cores: Cores) -> Machine {
         let system = rustix::system::uname();
         let words = [system.sysname(), system.release(), system.machine()];
         let kernel = words.map(|word| word.to_string_lossy().into_owned()).join(" ");
@@ -49,7 +49,7 @@ impl Machine {
     }
 
     /// The facts, with what they are.
-    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
         let core = |core: Option<usize>| core.map_or("any".to_owned(), |core| core.to_string());
         let pinned =
             format!("client {}, server {}", core(self.client_core), core(self.server_core));
@@ -79,7 +79,7 @@ static IN_USE: OnceLock<Option<f64>> = OnceLock::new();
 
 /// Looks at what others do on this machine, before anything is measured. Gives a line to be said where
 /// that is so much that figures will be of a busy machine.
-pub(crate) fn look_at_others() -> Option<String> {
+pub fn look_at_others() -> Option<String> {
     let in_use = *IN_USE.get_or_init(|| {
         let before = Ticks::now()?;
         thread::sleep(LOOK);
@@ -127,7 +127,7 @@ impl Ticks {
 }
 
 /// Memory of the machine of one kind, in bytes: `MemTotal`, `MemAvailable`.
-pub(crate) fn memory(kind: &str) -> Option<u64> {
+pub fn memory(kind: &str) -> Option<u64> {
     let value = field("/proc/meminfo", kind)?;
     Some(value.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::io::{self, Write};
 
 /// Prints a text with a line end. Nobody reading any more is no failure of the work.
-pub(crate) fn print(text: &str) -> Outcome {
+pub fn print(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -20,7 +20,7 @@ pub(crate) fn print(text: &str) -> Outcome {
 
 /// A text of others on one line, without what a terminal would obey: control characters, those that turn the direction
 /// of writing, and other ends of lines are written as escapes.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     let turning = ['\u{200e}'..='\u{200f}', '\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
     let turns = |c: char| turning.iter().any(|range| range.contains(&c));
     let mut shown = String::with_capacity(text.len());
@@ -34,7 +34,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Says a line on standard error. If that cannot be written there is nothing more to be done: the exit code says it.
-pub(crate) fn tell(text: &str) {
+pub fn tell(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
@@ -47,17 +47,17 @@ pub(crate) fn notice(text: &str) {
 }
 
 /// Prints a value as JSON, over several lines.
-pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
+pub fn print_json(value: &impl Serialize) -> Outcome {
     print(&serde_json::to_string_pretty(value).map_err(Failure::system("writing JSON"))?)
 }
 
 /// Prints a value as one line of JSON.
-pub(crate) fn print_json_line(value: &impl Serialize) -> Outcome {
+pub fn print_json_line(value: &impl Serialize) -> Outcome {
     print(&serde_json::to_string(value).map_err(Failure::system("writing JSON"))?)
 }
 
 /// Says where a server's metrics are.
-pub(crate) fn print_metrics(url: &str, json: bool) -> Outcome {
+pub fn print_metrics(url: &str, json: bool) -> Outcome {
     match json {
         true => print_json_line(&serde_json::json!({ "metrics": url })),
         false => print(&format!("metrics at {url}")),
@@ -65,12 +65,12 @@ pub(crate) fn print_metrics(url: &str, json: bool) -> Outcome {
 }
 
 /// A table with these columns; those whose heading begins with `>` are numbers, to the right.
-pub(crate) fn table(columns: &[&str]) -> Table {
+pub fn table(columns: &[&str]) -> Table {
     Table::new(columns)
 }
 
 /// A time given in nanoseconds, with three digits that mean something.
-pub(crate) fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
         ns if ns < 1e6 => format!("{} µs", three(ns / 1e3)),
@@ -80,7 +80,7 @@ pub(crate) fn time(ns: f64) -> String {
 }
 
 /// A bandwidth given in bytes per nanosecond.
-pub(crate) fn bandwidth(gb_per_s: f64) -> String {
+pub fn bandwidth(gb_per_s: f64) -> String {
     if gb_per_s < 1.0 {
         format!("{} MB/s", three(gb_per_s * 1e3))
     } else {
@@ -89,7 +89,7 @@ pub(crate) fn bandwidth(gb_per_s: f64) -> String {
 }
 
 /// So many a second.
-pub(crate) fn rate(per_second: f64) -> String {
+pub fn rate(per_second: f64) -> String {
     match per_second {
         rate if rate >= 1e6 => format!("{} M/s", three(rate / 1e6)),
         rate if rate >= 1e3 => format!("{} k/s", three(rate / 1e3)),
@@ -98,7 +98,7 @@ pub(crate) fn rate(per_second: f64) -> String {
 }
 
 /// A number of bytes, in powers of 1024.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -116,7 +116,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// `1 file`, `2 files`.
-pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
+pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
@@ -129,7 +129,7 @@ fn three(value: f64) -> String {
 }
 
 /// Reads a size, such as `4096`, `64KiB`, `256MiB`, `1.5GiB` or `2GB`.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let wrong = || format!("`{text}` is no size: write it as 4096, 64KiB or 1.5GiB");
@@ -156,7 +156,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// Reads the bytes that may go a second, as a size.
-pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
+pub fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         size if size < 1 << 10 => Err("at least 1KiB".to_owned()),
         size => Ok(size),
@@ -164,7 +164,7 @@ pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a time, such as `500ms`, `2s`, `1.5s` or `2` (seconds).
-pub(crate) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+pub fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let wrong = || format!("`{text}` is no time: write it as 500ms, 2s, 1m or 8h");

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A kind of plot: what it shows against what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Plot {
+pub enum Plot {
     Latency,
     Percentiles,
     Rate,
@@ -31,26 +31,26 @@ pub(crate) enum Plot {
 
 /// Where a figure stands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct At {
-    pub(crate) plot: Plot,
+pub struct At {
+    pub plot: Plot,
     /// Which of several beside each other: `shm, spinning`.
-    pub(crate) panel: String,
+    pub panel: String,
     /// Which line.
-    pub(crate) series: String,
+    pub series: String,
     /// Bytes, or a number of calls, clients or blocks.
-    pub(crate) x: f64,
+    pub x: f64,
 }
 
 /// What is along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Along {
+pub enum Along {
     Bytes,
     Count,
 }
 
 impl Along {
     /// A value in words.
-    pub(crate) fn show(self, x: f64) -> String {
+    pub fn show(self, x: f64) -> String {
         match self {
             Along::Bytes => crate::output::size(x as u64),
             Along::Count => format!("{x}"),
@@ -59,18 +59,18 @@ impl Along {
 }
 
 /// The words of a plot.
-pub(crate) struct Words {
-    pub(crate) title: &'static str,
+pub struct Words {
+    pub title: &'static str,
     /// What can be read off it.
-    pub(crate) about: &'static str,
-    pub(crate) x: &'static str,
-    pub(crate) along: Along,
-    pub(crate) y: &'static str,
-    pub(crate) unit: &'static str,
+    pub about: &'static str,
+    pub x: &'static str,
+    pub along: Along,
+    pub y: &'static str,
+    pub unit: &'static str,
 }
 
 impl Plot {
-    pub(crate) const ALL: [Plot; 21] = [
+    pub const ALL: [Plot; 21] = [
         Plot::Latency,
         Plot::Percentiles,
         Plot::Rate,
@@ -95,7 +95,7 @@ impl Plot {
     ];
 
     /// Those of jobs.
-    pub(crate) const LAUNCH: [Plot; 6] = [
+    pub const LAUNCH: [Plot; 6] = [
         Plot::LaunchStart,
         Plot::LaunchFence,
         Plot::LaunchGet,
@@ -105,11 +105,11 @@ impl Plot {
     ];
 
     /// The limit beside each series is its own, and looks like it.
-    pub(crate) fn limits_go_by_series(self) -> bool {
+    pub fn limits_go_by_series(self) -> bool {
         matches!(self, Plot::Percentiles | Plot::Rate | Plot::Overlap)
     }
 
-    pub(crate) fn words(self) -> Words {
+    pub fn words(self) -> Words {
         use Along::{Bytes, Count};
         let words = |title, about, (x, along), (y, unit)| Words { title, about, x, along, y, unit };
         match self {

@@ -5,11 +5,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::{borrow::Cow, time::Duration};
 
 /// Shows how far a piece of work is; nothing where standard error is no terminal.
-pub(crate) struct Progress(ProgressBar);
+pub struct Progress(ProgressBar);
 
 impl Progress {
     /// Of so many bytes.
-    pub(crate) fn bytes(total: u64, what: impl Into<Cow<'static, str>>) -> Progress {
+    pub fn bytes(total: u64, what: impl Into<Cow<'static, str>>) -> Progress {
         let bar = ProgressBar::new(total);
         let style = "{msg:32} {bar:30} {bytes}/{total_bytes} {bytes_per_sec}";
         bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| default()));
@@ -18,7 +18,7 @@ impl Progress {
     }
 
     /// Of steps, one after the other.
-    pub(crate) fn steps(total: u64) -> Progress {
+    pub fn steps(total: u64) -> Progress {
         let bar = ProgressBar::new(total);
         let style = "{spinner} {pos:>3}/{len} {wide_msg}";
         bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| default()));
@@ -27,26 +27,26 @@ impl Progress {
     }
 
     /// So many steps there are, as it turned out.
-    pub(crate) fn total(&self, steps: u64) {
+    pub fn total(&self, steps: u64) {
         self.0.set_length(steps);
     }
 
     /// A word beside the progress, which stays.
-    pub(crate) fn say(&self, what: &str) {
+    pub fn say(&self, what: &str) {
         self.0.suspend(|| output::notice(what));
     }
 
     /// Nothing is shown from now on.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.0.finish_and_clear();
     }
 
-    pub(crate) fn add(&self, done: u64) {
+    pub fn add(&self, done: u64) {
         self.0.inc(done);
     }
 
     /// The next step begins.
-    pub(crate) fn step(&self, what: impl Into<Cow<'static, str>>) {
+    pub fn step(&self, what: impl Into<Cow<'static, str>>) {
         self.0.inc(1);
         self.0.set_message(what);
     }

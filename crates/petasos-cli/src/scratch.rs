@@ -26,7 +26,7 @@ static PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A directory that only this user can enter, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub struct Scratch {
     path: PathBuf,
     /// Held as long as the directory is in use.
     _lock: File,
@@ -34,12 +34,12 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// Makes one where temporary files belong (`TMPDIR`, else `/tmp`).
-    pub(crate) fn new() -> Outcome<Scratch> {
+    pub fn new() -> Outcome<Scratch> {
         Scratch::make(&std::env::temp_dir(), PREFIX)
     }
 
     /// Makes a hidden one for what is going to be moved elsewhere in `parent`.
-    pub(crate) fn within(parent: &Path) -> Outcome<Scratch> {
+    pub fn within(parent: &Path) -> Outcome<Scratch> {
         Scratch::make(parent, &format!(".{PREFIX}"))
     }
 
@@ -55,19 +55,19 @@ impl Scratch {
         Ok(Scratch { path, _lock: lock })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes a directory within.
-    pub(crate) fn directory(&self, name: &str) -> Outcome<PathBuf> {
+    pub fn directory(&self, name: &str) -> Outcome<PathBuf> {
         let path = self.path.join(name);
         fs::create_dir(&path).map_err(|e| Failure::file("making", &path, &e))?;
         Ok(path)
     }
 
     /// A file with a fresh secret, for this user alone.
-    pub(crate) fn secret(&self) -> Outcome<PathBuf> {
+    pub fn secret(&self) -> Outcome<PathBuf> {
         let path = self.path.join("secret");
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes).map_err(Failure::system("the system's random source"))?;
@@ -87,23 +87,23 @@ impl Drop for Scratch {
 }
 
 /// Has `path` removed if this process is interrupted.
-pub(crate) fn watch(path: &Path) {
+pub fn watch(path: &Path) {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
 }
 
 /// Takes that back.
-pub(crate) fn unwatch(path: &Path) {
+pub fn unwatch(path: &Path) {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner).retain(|watched| watched != path);
 }
 
 /// Removes all that must not stay. The last thing that a process does.
-pub(crate) fn remove_all() {
+pub fn remove_all() {
     let paths = std::mem::take(&mut *PATHS.lock().unwrap_or_else(PoisonError::into_inner));
     paths.iter().for_each(|path| remove(path));
 }
 
 /// Removes the [`Scratch`] of a process that died, and nothing that is none.
-pub(crate) fn inherit(path: &Path) {
+pub fn inherit(path: &Path) {
     if path.file_name().is_some_and(is_scratch) {
         remove(path);
     }
@@ -116,7 +116,7 @@ fn is_scratch(name: &OsStr) -> bool {
 
 /// Removes a file or a tree, also one with directories that may not be written to. A failure has
 /// nobody to be told.
-pub(crate) fn remove(path: &Path) {
+pub fn remove(path: &Path) {
     if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
         let _ = fs::remove_file(path);
         return;

@@ -31,7 +31,7 @@ use std::{
 };
 
 /// The hidden subcommand for which `main` calls [`run`].
-pub(crate) const SUBCOMMAND: &str = "server-process";
+pub const SUBCOMMAND: &str = "server-process";
 
 /// A server that has not said its URL for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -45,7 +45,7 @@ const GOOD_BYE: &str = "end";
 /// How an engine waits; also says so in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Waiting {
+pub enum Waiting {
     /// Looks again at once.
     Spinning,
     /// Sleeps at once.
@@ -55,7 +55,7 @@ pub(crate) enum Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn idle(self) -> Idle {
+    pub fn idle(self) -> Idle {
         match self {
             Waiting::Spinning => Idle::Spin,
             Waiting::Sleeping => Idle::Sleep,
@@ -64,7 +64,7 @@ impl Waiting {
     }
 
     /// Settings of an engine that waits so.
-    pub(crate) fn config(self) -> EngineConfig {
+    pub fn config(self) -> EngineConfig {
         let mut config = EngineConfig::default();
         config.idle = self.idle();
         config
@@ -73,27 +73,27 @@ impl Waiting {
 
 /// What a server is to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Order {
+pub struct Order {
     /// Where to listen.
-    pub(crate) url: String,
+    pub url: String,
     /// A secret file, where the transport wants one.
-    pub(crate) secret: Option<PathBuf>,
+    pub secret: Option<PathBuf>,
     /// How to wait.
-    pub(crate) waiting: Waiting,
+    pub waiting: Waiting,
     /// Where to run.
-    pub(crate) core: Option<usize>,
+    pub core: Option<usize>,
     /// Where to keep files, if it is to keep any.
-    pub(crate) store: Option<PathBuf>,
+    pub store: Option<PathBuf>,
     /// The one channel that is to be used.
-    pub(crate) channel: Option<String>,
+    pub channel: Option<String>,
     /// From how many bytes on results are lent, if not as usual.
-    pub(crate) lend_above: Option<usize>,
+    pub lend_above: Option<usize>,
     /// Without calls: bare messages.
-    pub(crate) bare: bool,
+    pub bare: bool,
     /// Others need its core as well.
-    pub(crate) alone: bool,
+    pub alone: bool,
     /// Engines that serve calls, with a thread and an address each; at least one.
-    pub(crate) engines: usize,
+    pub engines: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,7 +104,7 @@ enum Answer {
 
 /// A running server process; gone when this has been dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
     socket: Option<UnixStream>,
     urls: Vec<String>,
@@ -113,7 +113,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server and waits for its URL. It removes `scratch` if this process is gone without
     /// having done so.
-    pub(crate) fn start(order: &Order, scratch: &Path) -> Outcome<Server> {
+    pub fn start(order: &Order, scratch: &Path) -> Outcome<Server> {
         let failed = |error: io::Error| {
             Failure::new(Code::Failed, format!("starting a server process: {error}"))
         };
@@ -141,26 +141,26 @@ impl Server {
     }
 
     /// Where its first engine is, which may be its only one.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.urls[0]
     }
 
     /// Where all its engines are.
-    pub(crate) fn urls(&self) -> &[String] {
+    pub fn urls(&self) -> &[String] {
         &self.urls
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// How it ended, if it did.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.wait(Duration::from_millis(100))
     }
 
     /// Takes the processor away from it, as long as the result lives.
-    pub(crate) fn freeze(&self) -> Outcome<Frozen> {
+    pub fn freeze(&self) -> Outcome<Frozen> {
         let failed = |error: Errno| {
             Failure::new(Code::Failed, format!("stopping the server for a while: {error}"))
         };
@@ -189,7 +189,7 @@ impl Server {
 /// A server that is stopped until this is dropped. If this thread dies first, the kernel goes on
 /// with it: see [`run`].
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub struct Frozen {
     pid: Pid,
 }
 
@@ -215,7 +215,7 @@ impl Drop for Server {
 }
 
 /// What a server process does: serves until its standard input ends.
-pub(crate) fn run(scratch: Option<OsString>) -> Outcome {
+pub fn run(scratch: Option<OsString>) -> Outcome {
     let parent = again::parent("petasos serve")?;
     let outcome = serve_until_told(parent);
     // Without the last word it died, and left to us what it could not remove.
@@ -297,7 +297,7 @@ fn begin(order: &Order) -> Outcome<Serving> {
 }
 
 /// Registers the services.
-pub(crate) fn serve(engine: &Engine, store: Option<Stored>) {
+pub fn serve(engine: &Engine, store: Option<Stored>) {
     let fresh = "a fresh engine serves nothing yet";
     Measured::default().serve(engine, 0).expect(fresh);
     if let Some(store) = store {

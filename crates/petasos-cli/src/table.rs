@@ -18,7 +18,7 @@ const PADDING: usize = 2;
 
 /// A table of text, for standard output.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     inner: Inner,
     /// Columns of the terminal, where it has a width.
     width: Option<u16>,
@@ -26,7 +26,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// With these headings; those that begin with `>` are of numbers, which go to the right.
-    pub(crate) fn new(headings: &[&str]) -> Table {
+    pub fn new(headings: &[&str]) -> Table {
         Table::within(headings, width_of_output())
     }
 
@@ -46,7 +46,7 @@ impl Table {
         Table { inner, width }
     }
 
-    pub(crate) fn add_row(&mut self, row: impl Into<Row>) {
+    pub fn add_row(&mut self, row: impl Into<Row>) {
         self.inner.add_row(row);
     }
 

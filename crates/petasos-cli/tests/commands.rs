@@ -2,8 +2,14 @@
 
 mod common;
 
-use common::{Place, Serving};
-use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
+use common::{Place, Ran, Serving};
+use std::{
+    collections::BTreeSet,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    process::{Command, Stdio},
+    time::Instant,
+};
 
 #[test]
 fn ping_over_each_transport() {
@@ -101,7 +107,6 @@ fn what_cannot_be_is_said() {
     place.run(&["serve", "--listen", "shm://no spaces"]).assert(2);
     place.run(&["serve", "--listen", "shm://a/b"]).assert(2).says("try:");
     place.run(&["server-process"]).assert(2).says("petasos serve");
-    place.run_with(&["bench", "--transport", "ucx"], &without).assert(6).says("libucx0");
 }
 
 #[test]
@@ -127,22 +132,6 @@ fn info_says_what_is_here() {
         assert_eq!(available, transport["why_not"].is_null(), "{transport}");
         assert_eq!(available, transport["capabilities"].is_object(), "{transport}");
     }
-}
-
-#[test]
-fn a_quick_bench() {
-    let place = Place::new();
-    let report =
-        place.run(&["bench", "null", "--quick", "--time", "10ms", "--json"]).assert(0).json();
-    let figures = report["figures"].as_array().unwrap();
-    for transport in ["shm", "tcp"] {
-        assert!(figures.iter().filter(|f| f["transport"] == transport).count() >= 6);
-    }
-    for figure in figures {
-        assert!(figure["value"].as_f64().unwrap() > 0.0 && figure["limit"].is_object(), "{figure}");
-        assert!(!figure["how"].as_str().unwrap().is_empty());
-    }
-    place.assert_clean();
 }
 
 #[test]
@@ -209,4 +198,75 @@ fn tuning_is_read() {
     assert_eq!(ping("shm.lend_above = 2048\nspin_us = 1\n").err, "");
     ping("shm.lend_above = 7\n").says("shm.lend_above is 7").says("petasos tune");
     ping("shm.channel.mp = 99999\n").says("short packets up to 99999 bytes").says("petasos tune");
+}
+
+/// A copy of the command, with these programs beside it and in a directory of PATH: each says its name
+/// and its arguments.
+fn copied(place: &Place, beside: bool, in_path: bool) -> Command {
+    let program = |directory: &str| {
+        let path = place.path(directory).join("petasos-bench");
+        let script = format!("#!/bin/sh\necho {directory} $$\nprintf '%s\\n' \"$@\"\nexit 7\n");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    };
+    for (directory, wanted) in [("own", beside), ("path", in_path)] {
+        fs::create_dir_all(place.path(directory)).unwrap();
+        let _ = fs::remove_file(place.path(directory).join("petasos-bench"));
+        if wanted {
+            program(directory);
+        }
+    }
+    let petasos = place.path("own/petasos");
+    if !petasos.exists() {
+        fs::copy(env!("CARGO_BIN_EXE_petasos"), &petasos).unwrap();
+    }
+    let mut command = Command::new(petasos);
+    command.env("PATH", format!("{}:/usr/bin:/bin", place.path("path").display()));
+    command
+}
+
+/// `petasos bench` becomes another program, which gets all that was said and ends as it likes.
+#[test]
+fn bench_is_a_program_of_its_own() {
+    let place = Place::new();
+    for (beside, name) in [(true, "own"), (false, "path")] {
+        let mut command = copied(&place, beside, true);
+        command.args([
+            "--log",
+            "info",
+            "bench",
+            "null",
+            "--time",
+            "1s",
+            "--no-such",
+            "-v",
+            "--json",
+        ]);
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let ran = Ran::of(&child.wait_with_output().unwrap()).assert(7);
+        let mut lines = ran.out.lines();
+        // The same process: signals and the terminal are its own.
+        assert_eq!(lines.next(), Some(&*format!("{name} {pid}")));
+        let words: Vec<&str> = lines.collect();
+        assert_eq!(words[..4], ["null", "--time", "1s", "--no-such"]);
+        let said: BTreeSet<&str> = words[4..].iter().copied().collect();
+        assert_eq!(said, BTreeSet::from(["-v", "--json", "--log=info"]), "{words:?}");
+    }
+    let help = copied(&place, true, false).args(["bench", "--help"]).output().unwrap();
+    assert!(Ran::of(&help).assert(7).out.contains("--help"));
+    // Where it is not installed it is said how to get it.
+    for words in [&["bench"][..], &["bench", "--help"], &["bench", "null", "--quick"]] {
+        let ran = Ran::of(&copied(&place, false, false).args(words).output().unwrap()).assert(6);
+        ran.says("petasos-bench").says("cargo install --path tools/bench");
+    }
+    let ran = copied(&place, false, false).args(["bench", "null", "--json"]).output().unwrap();
+    let error: serde_json::Value = serde_json::from_slice(&ran.stderr).unwrap();
+    assert_eq!(error["error"]["kind"], "unavailable");
+    // Completions go without it, too, and with one that has none.
+    for beside in [true, false] {
+        let mut command = copied(&place, beside, false);
+        let ran = Ran::of(&command.args(["completions", "bash"]).output().unwrap()).assert(0);
+        assert!(ran.out.contains("quickstart") && ran.out.contains("bench"), "{ran:?}");
+    }
 }

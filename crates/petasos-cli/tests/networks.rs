@@ -5,20 +5,6 @@ mod common;
 use common::{NETWORKS, Place, Serving};
 use std::fs;
 
-/// What `bench` measures of a transport within seconds, with a figure that each part has.
-const PARTS: [(&str, &str); 6] = [
-    ("null", "null call, spinning"),
-    ("echo", "echo, 64 B"),
-    ("clients", "clients, 4"),
-    ("connect", "first call of a new peer"),
-    ("engines", "two engines, blocking"),
-    ("portals", "put, "),
-];
-
-/// What takes minutes over all networks: measured if `PETASOS_ALL_BENCHES` is set.
-const LONG_PARTS: [(&str, &str); 3] =
-    [("bulk", "pull, 1 MiB"), ("pipeline", "pull and work"), ("channels", "exclusive RDMA, bare")];
-
 #[test]
 fn quickstart() {
     for network in common::present(&NETWORKS) {
@@ -31,27 +17,6 @@ fn quickstart() {
         assert_eq!(report["transports"][0], network);
         assert_eq!(fs::read(place.path("copy")).unwrap(), data, "{network}");
         place.assert_clean();
-    }
-}
-
-#[test]
-fn benches() {
-    let long = std::env::var_os("PETASOS_ALL_BENCHES").map_or(&[][..], |_| &LONG_PARTS[..]);
-    for network in common::present(&NETWORKS) {
-        for (part, what) in PARTS.iter().chain(long) {
-            let place = Place::new();
-            let brief = ["--transport", network, "--quick", "--rounds", "1", "--time", "1ms"];
-            let ran = place.run(&[&["bench", part], &brief[..], &["--json"]].concat());
-            let report = ran.assert(0).json();
-            let named = |figure: &serde_json::Value| {
-                figure["transport"] == network
-                    && figure["what"].as_str().is_some_and(|name| name.contains(what))
-                    && figure["value"].as_f64().is_some_and(|value| value > 0.0)
-            };
-            let figures = report["figures"].as_array().unwrap();
-            assert!(figures.iter().any(named), "{network}: no `{what}` in {report}");
-            place.assert_clean();
-        }
     }
 }
 
@@ -73,16 +38,4 @@ fn pings() {
         assert_eq!(server.interrupt(), Some(0), "{network}");
         place.assert_clean();
     }
-}
-
-#[test]
-fn who_does_not_exist() {
-    let place = Place::new();
-    for network in common::present(&["ofi+nothing", "ucx+nothing"]) {
-        let ran = place.run(&["bench", "null", "--quick", "--transport", network]);
-        assert_ne!(ran.code, Some(0));
-        ran.says(network);
-    }
-    let wrong = ["bench", "null", "--quick", "--transport", "shm+x"];
-    assert_ne!(place.run(&wrong).code, Some(0));
 }

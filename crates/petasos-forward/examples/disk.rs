@@ -4,7 +4,7 @@
 //! until one is done: by threads that take work from a queue, as the server has it, by one io_uring, or
 //! itself, with nobody's help. The file is in the page cache, as what clients use mostly is.
 //!
-//!     cargo run --release -p petasos-forward --example disk [DIRECTORY]
+//!     cargo run --profile dist -p petasos-forward --example disk [DIRECTORY]
 
 use io_uring::{IoUring, opcode, types};
 use std::{

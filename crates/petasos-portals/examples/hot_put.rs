@@ -2,7 +2,7 @@
 //! both sides on one thread, so that nobody waits.
 //!
 //! ```text
-//! cargo run --release -p petasos-portals --example hot_put [put] [COUNT]
+//! cargo run --profile dist -p petasos-portals --example hot_put [put] [COUNT]
 //! ```
 //!
 //! By itself it prints the time of one put, which is the software's alone.

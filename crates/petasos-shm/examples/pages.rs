@@ -1,7 +1,7 @@
 //! What huge pages do for memory of the transport, and what memory its peers take.
 //!
 //! ```text
-//! cargo run --release -p petasos-shm --example pages
+//! cargo run --profile dist -p petasos-shm --example pages
 //! ```
 //!
 //! Both ends are in one process, driven by one thread, so that nobody waits. Huge pages are to be had

@@ -1,6 +1,6 @@
 //! Round trips and bulk over shared memory, against the machine's limits in the same run.
 //!
-//! `cargo run --release -p petasos-shm --example shm_pingpong`
+//! `cargo run --profile dist -p petasos-shm --example shm_pingpong`
 
 use petasos_fabric::{
     Access, Address, Clock, Done, Endpoint, Event, Key, Operation, Peer, Region, Remote,

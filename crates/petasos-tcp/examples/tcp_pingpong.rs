@@ -1,7 +1,7 @@
 //! Messages of 64 bytes there and back, and gets of 16 MiB, against raw TCP in the same run:
 //!
 //! ```text
-//! cargo run --release -p petasos-tcp --example tcp_pingpong
+//! cargo run --profile dist -p petasos-tcp --example tcp_pingpong
 //! ```
 //!
 //! Two threads, both spinning. Medians of batches, taken in turn.

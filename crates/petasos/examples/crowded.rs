@@ -2,7 +2,7 @@
 //! do unless told otherwise.
 //!
 //! ```text
-//! cargo run --release -p petasos --example crowded [URL]        # shm://* unless told otherwise
+//! cargo run --profile dist -p petasos --example crowded [URL]        # shm://* unless told otherwise
 //! ```
 
 use petasos::{Engine, EngineConfig, EngineThread, OpenOptions, fabric::Endpoint, service};

@@ -1,7 +1,7 @@
 //! The paths whose instructions are counted: both ends on one thread, so that nobody waits.
 //!
 //! ```text
-//! cargo run --release -p petasos --example hot_paths PATH [COUNT [URL]]      # a million, shm://* unless told otherwise
+//! cargo run --profile dist -p petasos --example hot_paths PATH [COUNT [URL]]      # a million, shm://* unless told otherwise
 //! ```
 //!
 //! `scripts/instructions` runs each under callgrind, and compares with the committed counts. By

@@ -2,7 +2,7 @@
 //! them, in turn: what the software adds to what the machine takes.
 //!
 //! ```text
-//! cargo run --release -p petasos --example null_call [URL]        # shm://* unless told otherwise
+//! cargo run --profile dist -p petasos --example null_call [URL]        # shm://* unless told otherwise
 //! ```
 //!
 //! `scripts/instructions` counts what both sides execute.

@@ -13,16 +13,19 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Bytes of bulk data.
-pub(crate) const SIZES: [usize; 3] = [1 << 20, 16 << 20, 256 << 20];
-pub(crate) const QUICK: [usize; 2] = [1 << 20, 16 << 20];
+pub const SIZES: [usize; 3] = [1 << 20, 16 << 20, 256 << 20];
+/// The same, where little time is to be spent.
+pub const QUICK: [usize; 2] = [1 << 20, 16 << 20];
 
 /// All limits.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Found {
-    pub(crate) round_trips: Vec<RoundTrip>,
-    pub(crate) bulk: Vec<Bulk>,
+pub struct Found {
+    /// Each of them, with its tail.
+    pub round_trips: Vec<RoundTrip>,
+    /// Each of them, by size.
+    pub bulk: Vec<Bulk>,
     /// What the system refused.
-    pub(crate) refused: Vec<String>,
+    pub refused: Vec<String>,
 }
 
 pub(crate) fn run(options: &Json) -> Outcome {
@@ -48,10 +51,10 @@ pub(crate) fn run(options: &Json) -> Outcome {
 
 impl Found {
     /// Steps of a round.
-    pub(crate) const STEPS: usize = limits::ROUND_TRIPS.len() + limits::BULKS.len();
+    pub const STEPS: usize = limits::ROUND_TRIPS.len() + limits::BULKS.len();
 
     /// Measures each of them in turn, so many times, and takes that with the median.
-    pub(crate) fn measure(
+    pub fn measure(
         plan: &Plan,
         sizes: &[usize],
         rounds: usize,
@@ -92,7 +95,7 @@ impl Found {
     }
 
     /// Round trips, and bulk data.
-    pub(crate) fn grids(&self) -> Vec<Grid> {
+    pub fn grids(&self) -> Vec<Grid> {
         let times = |found: &RoundTrip| {
             let mut times = [found.median, found.p99, found.p99_9].map(output::time);
             let few = limits::too_few(found.samples, limits::FOR_P99_9);
@@ -124,7 +127,7 @@ impl Found {
     }
 
     /// What is to be said against round trips, a line each.
-    pub(crate) fn doubts(&self) -> Vec<String> {
+    pub fn doubts(&self) -> Vec<String> {
         let said = |found: &RoundTrip| {
             let few = limits::too_few(found.samples, limits::FOR_P99_9);
             let few = few.map(|few| format!("p99.9 {few}"));
@@ -135,7 +138,7 @@ impl Found {
     }
 
     /// How each was measured, and what could not be.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let round_trips = self.round_trips.iter().map(|found| (found.name, &found.how));
         let bulk = self.bulk.iter().map(|found| (found.name, &found.how));
         let how = round_trips.chain(bulk).map(|(name, how)| format!("{name}: {how}"));

@@ -22,14 +22,14 @@ const ROUND_TRIPS: usize = 3;
 const COLD: u64 = 5;
 
 /// New connections in one measurement, at most: each leaves a port behind for a minute.
-pub(crate) const MOST: u64 = 400;
+pub(super) const MOST: u64 = 400;
 
 /// How long the other side has to put an old connection away before the next one comes.
 const SETTLE: Duration = Duration::from_micros(200);
 
 /// A way to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+pub enum Family {
     Tcp,
     Unix,
 }
@@ -42,11 +42,7 @@ pub(crate) enum Family {
 ///
 /// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other process
 /// fails.
-pub(crate) fn new_connections(
-    plan: &Plan,
-    family: Family,
-    waiting: Waiting,
-) -> Result<Once, LimitError> {
+pub fn new_connections(plan: &Plan, family: Family, waiting: Waiting) -> Result<Once, LimitError> {
     let mut helper = Helper::start(plan, Request::Connect { family, waiting })?;
     let place = helper.number("place")?;
     let failed = LimitError::system("a new connection to a helper process");
@@ -62,7 +58,7 @@ pub(crate) fn new_connections(
 }
 
 /// Times what each call of `one` says that it took, until the plan's time is over.
-pub(crate) fn once<E>(
+pub fn once<E>(
     plan: &Plan,
     name: &'static str,
     mut one: impl FnMut() -> Result<Duration, E>,

@@ -17,7 +17,7 @@ const COPIED: &str = "message_copied";
 ///
 /// [`LimitError::PeerStopped`] when the other thread ended early, [`LimitError::Corrupt`] when
 /// something else came back than what was sent.
-pub(crate) fn copied_round_trip(plan: &Plan, bytes: usize) -> Result<RoundTrip, LimitError> {
+pub fn copied_round_trip(plan: &Plan, bytes: usize) -> Result<RoundTrip, LimitError> {
     let buffer = || Mutex::new(vec![0_u8; bytes]);
     let (shared, of_client, of_server) = (buffer(), buffer(), buffer());
     let copy = |from: &Mutex<Vec<u8>>, to: &Mutex<Vec<u8>>| lock(to).copy_from_slice(&lock(from));

@@ -5,18 +5,18 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The cores of the two sides of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cores {
+pub struct Cores {
     /// The side that measures; `None` where this system does not tell.
-    pub(crate) client: Option<usize>,
+    pub client: Option<usize>,
     /// The side that answers.
-    pub(crate) server: Option<usize>,
+    pub server: Option<usize>,
 }
 
 impl Cores {
     /// The first two cores that this process may use, or the only one twice.
     ///
     /// Looks at the main thread, so that a caller that has pinned itself is no hindrance.
-    pub(crate) fn pick() -> Self {
+    pub fn pick() -> Self {
         let Ok(set) = sched_getaffinity(Some(getpid())) else {
             return Self { client: None, server: None };
         };
@@ -26,14 +26,14 @@ impl Cores {
     }
 
     /// The cores that this process may use, but for the server's: for many clients.
-    pub(crate) fn of_clients(&self) -> Vec<usize> {
+    pub fn of_clients(&self) -> Vec<usize> {
         let Ok(set) = sched_getaffinity(Some(getpid())) else { return Vec::new() };
         let allowed = (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core));
         allowed.filter(|core| Some(*core) != self.server).collect()
     }
 
     /// Both sides share one core: whoever spins must yield, and figures mean little.
-    pub(crate) fn alone(&self) -> bool {
+    pub fn alone(&self) -> bool {
         match (self.client, self.server) {
             (Some(client), Some(server)) => client == server,
             _ => std::thread::available_parallelism().is_ok_and(|n| n.get() == 1),
@@ -41,7 +41,7 @@ impl Cores {
     }
 
     /// The placement in words, for the line that says how a limit was measured.
-    pub(crate) fn describe(&self, sides: &str) -> String {
+    pub fn describe(&self, sides: &str) -> String {
         match (self.client, self.server) {
             (Some(client), Some(server)) if client == server => {
                 format!("two {sides} sharing core {client}, which yield to each other")
@@ -55,7 +55,7 @@ impl Cores {
 }
 
 /// Keeps the calling thread on `core`; false where that is not to be had.
-pub(crate) fn pin(core: Option<usize>) -> bool {
+pub fn pin(core: Option<usize>) -> bool {
     let Some(core) = core.filter(|&core| core < CpuSet::MAX_CPU) else { return false };
     let mut set = CpuSet::new();
     set.set(core);

@@ -16,7 +16,7 @@ use rustix::thread::futex::{self, Timespec};
 use super::{LimitError, Plan, pin};
 
 /// Its name among limits.
-pub(crate) const BARE_LINES: &str = "bare_lines";
+pub const BARE_LINES: &str = "bare_lines";
 
 /// How long a client looks for its answer.
 const LOOKING: Duration = Duration::from_micros(50);
@@ -56,11 +56,7 @@ impl Drop for StopOnDrop<'_> {
 ///
 /// [`LimitError::System`] when the kernel refuses a futex, [`LimitError::PeerStopped`] when the
 /// server ended early.
-pub(crate) fn calls_of_many(
-    plan: &Plan,
-    cores: &[usize],
-    clients: usize,
-) -> Result<f64, LimitError> {
+pub fn calls_of_many(plan: &Plan, cores: &[usize], clients: usize) -> Result<f64, LimitError> {
     let lines: Vec<Line> = (0..clients).map(|_| Line::default()).collect();
     let (over, left, stopped) =
         (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));

@@ -5,7 +5,7 @@ use std::io;
 /// Why a limit could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum LimitError {
+pub enum LimitError {
     /// The system refused a step.
     #[error("{doing}: {source}")]
     System {

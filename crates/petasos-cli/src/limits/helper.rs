@@ -21,7 +21,7 @@ use super::connect::{self, Family};
 use super::{LimitError, Plan, Waiting, pin, stream, tcp};
 
 /// The hidden subcommand for which `main` calls [`run_helper`].
-pub(crate) const HELPER_SUBCOMMAND: &str = "limits-helper";
+pub const HELPER_SUBCOMMAND: &str = "limits-helper";
 
 /// A helper that has said nothing for this long is given up; touching much memory takes seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -196,7 +196,7 @@ impl Drop for Helper {
 ///
 /// When standard input is not the socket that a measurement hands over, and when the order cannot
 /// be carried out; the latter has also been told to the parent.
-pub(crate) fn run_helper() -> io::Result<()> {
+pub fn run_helper() -> io::Result<()> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let mut parent = BufReader::new(UnixStream::from(input));
     // Fails for what is not a Unix socket: somebody has typed the hidden subcommand.

@@ -28,7 +28,7 @@ const PIECE: usize = 0x7fff_f000;
 /// # Errors
 ///
 /// [`LimitError::OutOfMemory`], or [`LimitError::EmptySize`] for a size of 0.
-pub(crate) fn memcpy(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+pub fn memcpy(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
     largest(sizes)?;
     let cache = last_level_cache();
     let points = on_client_core(plan, || {
@@ -67,7 +67,7 @@ pub(crate) fn memcpy(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
 ///
 /// [`LimitError::Refused`] where the system does not let it, [`LimitError::Helper`] when the other
 /// process fails, [`LimitError::OutOfMemory`], or [`LimitError::EmptySize`] for a size of 0.
-pub(crate) fn vm_readv(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+pub fn vm_readv(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
     let most = largest(sizes)?;
     let points = on_client_core(plan, || {
         let mut helper = Helper::start(plan, Request::Memory { bytes: most })?;
@@ -97,7 +97,7 @@ pub(crate) fn vm_readv(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError>
 /// # Errors
 ///
 /// As of [`vm_readv`].
-pub(crate) fn vm_writev(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+pub fn vm_writev(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
     let most = largest(sizes)?;
     let points = on_client_core(plan, || {
         let mut helper = Helper::start(plan, Request::Memory { bytes: most })?;

@@ -34,39 +34,35 @@ mod tcp;
 mod timing;
 mod wake;
 
-pub(crate) use connect::{Family, new_connections, once};
-pub(crate) use copied::copied_round_trip;
-pub(crate) use cores::{Cores, pin};
-pub(crate) use crowd::{BARE_LINES, calls_of_many};
-pub(crate) use error::LimitError;
-pub(crate) use helper::{HELPER_SUBCOMMAND, run_helper};
-pub(crate) use memory::{memcpy, vm_readv, vm_writev};
-pub(crate) use report::{
-    Bulk, BulkPoint, FOR_P99, FOR_P99_9, Once, Percentiles, RoundTrip, too_few,
-};
-pub(crate) use spin::{
-    LONGEST_IN_SLOT, cache_line_round_trip, message_round_trip, short_round_trip,
-};
-pub(crate) use stream::{tcp_fetch, tcp_stream};
-pub(crate) use tcp::{Waiting, tcp_echo, tcp_round_trip};
-pub(crate) use timing::{median, round_trips, single_times, transfers};
-pub(crate) use wake::{eventfd_round_trip, futex_round_trip};
+pub use connect::{Family, new_connections, once};
+pub use copied::copied_round_trip;
+pub use cores::{Cores, pin};
+pub use crowd::{BARE_LINES, calls_of_many};
+pub use error::LimitError;
+pub use helper::{HELPER_SUBCOMMAND, run_helper};
+pub use memory::{memcpy, vm_readv, vm_writev};
+pub use report::{Bulk, BulkPoint, FOR_P99, FOR_P99_9, Once, Percentiles, RoundTrip, too_few};
+pub use spin::{LONGEST_IN_SLOT, cache_line_round_trip, message_round_trip, short_round_trip};
+pub use stream::{tcp_fetch, tcp_stream};
+pub use tcp::{Waiting, tcp_echo, tcp_round_trip};
+pub use timing::{median, round_trips, single_times, transfers};
+pub use wake::{eventfd_round_trip, futex_round_trip};
 
 use std::time::Duration;
 
 /// Bytes of the small message whose round trips are measured.
-pub(crate) const MESSAGE_BYTES: usize = 64;
+pub const MESSAGE_BYTES: usize = 64;
 
 /// How much work a measurement may do, and where.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     /// Time for one measurement; for bulk, for each size. Starting threads, processes and
     /// touching memory come on top. A measurement too slow for it still takes a few samples.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// Batches of round trips whose median is reported, at most.
-    pub(crate) batches: u32,
+    pub batches: u32,
     /// The cores of the two sides.
-    pub(crate) cores: Cores,
+    pub cores: Cores,
 }
 
 impl Default for Plan {
@@ -77,13 +73,13 @@ impl Default for Plan {
 }
 
 /// A measurement of a round trip.
-pub(crate) type RoundTripFn = fn(&Plan) -> Result<RoundTrip, LimitError>;
+pub type RoundTripFn = fn(&Plan) -> Result<RoundTrip, LimitError>;
 
 /// A measurement of bulk data, for some sizes in bytes.
-pub(crate) type BulkFn = fn(&Plan, &[usize]) -> Result<Bulk, LimitError>;
+pub type BulkFn = fn(&Plan, &[usize]) -> Result<Bulk, LimitError>;
 
 /// All round trips, with the names that their results carry.
-pub(crate) const ROUND_TRIPS: [(&str, RoundTripFn); 6] = [
+pub const ROUND_TRIPS: [(&str, RoundTripFn); 6] = [
     (spin::CACHE_LINE, cache_line_round_trip),
     (spin::MESSAGE, message_round_trip),
     (wake::EVENTFD, eventfd_round_trip),
@@ -93,7 +89,7 @@ pub(crate) const ROUND_TRIPS: [(&str, RoundTripFn); 6] = [
 ];
 
 /// All bulk measurements, with the names that their results carry.
-pub(crate) const BULKS: [(&str, BulkFn); 5] = [
+pub const BULKS: [(&str, BulkFn); 5] = [
     (memory::MEMCPY, memcpy),
     (memory::VM_READV, vm_readv),
     (memory::VM_WRITEV, vm_writev),

@@ -18,7 +18,7 @@ pub(super) const SHORT: &str = "message_short";
 const WORDS: usize = 127;
 
 /// Bytes of the longest message in a slot.
-pub(crate) const LONGEST_IN_SLOT: usize = WORDS * size_of::<u64>();
+pub const LONGEST_IN_SLOT: usize = WORDS * size_of::<u64>();
 
 /// What the threads share: whose turn it is (even: the client's), and a message.
 ///
@@ -50,7 +50,7 @@ impl Drop for StopOnDrop<'_> {
 /// # Errors
 ///
 /// [`LimitError::PeerStopped`] when the other thread ended early.
-pub(crate) fn cache_line_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
+pub fn cache_line_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
     let how = "an atomic counter in a line of its own";
     bounce(plan, CACHE_LINE, how, |_, _| Ok(()), |_| ())
 }
@@ -60,7 +60,7 @@ pub(crate) fn cache_line_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError
 /// # Errors
 ///
 /// As [`short_round_trip`].
-pub(crate) fn message_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
+pub fn message_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
     in_slot(plan, MESSAGE, MESSAGE_BYTES)
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn message_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
 ///
 /// [`LimitError::PeerStopped`] when the other thread ended early, [`LimitError::Corrupt`] when
 /// something else came back than what was sent.
-pub(crate) fn short_round_trip(plan: &Plan, bytes: usize) -> Result<RoundTrip, LimitError> {
+pub fn short_round_trip(plan: &Plan, bytes: usize) -> Result<RoundTrip, LimitError> {
     in_slot(plan, SHORT, bytes)
 }
 

@@ -28,7 +28,7 @@ const SAMPLE: usize = 16 << 20;
 ///
 /// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other
 /// process fails, [`LimitError::OutOfMemory`], or [`LimitError::EmptySize`] for a size of 0.
-pub(crate) fn tcp_stream(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+pub fn tcp_stream(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
     measure(plan, sizes, STREAM, 1, "the next transfer asked for before the last has come")
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn tcp_stream(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitErro
 /// # Errors
 ///
 /// As [`tcp_stream`].
-pub(crate) fn tcp_fetch(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
+pub fn tcp_fetch(plan: &Plan, sizes: &[usize]) -> Result<Bulk, LimitError> {
     measure(plan, sizes, FETCH, 0, "one transfer at a time, its request included")
 }
 

@@ -15,7 +15,7 @@ pub(super) const SLEEPING: &str = "tcp_sleeping";
 
 /// How a side waits for the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub enum Waiting {
     /// Reads that do not block, again and again.
     Spinning,
     /// Reads that block.
@@ -27,7 +27,7 @@ pub(crate) enum Waiting {
 /// # Errors
 ///
 /// As [`tcp_echo`].
-pub(crate) fn tcp_round_trip(plan: &Plan, waiting: Waiting) -> Result<RoundTrip, LimitError> {
+pub fn tcp_round_trip(plan: &Plan, waiting: Waiting) -> Result<RoundTrip, LimitError> {
     tcp_echo(plan, waiting, MESSAGE_BYTES)
 }
 
@@ -37,11 +37,7 @@ pub(crate) fn tcp_round_trip(plan: &Plan, waiting: Waiting) -> Result<RoundTrip,
 ///
 /// [`LimitError::System`] where sockets cannot be had, [`LimitError::Helper`] when the other
 /// process fails, [`LimitError::EmptySize`] for a size of 0.
-pub(crate) fn tcp_echo(
-    plan: &Plan,
-    waiting: Waiting,
-    bytes: usize,
-) -> Result<RoundTrip, LimitError> {
+pub fn tcp_echo(plan: &Plan, waiting: Waiting, bytes: usize) -> Result<RoundTrip, LimitError> {
     if bytes == 0 {
         return Err(LimitError::EmptySize);
     }

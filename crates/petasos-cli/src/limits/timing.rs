@@ -68,7 +68,7 @@ const LARGE: usize = 256 << 20;
 ///
 /// The singles come first because they tell how long a batch may be: on a crowded machine a round
 /// trip of spinning threads takes a scheduler's quantum instead of a cache line's way.
-pub(crate) fn round_trips<E>(
+pub fn round_trips<E>(
     plan: &Plan,
     name: &'static str,
     how: &str,
@@ -229,14 +229,14 @@ fn single<E>(
 }
 
 /// For the times of single events, in nanoseconds.
-pub(crate) fn single_times() -> Histogram<u64> {
+pub fn single_times() -> Histogram<u64> {
     let longest = LONGEST.as_nanos() as u64;
     Histogram::new_with_bounds(1, longest, 3).expect("constant, valid bounds")
 }
 
 /// Times `transfer`, which moves `bytes`, until the plan's time is over; a sample has about
 /// `least` bytes or more.
-pub(crate) fn transfers<E>(
+pub fn transfers<E>(
     plan: &Plan,
     bytes: usize,
     least: usize,
@@ -280,7 +280,7 @@ fn clock_read() -> u64 {
 }
 
 /// The middle of `values`, which are sorted by it and must not be empty.
-pub(crate) fn median(values: &mut [f64]) -> f64 {
+pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }

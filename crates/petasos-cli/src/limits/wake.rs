@@ -20,7 +20,7 @@ pub(super) const FUTEX: &str = "futex";
 ///
 /// [`LimitError::System`] when an eventfd cannot be had, [`LimitError::PeerStopped`] when the
 /// other thread ended early.
-pub(crate) fn eventfd_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
+pub fn eventfd_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
     let event = || {
         eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(LimitError::system("making an eventfd to sleep on"))
@@ -34,7 +34,7 @@ pub(crate) fn eventfd_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
 ///
 /// [`LimitError::System`] when the kernel refuses a futex, [`LimitError::PeerStopped`] when the
 /// other thread ended early.
-pub(crate) fn futex_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
+pub fn futex_round_trip(plan: &Plan) -> Result<RoundTrip, LimitError> {
     take_turns(plan, FUTEX, "waits on two futexes private to the process", &Futex::default())
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Bytes of the small message of the measurements.
-pub(crate) const MESSAGE: usize = crate::limits::MESSAGE_BYTES;
+pub const MESSAGE: usize = crate::limits::MESSAGE_BYTES;
 
 /// The most that one transfer moves: what the server keeps memory for.
 const LARGEST_TRANSFER: u64 = 1 << 30;
@@ -27,7 +27,7 @@ const PIECE: usize = 16 << 10;
 
 /// Which way bulk data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
-pub(crate) enum Way {
+pub enum Way {
     /// From the caller's memory to the server.
     Pull,
     /// From the server to the caller's memory.
@@ -36,20 +36,20 @@ pub(crate) enum Way {
 
 /// How a pipeline goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Wire)]
-pub(crate) struct Flow {
+pub struct Flow {
     /// Bytes of a block.
-    pub(crate) block: u64,
+    pub block: u64,
     /// Blocks in flight.
-    pub(crate) depth: u32,
+    pub depth: u32,
     /// How often each block is gone through once it is here.
-    pub(crate) passes: u32,
+    pub passes: u32,
     /// Whether the data is moved at all; else memory that is here is worked on.
-    pub(crate) moves: bool,
+    pub moves: bool,
 }
 
 /// Answers, and moves data.
 #[service(name = "petasos.Bench")]
-pub(crate) trait Bench {
+pub trait Bench {
     /// Does nothing.
     async fn null(&self);
     /// Gives a small message back.
@@ -79,7 +79,7 @@ pub(crate) trait Bench {
 
 /// The implementation.
 #[derive(Default)]
-pub(crate) struct Measured {
+pub struct Measured {
     /// Memory used again, so that the system is not measured giving it.
     spare: RefCell<Vec<Region>>,
     /// Bytes under way.
@@ -124,7 +124,7 @@ impl Measured {
 }
 
 /// The sum of all words of the bytes, those that are no whole word left out.
-pub(crate) fn sum(bytes: &[u8]) -> u64 {
+pub fn sum(bytes: &[u8]) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();
     words.iter().fold(0, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
 }

@@ -4,5 +4,5 @@ mod bench;
 mod place;
 mod store;
 
-pub(crate) use bench::{Bench, BenchClient, Flow, MESSAGE, Measured, Way, sum};
-pub(crate) use store::{Entry, Kind, Place, Store, StoreClient, Stored};
+pub use bench::{Bench, BenchClient, Flow, MESSAGE, Measured, Way, sum};
+pub use store::{Entry, Kind, Place, Store, StoreClient, Stored};

@@ -25,18 +25,18 @@ const DEPTH: usize = 4;
 
 /// Something in the store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Wire)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Its path within the store.
-    pub(crate) path: Vec<u8>,
+    pub path: Vec<u8>,
     /// Its permissions. Zero for links, which have none.
-    pub(crate) mode: u32,
+    pub mode: u32,
     /// What it is.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
 }
 
 /// What something in the store is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Wire)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A directory.
     Directory,
     /// A file of so many bytes.
@@ -47,18 +47,18 @@ pub(crate) enum Kind {
 
 /// Where a complete file belongs.
 #[derive(Clone, Debug, Wire)]
-pub(crate) struct Place {
+pub struct Place {
     /// Its path within the store.
-    pub(crate) path: Vec<u8>,
+    pub path: Vec<u8>,
     /// Its permissions.
-    pub(crate) mode: u32,
+    pub mode: u32,
     /// Its length, which must have come.
-    pub(crate) len: u64,
+    pub len: u64,
 }
 
 /// Keeps files.
 #[service(name = "petasos.Store")]
-pub(crate) trait Store {
+pub trait Store {
     /// Has the store for the caller alone, empty, until the caller gives this call up or is gone;
     /// then it is emptied. Answered only with a refusal.
     async fn hold(&self) -> Result<(), String>;
@@ -89,7 +89,7 @@ pub(crate) trait Store {
 }
 
 /// The implementation.
-pub(crate) struct Stored {
+pub struct Stored {
     path: PathBuf,
     /// What is under way when the store is emptied goes on in directories that have no name any more.
     directories: RefCell<Arc<Directories>>,
@@ -118,7 +118,7 @@ const PARTS: &str = "parts";
 
 impl Stored {
     /// Keeps files in two directories that it makes in `path`.
-    pub(crate) fn new(path: &Path) -> io::Result<Stored> {
+    pub fn new(path: &Path) -> io::Result<Stored> {
         let directories = RefCell::new(Arc::new(Directories::make(path)?));
         Ok(Stored { path: path.to_owned(), directories, held: Cell::new(false) })
     }
@@ -268,7 +268,7 @@ impl Store for Stored {
 
 impl Entry {
     /// Its path, to be used below a directory.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         Path::new(std::ffi::OsStr::from_bytes(&self.path))
     }
 }

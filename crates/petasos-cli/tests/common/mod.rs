@@ -42,7 +42,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_petasos"));
+        let mut command = petasos(arguments);
         command.args(arguments).env("TMPDIR", self.path("tmp")).env_remove("RUST_BACKTRACE");
         // What the user who runs the tests has found out of this machine is of no concern.
         command.env("PETASOS_TUNING", self.path("no-tuning"));
@@ -82,6 +82,23 @@ impl Place {
         };
         assert!(shared.iter().find(ours).is_none(), "left in /dev/shm: {shared:?}");
     }
+}
+
+/// The command, to which these arguments come. The tests of `petasos-bench` have that program, which is
+/// the command, too, behind a word; its hidden subcommands are its own.
+fn petasos(arguments: &[&str]) -> Command {
+    let (ours, tool) =
+        (option_env!("CARGO_BIN_EXE_petasos"), option_env!("CARGO_BIN_EXE_petasos-bench"));
+    let program = match (ours, tool) {
+        (Some(program), _) => return Command::new(program),
+        (None, Some(program)) => program,
+        (None, None) => unreachable!("cargo names the programs of a package to its tests"),
+    };
+    let mut command = Command::new(program);
+    if !arguments.first().is_some_and(|word| word.ends_with("-process")) {
+        command.arg("petasos");
+    }
+    command
 }
 
 /// A command that has ended.

@@ -1,6 +1,5 @@
 //! `petasos run`, as a user runs it: on this host, and on emulated ones.
 
-mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;

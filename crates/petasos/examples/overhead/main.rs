@@ -2,7 +2,7 @@
 //! libfabric or UCX alone and over it, in turns in one run.
 //!
 //! ```text
-//! cargo run --release -p petasos --example overhead -- ofi+shm 5       # ofi+tcp, ucx+posix, ucx+cma, ucx+tcp
+//! cargo run --profile dist -p petasos --example overhead -- ofi+shm 5       # ofi+tcp, ucx+posix, ucx+cma, ucx+tcp
 //! ```
 //!
 //! The kind of address, and how many turns. In each turn two processes, a core each, spin.

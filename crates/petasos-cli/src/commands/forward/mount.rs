@@ -152,7 +152,8 @@ fn in_background() -> Outcome {
     let program = env::current_exe().map_err(Failure::system("starting the mount"))?;
     let mut command = Command::new(program);
     let arguments = crate::words()?;
-    command.arg0("petasos").args(arguments.into_iter().skip(1)).env(BACKGROUND, "1");
+    command.arg0("petasos").args(crate::before()).args(arguments.into_iter().skip(1));
+    command.env(BACKGROUND, "1");
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(Failure::system("starting the mount"))?;
     let said = child.stdout.take().expect("a piped output");

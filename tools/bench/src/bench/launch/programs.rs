@@ -170,7 +170,7 @@ impl Programs {
         let (launcher, options): (_, &[&str]) = match who {
             Who::OpenPmix => (self.mpirun.as_ref(), &["--oversubscribe", "--allow-run-as-root"]),
             Who::Mpich => (self.mpiexec.as_ref(), &[]),
-            _ => (Some(&self.own), &["run"]),
+            _ => (Some(&self.own), &[crate::COMMAND, "run"]),
         };
         let launcher = launcher.ok_or("it is not here")?;
         // Tied to this process, so that nothing goes on when it is gone.

@@ -1,9 +1,7 @@
 //! `petasos bench forward`: what it measures, what it says, and that nothing stays. Speed is not
 //! judged here, and who else is installed is not known.
 
-mod common;
-
-use common::{Place, signal, until, wait};
+use crate::common::{Place, signal, until, wait};
 use serde_json::Value;
 use std::{
     fs,

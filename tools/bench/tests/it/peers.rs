@@ -1,22 +1,20 @@
 //! `petasos bench peers`, with and without the other stacks.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 
 #[cfg(not(feature = "peers"))]
 #[test]
 fn without_the_other_stacks_it_says_how_to_get_them() {
     let place = Place::new();
     let ran = place.run(&["bench", "null", "peers", "--quick"]).assert(2);
-    ran.says("not built into this petasos").says("--features peers");
+    ran.says("not built into this petasos-bench").says("--features peers");
     place.assert_clean();
 }
 
 #[cfg(feature = "peers")]
 mod built_in {
     use super::*;
-    use common::{signal, until, wait};
+    use crate::common::{signal, until, wait};
     use serde_json::Value;
     use std::{
         fs,

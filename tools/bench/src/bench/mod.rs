@@ -25,7 +25,6 @@ mod portals;
 mod results;
 mod so_far;
 
-use super::limits::{self, Found};
 use crate::{
     cli::{self, Measuring, Topic},
     client,
@@ -40,6 +39,7 @@ use crate::{
     server::Waiting,
 };
 use petasos::Transport;
+use petasos_cli::{Found, QUICK, SIZES};
 use so_far::SoFar;
 use std::{
     path::PathBuf,
@@ -191,7 +191,7 @@ impl Run<'_> {
     /// have been measured.
     fn measure(&self, bench: &Bench, transports: &[&'static Transport], found: &SoFar) -> Outcome {
         if self.limits {
-            let sizes = if bench.quick { &limits::QUICK[..] } else { &limits::SIZES };
+            let sizes = if bench.quick { &QUICK[..] } else { &SIZES };
             let plan = bench.plan_of(3);
             let limits = Found::measure(&plan, sizes, bench.rounds, &bench.progress)?;
             found.lock().limits = Some(limits);

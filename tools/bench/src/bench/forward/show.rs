@@ -7,7 +7,7 @@ use super::{
     rounds::Found,
 };
 use crate::{
-    commands::bench::Bench,
+    bench::Bench,
     exit::Outcome,
     figures,
     grid::Grid,

@@ -12,6 +12,7 @@ use crate::{
     figures::{self, Pair, Row},
     latency,
     limits::{self, Percentiles, Plan, RoundTrip},
+    load::Load,
     output,
     plots::Plot,
     server::Waiting,

@@ -1,7 +1,8 @@
 //! What a run has found until now: it is shown in the end, also if that comes early.
 
 use super::{Bench, peers, results::Results};
-use crate::{commands::limits::Found, exit::Outcome, figures::Row, report::Folder};
+use crate::{exit::Outcome, figures::Row, report::Folder};
+use petasos_cli::Found;
 use std::{
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

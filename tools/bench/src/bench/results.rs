@@ -2,7 +2,6 @@
 
 use super::{Bench, peers};
 use crate::{
-    commands::limits::Found,
     exit::Outcome,
     figures::{self, Row},
     grid::{self, Grid, LARGE_STEP},
@@ -11,6 +10,7 @@ use crate::{
     plots::Plot,
     report::{Folder, Page, Section, charts},
 };
+use petasos_cli::Found;
 use serde::Serialize;
 use std::time::Duration;
 

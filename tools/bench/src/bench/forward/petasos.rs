@@ -1,4 +1,4 @@
-//! We ourselves: `petasos forward`, as anybody would run it, from this very executable.
+//! We ourselves: `petasos forward`, as anybody would run it, which this very executable is, too.
 
 use super::{
     contender::{Contender, Kind, READY, Site, Way, What, Who},
@@ -29,7 +29,7 @@ impl Petasos {
         // Each is started once, and named as long as the command runs.
         let name = format!("petasos {scheme}").leak();
         let who = Who { name, kind: Kind::Ours, over: scheme };
-        let mut command = process::ourselves(&["forward", "serve", "--listen", transport.any]);
+        let mut command = process::command(&["forward", "serve", "--listen", transport.any]);
         if wants_secret(scheme) {
             command.arg("--secret").arg(site.secret);
         }
@@ -41,7 +41,7 @@ impl Petasos {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = process::ourselves(&["forward"]);
+        let mut command = process::command(&["forward"]);
         command.args(words);
         if wants_secret(self.who.over) {
             command.arg("--secret").arg(&self.secret);

@@ -15,6 +15,7 @@ use crate::{
     figures::{self, Pair, Setting},
     latency,
     limits::{Plan, RoundTrip},
+    load::Load,
     peer_process,
     server::{Server, Waiting},
 };

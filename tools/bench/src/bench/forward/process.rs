@@ -48,6 +48,13 @@ pub(super) fn pause(time: Duration) -> Outcome {
     if interrupt::wait(Some(time)) { Err(interrupted()) } else { Ok(()) }
 }
 
+/// The command, which this executable is, too, with these arguments.
+pub(super) fn command(arguments: &[&str]) -> Command {
+    let mut command = ourselves(&[crate::COMMAND]);
+    command.args(arguments);
+    command
+}
+
 /// This executable with these arguments.
 pub(super) fn ourselves(arguments: &[&str]) -> Command {
     let mut command = Command::new(OURSELVES);

@@ -1,9 +1,7 @@
 //! `petasos bench`: what it measures, what it says, and the page that it writes. Speed is not judged
 //! here.
 
-mod common;
-
-use common::{Place, child_of, server_of, signal, until, wait};
+use crate::common::{Place, child_of, server_of, signal, until, wait};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -401,4 +399,27 @@ fn what_cannot_be_is_said_before_anything_is_measured() {
     place.run(&["bench", "--time", "0"]).assert(2).says("at least 1ms");
     place.run(&["bench", "--rounds", "0"]).assert(2).says("--rounds");
     place.assert_clean();
+}
+
+#[test]
+fn a_quick_bench() {
+    let place = Place::new();
+    let report =
+        place.run(&["bench", "null", "--quick", "--time", "10ms", "--json"]).assert(0).json();
+    let figures = report["figures"].as_array().unwrap();
+    for transport in ["shm", "tcp"] {
+        assert!(figures.iter().filter(|f| f["transport"] == transport).count() >= 6);
+    }
+    for figure in figures {
+        assert!(figure["value"].as_f64().unwrap() > 0.0 && figure["limit"].is_object(), "{figure}");
+        assert!(!figure["how"].as_str().unwrap().is_empty());
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn a_library_that_is_not_there() {
+    let place = Place::new();
+    let without = [("PETASOS_UCX", "/nowhere/libucp.so")];
+    place.run_with(&["bench", "--transport", "ucx"], &without).assert(6).says("libucx0");
 }

@@ -11,8 +11,8 @@ use super::{
     process, sample,
 };
 use crate::{
+    bench::Bench,
     bulk::{self, Amount},
-    commands::bench::Bench,
     exit::{Code, Failure, Outcome},
     figures, scratch,
 };

@@ -30,9 +30,10 @@ impl Report {
 }
 
 pub(super) fn see_that_they_are_built_in() -> Outcome {
-    let text = "the other stacks are not built into this petasos, as they are some 200 crates";
+    let text =
+        "the other stacks are not built into this petasos-bench, as they are some 200 crates";
     Err(Failure::new(Code::Usage, text)
-        .advise("cargo run --release -p petasos-cli --features peers -- bench peers"))
+        .advise("cargo run --profile dist -p petasos-bench --features peers -- peers"))
 }
 
 pub(super) fn measure(_: &Bench, _: &'static Transport, _: &mut Option<Report>) -> Outcome {

@@ -7,6 +7,7 @@ use crate::{
     figures::{self, Row},
     latency::{self, Latency},
     limits,
+    load::Load,
     plots::Plot,
     server::Waiting,
 };

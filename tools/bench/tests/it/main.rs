@@ -1,0 +1,10 @@
+//! `petasos bench`, as a user runs it.
+
+#[path = "../../../../crates/petasos-cli/tests/common/mod.rs"]
+mod common;
+mod forward;
+mod launch;
+mod manners;
+mod networks;
+mod peers;
+mod suite;
