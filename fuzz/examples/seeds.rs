@@ -4,9 +4,9 @@
 use bytes::Bytes;
 use petasos_auto::{
     Node, Places,
-    card::{Card, Wish},
+    handshake::{Handshake, Wish},
 };
-use petasos_datagram::frame::{Control, HEAD, Head, Leave, TARGET};
+use petasos_datagram::frame::{Control, HEAD, Header, Leave, TARGET};
 use petasos_fabric::{Access, Address, Incarnation, Key, key::KeyParts};
 use petasos_fuzz::zoo;
 use petasos_tcp::{
@@ -431,7 +431,7 @@ fn networks() -> Vec<Vec<u8>> {
     let of = |choice: u8, bytes: Vec<u8>| [vec![choice], bytes].concat();
     let target = [9; TARGET];
     let leave = Leave { place: vec![5; 16], access: Access::WRITE, notice: 77 };
-    let head = Head { slot: 3, taken: 65_000, number: 7, ticket: u64::MAX / 7 };
+    let head = Header { slot: 3, taken: 65_000, number: 7, ticket: u64::MAX / 7 };
     let heads = [head.to_bytes(), [0; HEAD]].map(|bytes| of(0, bytes.to_vec()));
     let controls = [
         Control::Hello { slot: 1, ticket: 2, protocol: "tcp;ofi_rxm".into(), name: vec![2; 16] },
@@ -454,7 +454,7 @@ fn networks() -> Vec<Vec<u8>> {
     let texts = [whole(&ways).to_string(), "auto://node7:4040".to_owned(), "auto://*".to_owned()];
     let incarnation = Incarnation::new(u64::MAX / 3).expect("not zero");
     let cards = [Wish::Stay, Wish::Ask]
-        .map(|wish| of(3, Card { wish, incarnation, address: whole(&ways[..2]) }.encode()));
+        .map(|wish| of(3, Handshake { wish, incarnation, address: whole(&ways[..2]) }.encode()));
     let mut all = heads.to_vec();
     all.extend(controls.iter().map(|control| of(1, control.to_bytes())));
     all.extend(texts.map(|text| of(2, text.into_bytes())));

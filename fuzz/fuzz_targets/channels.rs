@@ -17,7 +17,7 @@ use petasos_fabric::{
 };
 use petasos_fuzz::{
     Cut, Guarded,
-    card::{Card, NODES, Wires},
+    handshake::{Handshake, NODES, Wires},
 };
 use smallvec::smallvec;
 use std::{collections::VecDeque, time::Duration};
@@ -75,7 +75,7 @@ struct Hostile {
 struct World<'a> {
     cut: Cut<'a>,
     wires: Wires,
-    end: Channels<Card>,
+    end: Channels<Handshake>,
     now: Time,
     hostile: [Hostile; NODES],
     /// Numbers that were seen in packets.
@@ -93,7 +93,7 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(cut: Cut<'a>) -> World<'a> {
-        let (card, wires) = Card::new();
+        let (card, wires) = Handshake::new();
         let mut end = Channels::new(card, config());
         let (mut regions, mut routes, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         for access in [Access::ALL, Access::READ] {

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use petasos_auto::{Places, SCHEME, card::Card};
-use petasos_datagram::frame::{Control, HEAD, Head};
+use petasos_auto::{Places, SCHEME, handshake::Handshake};
+use petasos_datagram::frame::{Control, HEAD, Header};
 use petasos_fabric::Address;
 use petasos_fuzz::Cut;
 
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         0 => {
             // Any bytes are a head, and mean one thing.
             if let Some(bytes) = rest.first_chunk::<HEAD>() {
-                assert_eq!(Head::from_bytes(*bytes).to_bytes(), *bytes);
+                assert_eq!(Header::from_bytes(*bytes).to_bytes(), *bytes);
             }
         }
         1 => {
@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         _ => {
-            if let Ok(card) = Card::decode(rest) {
+            if let Ok(card) = Handshake::decode(rest) {
                 assert_eq!(card.encode(), rest);
             }
         }

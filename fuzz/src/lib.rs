@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod card;
+pub mod handshake;
 pub mod cut;
 pub mod guarded;
 pub mod zoo;

@@ -181,9 +181,9 @@ impl Endpoint for Auto {
     }
 
     #[inline]
-    fn linger(&self) {
+    fn relax(&self) {
         // Peers of this node come first, if there is a way to them: a moment is worth most there.
-        self.members[0].endpoint.linger();
+        self.members[0].endpoint.relax();
     }
 
     fn arm(&mut self, now: Time) -> Sleep {

@@ -41,9 +41,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod card;
 mod endpoint;
 mod error;
+pub mod handshake;
 mod keys;
 mod meet;
 mod node;

@@ -2,7 +2,7 @@
 
 use crate::{
     Auto, Node, Places, Reach, SCHEME,
-    card::{Card, Wish},
+    handshake::{Handshake, Wish},
     peers::Way,
 };
 use petasos_fabric::{
@@ -124,7 +124,7 @@ impl Auto {
     /// Sends our card, now or when there is room.
     fn tell(&mut self, way: Way, wish: Wish) {
         let (incarnation, address) = (self.incarnation, self.address.clone());
-        let card = Card { wish, incarnation, address }.encode();
+        let card = Handshake { wish, incarnation, address }.encode();
         self.give(way.member);
         let sent = self.members[way.member].endpoint.inject(way.peer, &[&card]);
         let link = self.peers.link_or_new(way);
@@ -196,7 +196,7 @@ impl Auto {
 
     /// The first message of somebody.
     pub(crate) fn card(&mut self, way: Way, bytes: &[u8]) {
-        let card = match Card::decode(bytes) {
+        let card = match Handshake::decode(bytes) {
             Ok(card) => card,
             Err(why) => return self.cut(way, LostReason::Protocol(why.to_owned())),
         };
@@ -216,7 +216,8 @@ impl Auto {
                     self.introduce(ours, way, card.incarnation);
                     self.greet(way, Wish::Stay);
                 } else {
-                    let why = format!("it is not who was asked for, but {}", card.address);
+                    let why =
+                        format!("it is not the peer that was asked for, but {}", card.address);
                     self.cut(way, LostReason::Protocol(why));
                 }
             }
@@ -225,7 +226,7 @@ impl Auto {
     }
 
     /// Somebody came to us.
-    fn came(&mut self, way: Way, card: &Card) {
+    fn came(&mut self, way: Way, card: &Handshake) {
         let met = self.members[way.member].endpoint.peer(way.peer).map(|info| info.address);
         let there = |ways: &[Address]| met.is_some_and(|met| ways.contains(&met));
         if !matches!(Places::parse(&card.address), Ok(Places::Known { ways, .. }) if there(&ways)) {
@@ -252,7 +253,7 @@ impl Auto {
     }
 
     /// Somebody who was asked has said where he is.
-    fn answered(&mut self, ours: Peer, way: Way, card: &Card) {
+    fn answered(&mut self, ours: Peer, way: Way, card: &Handshake) {
         let Ok(Places::Known { node, ways }) = Places::parse(&card.address) else { return };
         let known = self.peers.find(&card.address).is_some();
         let chosen = self.choose(&card.address, node, &ways).filter(|_| !known);

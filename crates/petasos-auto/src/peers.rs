@@ -1,6 +1,6 @@
 //! Who is known: peers by their handles, and what each member calls them.
 
-use crate::card::Wish;
+use crate::handshake::Wish;
 use petasos_fabric::{Address, Incarnation, Operation, Patience, Peer, PeerInfo, PeerState};
 use std::collections::{HashMap, VecDeque};
 

@@ -90,7 +90,7 @@ impl Auto {
     }
 
     fn too_early(&mut self, way: Way) -> bool {
-        self.cut(way, LostReason::Protocol("it did not say who it is".to_owned()));
+        self.cut(way, LostReason::Protocol("it did not identify itself".to_owned()));
         false
     }
 

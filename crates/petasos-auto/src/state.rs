@@ -2,7 +2,7 @@
 
 use crate::{
     Node, OpenError, Places, SCHEME,
-    card::LONGEST,
+    handshake::LONGEST,
     keys::Regions,
     peers::{Peers, Way},
     places::MOST,

@@ -5,7 +5,7 @@ use crate::{
     access::Access,
     bounce::{Bounce, Bounces},
     device::{Class, Fault, Node, Registration, RemoteKey, Ticket},
-    flow::{Ahead, Entry, Flow, In, Loan, Out, Parked},
+    flow::{Ahead, Deferred, Entry, Flow, In, Loan, Out},
     head::Head,
 };
 use petasos_fabric::{
@@ -61,9 +61,9 @@ pub struct Channels<D: Device> {
     pub(crate) tickets: Slab<Pending>,
     pub(crate) sending: Bounces,
     pub(crate) fetching: Bounces,
-    /// Pieces lent now, and bytes parked.
+    /// Pieces lent now, and bytes deferred.
     pub(crate) lent: usize,
-    pub(crate) parked_bytes: usize,
+    pub(crate) deferred_bytes: usize,
 
     pub(crate) accesses: Slab<Access>,
     pub(crate) serial: u32,
@@ -154,7 +154,7 @@ impl<D: Device> Channels<D> {
             sending,
             fetching,
             lent: 0,
-            parked_bytes: 0,
+            deferred_bytes: 0,
             accesses: Slab::new(),
             serial: 0,
             tokens: HashMap::new(),
@@ -189,7 +189,7 @@ impl<D: Device> Channels<D> {
                 out + inward
             })
             .sum();
-        let memory = cells + self.sending.memory() + self.fetching.memory() + self.parked_bytes;
+        let memory = cells + self.sending.memory() + self.fetching.memory() + self.deferred_bytes;
         Counters { memory: memory as u64, active: self.active.len() as u64, ..self.counters }
     }
 
@@ -520,8 +520,8 @@ impl<D: Device> Channels<D> {
         if let Some(out) = flow.out.fifo() {
             self.device.deregister(out.registration, None);
         }
-        for parked in flow.parked.drain(..) {
-            self.unpark(parked);
+        for deferred in flow.deferred.drain(..) {
+            self.forget_deferred(deferred);
         }
         self.feed(true);
         self.end_inward(index, &mut flow);
@@ -539,11 +539,11 @@ impl<D: Device> Channels<D> {
         self.lent -= 1;
     }
 
-    /// A packet is parked no more.
-    pub(crate) fn unpark(&mut self, parked: Parked) {
-        self.counters.parked -= 1;
-        self.parked_bytes -= parked.bytes.len();
-        if let Ahead::Here(bounce) = parked.ahead {
+    /// A packet is deferred no more.
+    pub(crate) fn forget_deferred(&mut self, deferred: Deferred) {
+        self.counters.deferred -= 1;
+        self.deferred_bytes -= deferred.bytes.len();
+        if let Ahead::Here(bounce) = deferred.ahead {
             self.fetching.give_back_ahead(bounce);
             self.feed(false);
         }

@@ -54,7 +54,7 @@ pub struct Config {
     pub window: u32,
     /// Packets that are kept because their turn has not come, of all peers together; beyond, the
     /// receive queue is left alone. Default: 4096.
-    pub parked: usize,
+    pub deferred: usize,
     /// How long an acknowledgement waits for something to ride on. Default: 20 us.
     pub ack_delay: Duration,
     /// Exclusive channels.
@@ -95,7 +95,7 @@ impl Default for Config {
             thresholds: None,
             force: Force::None,
             window: 16,
-            parked: 4096,
+            deferred: 4096,
             ack_delay: Duration::from_micros(20),
             exclusive,
             lent: 64,
@@ -127,7 +127,7 @@ impl Config {
             self.bounces,
             self.bounce,
             self.accesses,
-            self.parked,
+            self.deferred,
         ];
         assert!(bounds.iter().all(|bound| *bound > 0), "every bound is at least 1");
     }

@@ -1,6 +1,6 @@
 //! What an endpoint did, and what it holds.
 
-/// Counted since the endpoint was opened, but for `parked` and `memory`, which are what is held now.
+/// Counted since the endpoint was opened, but for `deferred` and `memory`, which are what is held now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -31,9 +31,9 @@ pub struct Counters {
     /// Times that the device or a channel had no room, and the same was tried again.
     pub retries: u64,
     /// Packets held because their turn has not come.
-    pub parked: u64,
+    pub deferred: u64,
     /// The most that there were.
-    pub parked_most: u64,
+    pub deferred_most: u64,
     /// Records whose data was fetched ahead of their turn.
     pub ahead: u64,
     /// Messages taken without an event ([`petasos_fabric::Endpoint::poll_message`]), and those injected
@@ -45,7 +45,7 @@ pub struct Counters {
     pub accesses: u64,
     /// Peers that broke the protocol of this layer.
     pub violations: u64,
-    /// Bytes held in FIFOs, bounce buffers and parked packets.
+    /// Bytes held in FIFOs, bounce buffers and deferred packets.
     pub memory: u64,
     /// Peers for which more than an entry in a table is kept.
     pub active: u64,

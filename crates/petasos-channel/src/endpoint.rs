@@ -32,7 +32,7 @@ impl<D: Device> Channels<D> {
     }
 
     fn takes_data(&self) -> bool {
-        self.counters.parked < self.config.parked as u64
+        self.counters.deferred < self.config.deferred as u64
     }
 
     /// Takes up to so many records, of all peers in turn.

@@ -176,7 +176,7 @@ impl<D: Device> Channels<D> {
                 let (cells, key) = granted(body)?;
                 let most = self.config.exclusive.cells;
                 if !matches!(flow.out, Out::Asked) || !(fifo::MIN_CELLS..=most).contains(&cells) {
-                    return Err(Garbage::new("a channel that nobody asked for", cells.into()));
+                    return Err(Garbage::new("a channel that was not asked for", cells.into()));
                 }
                 let fifo = SendFifo::new(cells);
                 match self.device.register(&fifo.image().whole(), Access::NONE, 0) {
@@ -196,7 +196,7 @@ impl<D: Device> Channels<D> {
             }
             Kind::Refuse => {
                 if !matches!(flow.out, Out::Asked) {
-                    return Err(Garbage::new("a no that nobody asked for", 0));
+                    return Err(Garbage::new("a refusal that was not asked for", 0));
                 }
                 self.counters.denied += 1;
                 self.drop_kept(index);

@@ -58,7 +58,7 @@ pub(crate) struct Flow {
 
     // In.
     /// Packets whose turn has not come, by number.
-    pub(crate) parked: VecDeque<Parked>,
+    pub(crate) deferred: VecDeque<Deferred>,
     pub(crate) assembly: Option<Assembly>,
     pub(crate) inward: In,
     /// Records and cells taken since the last acknowledgement.
@@ -230,7 +230,7 @@ impl Control {
 
 /// A packet whose turn has not come.
 #[derive(Debug)]
-pub(crate) struct Parked {
+pub(crate) struct Deferred {
     pub(crate) seq: u32,
     pub(crate) bytes: Lease,
     pub(crate) ahead: Ahead,
@@ -290,7 +290,7 @@ impl Flow {
             && self.sent.is_empty()
             && self.packets.is_empty()
             && self.accesses.is_empty()
-            && self.parked.is_empty()
+            && self.deferred.is_empty()
             && self.assembly.is_none()
             && !self.timed
             && !self.control.any()

@@ -5,7 +5,7 @@ use crate::{
     bounce::Bounce,
     channels::Pending,
     device::{Node, Refusal, Target, Ticket},
-    flow::{Ahead, Assembly, Fetch, Flow, In, Into, Parked},
+    flow::{Ahead, Assembly, Deferred, Fetch, Flow, In, Into},
     head::{FIRST, Head, Kind, LAST, LENT, Lent, distance},
 };
 use petasos_fabric::{
@@ -98,16 +98,16 @@ impl<D: Device> Channels<D> {
             return Err(Garbage::new("no record in a data packet", head.kind as u64));
         }
         let next = self.entries[peer.index as usize].next_in;
-        if distance(next, head.seq) < 0 || flow.parked.len() >= self.config.window as usize {
+        if distance(next, head.seq) < 0 || flow.deferred.len() >= self.config.window as usize {
             return Err(Garbage::new("a packet outside of the window", head.seq.into()));
         }
-        if flow.parked.back().is_some_and(|last| distance(last.seq, head.seq) <= 0) {
+        if flow.deferred.back().is_some_and(|last| distance(last.seq, head.seq) <= 0) {
             return Err(Garbage::new("short packets out of order", head.seq.into()));
         }
-        self.parked_bytes += bytes.len();
-        self.counters.parked += 1;
-        self.counters.parked_most = self.counters.parked_most.max(self.counters.parked);
-        flow.parked.push_back(Parked { seq: head.seq, bytes, ahead: Ahead::No });
+        self.deferred_bytes += bytes.len();
+        self.counters.deferred += 1;
+        self.counters.deferred_most = self.counters.deferred_most.max(self.counters.deferred);
+        flow.deferred.push_back(Deferred { seq: head.seq, bytes, ahead: Ahead::No });
         self.list_input(peer.index, flow);
         Ok(())
     }
@@ -138,13 +138,13 @@ impl<D: Device> Channels<D> {
                 return Ok(count);
             }
             let next = self.entries[peer.index as usize].next_in;
-            if let Some(parked) = flow.parked.front()
-                && parked.seq == next
+            if let Some(deferred) = flow.deferred.front()
+                && deferred.seq == next
             {
-                if let Ahead::Running = parked.ahead {
+                if let Ahead::Running = deferred.ahead {
                     return Ok(count);
                 }
-                self.take_parked(peer, flow)?;
+                self.take_deferred(peer, flow)?;
             } else if let In::Open(inward) = &mut flow.inward
                 && let Some(front) = inward.fifo.front()?
             {
@@ -167,15 +167,15 @@ impl<D: Device> Channels<D> {
         Ok(most)
     }
 
-    fn take_parked(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
-        let Some(parked) = flow.parked.pop_front() else { return Ok(()) };
-        let ahead = match &parked.ahead {
+    fn take_deferred(&mut self, peer: Peer, flow: &mut Flow) -> Result<(), Garbage> {
+        let Some(deferred) = flow.deferred.pop_front() else { return Ok(()) };
+        let ahead = match &deferred.ahead {
             Ahead::Here(bounce) => Some(bounce),
             _ => None,
         };
-        let taken = Head::split(&parked.bytes)
+        let taken = Head::split(&deferred.bytes)
             .and_then(|(head, body)| self.take(peer, flow, &head, &Body::Packet(body), ahead));
-        self.unpark(parked);
+        self.forget_deferred(deferred);
         flow.records += 1;
         taken
     }
@@ -271,7 +271,7 @@ impl<D: Device> Channels<D> {
             return;
         };
         self.fetch_next(peer, node, flow);
-        if !flow.parked.is_empty() {
+        if !flow.deferred.is_empty() {
             self.fetch_ahead(peer, node, flow);
         }
     }
@@ -320,14 +320,15 @@ impl<D: Device> Channels<D> {
     fn fetch_ahead(&mut self, peer: Peer, node: Node, flow: &mut Flow) {
         let longest = self.fetching.len().min(self.device.limits().transfer);
         let next = flow.assembly.as_ref().is_some_and(|assembly| !assembly.lent.is_empty());
-        let begun = flow.parked.iter().filter(|parked| !matches!(parked.ahead, Ahead::No));
+        let begun = flow.deferred.iter().filter(|deferred| !matches!(deferred.ahead, Ahead::No));
         let mut running = usize::from(next) + begun.count();
-        for parked in &mut flow.parked {
+        for deferred in &mut flow.deferred {
             if running >= self.config.ahead || self.config.ahead == 1 {
                 return;
             }
             // What makes no sense is judged when its turn comes.
-            let (Ahead::No, Ok((head, body))) = (&parked.ahead, Head::split(&parked.bytes)) else {
+            let (Ahead::No, Ok((head, body))) = (&deferred.ahead, Head::split(&deferred.bytes))
+            else {
                 continue;
             };
             if !head.is(LENT) {
@@ -340,7 +341,7 @@ impl<D: Device> Channels<D> {
             }
             let Some(bounce) = self.fetching.take_ahead(&mut self.device) else { return };
             let (memory, target) = (bounce.part(len), Target { key: lent.key, offset: 0 });
-            let pending = Pending::Ahead { peer, seq: parked.seq, bounce };
+            let pending = Pending::Ahead { peer, seq: deferred.seq, bounce };
             let ticket = Ticket(self.tickets.insert(pending) as u64);
             if self.device.get(node, &target, &memory, ticket).is_err() {
                 let pending = self.tickets.try_remove(ticket.0 as usize);
@@ -349,7 +350,7 @@ impl<D: Device> Channels<D> {
                 }
                 return;
             }
-            parked.ahead = Ahead::Running;
+            deferred.ahead = Ahead::Running;
             self.counters.ahead += 1;
             running += 1;
         }
@@ -363,11 +364,12 @@ impl<D: Device> Channels<D> {
         let Some(mut flow) = self.entries[peer.index as usize].flow.take() else {
             return Some(bounce);
         };
-        let running =
-            |parked: &&mut Parked| parked.seq == seq && matches!(parked.ahead, Ahead::Running);
-        let unclaimed = match flow.parked.iter_mut().find(running) {
-            Some(parked) => {
-                parked.ahead = Ahead::Here(bounce);
+        let running = |deferred: &&mut Deferred| {
+            deferred.seq == seq && matches!(deferred.ahead, Ahead::Running)
+        };
+        let unclaimed = match flow.deferred.iter_mut().find(running) {
+            Some(deferred) => {
+                deferred.ahead = Ahead::Here(bounce);
                 None
             }
             None => Some(bounce),

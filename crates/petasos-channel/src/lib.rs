@@ -52,13 +52,13 @@
 //! * A sender has at most a window of short packets under way, a FIFO's cells, and a number of pieces
 //!   lent. It takes from the engine only what it can send, in order.
 //! * A receiver keeps at most a window of packets per peer whose turn has not come, and no more than
-//!   [`Config::parked`] in all: then it leaves the data slots of the device alone.
+//!   [`Config::deferred`] in all: then it leaves the data slots of the device alone.
 //! * Take the first record of a stream that has not been taken. Those before it were, so all that it
 //!   needed at the sender comes back, by control packets that nothing holds up. It is on its way, as a
 //!   put (which needs no slot) or as a packet. A packet sits in the data slots only while the receiver
-//!   has too much parked; of the parked packets, one at least waits for no packet in the slots, since
+//!   has too much deferred; of the deferred packets, one at least waits for no packet in the slots, since
 //!   the packets of one sender come in order: it waits for a put, or a get, which come by themselves, or
-//!   for the engine, which waits for its user alone. So some parked packet is taken, the slots are read
+//!   for the engine, which waits for its user alone. So some deferred packet is taken, the slots are read
 //!   again, and the record comes in.
 //! * Bounce buffers for sending come back with acknowledgements, those for fetching by themselves; they
 //!   are two pools, so that neither waits for the other. Of those for fetching, at most half hold what

@@ -4,7 +4,7 @@ use crate::{
     Channels, Device, Force, Garbage,
     channels::Pending,
     device::{Class, Node, Refusal, Target},
-    fifo::{self, PAD_MARK, Place},
+    fifo::{self, PAD_MARK, Reservation},
     flow::{Flow, Loan, Out, Sent, Train},
     head::{HEAD, Head, Kind, LENT, Lent, distance},
 };
@@ -281,7 +281,7 @@ impl<D: Device> Channels<D> {
         }
         self.counters.immediate += u64::from(immediate);
         flow.fifo_used = self.now;
-        out.fifo.take(&Place { pad: None, ..place }, head.seq, immediate);
+        out.fifo.take(&Reservation { pad: None, ..place }, head.seq, immediate);
         self.gone(peer, flow, &head);
         Step::Sent
     }

@@ -163,10 +163,10 @@ impl<D: Device> Channels<D> {
         let next = self.entries[peer.index as usize].next_in;
         let most = self.config.limits.max_message;
         let engine = &mut self.engine;
-        if let Some(parked) = flow.parked.front()
-            && parked.seq == next
+        if let Some(deferred) = flow.deferred.front()
+            && deferred.seq == next
         {
-            let Ok((head, body)) = Head::split(&parked.bytes) else { return Next::Other };
+            let Ok((head, body)) = Head::split(&deferred.bytes) else { return Next::Other };
             let Some((prefix, bytes)) = body.split_first_chunk() else { return Next::Other };
             if !is_message(head, *prefix, body.len(), most) {
                 return Next::Other;
@@ -174,8 +174,8 @@ impl<D: Device> Channels<D> {
             let lent = engine.lend(peer, bytes.len(), |room| room.copy_from_slice(bytes));
             let Ok(lease) = lent else { return Next::Other };
             *message = lease;
-            if let Some(parked) = flow.parked.pop_front() {
-                self.unpark(parked);
+            if let Some(deferred) = flow.deferred.pop_front() {
+                self.forget_deferred(deferred);
             }
             flow.records += 1;
         } else if let In::Open(inward) = &mut flow.inward {

@@ -45,7 +45,7 @@ impl Simulated {
         config.force = force;
         config.thresholds = Some(Thresholds::new(600, 2000, 100).unwrap());
         config.window = 2;
-        config.parked = 2;
+        config.deferred = 2;
         config.exclusive.cells = 8;
         config.exclusive.hot.messages = 2;
         config.exclusive.give.count = 1;
@@ -142,7 +142,7 @@ mod tiny_ahead {
     fn ahead(seed: u64, force: Force) -> Simulated {
         let mut simulated = Simulated::tiny(seed, force);
         let config = &mut simulated.config;
-        (config.window, config.parked, config.bounces, config.ahead) = (4, 4, 3, 3);
+        (config.window, config.deferred, config.bounces, config.ahead) = (4, 4, 3, 3);
         simulated
     }
 

@@ -71,10 +71,10 @@ fn crowd(config: &Config, slots: usize, len: impl Fn(u32, u32) -> usize) {
     assert_eq!(then.len(), count as usize, "somebody was not heard at all");
     assert!(slowest * 2 >= share, "the slowest had {slowest} through, its fair share is {share}");
     assert!(card.slots_most <= slots);
-    // What may be parked, what may be in hand, and what may be given.
-    let parked = config.parked as u64 + 64;
-    let bound = parked * 2048 + config.exclusive.give.bytes as u64 + (config.bounce * 16) as u64;
-    assert!(counters.parked_most <= parked, "{counters:?}");
+    // What may be deferred, what may be in hand, and what may be given.
+    let deferred = config.deferred as u64 + 64;
+    let bound = deferred * 2048 + config.exclusive.give.bytes as u64 + (config.bounce * 16) as u64;
+    assert!(counters.deferred_most <= deferred, "{counters:?}");
     assert!(most <= bound, "{most} bytes, more than {bound}");
     assert_eq!(counters.violations, 0);
 }
@@ -82,7 +82,7 @@ fn crowd(config: &Config, slots: usize, len: impl Fn(u32, u32) -> usize) {
 #[test]
 fn short_messages() {
     let mut config = Config::default();
-    config.parked = 500;
+    config.deferred = 500;
     crowd(&config, 128, |_, number| 12 + number as usize % 100);
 }
 

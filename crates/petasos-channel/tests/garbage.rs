@@ -200,7 +200,7 @@ fn lies(seed: u64) -> Option<String> {
         }
         heard += numbers_of(&honest, &events, &address("friend"), heard);
         let counters = honest.counters();
-        assert!(counters.memory < 2_000_000 && counters.parked < 64, "{counters:?}");
+        assert!(counters.memory < 2_000_000 && counters.deferred < 64, "{counters:?}");
         net.run_for(Duration::from_micros(3));
     }
     assert!(heard > 300, "the friend was heard {heard} times");

@@ -163,7 +163,7 @@ fn a_slow_receiver() {
             assert_eq!(number, next);
             next += 1;
         }
-        assert!(b.counters().parked <= 64, "{:?}", b.counters());
+        assert!(b.counters().deferred <= 64, "{:?}", b.counters());
     }
 }
 

@@ -145,7 +145,7 @@ fn buffers_come_back_from_the_dead() {
         until(&net, &mut [&mut b], "the loss", |_, events| events[0].iter().any(lost));
     }
     let counters = b.counters();
-    assert!(counters.ahead > 20 && counters.parked == 0, "{counters:?}");
+    assert!(counters.ahead > 20 && counters.deferred == 0, "{counters:?}");
     // All of them are there again.
     let mut a = open(&net, "a", &config);
     let (ab, _) = join(&net, &mut a, &mut b);

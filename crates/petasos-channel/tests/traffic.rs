@@ -65,7 +65,7 @@ impl World {
         let mut config = Config::default();
         config.thresholds = Some(Thresholds::new(3000, 9000, 100).unwrap());
         config.window = 2 + random.below(12) as u32;
-        config.parked = 1 + random.below(100) as usize;
+        config.deferred = 1 + random.below(100) as usize;
         config.exclusive.cells = 8 + random.below(300) as u32;
         config.exclusive.hot.messages = 3;
         config.exclusive.hot.window = Duration::from_micros(50);

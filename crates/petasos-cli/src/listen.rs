@@ -45,7 +45,7 @@ impl Listening<'_> {
     /// The URLs as they were given, none of which is within this process alone.
     fn between_processes(&self) -> Outcome<Vec<String>> {
         if let Some(url) = self.urls.iter().find(|url| url.scheme() == "self") {
-            let text = format!("{url}: nobody outside this process could reach it");
+            let text = format!("{url}: no other process could reach it");
             return Err(Failure::new(Code::Usage, text).advise("--listen shm://NAME"));
         }
         Ok(self.urls.iter().map(ToString::to_string).collect())
@@ -61,7 +61,7 @@ impl Listening<'_> {
                 let _ = write!(line, "every user of this machine can {may}, without a secret");
             }
             (Some(secret), true) => {
-                let _ = write!(line, "who has the secret in {} can {may}", secret.display());
+                let _ = write!(line, "clients with the secret in {} can {may}", secret.display());
                 if addresses.iter().flat_map(schemes).any(|scheme| !is_network(&scheme)) {
                     let _ = write!(line, "; so can processes of {user} on this machine");
                 }
@@ -158,7 +158,7 @@ mod tests {
         );
         let with = who(&[shm, tcp], Some("FILE"));
         assert!(
-            with.starts_with("who has the secret in FILE") && with.contains("so can"),
+            with.starts_with("clients with the secret in FILE") && with.contains("so can"),
             "{with}"
         );
     }

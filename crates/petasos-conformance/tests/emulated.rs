@@ -105,7 +105,8 @@ impl Emulated {
             }
             let deadline = waiting.deadline.unwrap_or(now.after(waiting.patience));
             if now >= deadline {
-                let reason = LostReason::Unreachable(waiting.patience, "nobody is there".into());
+                let reason =
+                    LostReason::Unreachable(waiting.patience, "there is no endpoint".into());
                 self.engine.peer_lost(peer, reason);
             } else {
                 self.waiting.push(Waiting { deadline: Some(deadline), ..waiting });

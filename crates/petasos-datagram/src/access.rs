@@ -214,10 +214,10 @@ impl<N: Network> Datagrams<N> {
         let peer = link.peer;
         let node = link.node;
         let Some(grant) = self.accesses.grants.get_mut(&(peer, target)) else {
-            return self.wrong(index, "a grant that nobody asked for");
+            return self.wrong(index, "a grant that was not asked for");
         };
         let Grant::Asked(waiting) = grant else {
-            return self.wrong(index, "a grant that nobody waits for");
+            return self.wrong(index, "a grant that is not waited for");
         };
         let waiting = std::mem::take(waiting);
         let given = leave.zip(node).and_then(|(leave, node)| {

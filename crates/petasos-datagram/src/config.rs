@@ -112,7 +112,7 @@ pub struct Counters {
     /// How often the library had no room.
     pub again: u64,
     /// Packets that waited for room here, for their sender's greeting, or for their notice.
-    pub parked: u64,
+    pub deferred: u64,
     /// Pieces of put and get that the library did.
     pub accesses: u64,
     /// Payloads of puts with event that the library wrote, and told the owner of.

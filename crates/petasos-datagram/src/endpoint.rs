@@ -174,7 +174,7 @@ impl<N: Network> Endpoint for Datagrams<N> {
 
     /// Nothing: to ask the library, as each pass does, is moment enough.
     #[inline]
-    fn linger(&self) {}
+    fn relax(&self) {}
 
     fn arm(&mut self, now: Time) -> Sleep {
         self.prepare(now)

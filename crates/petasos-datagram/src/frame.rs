@@ -45,7 +45,7 @@ const VERSION: u8 = 4;
 
 /// The head of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct Header {
     /// The sender's slot in the receiver's table.
     pub slot: u32,
     /// How many packets were taken so far, modulo 2^16.
@@ -56,7 +56,7 @@ pub struct Head {
     pub ticket: u64,
 }
 
-impl Head {
+impl Header {
     /// As it travels.
     #[inline]
     #[must_use]
@@ -68,19 +68,19 @@ impl Head {
     /// What these bytes say.
     #[inline]
     #[must_use]
-    pub fn from_bytes(bytes: [u8; HEAD]) -> Head {
+    pub fn from_bytes(bytes: [u8; HEAD]) -> Header {
         let word = u128::from_le_bytes(bytes);
-        Head::from_words(word as u64, (word >> 64) as u64)
+        Header::from_words(word as u64, (word >> 64) as u64)
     }
 
     /// The same, of two words in the order of this processor.
     #[inline]
-    pub(crate) fn from_words(low: u64, ticket: u64) -> Head {
-        Head { slot: low as u32, taken: (low >> 32) as u16, number: (low >> 48) as u16, ticket }
+    pub(crate) fn from_words(low: u64, ticket: u64) -> Header {
+        Header { slot: low as u32, taken: (low >> 32) as u16, number: (low >> 48) as u16, ticket }
     }
 }
 
-/// In [`Head::slot`]: the packet is to be taken when its notice has come. Slots are smaller.
+/// In [`Header::slot`]: the packet is to be taken when its notice has come. Slots are smaller.
 pub const WAITS: u32 = 1 << 31;
 
 /// What comes along with the payload of a packet that the library writes: the completion data of the write.
@@ -354,8 +354,8 @@ mod tests {
     proptest! {
         #[test]
         fn heads_go_there_and_back(slot: u32, taken: u16, number: u16, ticket: u64) {
-            let head = Head { slot, taken, number, ticket };
-            prop_assert_eq!(Head::from_bytes(head.to_bytes()), head);
+            let head = Header { slot, taken, number, ticket };
+            prop_assert_eq!(Header::from_bytes(head.to_bytes()), head);
         }
 
         #[test]

@@ -13,7 +13,7 @@
 //! parts for each kind of network, do differently: sources, connections, errors, wake-ups.
 //!
 //! Packets are those of the two-sided engine ([`petasos_fabric::two_sided`]), which does messages, expected messages and
-//! atomics. They are numbered ([`frame::Head`]): libraries that fetch long packets let short ones overtake them. At most
+//! atomics. They are numbered ([`frame::Header`]): libraries that fetch long packets let short ones overtake them. At most
 //! 64 are with a peer that it has not taken; so a library's queues never hold more of one peer, a user who keeps all
 //! leases stops his own senders alone, and a library that says "again" is asked again with the next pass, while what
 //! waits does so in queues that are bounded and tell when there is room. A short message is one copy.

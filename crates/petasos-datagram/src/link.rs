@@ -64,7 +64,7 @@ pub(crate) struct Link {
     pub(crate) bye: Option<u32>,
     /// Received, and it is not their turn, or there is no room for them: from the packet on whose turn is
     /// next.
-    pub(crate) parked: VecDeque<Option<Vec<u8>>>,
+    pub(crate) deferred: VecDeque<Option<Vec<u8>>>,
     /// Of the packets that may come, by their numbers modulo the window: those that came and wait for their notices,
     /// and those whose notices came.
     pub(crate) waits: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Link {
     pub(crate) queued: bool,
     /// It is in the list of those to be told what we took.
     pub(crate) owing: bool,
-    /// It is in the list of those with parked packets.
+    /// It is in the list of those with deferred packets.
     pub(crate) paused: bool,
     /// Whether it is to be rung for, and a ring that did not leave.
     pub(crate) ring: bool,
@@ -117,7 +117,7 @@ impl Link {
             taken: 0,
             told: 0,
             bye: None,
-            parked: VecDeque::new(),
+            deferred: VecDeque::new(),
             waits: 0,
             noticed: 0,
             notice: 0,
@@ -164,14 +164,14 @@ impl Link {
     #[inline]
     pub(crate) fn place(&self, number: u16) -> Option<usize> {
         let ahead = number.wrapping_sub(self.taken as u16);
-        let free = self.parked.get(usize::from(ahead)).is_none_or(Option::is_none);
+        let free = self.deferred.get(usize::from(ahead)).is_none_or(Option::is_none);
         (u32::from(ahead) < WINDOW && free).then_some(usize::from(ahead))
     }
 
-    /// Whether the packet whose turn is next is parked, and waits for no notice.
+    /// Whether the packet whose turn is next is deferred, and waits for no notice.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        matches!(self.parked.front(), Some(Some(_))) && !self.waits_for_notice()
+        matches!(self.deferred.front(), Some(Some(_))) && !self.waits_for_notice()
     }
 
     /// Whether the packet whose turn is next came, and its notice did not.
@@ -190,7 +190,7 @@ impl Link {
     pub(crate) fn note(&mut self, number: u8) -> bool {
         let bit = bit(number.into());
         let ahead = number.wrapping_sub(self.taken as u8);
-        let here = matches!(self.parked.get(usize::from(ahead)), Some(Some(_)));
+        let here = matches!(self.deferred.get(usize::from(ahead)), Some(Some(_)));
         let due = u32::from(ahead) < WINDOW && self.noticed & bit == 0;
         let can_be = due && (!here || self.waits & bit != 0);
         self.noticed |= if can_be { bit } else { 0 };
@@ -203,7 +203,7 @@ impl Link {
         let bit = bit(self.taken);
         (self.waits, self.noticed) = (self.waits & !bit, self.noticed & !bit);
         self.taken = self.taken.wrapping_add(1);
-        self.parked.pop_front();
+        self.deferred.pop_front();
     }
 
     /// A packet is under way: its serial number.
@@ -268,7 +268,7 @@ mod tests {
             (Some(0), Some(2), None)
         );
         assert_eq!(link.place(0xffff_u16.wrapping_add(WINDOW as u16)), None);
-        link.parked = VecDeque::from([None, Some(vec![])]);
+        link.deferred = VecDeque::from([None, Some(vec![])]);
         assert_eq!((link.place(0xffff), link.place(0), link.is_due()), (Some(0), None, false));
     }
 
@@ -279,7 +279,7 @@ mod tests {
         link.taken = 0xffff;
         // The packet first, then its notice, once.
         link.wait_for_notice(0xffff);
-        link.parked = VecDeque::from([Some(vec![])]);
+        link.deferred = VecDeque::from([Some(vec![])]);
         assert!(link.waits_for_notice() && !link.is_due());
         assert!(link.note(0xff) && link.is_due() && !link.note(0xff));
         link.step();
@@ -291,7 +291,7 @@ mod tests {
         assert!(!link.waits_for_notice());
         link.step();
         // A notice of a packet that needs none, which is here, or comes after it: nothing stays of it.
-        link.parked = VecDeque::from([None, Some(vec![])]);
+        link.deferred = VecDeque::from([None, Some(vec![])]);
         assert!(!link.note(2) && link.note(1));
         link.step();
         assert!(link.is_due());

@@ -126,7 +126,7 @@ impl<N: Network> Datagrams<N> {
                 }
                 Event::LongMessage { peer, .. } | Event::PutArrived { peer, .. } => {
                     if let Some(index) = self.met.get(&peer).map(|peer| peer.index) {
-                        self.wrong(index, "nobody sends that here");
+                        self.wrong(index, "that is never sent here");
                     }
                 }
                 _ => {}
@@ -317,8 +317,8 @@ impl<N: Network> Datagrams<N> {
             let State::Ending(reason, until) = &link.state else { continue };
             let heard = link.bye.is_some_and(|count| count == link.received);
             // What is not there yet of a payload may never come.
-            let late = now >= *until && (link.parked.is_empty() || !link.is_due());
-            let over = (link.parked.is_empty() && heard) || late;
+            let late = now >= *until && (link.deferred.is_empty() || !link.is_due());
+            let over = (link.deferred.is_empty() && heard) || late;
             let reason = reason.clone();
             match over {
                 true => {

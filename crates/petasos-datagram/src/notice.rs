@@ -133,7 +133,7 @@ impl<N: Network> Datagrams<N> {
         }
         // What waited for it is told now.
         if link.is_due() && !link.paused {
-            self.take_parked(index, usize::MAX, events);
+            self.take_deferred(index, usize::MAX, events);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Packets that come.
 
 use crate::{
-    frame::{HEAD, Head, WAITS},
+    frame::{HEAD, Header, WAITS},
     link::{State, Watch},
     network::{Happened, Mark, Network, Packet},
     state::Datagrams,
@@ -55,14 +55,14 @@ impl<N: Network> Datagrams<N> {
     /// Reads the head of a packet, and takes note of what it acknowledges. Gives it if something comes
     /// after it.
     #[inline]
-    pub(crate) fn head(&mut self, packet: Packet) -> Option<Head> {
+    pub(crate) fn head(&mut self, packet: Packet) -> Option<Header> {
         if packet.len < HEAD {
             self.counters.strays += 1;
             return None;
         }
         let mut bytes = [0; HEAD];
         self.net.read(packet, 0, &mut bytes);
-        let head = Head::from_bytes(bytes);
+        let head = Header::from_bytes(bytes);
         let slot = head.slot & !WAITS;
         let known = self.links.get_mut(slot as usize).and_then(Option::as_deref_mut);
         let Some(link) = known.filter(|link| link.ticket == head.ticket) else {
@@ -81,7 +81,7 @@ impl<N: Network> Datagrams<N> {
     }
 
     /// Takes a packet of this peer's, or parks it.
-    fn packet(&mut self, head: Head, packet: Packet, events: &mut Vec<Event>) {
+    fn packet(&mut self, head: Header, packet: Packet, events: &mut Vec<Event>) {
         let (index, number) = (head.slot & !WAITS, head.number);
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
         self.counters.packets_in += 1;
@@ -115,15 +115,15 @@ impl<N: Network> Datagrams<N> {
 
     fn park(&mut self, index: u32, place: usize, bytes: Vec<u8>) {
         let Some(Some(link)) = self.links.get_mut(index as usize) else { return };
-        self.counters.parked += 1;
-        if link.parked.len() <= place {
-            link.parked.resize(place + 1, None);
+        self.counters.deferred += 1;
+        if link.deferred.len() <= place {
+            link.deferred.resize(place + 1, None);
         }
-        link.parked[place] = Some(bytes);
+        link.deferred[place] = Some(bytes);
         self.pause(index);
     }
 
-    /// Lists a peer whose next packet is parked.
+    /// Lists a peer whose next packet is deferred.
     #[inline]
     fn pause(&mut self, index: u32) {
         if let Some(Some(link)) = self.links.get_mut(index as usize)
@@ -204,14 +204,14 @@ impl<N: Network> Datagrams<N> {
         for index in std::mem::take(&mut self.paused) {
             if let Some(Some(link)) = self.links.get_mut(index as usize) {
                 link.paused = false;
-                worked |= self.take_parked(index, limit, events);
+                worked |= self.take_deferred(index, limit, events);
             }
         }
         worked
     }
 
-    /// Takes the parked packets of a peer whose turn it is; lists it if there are too many. True if there were any.
-    pub(crate) fn take_parked(
+    /// Takes the deferred packets of a peer whose turn it is; lists it if there are too many. True if there were any.
+    pub(crate) fn take_deferred(
         &mut self,
         index: u32,
         limit: usize,
@@ -220,7 +220,7 @@ impl<N: Network> Datagrams<N> {
         let mut worked = false;
         while let Some(Some(link)) = self.links.get_mut(index as usize)
             && link.is_due()
-            && let Some(Some(packet)) = link.parked.front()
+            && let Some(Some(packet)) = link.deferred.front()
         {
             if matches!(link.state, State::Meeting) || events.len() >= limit {
                 self.pause(index);
@@ -313,14 +313,14 @@ impl<N: Network> Datagrams<N> {
         self.net.read(packet, 0, &mut words.as_mut_bytes()[..packet.len]);
         let [low, high, prefix, rest @ ..] = words;
         let len = packet.len - BEFORE;
-        let head = Head::from_words(u64::from_le(low), u64::from_le(high));
+        let head = Header::from_words(u64::from_le(low), u64::from_le(high));
         if prefix.to_ne_bytes() != header::message_header(len as u32) {
             return None;
         }
         let link = self.links.get_mut(head.slot as usize)?.as_deref_mut()?;
         let due = link.ticket == head.ticket && link.is_up() && link.taken as u16 == head.number;
         let plain =
-            link.parked.is_empty() && link.has_window() && !matches!(link.watch, Watch::Owed(_));
+            link.deferred.is_empty() && link.has_window() && !matches!(link.watch, Watch::Owed(_));
         if !due || !plain || !link.acknowledge(head.taken) {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Packets that go: from the engine, around it, and acknowledgements.
 
 use crate::{
-    frame::{Control, HEAD, Head, WAITS},
+    frame::{Control, HEAD, Header, WAITS},
     link::{Link, WINDOW},
     network::{Mark, Network, Node, Refusal, Taken},
     state::Datagrams,
@@ -20,7 +20,7 @@ const TURN: usize = 32;
 
 fn head(link: &Link) -> [u8; HEAD] {
     let (taken, number) = (link.taken as u16, link.sent as u16);
-    Head { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
+    Header { slot: link.slot_there, taken, number, ticket: link.ticket_there }.to_bytes()
 }
 
 /// Posts the next packet to a peer; refused, it is as it was. One whose payload the library brings ends with that, which

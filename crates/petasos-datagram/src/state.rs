@@ -45,7 +45,7 @@ pub struct Datagrams<N: Network> {
     pub(crate) outgoing: VecDeque<u32>,
     /// Peers to be told what was taken.
     pub(crate) owing: Vec<u32>,
-    /// Peers with parked packets.
+    /// Peers with deferred packets.
     pub(crate) paused: Vec<u32>,
     /// Peers that are gone, and may have said more.
     pub(crate) ending: Vec<Peer>,

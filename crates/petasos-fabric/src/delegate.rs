@@ -106,8 +106,8 @@ macro_rules! delegate {
         }
     };
     (@ $to:ident linger) => {
-        fn linger(&self) {
-            self.$to.linger();
+        fn relax(&self) {
+            self.$to.relax();
         }
     };
     (@ $to:ident arm) => {

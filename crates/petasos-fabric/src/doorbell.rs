@@ -1,6 +1,6 @@
 //! What ends a sleep on a descriptor: an eventfd, and one that is written for a sleeper only.
 
-use crate::{Doze, Notify};
+use crate::{EventCount, Notify};
 use rustix::{
     event::{EventfdFlags, eventfd},
     io::{Errno, read, write},
@@ -48,7 +48,7 @@ impl AsFd for EventFd {
 }
 
 /// A transport's doorbell: an [`EventFd`] that is rung only while the endpoint's driver says that
-/// it sleeps (see [`Doze`]), and once for each sleep. It is also the endpoint's [`Notify`].
+/// it sleeps (see [`EventCount`]), and once for each sleep. It is also the endpoint's [`Notify`].
 ///
 /// The endpoint's `arm` calls [`Doorbell::prepare`], and then looks for all that others may have
 /// left; the next `progress` calls [`Doorbell::awake`].
@@ -69,7 +69,7 @@ impl AsFd for EventFd {
 #[derive(Debug)]
 pub struct Doorbell {
     fd: EventFd,
-    doze: Doze,
+    doze: EventCount,
 }
 
 impl Doorbell {
@@ -78,7 +78,7 @@ impl Doorbell {
     /// # Errors
     /// The process or the system has no descriptor or memory for it.
     pub fn new() -> Result<Doorbell, Errno> {
-        Ok(Doorbell { fd: EventFd::new()?, doze: Doze::default() })
+        Ok(Doorbell { fd: EventFd::new()?, doze: EventCount::default() })
     }
 
     /// Rings if the driver sleeps: to be called after the change that it should see.

@@ -128,7 +128,7 @@ pub trait Endpoint: Send {
     /// Lets a moment pass between two passes in which there was nothing to do: no more than a tenth
     /// of a microsecond, and less if a message comes. For drivers that spin rather than sleep. A
     /// transport that can look for messages at less cost than a pass has does so.
-    fn linger(&self) {
+    fn relax(&self) {
         std::hint::spin_loop();
     }
 

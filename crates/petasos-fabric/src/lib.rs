@@ -31,10 +31,10 @@ pub mod capability;
 pub mod cursor;
 mod delegate;
 pub mod doorbell;
-pub mod doze;
 pub mod endpoint;
 pub mod error;
 pub mod event;
+pub mod eventcount;
 pub mod handoff;
 pub mod home;
 pub mod key;
@@ -56,13 +56,13 @@ pub use address::{Address, AddressError};
 pub use capability::{Access, Capabilities, Credential, Enforcement, Limits, Support};
 pub use cursor::{Cursor, SpanCursor, Stretch};
 pub use doorbell::{Doorbell, EventFd};
-pub use doze::Doze;
 pub use endpoint::{Endpoint, Sleep};
 pub use error::{
     AllocError, ExportError, ImportError, InjectError, LostReason, OpError, OpErrorKind,
     RegisterError, ResolveError,
 };
 pub use event::{Body, Done, Event, Refusal};
+pub use eventcount::EventCount;
 pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
 pub use key::Key;

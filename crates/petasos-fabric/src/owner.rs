@@ -114,7 +114,7 @@ struct Owned {
 }
 
 fn nobody() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "nobody has its other end")
+    io::Error::new(io::ErrorKind::PermissionDenied, "no process has its other end")
 }
 
 fn socket() -> rustix::io::Result<OwnedFd> {

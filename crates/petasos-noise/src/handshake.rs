@@ -37,7 +37,7 @@ impl fmt::Debug for Psk {
 
 /// A message that nobody made who knows the secret, for this handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message of somebody who does not know the secret")]
+#[error("a message of a peer that does not know the secret")]
 pub struct Forged;
 
 /// One side of a handshake.

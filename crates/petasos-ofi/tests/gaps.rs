@@ -347,13 +347,14 @@ fn of_a_put(test: &str, network: Place) {
         driven.events.clear();
         let mut dies = start(test, role, &of);
         driven.until("the whole ones", |driven| driven.told().len() == WHOLE as usize);
-        let (parked, noticed) = (driven.end.counters().parked, driven.end.counters().noticed_in);
+        let (deferred, noticed) =
+            (driven.end.counters().deferred, driven.end.counters().noticed_in);
         assert!(noticed > 0);
         let swallowed = memory.part(WHOLE as usize * LONG, LONG).unwrap();
         match role {
             // The packet is there, and the message behind it, and wait.
             "no writes" => {
-                driven.until("the packets", |driven| driven.end.counters().parked >= parked + 2)
+                driven.until("the packets", |driven| driven.end.counters().deferred >= deferred + 2)
             }
             // The write is there, and was told of by the provider.
             _ => driven.until("the write", |driven| driven.end.counters().noticed_in > noticed),

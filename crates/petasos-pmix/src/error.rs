@@ -29,7 +29,7 @@ pub enum Error {
         /// Where it ran.
         node: Node,
         /// What became of it.
-        why: Gone,
+        why: Termination,
     },
     /// A key did not come in time.
     #[error("key `{key}` of {proc} on {node} did not come in time: {state}")]
@@ -59,7 +59,7 @@ pub enum Error {
         /// Where it ran.
         node: Node,
         /// What became of it.
-        why: Gone,
+        why: Termination,
     },
     /// A node is lost.
     #[error("{node} is lost, and with it {missing}")]
@@ -81,16 +81,16 @@ pub enum Error {
         job: JobId,
     },
     /// A fence of others.
-    #[error("{0} is not one of those whose fence it asks for")]
+    #[error("{0} is not a member of the fence that it asks for")]
     NotInGroup(Proc),
     /// A published key is there already.
     #[error("`{0}` is published already")]
     Published(String),
     /// It was not published.
-    #[error("nobody published `{0}`")]
+    #[error("no process published `{0}`")]
     NotPublished(String),
     /// A lookup that waited did not get what it waited for.
-    #[error("nobody published `{0}` in time")]
+    #[error("no process published `{0}` in time")]
     LookupTimeout(String),
     /// A query for what is not known.
     #[error("`{0}` is no key that can be queried")]
@@ -174,7 +174,7 @@ impl Error {
 /// What became of a process that is no more.
 #[derive(Wire, Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Gone {
+pub enum Termination {
     /// It finalized.
     Finalized,
     /// It closed its connection without finalizing.
@@ -194,25 +194,25 @@ pub enum Gone {
     Failed(String),
 }
 
-impl Gone {
+impl Termination {
     /// Whether it went as it should.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        matches!(self, Gone::Finalized | Gone::Exited(0))
+        matches!(self, Termination::Finalized | Termination::Exited(0))
     }
 }
 
-impl std::fmt::Display for Gone {
+impl std::fmt::Display for Termination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Gone::Finalized => f.write_str("it finalized"),
-            Gone::Disconnected => f.write_str("it closed its connection without finalizing"),
-            Gone::Exited(code) => write!(f, "it exited with code {code}"),
-            Gone::Signalled(signal) => write!(f, "it was ended by signal {signal}"),
-            Gone::NotStarted(why) => write!(f, "it could not be started: {why}"),
-            Gone::NodeLost => f.write_str("its node is lost"),
-            Gone::NotFinalized => f.write_str("it exited with code 0 without finalizing"),
-            Gone::Failed(why) => write!(f, "it exited with code 0, and had failed: {why}"),
+            Termination::Finalized => f.write_str("it finalized"),
+            Termination::Disconnected => f.write_str("it closed its connection without finalizing"),
+            Termination::Exited(code) => write!(f, "it exited with code {code}"),
+            Termination::Signalled(signal) => write!(f, "it was ended by signal {signal}"),
+            Termination::NotStarted(why) => write!(f, "it could not be started: {why}"),
+            Termination::NodeLost => f.write_str("its node is lost"),
+            Termination::NotFinalized => f.write_str("it exited with code 0 without finalizing"),
+            Termination::Failed(why) => write!(f, "it exited with code 0, and had failed: {why}"),
         }
     }
 }

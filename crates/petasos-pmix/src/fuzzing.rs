@@ -1,14 +1,14 @@
 //! What others may send: for the fuzz targets. No part of the interface.
 
 use crate::{
-    Card, Entry, Error, Group, JobId, Node, Proc, Scope, Value,
+    BusinessCard, Entry, Error, Group, JobId, Node, Proc, Scope, Value,
     daemon::{Asked, FromDaemon as ToClient, fuzzing::*},
     engine::{ClientId, Config, Engine, Output},
     event::{Event, EventId, Range},
     inventory::{Interface, Inventory, NetworkUse, RoundTrip},
     job::{Facts, JobMap, JobSpec, NodeInfo, Run},
     message::{
-        Answer, FenceStep, HeadRequest, Message, Persistence, Published, Replacement, Request,
+        Answer, ControllerRequest, FenceStep, Message, Persistence, Published, Replacement, Request,
     },
     net::{
         Frames, Stream,
@@ -118,7 +118,7 @@ fn event() -> Event {
 #[must_use]
 pub fn messages() -> Vec<Message> {
     let (group, nth, id, proc) = (Group::all(JobId(0), 4), 0, 1, Proc::new(JobId(0), 0));
-    let mut card = Card::default();
+    let mut card = BusinessCard::default();
     card.commit([("key".to_owned(), Entry { scope: Scope::Global, value: "value".into() })]);
     let late = Error::FenceTimeout { group: group.clone(), nth, missing: Default::default() };
     let steps = [
@@ -139,19 +139,19 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::CardAnswer { id, result: Ok(card) });
     let keys = vec!["key".to_owned()];
     for what in [
-        HeadRequest::Lookup {
+        ControllerRequest::Lookup {
             keys: keys.clone(),
             wait: Some(patience),
             least: 1,
             within: Range::Global,
         },
-        HeadRequest::Unpublish(keys.clone()),
-        HeadRequest::Query(keys),
-        HeadRequest::Processes,
-        HeadRequest::Abort { status: 1, message: "why".to_owned() },
-        HeadRequest::Restart { proc: Proc::new(JobId(0), 3), after: 0 },
-        HeadRequest::Replace(Node(1)),
-        HeadRequest::Signal { group: Group::all(JobId(0), 2), signal: 15 },
+        ControllerRequest::Unpublish(keys.clone()),
+        ControllerRequest::Query(keys),
+        ControllerRequest::Processes,
+        ControllerRequest::Abort { status: 1, message: "why".to_owned() },
+        ControllerRequest::Restart { proc: Proc::new(JobId(0), 3), after: 0 },
+        ControllerRequest::Replace(Node(1)),
+        ControllerRequest::Signal { group: Group::all(JobId(0), 2), signal: 15 },
     ] {
         all.push(Message::Ask { id, asker: proc, what });
     }
@@ -159,10 +159,10 @@ pub fn messages() -> Vec<Message> {
     all.push(Message::Event { event: event(), all: true });
     all.push(Message::Interest { code: -231, wanted: true });
     all.push(Message::Lost(vec![Node(1)]));
-    let (gone, why) = (Proc::new(JobId(0), 3), crate::Gone::Signalled(9));
-    all.push(Message::Gone { proc: gone, restarts: 0, why });
+    let (gone, why) = (Proc::new(JobId(0), 3), crate::Termination::Signalled(9));
+    all.push(Message::Termination { proc: gone, restarts: 0, why });
     all.push(Message::Restarted { proc: gone, restarts: 1 });
-    let ended = vec![(Proc::new(JobId(0), 2), 0, crate::Gone::Finalized)];
+    let ended = vec![(Proc::new(JobId(0), 2), 0, crate::Termination::Finalized)];
     let (number, node, by) = (1, Node(1), Node(4));
     let replacement = Replacement { number, node, by, again: vec![(gone, 2)], ended };
     all.push(Message::Replaced(Box::new(replacement)));
@@ -216,7 +216,7 @@ fn answers() -> Vec<Result<Answer, Error>> {
     let proc = Proc::new(JobId(0), 0);
     vec![
         Ok(Answer::Welcome { proc, node: Node(0), restarts: 0 }),
-        Ok(Answer::Card(Card::default())),
+        Ok(Answer::BusinessCard(BusinessCard::default())),
         Ok(Answer::Value(4.into())),
         Ok(Answer::Found(vec![("key".to_owned(), true.into(), proc)])),
         Ok(Answer::Info(event().info)),

@@ -47,6 +47,6 @@ mod value;
 
 pub use client::{FenceOptions, GetOptions, JOB_DIR, Job, JobError, RANK_VARIABLE, Reply, running};
 pub use daemon::{DAEMON, GUARD, run_daemon, run_guard};
-pub use error::{Error, Gone};
+pub use error::{Error, Termination};
 pub use names::{Group, JobId, Missing, Node, Proc, Span};
-pub use value::{Card, Entry, Info, MAX_KEY, MAX_VALUE, RESERVED, Scope, Value};
+pub use value::{BusinessCard, Entry, Info, MAX_KEY, MAX_VALUE, RESERVED, Scope, Value};

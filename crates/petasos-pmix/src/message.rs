@@ -1,11 +1,11 @@
 //! What daemons say to each other, and what clients ask of theirs.
 
 use crate::{
-    error::{Error, Gone},
+    error::{Error, Termination},
     event::{Event, EventId, Range},
     inventory::{Inventory, RoundTrip},
     names::{Group, Missing, Node, Proc},
-    value::{Card, Entry, Info, Value},
+    value::{BusinessCard, Entry, Info, Value},
 };
 use petasos_macros::Wire;
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub enum Message {
         /// Of the question.
         id: u64,
         /// All that may be seen, whatever key was asked for.
-        result: Result<Card, Error>,
+        result: Result<BusinessCard, Error>,
     },
     /// Asks the head node, or (queries) a node.
     Ask {
@@ -56,7 +56,7 @@ pub enum Message {
         /// On behalf of which process.
         asker: Proc,
         /// What.
-        what: HeadRequest,
+        what: ControllerRequest,
     },
     /// The answer.
     Answer {
@@ -82,13 +82,13 @@ pub enum Message {
     /// These nodes are lost; handed on.
     Lost(Vec<Node>),
     /// This process is gone, not as it should be; handed on.
-    Gone {
+    Termination {
         /// The process.
         proc: Proc,
         /// How often its rank had been started again by then.
         restarts: u32,
         /// What became of it.
-        why: Gone,
+        why: Termination,
     },
     /// From the head node: this process is started again in place of one that is gone; handed on.
     Restarted {
@@ -141,16 +141,16 @@ pub struct Replacement {
     pub again: Vec<(Proc, u32)>,
     /// Those that had ended before, with how often their ranks had been started again by then, and
     /// how they ended.
-    pub ended: Vec<(Proc, u32, Gone)>,
+    pub ended: Vec<(Proc, u32, Termination)>,
 }
 
 /// A step of a fence. The nodes that take part form a tree.
 #[derive(Wire, Clone, Debug, PartialEq)]
 pub enum FenceStep {
     /// To the parent: all of this part of the tree have come, with these cards.
-    Up(Vec<(Proc, Card)>),
+    Up(Vec<(Proc, BusinessCard)>),
     /// To the children: it is over.
-    Down(Result<Vec<(Proc, Card)>, Error>),
+    Down(Result<Vec<(Proc, BusinessCard)>, Error>),
     /// To the root: it cannot succeed.
     Fail(Error),
     /// To the root: the time of a process is over.
@@ -165,7 +165,7 @@ pub enum FenceStep {
 
 /// What the head node does for all.
 #[derive(Wire, Clone, Debug, PartialEq)]
-pub enum HeadRequest {
+pub enum ControllerRequest {
     /// See [`Request::Publish`].
     Publish(Published),
     /// See [`Request::Lookup`].
@@ -353,7 +353,7 @@ pub enum Answer {
         restarts: u32,
     },
     /// The card of a process, as far as it may be seen: kept by the client.
-    Card(Card),
+    BusinessCard(BusinessCard),
     /// A value of job data.
     Value(Value),
     /// What was looked up, with the process that published it.

@@ -222,7 +222,7 @@ impl Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
-            return f.write_str("nobody by now");
+            return f.write_str("no process by now");
         }
         let names = self.procs.iter().map(Proc::to_string);
         let silent = self.silent.iter().map(|node| format!("{node}, which does not answer"));

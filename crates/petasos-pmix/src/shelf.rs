@@ -17,7 +17,7 @@
 use crate::{
     job::{JobMap, MAX_RANKS},
     table::{self, Memory, Table},
-    value::Card,
+    value::BusinessCard,
 };
 use petasos_fabric::memory::{RECORD, RECORD_SPARE, Record, Shared, SharedView};
 use petasos_wire::{Encoding, from_bytes, to_vec};
@@ -101,7 +101,7 @@ impl Shelf {
     }
 
     /// The card of a rank, as processes of this node see it, in place of an older one.
-    pub(crate) fn put(&mut self, rank: u32, card: &Card) {
+    pub(crate) fn put(&mut self, rank: u32, card: &BusinessCard) {
         if rank >= self.ranks {
             return;
         }
@@ -252,7 +252,7 @@ impl Reader {
     }
 
     /// The card of a rank, if it is here.
-    pub(crate) fn get(&self, rank: u32) -> Option<Card> {
+    pub(crate) fn get(&self, rank: u32) -> Option<BusinessCard> {
         if rank >= self.ranks {
             return None;
         }
@@ -272,10 +272,10 @@ mod tests {
         job::{Facts, JobSpec, NodeInfo, Run},
     };
 
-    fn card(version: u64, len: usize) -> Card {
+    fn card(version: u64, len: usize) -> BusinessCard {
         let value = Value::Bytes(vec![version as u8; len]);
         let entries = [("key".to_owned(), Entry { scope: Scope::Global, value })];
-        Card { restarts: 0, version, entries: entries.into() }
+        BusinessCard { restarts: 0, version, entries: entries.into() }
     }
 
     fn job(ranks: u32) -> JobMap {

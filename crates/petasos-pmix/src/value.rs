@@ -171,7 +171,7 @@ impl Entry {
 
 /// All that a process has committed.
 #[derive(Wire, Clone, Debug, Default, PartialEq)]
-pub struct Card {
+pub struct BusinessCard {
     /// How often the rank was started again before this process.
     pub restarts: u32,
     /// How often it has committed; 0: not yet.
@@ -180,7 +180,7 @@ pub struct Card {
     pub entries: BTreeMap<String, Entry>,
 }
 
-impl Card {
+impl BusinessCard {
     /// Takes a commit: what is new replaces what was.
     pub fn commit(&mut self, entries: impl IntoIterator<Item = (String, Entry)>) {
         self.version += 1;
@@ -195,9 +195,9 @@ impl Card {
 
     /// What a process on `viewer` sees of the card of one on `host`.
     #[must_use]
-    pub fn seen_from(&self, host: Node, viewer: Node) -> Card {
+    pub fn seen_from(&self, host: Node, viewer: Node) -> BusinessCard {
         let seen = self.entries.iter().filter(|(_, entry)| entry.scope.shows(host, viewer));
         let entries = seen.map(|(key, entry)| (key.clone(), entry.clone())).collect();
-        Card { restarts: self.restarts, version: self.version, entries }
+        BusinessCard { restarts: self.restarts, version: self.version, entries }
     }
 }

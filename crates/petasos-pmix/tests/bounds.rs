@@ -6,11 +6,11 @@ mod common;
 use common::{JOB, Net, collect, fence, job, ms, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
-    Card, Entry, Error, Group, Node, Proc, Scope, Value,
+    BusinessCard, Entry, Error, Group, Node, Proc, Scope, Value,
     engine::{ClientId, Config, Engine, Output},
     event::Range,
     message::{
-        Answer, FenceStep, HeadRequest, Message, Persistence, Published, Replacement, Request,
+        Answer, ControllerRequest, FenceStep, Message, Persistence, Published, Replacement, Request,
     },
 };
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl Daemon {
     }
 }
 
-fn card(bytes: usize) -> Card {
-    let mut card = Card::default();
+fn card(bytes: usize) -> BusinessCard {
+    let mut card = BusinessCard::default();
     let entry = Entry { scope: Scope::Global, value: vec![0; bytes].into() };
     card.commit([("k".to_owned(), entry)]);
     card
@@ -145,12 +145,12 @@ fn publish(key: &str, bytes: usize) -> Request {
     Request::Publish(Published { key, value, range, persistence })
 }
 
-fn head(from: u64, what: HeadRequest) -> Message {
+fn head(from: u64, what: ControllerRequest) -> Message {
     Message::Ask { id: from, asker: rank(1), what }
 }
 
-fn lookup(keys: Vec<String>, wait: Option<u64>) -> HeadRequest {
-    HeadRequest::Lookup { keys, wait: wait.map(ms), least: 0, within: Range::Global }
+fn lookup(keys: Vec<String>, wait: Option<u64>) -> ControllerRequest {
+    ControllerRequest::Lookup { keys, wait: wait.map(ms), least: 0, within: Range::Global }
 }
 
 /// The answer to a question of another daemon.
@@ -239,7 +239,7 @@ fn a_client_that_goes_takes_its_lookups_along() {
 #[test]
 fn a_query_answers_each_key_once() {
     let mut daemon = Daemon::new(0, &[1, 1], Config::default());
-    let query = |key: &str| HeadRequest::Query(vec![key.to_owned(); 4096]);
+    let query = |key: &str| ControllerRequest::Query(vec![key.to_owned(); 4096]);
     match answer(&daemon.hears(1, head(1, query("petasos.nodes")))) {
         Ok(Answer::Info(info)) => assert_eq!(info.len(), 1),
         other => panic!("{other:?}"),
@@ -261,7 +261,7 @@ fn a_query_answers_each_key_once() {
 }
 
 /// What is said of a card that was asked for.
-fn cards(outputs: &[Output]) -> Vec<Result<Card, Error>> {
+fn cards(outputs: &[Output]) -> Vec<Result<BusinessCard, Error>> {
     let answer = |out: &Output| match out {
         Output::Send { message: Message::CardAnswer { result, .. }, .. } => Some(result.clone()),
         _ => None,

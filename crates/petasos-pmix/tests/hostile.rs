@@ -6,11 +6,11 @@ mod common;
 use common::{job, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
-    Card, Entry, Error, Gone, Group, JobId, Missing, Node, Proc, Scope, Span, Value,
+    BusinessCard, Entry, Error, Group, JobId, Missing, Node, Proc, Scope, Span, Termination, Value,
     engine::{ClientId, Config, Engine},
     event::{Event, EventId, Range},
     message::{
-        Answer, FenceStep, HeadRequest, Message, Persistence, Published, Replacement, Request,
+        Answer, ControllerRequest, FenceStep, Message, Persistence, Published, Replacement, Request,
     },
 };
 use petasos_sim::Random;
@@ -33,8 +33,8 @@ fn group(random: &mut Random) -> Group {
     Group::new((0..random.below(3)).map(|_| span(random)).collect::<Vec<_>>())
 }
 
-fn card(random: &mut Random) -> Card {
-    let mut card = Card::default();
+fn card(random: &mut Random) -> BusinessCard {
+    let mut card = BusinessCard::default();
     for _ in 0..random.below(3) {
         let value = Value::List(vec![Value::Real(f64::NAN), Value::Bytes(vec![1; 100])]);
         card.commit([("k".to_owned(), Entry { scope: Scope::Global, value })]);
@@ -91,17 +91,19 @@ fn message(random: &mut Random) -> Message {
             id,
             asker: proc(random),
             what: match random.below(6) {
-                4 => HeadRequest::Replace(Node(number(random) as u32)),
-                0 => HeadRequest::Processes,
-                1 => HeadRequest::Lookup {
+                4 => ControllerRequest::Replace(Node(number(random) as u32)),
+                0 => ControllerRequest::Processes,
+                1 => ControllerRequest::Lookup {
                     keys: vec!["k".to_owned()],
                     wait: Some(Duration::MAX),
                     least: id as u32,
                     within: Range::Global,
                 },
-                2 => HeadRequest::Query(vec!["petasos.processes".to_owned()]),
-                3 => HeadRequest::Restart { proc: proc(random), after: number(random) as u32 },
-                _ => HeadRequest::Publish(Published {
+                2 => ControllerRequest::Query(vec!["petasos.processes".to_owned()]),
+                3 => {
+                    ControllerRequest::Restart { proc: proc(random), after: number(random) as u32 }
+                }
+                _ => ControllerRequest::Publish(Published {
                     key: "k".to_owned(),
                     value: Value::Bool(true),
                     range: range(random),
@@ -121,14 +123,14 @@ fn message(random: &mut Random) -> Message {
         9 => Message::Interest { code: -250, wanted: random.one_in(2) },
         10 => {
             let (proc, restarts) = (proc(random), number(random) as u32);
-            Message::Gone { proc, restarts, why: Gone::Exited(1) }
+            Message::Termination { proc, restarts, why: Termination::Exited(1) }
         }
         11 => Message::Restarted { proc: proc(random), restarts: number(random) as u32 },
         12 => {
             let (node, by) = (Node(random.below(5) as u32), Node(random.below(5) as u32));
             let number = if random.one_in(2) { 1 } else { number(random) as u32 };
             let again = vec![(proc(random), self::number(random) as u32)];
-            let ended = vec![(proc(random), self::number(random) as u32, Gone::Finalized)];
+            let ended = vec![(proc(random), self::number(random) as u32, Termination::Finalized)];
             Message::Replaced(Box::new(Replacement { number, node, by, again, ended }))
         }
         // The loss of the head, or of itself, ends everything; of one other now and then.

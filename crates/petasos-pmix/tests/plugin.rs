@@ -4,7 +4,9 @@
 use petasos_pmix::{
     DAEMON, GUARD, Node,
     job::JobSpec,
-    launch::{ForRanks, Here, Key, Known, Launch, Network, Plugins, Reserved, Wants, parse_hosts},
+    launch::{
+        ForRanks, Key, Known, Launch, Network, Plugins, Reserved, ThisNode, Wants, parse_hosts,
+    },
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +27,7 @@ impl Network for Timed {
         "timed"
     }
 
-    fn reserve(&self, here: &Here) -> Result<Reserved, String> {
+    fn reserve(&self, here: &ThisNode) -> Result<Reserved, String> {
         Ok(Reserved::new(vec![here.ranks as u8], ()))
     }
 

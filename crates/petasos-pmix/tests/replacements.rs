@@ -9,7 +9,7 @@ use common::{
     ms, rank,
 };
 use petasos_pmix::{
-    Card, Entry, Error, Gone, Group, JobId, Node, Scope, Value,
+    BusinessCard, Entry, Error, Group, JobId, Node, Scope, Termination, Value,
     engine::{ClientId, Config, Engine, Output},
     message::{Answer, FenceStep, Message, Replacement, Request},
     status,
@@ -100,7 +100,7 @@ fn its_ranks_are_new_processes_elsewhere() {
         assert_eq!(of("petasos.ranks"), Some(ranks));
     }
     // They can fail as any other, and a second node has none to take its place.
-    net.end(ms(0), rank(1), Gone::Signalled(9));
+    net.end(ms(0), rank(1), Termination::Signalled(9));
     net.run(ms(20));
     assert_eq!(net.restarted.last(), Some(&(rank(1), 2)));
     kill(&mut net, 2);
@@ -190,7 +190,7 @@ fn what_cannot_be_replaced() {
         net.ask(ms(0), proc, Request::Finalize);
         net.run(ms(20));
         let now = net.now;
-        net.with(Node::HEAD, |head| head.heard_done(now, proc, 0, Gone::Finalized));
+        net.with(Node::HEAD, |head| head.heard_done(now, proc, 0, Termination::Finalized));
     };
     done(&mut net, rank(1));
     kill(&mut net, 1);
@@ -202,7 +202,7 @@ fn what_cannot_be_replaced() {
     match after(&mut net, rank(0), get(rank(2), "k")) {
         // Where it was, not where its rank is.
         Err(Error::ProcGone { node, why, .. }) => {
-            assert_eq!((node, why), (Node(2), Gone::Finalized));
+            assert_eq!((node, why), (Node(2), Termination::Finalized));
         }
         other => panic!("{other:?}"),
     }
@@ -256,10 +256,10 @@ fn late_and_early_words_are_told_apart() {
     assert!(engine.map(JobId(9)).is_none());
     // A fence before that is over, and so is the first process.
     assert_eq!(say(&mut engine, 0, count(1)), []);
-    let why = Gone::Signalled(9);
-    assert_eq!(say(&mut engine, 0, Message::Gone { proc: rank(1), restarts: 1, why }), []);
+    let why = Termination::Signalled(9);
+    assert_eq!(say(&mut engine, 0, Message::Termination { proc: rank(1), restarts: 1, why }), []);
     assert_eq!(say(&mut engine, 0, replaced(1, 1, 3, 1)), []);
-    let mut card = Card { restarts: 1, ..Card::default() };
+    let mut card = BusinessCard { restarts: 1, ..BusinessCard::default() };
     let entry = Entry { scope: Scope::Global, value: "old".into() };
     card.commit([("k".to_owned(), entry)]);
     let cards = FenceStep::Down(Ok(vec![(rank(1), card)]));
@@ -346,7 +346,7 @@ fn a_restart_may_be_known_before_the_place_of_it() {
             engine.message(now, Node(0), Message::Restarted { proc: rank(1), restarts: said });
         }
         while engine.poll().is_some() {}
-        let (again, ended) = (vec![(rank(2), 1)], vec![(rank(1), 0, Gone::Exited(3))]);
+        let (again, ended) = (vec![(rank(2), 1)], vec![(rank(1), 0, Termination::Exited(3))]);
         let (number, node, by) = (1, Node(1), Node(2));
         let what = Replacement { number, node, by, again, ended };
         engine.message(now, Node(0), Message::Replaced(Box::new(what)));
@@ -368,7 +368,9 @@ fn a_restart_may_be_known_before_the_place_of_it() {
         });
         match answer.unwrap() {
             Ok(Answer::Welcome { restarts, .. }) => assert_eq!((restarts, said), (1, 1)),
-            Err(Error::ProcGone { why, .. }) => assert_eq!((why, said), (Gone::Exited(3), 0)),
+            Err(Error::ProcGone { why, .. }) => {
+                assert_eq!((why, said), (Termination::Exited(3), 0))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -404,7 +406,7 @@ fn a_job_lives_on_whatever_nodes_die() {
         let procs = net.procs();
         if random.one_in(2) {
             let proc = procs[1 + random.below(procs.len() as u64 - 1) as usize];
-            net.end(ms(20) + random.time(ms(300)), proc, Gone::Signalled(9));
+            net.end(ms(20) + random.time(ms(300)), proc, Termination::Signalled(9));
         }
         let mut lives = Lives::begin(&mut net);
         for _ in 0..2000 {

@@ -9,7 +9,7 @@ use common::{
     ms, rank,
 };
 use petasos_pmix::{
-    Card, Entry, Error, Gone, Node, Proc, Scope, Value,
+    BusinessCard, Entry, Error, Node, Proc, Scope, Termination, Value,
     engine::{ClientId, Config, Engine, Output},
     event::Range,
     message::{Answer, Message, Persistence, Published, Request},
@@ -34,7 +34,7 @@ fn net(config: Config, ranks: &[u32]) -> Net {
 }
 
 fn die(net: &mut Net, proc: Proc) {
-    net.end(ms(0), proc, Gone::Signalled(9));
+    net.end(ms(0), proc, Termination::Signalled(9));
     net.run(ms(20));
 }
 
@@ -207,9 +207,9 @@ fn without_anybody_asking_up_to_the_limit() {
         for _ in 0..3 {
             die(&mut net, rank(r));
         }
-        net.end(ms(0), rank(r), Gone::Exited(0));
+        net.end(ms(0), rank(r), Termination::Exited(0));
     }
-    net.end(ms(0), rank(1), Gone::NotStarted("no such program".into()));
+    net.end(ms(0), rank(1), Termination::NotStarted("no such program".into()));
     net.run(ms(20));
     let twice = [0, 2].map(|r| [(rank(r), 1), (rank(r), 2)]).concat();
     assert_eq!(net.restarted, twice);
@@ -224,9 +224,10 @@ fn what_comes_late_is_known_for_what_it_is() {
     let client = ClientId(0);
     engine.client_opened(client);
     engine.request(now, client, 0, Request::Connect(rank(0)));
-    let gone = |restarts| Message::Gone { proc: rank(1), restarts, why: Gone::Signalled(9) };
+    let gone =
+        |restarts| Message::Termination { proc: rank(1), restarts, why: Termination::Signalled(9) };
     let card = |restarts, value: &str| {
-        let mut card = Card { restarts, ..Card::default() };
+        let mut card = BusinessCard { restarts, ..BusinessCard::default() };
         card.commit([("k".to_owned(), Entry { scope: Scope::Global, value: value.into() })]);
         card
     };
@@ -254,7 +255,7 @@ fn what_comes_late_is_known_for_what_it_is() {
     assert_eq!(say(&mut engine, gone(0)), []);
     assert_eq!(say(&mut engine, Message::CardAnswer { id: first, result: Ok(card(0, "old")) }), []);
     let proc = rank(1);
-    let error = Err(Error::ProcGone { proc, node: Node(1), why: Gone::Signalled(9) });
+    let error = Err(Error::ProcGone { proc, node: Node(1), why: Termination::Signalled(9) });
     assert_eq!(say(&mut engine, Message::CardAnswer { id: first, result: error }), []);
     assert_eq!(engine.card_here(rank(1)), None);
     let out = say(&mut engine, Message::CardAnswer { id: second, result: Ok(card(1, "new")) });
@@ -288,7 +289,7 @@ fn a_job_lives_on_whoever_dies() {
         for _ in 0..1 + random.below(4) {
             // Somebody is always there to ask.
             let proc = procs[1 + random.below(procs.len() as u64 - 1) as usize];
-            net.end(ms(20) + random.time(ms(300)), proc, Gone::Signalled(9));
+            net.end(ms(20) + random.time(ms(300)), proc, Termination::Signalled(9));
         }
         if !spare.is_empty() && random.one_in(2) {
             let node = Node(spare[random.below(spare.len() as u64) as usize]);

@@ -5,7 +5,7 @@ mod common;
 use common::{JOB, Net, client_of, collect, fence, get, job, ms, rank};
 use petasos_fabric::Time;
 use petasos_pmix::{
-    Entry, Error, Gone, Group, JobId, Missing, Node, Proc, Scope, Value,
+    Entry, Error, Group, JobId, Missing, Node, Proc, Scope, Termination, Value,
     engine::{ClientId, Config, Engine, Output},
     event::{NO_CACHE, Range},
     message::{Answer, Persistence, Published, Request},
@@ -61,7 +61,9 @@ fn who_sees_what() {
             }
             for (reader, sees) in [(rank(1), here), (rank(2), there)] {
                 match after(&mut net, reader, get(rank(0), "k")) {
-                    Ok(Answer::Card(card)) => assert!(sees && card.entries.contains_key("k")),
+                    Ok(Answer::BusinessCard(card)) => {
+                        assert!(sees && card.entries.contains_key("k"))
+                    }
                     Err(Error::NotFound { proc, key }) => {
                         assert_eq!((sees, proc, key), (false, rank(0), "k".into()));
                     }
@@ -88,7 +90,7 @@ fn a_get_before_the_commit_waits_for_it() {
         net.ask(ms(0), reader, within(rank(0), "k", 500, false));
         net.ask(ms(100), rank(0), put("k", Scope::Global));
         net.run(ms(200));
-        assert!(matches!(net.last(reader), Ok(Answer::Card(_))));
+        assert!(matches!(net.last(reader), Ok(Answer::BusinessCard(_))));
         // One without the key releases it too, unless it waits for more.
         let mut net = jobs(&[&[2, 1]]);
         net.ask(ms(0), reader, within(rank(0), "k", 500, false));
@@ -98,7 +100,7 @@ fn a_get_before_the_commit_waits_for_it() {
         net.ask(ms(0), reader, within(rank(0), "k", 500, true));
         net.ask(ms(50), rank(0), put("k", Scope::Global));
         net.run(ms(100));
-        assert!(matches!(net.last(reader), Ok(Answer::Card(_))));
+        assert!(matches!(net.last(reader), Ok(Answer::BusinessCard(_))));
     }
 }
 
@@ -161,7 +163,7 @@ fn a_late_fence_names_who_is_missing() {
 
 #[test]
 fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
-    for (node_first, why) in [(true, Gone::Exited(5)), (false, Gone::Signalled(11))] {
+    for (node_first, why) in [(true, Termination::Exited(5)), (false, Termination::Signalled(11))] {
         let mut net = jobs(&[&[1, 1, 1]]);
         let end = if node_first { ms(0) } else { ms(40) };
         net.end(end, rank(2), why.clone());
@@ -177,11 +179,11 @@ fn a_process_that_is_gone_before_or_in_a_fence_ends_it() {
         }
     }
     // So does one that is done, on a node where nobody comes to the fence.
-    for end in [Gone::NotFinalized, Gone::Finalized] {
+    for end in [Termination::NotFinalized, Termination::Finalized] {
         let mut net = jobs(&[&[1, 1]]);
         match end {
-            Gone::Finalized => net.ask(ms(0), rank(1), Request::Finalize),
-            _ => net.end(ms(0), rank(1), Gone::Exited(0)),
+            Termination::Finalized => net.ask(ms(0), rank(1), Request::Finalize),
+            _ => net.end(ms(0), rank(1), Termination::Exited(0)),
         }
         net.ask(ms(20), rank(0), fence());
         net.run(ms(1_100));
@@ -204,7 +206,7 @@ fn a_process_that_leaves_without_finalizing_has_failed() {
     let mut net = jobs(&[&[1, 2, 1]]);
     net.ask(ms(0), rank(2), Request::Finalize);
     for r in [1, 2] {
-        net.end(ms(10), rank(r), Gone::Exited(0));
+        net.end(ms(10), rank(r), Termination::Exited(0));
     }
     net.run(ms(100));
     // It is told of the one that has not.
@@ -219,11 +221,11 @@ fn a_process_that_leaves_without_finalizing_has_failed() {
     let now = net.now;
     net.with(Node(0), |engine| {
         let mut end = |r: u32, why| engine.proc_ended(now, rank(r), 0, why);
-        assert_eq!(end(0, Gone::Exited(0)), Gone::NotFinalized);
-        assert_eq!(end(1, Gone::Exited(0)), Gone::Exited(0));
-        assert_eq!(end(2, Gone::Exited(0)), Gone::Exited(0));
+        assert_eq!(end(0, Termination::Exited(0)), Termination::NotFinalized);
+        assert_eq!(end(1, Termination::Exited(0)), Termination::Exited(0));
+        assert_eq!(end(2, Termination::Exited(0)), Termination::Exited(0));
     });
-    assert!(!Gone::NotFinalized.is_clean());
+    assert!(!Termination::NotFinalized.is_clean());
 }
 
 /// The process of a library that may begin again is waited for, as long as it runs.
@@ -240,10 +242,10 @@ fn a_process_that_finalizes_may_begin_again() {
     };
     // It ends: so it will not come.
     let mut net = returning();
-    net.end(ms(0), rank(1), Gone::Exited(0));
+    net.end(ms(0), rank(1), Termination::Exited(0));
     net.run(ms(50));
     let Err(Error::FenceBroken { proc, why, .. }) = net.last(rank(0)) else { panic!() };
-    assert_eq!((proc, why), (rank(1), Gone::Finalized));
+    assert_eq!((proc, why), (rank(1), Termination::Finalized));
     // It begins again over the same connection, if it is the same process.
     let mut net = returning();
     let now = net.now;
@@ -290,7 +292,7 @@ fn groups_have_fences_of_their_own() {
     net.ask(ms(9), rank(3), some(&[1, 3]));
     net.run(ms(50));
     assert_eq!((net.last(rank(1)), net.last(rank(3))), (Ok(Answer::Done), Ok(Answer::Done)));
-    assert!(matches!(after(&mut net, rank(1), now(rank(3), "k")), Ok(Answer::Card(_))));
+    assert!(matches!(after(&mut net, rank(1), now(rank(3), "k")), Ok(Answer::BusinessCard(_))));
     assert!(matches!(after(&mut net, rank(0), now(rank(3), "k")), Err(Error::NotFound { .. })));
     assert!(matches!(after(&mut net, rank(0), some(&[1, 3])), Err(Error::NotInGroup(_))));
     assert!(matches!(after(&mut net, rank(0), some(&[0, 9])), Err(Error::NoSuchProc(_))));
@@ -370,8 +372,8 @@ fn published_values_are_found_as_long_and_by_whom_they_should() {
     net.run(ms(200));
     assert_eq!(net.last(rank(2)), Err(Error::LookupTimeout("y".into())));
     assert_eq!(net.last(other), Err(Error::LookupTimeout("x`, `y".into())));
-    // Gone with its process.
-    net.end(ms(0), rank(1), Gone::Signalled(9));
+    // Termination with its process.
+    net.end(ms(0), rank(1), Termination::Signalled(9));
     net.run(ms(50));
     assert!(after(&mut net, rank(0), look("w", None)).is_err());
     assert_eq!(after(&mut net, rank(0), look("s", None)), found("s"));
@@ -422,7 +424,7 @@ fn signals_go_to_those_of_the_own_job_that_live() {
     assert!(matches!(after(&mut net, rank(0), to(&[], 9)), Err(Error::Misuse(_))));
     assert_eq!(sent(&mut net), []);
     // Those who have ended, or were lost, are left out, until nobody is left.
-    net.end(ms(0), rank(1), Gone::Signalled(9));
+    net.end(ms(0), rank(1), Termination::Signalled(9));
     net.kill(ms(0), Node(2));
     net.run(ms(500));
     assert_eq!(after(&mut net, rank(0), to(&[1, 2, 3], 9)), done);
@@ -605,7 +607,7 @@ fn a_failure_is_an_event() {
     let mut net = jobs(&[&[1, 1, 2]]);
     let codes = [status::PROC_ABORTED, status::NODE_DOWN];
     (0..2).for_each(|r| net.ask(ms(0), rank(r), register(&codes)));
-    net.end(ms(10), rank(2), Gone::Signalled(11));
+    net.end(ms(10), rank(2), Termination::Signalled(11));
     net.run(ms(50));
     assert_eq!(net.codes(rank(0)), [status::PROC_ABORTED]);
     assert_eq!(net.told[0].event.source, rank(2));
@@ -659,7 +661,7 @@ fn all_must_connect_once_one_has() {
     assert_eq!(net.never[0].procs, [rank(2)]);
     // One that ends without having connected is named at once.
     let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
-    net.end(ms(0), rank(2), Gone::Exited(0));
+    net.end(ms(0), rank(2), Termination::Exited(0));
     net.ask(ms(10), rank(0), Request::Connect(rank(0)));
     net.run(ms(50));
     assert_eq!(net.never[0].procs, [rank(2)]);
@@ -667,14 +669,14 @@ fn all_must_connect_once_one_has() {
     for connect in [ms(10), ms(30)] {
         let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
         net.ask(connect, rank(0), Request::Connect(rank(0)));
-        net.end(ms(20), rank(2), Gone::Signalled(9));
+        net.end(ms(20), rank(2), Termination::Signalled(9));
         net.ask(ms(40), rank(1), Request::Connect(rank(1)));
         net.run(ms(61_000));
         assert!(net.never.is_empty(), "{:?}", net.never);
     }
     // A program that does not connect at all is none of our business.
     let mut net = Net::new(1, Config::default(), vec![job(JOB, &[1, 2])]);
-    (0..3).for_each(|r| net.end(ms(5), rank(r), Gone::Exited(0)));
+    (0..3).for_each(|r| net.end(ms(5), rank(r), Termination::Exited(0)));
     net.run(ms(61_000));
     assert!(net.never.is_empty());
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Net, collect, fence, get, job, ms};
 use petasos_pmix::{
-    Card, Entry, Error, Gone, JobId, Node, Proc, Scope, Value,
+    BusinessCard, Entry, Error, JobId, Node, Proc, Scope, Termination, Value,
     engine::Config,
     event::Range,
     message::{Answer, Request},
@@ -42,7 +42,10 @@ fn config(random: &mut Random) -> Config {
 fn cards_are_right(net: &Net) {
     for asked in &net.asked {
         let Request::Get { proc, key, .. } = &asked.what else { continue };
-        let Some((_, Ok(Answer::Card(Card { entries, .. })))) = &asked.answer else { continue };
+        let Some((_, Ok(Answer::BusinessCard(BusinessCard { entries, .. })))) = &asked.answer
+        else {
+            continue;
+        };
         let same = net.node_of(*proc) == net.node_of(asked.proc);
         let expected: BTreeSet<&str> =
             if same { ["local", "global"].into() } else { ["remote", "global"].into() };
@@ -134,9 +137,9 @@ fn whatever_dies_everything_ends_soon_and_says_why() {
             } else {
                 let proc = procs[random.below(procs.len() as u64) as usize];
                 let why = match random.below(3) {
-                    0 => Gone::Exited(3),
-                    1 => Gone::Signalled(9),
-                    _ => Gone::Disconnected,
+                    0 => Termination::Exited(3),
+                    1 => Termination::Signalled(9),
+                    _ => Termination::Disconnected,
                 };
                 net.end(when, proc, why);
             }

@@ -10,7 +10,7 @@
 use petasos_fabric::Endpoint;
 use petasos_portals::{
     Ack, Config, Descriptor, Event, EventQueue, Handle, Idle, Interface, List, MatchEntry,
-    Operation, Part, Place, PortalOptions, ProcessId, ProcessMap, Quiet,
+    Operation, Part, PortalOptions, ProcessId, ProcessMap, Quiet, Target,
 };
 use std::{
     error::Error,
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let quiet = Quiet::SEND;
     let source = Descriptor { queue: Some(queue), quiet, ..Descriptor::new(vec![7; 8]) };
     let part = Part::of(initiator.bind(source)?, 8);
-    let place = Place::new(ProcessId::rank(1), portal);
+    let place = Target::new(ProcessId::rank(1), portal);
     let put = Operation { ack: Ack::Full, ..Operation::put(part, place) };
     // The first connects.
     initiator.start(put)?;

@@ -9,7 +9,7 @@ use job::{Job, PATIENCE, Result};
 use petasos_fabric::Region;
 use petasos_portals::{
     Accepts, Ack, Action, Count, Counter, Counts, Datatype, Descriptor, Handle, Interface, List,
-    MatchEntry, Operation, Operator, Part, Place, PortalOptions, ProcessId, Quiet,
+    MatchEntry, Operation, Operator, Part, PortalOptions, ProcessId, Quiet, Target,
 };
 
 /// Bytes of the symmetric heap.
@@ -61,7 +61,7 @@ impl Shmem {
             ..Descriptor::new(scratch.clone())
         };
         let descriptor = interface.bind(bound)?;
-        let place = |bits| -> Result<_> {
+        let target = |bits| -> Result<_> {
             let (memory, counter) =
                 (Region::zeroed(TURNS as usize * 8 * WIDTH), interface.counter()?);
             let entry = MatchEntry {
@@ -74,7 +74,7 @@ impl Shmem {
             interface.append(COLLECTIVE, List::Priority, entry)?;
             Ok((memory.clone(), interface.bind(Descriptor::new(memory))?, counter))
         };
-        let (sums, results) = (place(UP)?, place(DOWN)?);
+        let (sums, results) = (target(UP)?, target(DOWN)?);
         let Job { rank, size, .. } = *job;
         let (started, turn) = (0, 0);
         Ok(Shmem {
@@ -92,8 +92,8 @@ impl Shmem {
         })
     }
 
-    fn place(&self, rank: u32, offset: u64) -> Place {
-        Place { offset, ..Place::new(ProcessId::rank(rank), DATA) }
+    fn target(&self, rank: u32, offset: u64) -> Target {
+        Target { offset, ..Target::new(ProcessId::rank(rank), DATA) }
     }
 
     fn part(&self, len: usize) -> Part {
@@ -110,12 +110,12 @@ impl Shmem {
 
     fn put(&mut self, rank: u32, offset: u64, bytes: &[u8]) -> Result<()> {
         self.scratch.write(0, bytes);
-        let put = Operation::put(self.part(bytes.len()), self.place(rank, offset));
+        let put = Operation::put(self.part(bytes.len()), self.target(rank, offset));
         self.run(Operation { ack: Ack::Completed, ..put })
     }
 
     fn get(&mut self, rank: u32, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.run(Operation::get(self.part(into.len()), self.place(rank, offset)))?;
+        self.run(Operation::get(self.part(into.len()), self.target(rank, offset)))?;
         self.scratch.read(0, into);
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Shmem {
         self.scratch.write(0, &value.to_le_bytes());
         let (data, result) = (self.part(8), Part { offset: 8, ..self.part(8) });
         let (op, kind) = (Operator::Sum, Datatype::U64);
-        self.run(Operation::fetch_atomic(op, kind, result, data, self.place(rank, offset)))?;
+        self.run(Operation::fetch_atomic(op, kind, result, data, self.target(rank, offset)))?;
         let mut old = [0; 8];
         self.scratch.read(8, &mut old);
         Ok(u64::from_le_bytes(old))
@@ -141,10 +141,10 @@ impl Shmem {
         self.turn += 1;
         let offset = self.turn % TURNS * BYTES;
         let comes_up = self.turn * (self.children().count() as u64 + 1);
-        let collective = |rank: u32, bits| Place {
+        let collective = |rank: u32, bits| Target {
             bits,
             offset,
-            ..Place::new(ProcessId::rank(rank), COLLECTIVE)
+            ..Target::new(ProcessId::rank(rank), COLLECTIVE)
         };
         let (sums, results) = (
             Part { descriptor: self.sums.1, offset, len: BYTES },

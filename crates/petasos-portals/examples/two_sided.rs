@@ -11,7 +11,7 @@ use job::{Job, PATIENCE, Result};
 use petasos_fabric::Region;
 use petasos_portals::{
     Accepts, Ack, Descriptor, Event, EventQueue, Failure, Handle, Interface, List, MatchEntry,
-    Operation, Part, Place, PortalOptions, ProcessId, Quiet, Served,
+    Operation, Part, PortalOptions, ProcessId, Quiet, Served, Target,
 };
 use std::collections::HashMap;
 
@@ -115,8 +115,8 @@ impl Comm {
             }
         }
         let bits = u64::from(tag) | if long { LONG } else { 0 };
-        let place = Place { bits, ..Place::new(ProcessId::rank(to), MESSAGES) };
-        let put = Operation::put(Part::of(descriptor, len as u64), place);
+        let target = Target { bits, ..Target::new(ProcessId::rank(to), MESSAGES) };
+        let put = Operation::put(Part::of(descriptor, len as u64), target);
         self.interface.start(Operation {
             ack: Ack::Full,
             header_data: id,
@@ -253,11 +253,11 @@ impl Comm {
         let descriptor = self.interface.bind(into)?;
         let received = Comm::received(served, len);
         let id = self.id(Request::Fetch { descriptor, receive: served.user_data, received });
-        let place = Place {
+        let target = Target {
             bits: served.arrival.header_data,
-            ..Place::new(served.arrival.initiator, FETCHES)
+            ..Target::new(served.arrival.initiator, FETCHES)
         };
-        let get = Operation::get(Part::of(descriptor, len), place);
+        let get = Operation::get(Part::of(descriptor, len), target);
         self.interface.start(Operation { user_data: id, ..get })?;
         Ok(())
     }

@@ -94,7 +94,7 @@ fn drive(shared: &Shared, stop: &AtomicBool) {
                 std::hint::spin_loop();
                 state = shared.lock();
             } else {
-                state.endpoint.linger();
+                state.endpoint.relax();
             }
         } else {
             passes = state.passes;

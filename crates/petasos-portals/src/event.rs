@@ -1,7 +1,7 @@
 //! What an interface tells its program: events, and the queues they lie in.
 
 use crate::{
-    Handle, List, MatchEntry, Memory, Place, descriptor::Descriptor, matching::Refusal,
+    Handle, List, MatchEntry, Memory, Target, descriptor::Descriptor, matching::Refusal,
     message::Arrival,
 };
 use std::collections::VecDeque;
@@ -123,7 +123,7 @@ pub struct Completed {
     /// What the operation was given.
     pub user_data: u64,
     /// Where it went: what the operation was given.
-    pub place: Place,
+    pub target: Target,
     /// What the operation gave the target along.
     pub header_data: u64,
     /// Bytes that were asked for.

@@ -6,7 +6,7 @@
 
 use crate::{
     Ack, Completed, Counts, Descriptor, Error, Event, Failure, List, Memory, Operation, Part,
-    Place, ProcessId, Quiet, Request,
+    ProcessId, Quiet, Request, Target,
     descriptor::Bound,
     handle::Handle,
     lent::Recalled,
@@ -40,7 +40,7 @@ pub(crate) struct Asked {
     pub(crate) data: Option<Part>,
     pub(crate) result: Option<Part>,
     ack: Ack,
-    pub(crate) place: Place,
+    pub(crate) target: Target,
     header_data: u64,
     user_data: u64,
     link: u64,
@@ -101,32 +101,32 @@ impl Underway {
 
     /// A fence: it is answered when all that went before it has come in.
     pub(crate) fn fence(peer: Peer) -> Underway {
-        let place = Place::new(ProcessId::ANY, 0);
+        let target = Target::new(ProcessId::ANY, 0);
         let (ack, header_data, user_data, link) = (Ack::Completed, 0, 0, 0);
         let (data, result) = (None, None);
-        let asked = Asked { data, result, ack, place, header_data, user_data, link };
+        let asked = Asked { data, result, ack, target, header_data, user_data, link };
         Underway::new(peer, asked, true, None)
     }
 }
 
 impl Asked {
     fn new(operation: &Operation, ack: Ack, link: u64) -> Asked {
-        let Operation { data, result, user_data, header_data, place, .. } = *operation;
-        Asked { data, result, ack, place, header_data, user_data, link }
+        let Operation { data, result, user_data, header_data, target, .. } = *operation;
+        Asked { data, result, ack, target, header_data, user_data, link }
     }
 
     /// What an event at a part of it says, as if all had gone as it was asked for.
     #[inline(always)]
     fn completed(&self, part: Part) -> Completed {
-        let Asked { place, header_data, user_data, link, .. } = *self;
+        let Asked { target, header_data, user_data, link, .. } = *self;
         Completed {
             descriptor: part.descriptor,
             user_data,
-            place,
+            target,
             header_data,
             requested: part.len,
             len: part.len,
-            offset: place.offset,
+            offset: target.offset,
             list: None,
             link,
             left: None,
@@ -186,7 +186,7 @@ impl State {
             return Err(Error::NoSpace { what: "operations", limit });
         };
         self.touched = true;
-        let peer = self.reach(operation.place.process)?;
+        let peer = self.reach(operation.target.process)?;
         if self.is_congested(peer) {
             let limit = self.config.limits.waiting as u64;
             return Err(Error::NoSpace { what: "waiting bytes", limit });
@@ -306,7 +306,7 @@ impl State {
         let Some(data) = asked.data else { return false };
         let (quiet, counts) = self.hold(data.descriptor);
         if !quiet.has(Quiet::START) {
-            self.tell_begin(asked, data, (data.len, asked.place.offset), Event::SendStart);
+            self.tell_begin(asked, data, (data.len, asked.target.offset), Event::SendStart);
         }
         let silent = quiet.any(SENT);
         !silent || counts.has(Counts::SEND)
@@ -331,10 +331,10 @@ impl State {
         let header = wire::Request {
             kind: kind(operation.request),
             operation: number,
-            portal: operation.place.portal,
+            portal: operation.target.portal,
             user: self.config.user,
-            bits: operation.place.bits,
-            offset: operation.place.offset,
+            bits: operation.target.bits,
+            offset: operation.target.offset,
             header_data: operation.header_data,
             length: if operation.request == Request::Get || lent { operation.len() } else { 0 },
             lent,
@@ -448,7 +448,7 @@ impl State {
             Ack::None => Ending::Unasked,
         };
         if let Some(part) = asked.result.or(asked.data) {
-            let (len, offset) = outcome.unwrap_or((0, asked.place.offset));
+            let (len, offset) = outcome.unwrap_or((0, asked.target.offset));
             let list = outcome.is_ok().then_some(list);
             let result = outcome.map(|_| ());
             let completed = Completed { len, offset, list, result, ..asked.completed(part) };
@@ -625,7 +625,7 @@ impl State {
             return self.take_word(handle, response, data, body);
         }
         let op = &underway.asked;
-        let (answer, asked) = (op.answer(), (op.len(), op.place.offset));
+        let (answer, asked) = (op.answer(), (op.len(), op.target.offset));
         let moved = response.moved.unwrap_or(asked);
         match (status_result(response.status), answer) {
             (Some(Ok(())), Answer::Reply(part)) => {

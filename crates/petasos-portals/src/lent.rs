@@ -67,7 +67,7 @@ impl State {
         body: Option<(Body, u64)>,
     ) {
         let Some(underway) = self.operations.get_mut(handle) else { return self.discard(body) };
-        let (asked, at) = (underway.asked.len(), underway.asked.place.offset);
+        let (asked, at) = (underway.asked.len(), underway.asked.target.offset);
         let moved = response.moved.unwrap_or((asked, at));
         let replies = matches!(underway.asked.answer(), Answer::Reply(_));
         // What is answered has left, whether or not the transport has said so yet.

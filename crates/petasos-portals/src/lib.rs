@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use petasos_portals::{
-//!     Ack, Config, Descriptor, Event, Interface, List, MatchEntry, Operation, Part, Place,
+//!     Ack, Config, Descriptor, Event, Interface, List, MatchEntry, Operation, Part, Target,
 //!     PortalOptions, ProcessId, ProcessMap,
 //! };
 //! use petasos_fabric::{Endpoint, Region};
@@ -29,8 +29,8 @@
 //! let done = interface.queue(64)?;
 //! let source = Descriptor { queue: Some(done), ..Descriptor::new(b"hello".to_vec()) };
 //! let part = Part::of(interface.bind(source)?, 5);
-//! let place = Place { bits: 7, ..Place::new(ProcessId::rank(0), portal) };
-//! interface.start(Operation { ack: Ack::Full, ..Operation::put(part, place) })?;
+//! let target = Target { bits: 7, ..Target::new(ProcessId::rank(0), portal) };
+//! interface.start(Operation { ack: Ack::Full, ..Operation::put(part, target) })?;
 //!
 //! let second = Duration::from_secs(1);
 //! assert!(matches!(interface.wait_event(done, second)?.event, Event::Send(_)));
@@ -137,7 +137,7 @@ pub use interface::{Interface, PortalOptions};
 pub use matching::{List, MatchEntry};
 pub use memory::Memory;
 pub use message::{Arrival, Request};
-pub use operation::{Ack, Action, Operation, Place};
+pub use operation::{Ack, Action, Operation, Target};
 pub use target::Permit;
 
 /// The guide's code is compiled.

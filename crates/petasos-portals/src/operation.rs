@@ -9,14 +9,14 @@ use crate::{
 /// Where an operation goes.
 ///
 /// ```
-/// use petasos_portals::{Place, ProcessId};
+/// use petasos_portals::{Target, ProcessId};
 ///
 /// // Eight bytes into what the entry with bits 7 says, at portal 4 of rank 12.
-/// let place = Place { bits: 7, offset: 8, ..Place::new(ProcessId::rank(12), 4) };
-/// assert_eq!(place.process.process, 12);
+/// let target = Target { bits: 7, offset: 8, ..Target::new(ProcessId::rank(12), 4) };
+/// assert_eq!(target.process.process, 12);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Target {
     /// The process.
     pub process: ProcessId,
     /// Which of its portals.
@@ -27,11 +27,11 @@ pub struct Place {
     pub offset: u64,
 }
 
-impl Place {
+impl Target {
     /// A portal of a process, with bits 0 and offset 0.
     #[must_use]
-    pub fn new(process: ProcessId, portal: u16) -> Place {
-        Place { process, portal, bits: 0, offset: 0 }
+    pub fn new(process: ProcessId, portal: u16) -> Target {
+        Target { process, portal, bits: 0, offset: 0 }
     }
 }
 
@@ -52,10 +52,10 @@ pub enum Ack {
 /// An operation to start.
 ///
 /// ```
-/// use petasos_portals::{Ack, Operation, Part, Place, ProcessId};
+/// use petasos_portals::{Ack, Operation, Part, Target, ProcessId};
 /// # fn f(part: Part) {
-/// let place = Place { bits: 7, ..Place::new(ProcessId::rank(1), 0) };
-/// let put = Operation { ack: Ack::Full, user_data: 1, ..Operation::put(part, place) };
+/// let target = Target { bits: 7, ..Target::new(ProcessId::rank(1), 0) };
+/// let put = Operation { ack: Ack::Full, user_data: 1, ..Operation::put(part, target) };
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Operation {
     /// Where the reply goes; of puts and plain atomics: none.
     pub result: Option<Part>,
     /// Where to.
-    pub place: Place,
+    pub target: Target,
     /// Which acknowledgement is wanted, where there is no reply.
     pub ack: Ack,
     /// Comes out of the target's event.
@@ -81,12 +81,17 @@ pub struct Operation {
 }
 
 impl Operation {
-    fn new(request: Request, data: Option<Part>, result: Option<Part>, place: Place) -> Operation {
+    fn new(
+        request: Request,
+        data: Option<Part>,
+        result: Option<Part>,
+        target: Target,
+    ) -> Operation {
         Operation {
             request,
             data,
             result,
-            place,
+            target,
             ack: Ack::None,
             header_data: 0,
             user_data: 0,
@@ -97,26 +102,26 @@ impl Operation {
 
     /// Sends data.
     #[must_use]
-    pub fn put(data: Part, place: Place) -> Operation {
-        Operation::new(Request::Put, Some(data), None, place)
+    pub fn put(data: Part, target: Target) -> Operation {
+        Operation::new(Request::Put, Some(data), None, target)
     }
 
     /// Fetches data.
     #[must_use]
-    pub fn get(result: Part, place: Place) -> Operation {
-        Operation::new(Request::Get, None, Some(result), place)
+    pub fn get(result: Part, target: Target) -> Operation {
+        Operation::new(Request::Get, None, Some(result), target)
     }
 
     /// Exchanges data (Portals 3).
     #[must_use]
-    pub fn get_put(result: Part, data: Part, place: Place) -> Operation {
-        Operation::new(Request::GetPut, Some(data), Some(result), place)
+    pub fn get_put(result: Part, data: Part, target: Target) -> Operation {
+        Operation::new(Request::GetPut, Some(data), Some(result), target)
     }
 
     /// Changes elements: `op` is none of the swaps.
     #[must_use]
-    pub fn atomic(op: Operator, kind: Datatype, data: Part, place: Place) -> Operation {
-        Operation::new(Request::Atomic(op, kind), Some(data), None, place)
+    pub fn atomic(op: Operator, kind: Datatype, data: Part, target: Target) -> Operation {
+        Operation::new(Request::Atomic(op, kind), Some(data), None, target)
     }
 
     /// Changes elements, and gives those of before. Of swaps with an operand: one element.
@@ -126,9 +131,9 @@ impl Operation {
         kind: Datatype,
         result: Part,
         data: Part,
-        place: Place,
+        target: Target,
     ) -> Operation {
-        Operation::new(Request::FetchAtomic(op, kind), Some(data), Some(result), place)
+        Operation::new(Request::FetchAtomic(op, kind), Some(data), Some(result), target)
     }
 
     /// The length that it asks for.
@@ -141,10 +146,10 @@ impl Operation {
         let parts = (self.data.is_some(), self.result.is_some());
         if parts != (self.request.writes(), self.request.reads()) {
             return Err(Error::Argument(
-                "data to send, and a place for the reply, go with requests",
+                "data to send, and a target for the reply, go with requests",
             ));
         }
-        if !self.place.process.is_exact() {
+        if !self.target.process.is_exact() {
             return Err(Error::Argument("an operation goes to one process"));
         }
         let len = self.len();

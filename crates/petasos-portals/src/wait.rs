@@ -137,7 +137,7 @@ impl Shared {
                 state.drivers += 1;
                 idle.begin();
             } else {
-                state.endpoint.linger();
+                state.endpoint.relax();
                 if idle.is_full() {
                     // Others get their turn.
                     drop(state);

@@ -27,8 +27,8 @@ fn thousands_of_processes_and_what_each_keeps() {
     for (n, source) in sources.iter().enumerate() {
         for dimension in 0..12 {
             let other = n ^ (1 << dimension);
-            let place = Place { offset: 8 * dimension, ..to(other as u32, 0, 0) };
-            let put = Operation { ack: Ack::Full, ..Operation::put(source.part, place) };
+            let target = Target { offset: 8 * dimension, ..to(other as u32, 0, 0) };
+            let put = Operation { ack: Ack::Full, ..Operation::put(source.part, target) };
             job.ranks[n].start(put).unwrap();
         }
     }

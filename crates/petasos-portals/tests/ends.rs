@@ -46,12 +46,12 @@ impl Ends {
 }
 
 /// Starts puts with and without acknowledgement and gets, in turn, short and long.
-fn start(from: &Interface, parts: [Part; 2], place: Place, n: u64) {
+fn start(from: &Interface, parts: [Part; 2], target: Target, n: u64) {
     let part = parts[usize::from(n % 7 > 3)];
     let operation = match n % 3 {
-        0 => Operation { ack: Ack::Full, ..Operation::put(part, place) },
-        1 => Operation::put(part, place),
-        _ => Operation::get(part, place),
+        0 => Operation { ack: Ack::Full, ..Operation::put(part, target) },
+        1 => Operation::put(part, target),
+        _ => Operation::get(part, target),
     };
     from.start(Operation { user_data: n, ..operation }).unwrap();
 }
@@ -262,15 +262,15 @@ fn a_target_that_never_calls_in_answers() {
             assert!(matches!(Engine::start(b), Err(Error::InUse(_))));
             // From here on nobody at B does anything.
             let source = source(a, &pattern(LONG));
-            let place = to(1, at_b.portal, 0);
+            let target = to(1, at_b.portal, 0);
             for n in 0..100 {
                 let part = if n % 10 == 0 { source.part } else { Part { len: 8, ..source.part } };
                 let word = Part { len: 8, ..source.part };
                 let sum = (Operator::Sum, Datatype::U64);
                 for operation in [
-                    Operation { ack: Ack::Full, ..Operation::put(part, place) },
-                    Operation::get(part, place),
-                    Operation::fetch_atomic(sum.0, sum.1, word, word, place),
+                    Operation { ack: Ack::Full, ..Operation::put(part, target) },
+                    Operation::get(part, target),
+                    Operation::fetch_atomic(sum.0, sum.1, word, word, target),
                 ] {
                     a.start(operation).unwrap();
                     loop {

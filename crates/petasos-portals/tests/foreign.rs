@@ -1,4 +1,4 @@
-//! A handle is of one interface: every other one refuses it, whatever it has in that place itself.
+//! A handle is of one interface: every other one refuses it, whatever it has in that target itself.
 
 mod common;
 

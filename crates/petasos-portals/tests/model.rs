@@ -327,7 +327,7 @@ fn sequence(over: Over, seed: u64) {
                 };
                 let bound = rank.bind(bound).unwrap();
                 let part = Part::of(bound, len as u64);
-                let place = Place { offset, ..to(TARGET as u32, door.portal, bits) };
+                let target = Target { offset, ..to(TARGET as u32, door.portal, bits) };
                 let ask = Ask {
                     from: from as u32,
                     bits,
@@ -337,8 +337,8 @@ fn sequence(over: Over, seed: u64) {
                 };
                 let expected = model.ask(&ask);
                 rank.start(match get {
-                    true => Operation::get(part, place),
-                    false => Operation { ack: Ack::Full, ..Operation::put(part, place) },
+                    true => Operation::get(part, target),
+                    false => Operation { ack: Ack::Full, ..Operation::put(part, target) },
                 })
                 .unwrap();
                 let (result, moved) = match job.event(from, queue) {

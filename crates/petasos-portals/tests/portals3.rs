@@ -168,18 +168,18 @@ fn an_entry_goes_with_its_memory_or_stays(over: Over) {
 
 fn entries_go_in_anywhere(over: Over) {
     let p = pair(over);
-    let place = |position| {
+    let target = |position| {
         let entry = p.b.attach_entry(4, ProcessId::ANY, 1, 0, true, position).unwrap();
         let user_data = u64::from(entry.to_bits() as u32);
         let once = MemoryDescriptor { threshold: Some(1), user_data, ..p.wanted(9) };
         p.b.attach(entry, once, true).unwrap();
         (entry, user_data)
     };
-    let middle = place(Position::Last);
-    let last = place(Position::Last);
-    let first = place(Position::First);
-    let before = place(Position::Before(middle.0));
-    let after = place(Position::After(middle.0));
+    let middle = target(Position::Last);
+    let last = target(Position::Last);
+    let first = target(Position::First);
+    let before = target(Position::Before(middle.0));
+    let after = target(Position::After(middle.0));
     for (_, expected) in [first, before, middle, after, last] {
         p.put(1, 4);
         let Event::Start(start) = p.job.event(1, p.queue) else { panic!("no start") };
@@ -188,7 +188,7 @@ fn entries_go_in_anywhere(over: Over) {
     }
     let gone = Position::Before(middle.0);
     assert!(p.b.attach_entry(4, ProcessId::ANY, 1, 0, true, gone).is_err());
-    let other = place(Position::Last).0;
+    let other = target(Position::Last).0;
     let elsewhere = p.b.attach_entry(5, ProcessId::ANY, 1, 0, true, Position::After(other));
     assert!(elsewhere.is_err(), "an entry of another portal");
 }

@@ -66,8 +66,8 @@ fn a_put_lands_and_is_acknowledged(over: Over) {
     let entry = MatchEntry { bits: 5, user_data: 9, ..MatchEntry::new(memory.clone()) };
     let handle = append(b, &door, List::Priority, entry);
     let source = source(a, b"twelve bytes");
-    let place = Place { offset: 10, ..to(1, door.portal, 5) };
-    let put = Operation::put(source.part, place);
+    let target = Target { offset: 10, ..to(1, door.portal, 5) };
+    let put = Operation::put(source.part, target);
     a.start(Operation { ack: Ack::Full, header_data: 77, user_data: 3, ..put }).unwrap();
     let there = served(job.event(1, door.queue));
     assert_eq!((there.entry, there.user_data, there.len, there.offset), (handle, 9, 12, 10));
@@ -97,8 +97,8 @@ fn a_get_brings_what_is_there(over: Over) {
         let queue = a.queue(10).unwrap();
         let into = Descriptor { queue: Some(queue), ..Descriptor::new(memory.clone()) };
         let part = Part::of(a.bind(into).unwrap(), len as u64);
-        let place = Place { offset: 4, ..to(1, door.portal, 0) };
-        a.start(Operation { user_data: 1, ..Operation::get(part, place) }).unwrap();
+        let target = Target { offset: 4, ..to(1, door.portal, 0) };
+        a.start(Operation { user_data: 1, ..Operation::get(part, target) }).unwrap();
         let reply = completed(job.event(0, queue));
         assert_eq!((reply.len, reply.offset, reply.result), (len as u64, 4, Ok(())));
         assert!(memory.to_vec() == bytes[4..]);
@@ -142,14 +142,14 @@ fn memory_in_pieces_counts_as_one(over: Over) {
         let handle = append(b, &door, List::Priority, entry);
         let halves = bytes.chunks(len / 2).map(|half| Region::from_vec(half.to_vec()).whole());
         let out = a.bind(Descriptor::new(Memory::pieces(halves))).unwrap();
-        let place = to(1, door.portal, 0);
-        a.start(Operation::put(Part::of(out, len as u64), place)).unwrap();
+        let target = to(1, door.portal, 0);
+        a.start(Operation::put(Part::of(out, len as u64), target)).unwrap();
         assert_eq!(served(job.event(1, door.queue)).len, len as u64);
         let there: Vec<u8> = regions.iter().flat_map(Region::to_vec).collect();
         assert!(there == bytes);
         let back = [Region::zeroed(7), Region::zeroed(len - 7)];
         let into = a.bind(Descriptor::new(Memory::pieces(back.iter().map(Region::whole)))).unwrap();
-        a.start(Operation::get(Part::of(into, len as u64), place)).unwrap();
+        a.start(Operation::get(Part::of(into, len as u64), target)).unwrap();
         job.settle();
         assert!(back.iter().flat_map(Region::to_vec).eq(bytes));
         assert_eq!(served(job.event(1, door.queue)).arrival.request, Request::Get);
@@ -206,8 +206,8 @@ fn truncation_is_the_default(over: Over) {
     append(b, &door, List::Priority, MatchEntry::new(vec![0; 10]));
     let source = source(a, &[1; 16]);
     for (offset, len) in [(0, 10), (4, 6), (10, 0), (u64::MAX, 0)] {
-        let place = Place { offset, ..to(1, door.portal, 0) };
-        a.start(Operation { ack: Ack::Full, ..Operation::put(source.part, place) }).unwrap();
+        let target = Target { offset, ..to(1, door.portal, 0) };
+        a.start(Operation { ack: Ack::Full, ..Operation::put(source.part, target) }).unwrap();
         let there = served(job.event(1, door.queue));
         assert_eq!((there.len, there.arrival.len), (len, 16));
         assert!(matches!(job.event(0, source.queue), Event::Send(_)));
@@ -261,8 +261,8 @@ fn local_offsets_and_min_free(over: Over) {
     append(b, &door, List::Priority, entry);
     let source = source(a, &[7; 8]);
     // The offset that is asked for does not count.
-    let place = Place { offset: 3, ..to(1, door.portal, 0) };
-    let put = Operation { ack: Ack::Full, ..Operation::put(source.part, place) };
+    let target = Target { offset: 3, ..to(1, door.portal, 0) };
+    let put = Operation { ack: Ack::Full, ..Operation::put(source.part, target) };
     for _ in 0..3 {
         a.start(put).unwrap();
     }
@@ -468,7 +468,7 @@ fn a_full_portal_is_disabled_and_enabled_again(over: Over) {
     a.start(put).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "ack"]);
     // Also when nothing matches.
-    a.start(Operation { place: to(1, door.portal, 1), ..put }).unwrap();
+    a.start(Operation { target: to(1, door.portal, 1), ..put }).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "ack: PortalDisabled"]);
     assert_eq!(job.names(1, door.queue), ["served", "disabled"]);
 }
@@ -578,23 +578,23 @@ fn atomics_fetches_and_swaps(over: Over) {
     let old = Region::zeroed(8);
     let into = Descriptor { queue: Some(queue), ..Descriptor::new(old.clone()) };
     let result = Part::of(a.bind(into).unwrap(), 8);
-    let place = Place { offset: 8, ..to(1, door.portal, 0) };
+    let target = Target { offset: 8, ..to(1, door.portal, 0) };
     let (sum, word) = (Operator::Sum, Datatype::U64);
     let value = |region: &Region, at| {
         let mut bytes = [0; 8];
         region.read(at, &mut bytes);
         u64::from_le_bytes(bytes)
     };
-    let plain = Operation::atomic(sum, word, source.part, place);
+    let plain = Operation::atomic(sum, word, source.part, target);
     a.start(Operation { ack: Ack::Full, ..plain }).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "ack"]);
     assert_eq!(value(&memory, 8), 8);
-    a.start(Operation::fetch_atomic(sum, word, result, source.part, place)).unwrap();
+    a.start(Operation::fetch_atomic(sum, word, result, source.part, target)).unwrap();
     assert_eq!(job.names(0, queue), ["reply"]);
     assert_eq!((value(&old, 0), value(&memory, 8)), (8, 11));
     for (operand, now) in [(10_u64, 11), (11, 3)] {
         let mut swap =
-            Operation::fetch_atomic(Operator::CompareSwap, word, result, source.part, place);
+            Operation::fetch_atomic(Operator::CompareSwap, word, result, source.part, target);
         swap.operand[..8].copy_from_slice(&operand.to_le_bytes());
         a.start(swap).unwrap();
         assert_eq!(job.names(0, queue), ["reply"]);
@@ -602,14 +602,14 @@ fn atomics_fetches_and_swaps(over: Over) {
     }
     assert_eq!(job.names(1, door.queue), ["served"; 4]);
     let complaint = |op| a.start(op).unwrap_err();
-    let swap = Operation::atomic(Operator::Swap, word, source.part, place);
+    let swap = Operation::atomic(Operator::Swap, word, source.part, target);
     assert!(matches!(complaint(swap), Error::Argument(_)));
     let cut = Part { len: 7, ..source.part };
-    assert!(matches!(complaint(Operation::atomic(sum, word, cut, place)), Error::Argument(_)));
-    let bits = Operation::atomic(Operator::BitOr, Datatype::F64, source.part, place);
+    assert!(matches!(complaint(Operation::atomic(sum, word, cut, target)), Error::Argument(_)));
+    let bits = Operation::atomic(Operator::BitOr, Datatype::F64, source.part, target);
     assert!(matches!(complaint(bits), Error::Argument(_)));
     let long = self::source(a, &vec![0; 1 << 20]);
-    let long = Operation::atomic(sum, word, long.part, place);
+    let long = Operation::atomic(sum, word, long.part, target);
     assert!(matches!(complaint(long), Error::AtomicTooLong { .. }));
 }
 
@@ -736,9 +736,9 @@ fn parts_out_of_range(over: Over) {
             assert!(matches!(error, Error::OutOfBounds { bound: 8, .. }), "{error}");
         }
     }
-    let nobody = Operation::put(source.part, Place::new(ProcessId::rank(9), 0));
+    let nobody = Operation::put(source.part, Target::new(ProcessId::rank(9), 0));
     assert!(matches!(a.start(nobody).unwrap_err(), Error::Process { .. }));
-    let any = Operation::put(source.part, Place::new(ProcessId::ANY, 0));
+    let any = Operation::put(source.part, Target::new(ProcessId::ANY, 0));
     assert!(matches!(a.start(any).unwrap_err(), Error::Argument(_)));
     let read_only = Region::view(&Region::zeroed(8).whole());
     let entry = MatchEntry::new(read_only.clone());
@@ -806,7 +806,7 @@ fn operations_in_a_bundle(over: Over) {
     a.start_all([put; 3]).unwrap();
     assert_eq!(job.names(1, door.queue), ["served"; 3]);
     assert_eq!(job.names(0, source.queue), ["send"; 3]);
-    let bad = Operation { place: to(9, 0, 0), ..put };
+    let bad = Operation { target: to(9, 0, 0), ..put };
     let (at, error) = a.start_all([put, bad, put]).unwrap_err();
     assert!(at == 1 && matches!(error, Error::Process { .. }));
     assert_eq!(job.names(1, door.queue), ["served"], "what came before it was started");

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use common::{Job, LONG, Over, open, pattern, to};
 use petasos_fabric::Region;
 use petasos_portals::{
-    Config, Error, Event, EventQueue, Handle, Left, MatchEntry, Permit, Place, ProcessId,
-    ProcessMap,
+    Config, Error, Event, EventQueue, Handle, Left, MatchEntry, Permit, ProcessId, ProcessMap,
+    Target,
     v3::{DescriptorHandle, Interface, MemoryDescriptor, Position},
 };
 use petasos_wire::portals::Response;
@@ -85,18 +85,18 @@ fn what_is_rejected_is_dropped_and_not_answered(over: Over) {
         let mut dropped = 0;
         // Not matched, no such portal, not allowed to put, not admitted, no access entry.
         let places = [(to(1, 4, 9), 0), (to(1, 99, 1), 0), (to(1, 4, 1), 0), (to(1, 4, 2), 1)];
-        for (place, cookie) in places.into_iter().chain([(to(1, 4, 2), 5)]) {
-            p.a.put(from, None, true, place, cookie, 0).unwrap();
+        for (target, cookie) in places.into_iter().chain([(to(1, 4, 2), 5)]) {
+            p.a.put(from, None, true, target, cookie, 0).unwrap();
             dropped += 1;
-            assert_eq!(p.here(), ["send start", "send"], "{place:?}");
-            assert_eq!(p.b.inner().status().dropped, dropped, "{place:?}");
+            assert_eq!(p.here(), ["send start", "send"], "{target:?}");
+            assert_eq!(p.b.inner().status().dropped, dropped, "{target:?}");
             assert_eq!(p.a.look(from), Ok((Some(10 - dropped), 0)));
         }
-        for (place, cookie) in [(to(1, 4, 9), 0), (to(1, 4, 2), 0), (to(1, 4, 1), 1)] {
-            p.a.get(from, None, place, cookie).unwrap();
+        for (target, cookie) in [(to(1, 4, 9), 0), (to(1, 4, 2), 0), (to(1, 4, 1), 1)] {
+            p.a.get(from, None, target, cookie).unwrap();
             dropped += 1;
-            assert_eq!(p.here(), [""; 0], "{place:?}");
-            assert_eq!(p.b.inner().status().dropped, dropped, "{place:?}");
+            assert_eq!(p.here(), [""; 0], "{target:?}");
+            assert_eq!(p.b.inner().status().dropped, dropped, "{target:?}");
             assert_eq!(p.a.look(from), Ok((Some(5), 0)));
         }
         assert_eq!(p.there(), [""; 0]);
@@ -252,16 +252,16 @@ fn events_say_whose_descriptor_it_is(over: Over) {
     let entry = p.a.attach_entry(4, ProcessId::ANY, 3, 0, false, Position::Last).unwrap();
     let spec = MemoryDescriptor { queue: Some(p.own), ..MemoryDescriptor::new(vec![1; 8]) };
     let attached = p.a.attach(entry, spec, false).unwrap();
-    let place = Place { offset: 2, ..to(1, 4, 1) };
+    let target = Target { offset: 2, ..to(1, 4, 1) };
     for own in [bound, attached] {
-        p.a.put(own, None, true, place, 0, 5).unwrap();
+        p.a.put(own, None, true, target, 0, 5).unwrap();
         p.job.settle();
         let mut count = 0;
         while let Ok(taken) = p.a.inner().take_event(p.own) {
             let (Event::SendStart(e) | Event::Send(e) | Event::Ack(e)) = taken.event else {
                 panic!("another event")
             };
-            assert_eq!((e.memory_descriptor(), e.place, e.header_data), (own, place, 5));
+            assert_eq!((e.memory_descriptor(), e.target, e.header_data), (own, target, 5));
             assert_eq!(e.memory_descriptor().interface(), p.a.inner().id());
             count += 1;
         }

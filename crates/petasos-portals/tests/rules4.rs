@@ -116,14 +116,14 @@ fn answers_say_which_list_took_it(over: Over) {
         let source = source(a, &[1; LONG]);
         let part = Part { len, ..source.part };
         for (bits, list) in [(1, List::Priority), (2, List::Overflow), (3, List::Overflow)] {
-            let place = to(1, door.portal, bits);
-            a.start(Operation { ack: Ack::Full, ..Operation::put(part, place) }).unwrap();
+            let target = to(1, door.portal, bits);
+            a.start(Operation { ack: Ack::Full, ..Operation::put(part, target) }).unwrap();
             let ends = [0; 2].map(|_| match job.event(0, source.queue) {
                 Event::Send(e) | Event::Ack(e) => (e.list, e.len, e.result),
                 other => panic!("{other:?}"),
             });
             assert_eq!(ends, [(None, len, Ok(())), (Some(list), len, Ok(()))]);
-            a.start(Operation::get(part, place)).unwrap();
+            a.start(Operation::get(part, target)).unwrap();
             match job.event(0, source.queue) {
                 Event::Reply(e) => assert_eq!((e.list, e.result), (Some(list), Ok(()))),
                 other => panic!("{other:?}"),
@@ -556,17 +556,17 @@ fn events_of_the_initiator_say_what_was_asked_for(over: Over) {
     let entry = MatchEntry { accepts, ignore: !0, ..MatchEntry::new(vec![0; 6]) };
     append(b, &door, List::Priority, entry);
     let source = source(a, &[1; 8]);
-    let place = Place { offset: 2, ..to(1, door.portal, 0xabc) };
-    let put = Operation { ack: Ack::Full, header_data: 77, ..Operation::put(source.part, place) };
+    let target = Target { offset: 2, ..to(1, door.portal, 0xabc) };
+    let put = Operation { ack: Ack::Full, header_data: 77, ..Operation::put(source.part, target) };
     a.start(put).unwrap();
-    a.start(Operation::get(source.part, place)).unwrap();
+    a.start(Operation::get(source.part, target)).unwrap();
     job.settle();
     let mut lens = Vec::new();
     while let Ok(taken) = a.take_event(source.queue) {
         let (Event::Send(e) | Event::Ack(e) | Event::Reply(e)) = taken.event else {
             panic!("another event")
         };
-        assert_eq!((e.place, e.requested), (place, 8));
+        assert_eq!((e.target, e.requested), (target, 8));
         let reply = matches!(taken.event, Event::Reply(_));
         assert_eq!(e.header_data, if reply { 0 } else { 77 });
         lens.push((e.len, e.offset));

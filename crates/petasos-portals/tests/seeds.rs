@@ -49,13 +49,13 @@ fn operation(random: &mut Random, descriptor: Handle<Descriptor>, portal: u16) -
     let part = Part::of(descriptor, len);
     let short = Part::of(descriptor, 8);
     let to = random.below(RANKS as u64) as u32;
-    let place = Place { offset: 8 * random.below(3), ..self::to(to, portal, random.below(4)) };
+    let target = Target { offset: 8 * random.below(3), ..self::to(to, portal, random.below(4)) };
     let (op, kind) = (Operator::Sum, Datatype::U64);
     let operation = match random.below(6) {
-        0 | 1 => Operation::put(part, place),
-        2 | 3 => Operation::get(part, place),
-        4 => Operation::atomic(op, kind, short, place),
-        _ => Operation::fetch_atomic(op, kind, short, short, place),
+        0 | 1 => Operation::put(part, target),
+        2 | 3 => Operation::get(part, target),
+        4 => Operation::atomic(op, kind, short, target),
+        _ => Operation::fetch_atomic(op, kind, short, short, target),
     };
     let ack = if random.one_in(2) { Ack::Full } else { Ack::None };
     Operation { ack, ..operation }

@@ -6,7 +6,7 @@ mod common;
 use common::{Job, LONG, Over, pattern, to};
 use petasos_fabric::Region;
 use petasos_portals::{
-    Config, Event, EventQueue, Handle, Place, ProcessId,
+    Config, Event, EventQueue, Handle, ProcessId, Target,
     v3::{DescriptorHandle, Interface, MemoryDescriptor, Position},
 };
 use proptest::prelude::*;
@@ -292,7 +292,7 @@ fn run(plans: &[Plan], steps: &[Step], killed: Option<usize>) {
         })
         .collect();
     let from = p.b.bind(MemoryDescriptor::new(vec![0xbb; LONG]), false).unwrap();
-    let place = |taken| to(1, 4, if taken { TAKEN } else { REFUSED });
+    let target = |taken| to(1, 4, if taken { TAKEN } else { REFUSED });
     let part = |which: usize, long| Some((0, if long { LENGTHS[which] as u64 } else { 16 }));
     for (at, step) in steps.iter().enumerate() {
         if killed == Some(at) {
@@ -301,17 +301,17 @@ fn run(plans: &[Plan], steps: &[Step], killed: Option<usize>) {
         // Whether it may be started is what the descriptors say.
         let _ = match *step {
             Step::Put { which, long, acknowledge, taken } => {
-                p.a.put(descriptors[which], part(which, long), acknowledge, place(taken), 0, 0)
+                p.a.put(descriptors[which], part(which, long), acknowledge, target(taken), 0, 0)
             }
             Step::Get { which, long, taken } => {
-                p.a.get(descriptors[which], part(which, long), place(taken), 0)
+                p.a.get(descriptors[which], part(which, long), target(taken), 0)
             }
             Step::GetPut { get, put, taken } => {
-                p.a.get_put(descriptors[get], descriptors[put], place(taken), 0, 0)
+                p.a.get_put(descriptors[get], descriptors[put], target(taken), 0, 0)
             }
             Step::Theirs { which, long } if killed.is_none_or(|killed| at < killed) => {
-                let place = Place { bits: 100 + which as u64, ..to(0, 4, 0) };
-                p.b.put(from, part(which, long), false, place, 0, 0)
+                let target = Target { bits: 100 + which as u64, ..to(0, 4, 0) };
+                p.b.put(from, part(which, long), false, target, 0, 0)
             }
             Step::Theirs { .. } => Ok(()),
             Step::Passes(count) => {

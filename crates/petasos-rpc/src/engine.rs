@@ -339,7 +339,7 @@ impl Engine {
     fn rest(&self) {
         let looks = |longest| self.inner.looking.goes_on(longest);
         match self.inner.spin.is_none_or(looks) {
-            true => self.inner.endpoint.borrow().linger(),
+            true => self.inner.endpoint.borrow().relax(),
             false => self.doze(),
         }
     }

@@ -45,7 +45,7 @@ impl Endpoint for Local {
         if matches!(address.rest(), "" | "*") {
             return Err(ResolveError::Malformed {
                 address: address.clone(),
-                reason: "a name is needed to reach somebody".to_owned(),
+                reason: "a name is needed to reach an endpoint".to_owned(),
             });
         }
         if let Some(index) = self.peers.by_address(address) {

@@ -138,7 +138,7 @@ impl Endpoint for Shm {
     /// With few peers, most of a pass is not about whether the one has sent who sent last, and is likely
     /// to send next. Of many, one who begins is found in some later pass, and would wait for that.
     #[inline]
-    fn linger(&self) {
+    fn relax(&self) {
         let (at, looks) = match self.watched.len() {
             0..=1 => (0, LOOKS),
             2..=FEW => (self.turn, LOOKS),

@@ -403,7 +403,7 @@ impl Shm {
     ) -> Result<(Placement, usize), String> {
         let Shm { channels, engine, .. } = self;
         let Some(Some(channel)) = channels.get_mut(index as usize) else {
-            return Err("a packet of nobody".to_owned());
+            return Err("a packet of no known peer".to_owned());
         };
         let mut bytes = [0; header::MAX];
         // Copied once, and only the copy is looked at.

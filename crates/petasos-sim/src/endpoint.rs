@@ -119,7 +119,7 @@ impl SimEndpoint {
                 if let Some(peer) = self.engine.find_peer(&address)
                     && !self.engine.is_up(peer)
                 {
-                    let why = "nobody is there".to_owned();
+                    let why = "there is no endpoint".to_owned();
                     self.lose(peer, LostReason::Unreachable(patience, why));
                 }
             }

@@ -177,7 +177,8 @@ impl TcpEndpoint {
                 let same = theirs.is_some_and(|theirs| Some(theirs.incarnation) == known);
                 if !same {
                     self.counters.refused += 1;
-                    let why = format!("nobody at {} vouches for its connection", check.address);
+                    let why =
+                        format!("no endpoint at {} vouches for its connection", check.address);
                     return self.lose(peer, LostReason::Refused(why));
                 }
                 let Some(link) = self.link(peer) else { return };

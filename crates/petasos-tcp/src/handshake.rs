@@ -201,7 +201,7 @@ pub enum HandshakeError {
     #[error("the other side refused our secret")]
     Refused,
     /// The other side knows the secret, and says nonsense.
-    #[error("the other side does not say who it is")]
+    #[error("the other side does not identify itself")]
     Identity,
     /// The server that answers is not the one whose address was dialled.
     #[error(

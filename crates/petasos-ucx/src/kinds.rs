@@ -27,8 +27,8 @@ pub(crate) enum Reach {
     Owner,
     /// The library does, between processes of one user.
     Library,
-    /// A card does, or the library for it.
-    Card,
+    /// A NIC does, or the library for it.
+    Nic,
 }
 
 /// How long an element of the library's queue in shared memory is, in bytes. Of its own 128 there are 92 for a packet, and
@@ -55,9 +55,9 @@ const fn network(
 
 /// All that can be asked for; for `ucx://` the first of the networks that is there.
 const KINDS: [Kind; 8] = [
-    network("ucx+ib", "ib", "InfiniBand and RoCE, by whatever of them suits", Reach::Card),
-    network("ucx+rc", "rc", "InfiniBand and RoCE, reliable connections", Reach::Card),
-    network("ucx+dc", "dc", "InfiniBand and RoCE, dynamic connections", Reach::Card),
+    network("ucx+ib", "ib", "InfiniBand and RoCE, by whatever of them suits", Reach::Nic),
+    network("ucx+rc", "rc", "InfiniBand and RoCE, reliable connections", Reach::Nic),
+    network("ucx+dc", "dc", "InfiniBand and RoCE, dynamic connections", Reach::Nic),
     network("ucx+ud", "ud", "InfiniBand and RoCE, datagrams", Reach::Owner),
     network("ucx+tcp", "tcp", "TCP sockets", Reach::Owner),
     node("ucx+posix", "posix", "shared memory of this node", Reach::Owner),
@@ -102,7 +102,7 @@ impl Kind {
             && match self.reach {
                 Reach::Owner => false,
                 Reach::Library => true,
-                Reach::Card => config.unchecked_access,
+                Reach::Nic => config.unchecked_access,
             }
     }
 

@@ -59,7 +59,7 @@ fn exposure(kind: &Kind) -> &'static str {
         Reach::Library => {
             "put and get by UCX; processes of one user can reach each other's memory anyway"
         }
-        Reach::Card => {
+        Reach::Nic => {
             "put and get served by the owner; by the card only if asked for, for then whoever can send packets on its \
              network can reach all memory of the process"
         }

@@ -19,7 +19,7 @@ mod receive;
 mod send;
 
 pub use receive::{Front, ReceiveFifo};
-pub use send::{Place, SendFifo};
+pub use send::{Reservation, SendFifo};
 
 /// Bytes of a cell: a cache line.
 pub const CELL: usize = 64;

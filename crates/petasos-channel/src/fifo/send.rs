@@ -27,7 +27,7 @@ struct Flight {
 
 /// Where a record goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Reservation {
     /// Where a pad goes before it, in bytes from the start of the buffer.
     pub pad: Option<u64>,
     /// Where the record begins, in bytes.
@@ -63,7 +63,7 @@ impl SendFifo {
     /// The part of the image at a place, for a record with a body of `len` bytes: the head's bytes
     /// come first.
     #[must_use]
-    pub fn slice(&self, place: &Place, len: usize) -> Slice {
+    pub fn slice(&self, place: &Reservation, len: usize) -> Slice {
         let slice = self.image.slice(place.offset as usize, crate::head::HEAD + len);
         slice.expect("a place is within the buffer")
     }
@@ -73,12 +73,12 @@ impl SendFifo {
     /// # Panics
     /// If it is longer than a record can be.
     #[must_use]
-    pub fn reserve(&self, len: usize) -> Option<Place> {
+    pub fn reserve(&self, len: usize) -> Option<Reservation> {
         let need = cells_for(len);
         assert!(need <= max_record(self.cells), "a record of {len} bytes");
         let left = self.cells - self.tail;
         let pad = if need > left { left } else { 0 };
-        (self.used + pad + need <= self.cells).then(|| Place {
+        (self.used + pad + need <= self.cells).then(|| Reservation {
             pad: (pad > 0).then_some(u64::from(self.tail) * CELL as u64),
             offset: if pad > 0 { 0 } else { u64::from(self.tail) * CELL as u64 },
             cells: need,
@@ -94,7 +94,7 @@ impl SendFifo {
 
     /// The record with this number takes the place, to which the pad was put if it needs one. `done`
     /// says that no put of the image is under way for it.
-    pub fn take(&mut self, place: &Place, seq: u32, done: bool) {
+    pub fn take(&mut self, place: &Reservation, seq: u32, done: bool) {
         self.used += place.cells;
         self.tail = (self.tail + place.cells) % self.cells;
         self.flights.push_back(Flight { seq, cells: place.cells, acked: false, done });

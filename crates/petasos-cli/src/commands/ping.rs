@@ -30,7 +30,7 @@ struct Summary<'a> {
 pub(crate) fn run(options: &cli::Ping) -> Outcome {
     let url = &options.url;
     if url.scheme() == "self" {
-        let text = format!("{url}: a process of its own has nobody else in it");
+        let text = format!("{url}: self:// reaches no other process");
         return Err(Failure::new(Code::Usage, text).advise("petasos ping shm://NAME"));
     }
     if options.size > LONGEST {

@@ -13,7 +13,7 @@ use petasos_pmix::{
     Node,
     inventory::Inventory,
     job::JobSpec,
-    launch::{ForRanks, Here, Key, Known, Network, Reserved, Row},
+    launch::{ForRanks, Key, Known, Network, Reserved, Row, ThisNode},
 };
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
@@ -53,7 +53,7 @@ impl Network for Sockets {
         "sockets"
     }
 
-    fn reserve(&self, here: &Here) -> Result<Reserved, String> {
+    fn reserve(&self, here: &ThisNode) -> Result<Reserved, String> {
         if here.alone {
             return Ok(Reserved::new(Vec::new(), ()));
         }
@@ -64,7 +64,7 @@ impl Network for Sockets {
     }
 
     /// Those that have the address at which ranks listen.
-    fn interfaces(&self, here: &Here, has: &Inventory) -> Vec<String> {
+    fn interfaces(&self, here: &ThisNode, has: &Inventory) -> Vec<String> {
         let Some(address) = here.address.filter(|_| !here.alone && here.ranks > 0) else {
             return Vec::new();
         };
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn on_one_host_sockets_are_in_the_directory_of_the_job() {
         let job = job(&[0, 3]);
-        let here = Here { address: None, ranks: 3, alone: true };
+        let here = ThisNode { address: None, ranks: 3, alone: true };
         let offer = Sockets.reserve(&here).unwrap().offer;
         let blob = Sockets.blob(&job, &[(Node(1), offer)].into(), &Known::default()).unwrap();
         let ranks = set_up(&job, &blob).unwrap();
@@ -207,7 +207,7 @@ mod tests {
         let job = job(&[2, 0, 5]);
         let reserve = |ranks| {
             let address = Some(Ipv4Addr::LOCALHOST.into());
-            Sockets.reserve(&Here { address, ranks, alone: false }).unwrap()
+            Sockets.reserve(&ThisNode { address, ranks, alone: false }).unwrap()
         };
         let (a, c) = (reserve(2), reserve(5));
         let offers = [(Node(0), a.offer.clone()), (Node(2), c.offer.clone())];

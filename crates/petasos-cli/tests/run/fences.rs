@@ -6,7 +6,7 @@ use crate::{
     ranks, succeeds, text,
 };
 use petasos_pmix::{
-    Error, FenceOptions, GetOptions, Gone, Job, JobError, Scope, Value, chain::Registration,
+    Error, FenceOptions, GetOptions, Job, JobError, Scope, Termination, Value, chain::Registration,
     event::Range,
 };
 use petasos_testing::{Hosts, role};
@@ -102,7 +102,7 @@ fn a_death_in_the_middle_ends_the_fence_of_all() {
         signal(std::process::id(), "KILL");
     }
     match job.fence().unwrap_err() {
-        JobError::Refused(Error::FenceBroken { proc, why: Gone::Signalled(9), .. }) => {
+        JobError::Refused(Error::FenceBroken { proc, why: Termination::Signalled(9), .. }) => {
             println!("\nbroken by {}", proc.rank);
         }
         other => panic!("{other}"),

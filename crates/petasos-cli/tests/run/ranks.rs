@@ -203,7 +203,7 @@ fn the_others_hear_of_a_death_and_a_fence_ends() {
     .unwrap();
     match job.fence().unwrap_err() {
         JobError::Refused(Error::FenceBroken { proc, why, .. }) => {
-            assert_eq!((proc.rank, why), (2, petasos_pmix::Gone::Signalled(9)));
+            assert_eq!((proc.rank, why), (2, petasos_pmix::Termination::Signalled(9)));
         }
         other => panic!("{other}"),
     }
@@ -231,7 +231,7 @@ fn a_rank_that_dies_before_it_connects_is_named_to_all() {
     let job = Job::init().unwrap();
     match job.fence().unwrap_err() {
         JobError::Refused(Error::FenceBroken { proc, why, .. }) => {
-            assert_eq!((proc.rank, why), (1, petasos_pmix::Gone::Signalled(9)));
+            assert_eq!((proc.rank, why), (1, petasos_pmix::Termination::Signalled(9)));
         }
         other => panic!("{other}"),
     }

@@ -10,9 +10,7 @@ use super::{
     session::{Reserved, Session},
     shares::Share,
 };
-use crate::{
-    FsError, FsResult, RelPath, protocol::Extent, semaphore::Permit, storage::Storage,
-};
+use crate::{FsError, FsResult, RelPath, protocol::Extent, semaphore::Permit, storage::Storage};
 use rustix::io::Errno;
 use std::{
     cell::Cell,

@@ -326,7 +326,7 @@ impl Core {
         let (storage, lifetime) = (Arc::clone(&self.storage), self.config.stage_lifetime);
         let work = move || match catch_unwind(AssertUnwindSafe(|| storage.sweep(lifetime))) {
             Ok(Ok(0)) => {}
-            Ok(Ok(count)) => tracing::info!(count, "staged files thrown away that nobody touched"),
+            Ok(Ok(count)) => tracing::info!(count, "staged files removed that were not used"),
             Ok(Err(error)) => tracing::warn!(%error, "staged files cannot be looked through"),
             Err(_) => tracing::error!("the storage panicked"),
         };

@@ -80,7 +80,7 @@ fn method(item: &TraitItem) -> Result<Method> {
             return Err(Error::new_spanned(&signature.output, why));
         }
         if parameters.iter().any(|p| matches!(p.role, Role::Pull | Role::Push)) {
-            let why = "a one-way call lends no memory: nobody would say when it is back";
+            let why = "a one-way call lends no memory: there is no answer that gives it back";
             return Err(Error::new_spanned(&signature.inputs, why));
         }
     }

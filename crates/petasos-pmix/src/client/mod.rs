@@ -10,7 +10,7 @@ mod server;
 mod word;
 
 use crate::{
-    Card, Entry, Error, Group, Info, Node, Proc, Scope, Value,
+    BusinessCard, Entry, Error, Group, Info, Node, Proc, Scope, Value,
     chain::{Registration, Returned},
     event::{Event, Range},
     job::{Facts, JobMap, JobSpec},
@@ -142,7 +142,7 @@ pub struct Job {
 /// Cards of others that this process has read.
 #[derive(Debug, Default)]
 struct Kept {
-    cards: HashMap<Proc, Card>,
+    cards: HashMap<Proc, BusinessCard>,
     /// How often any rank was started again until then, as far as this node knew.
     restarts: u64,
 }
@@ -416,7 +416,7 @@ impl Job {
             }
             .into());
         }
-        let of = |card: &Card| card.entries.get(key).map(|entry| entry.value.clone());
+        let of = |card: &BusinessCard| card.entries.get(key).map(|entry| entry.value.clone());
         // What changes after this look is of no process that this one can have heard of by now.
         let restarts = self.shelf.as_ref().map_or(0, shelf::Reader::restarts);
         if let Some(value) = self.kept(restarts).cards.get(&proc).and_then(of) {
@@ -432,7 +432,7 @@ impl Job {
         let request = Request::Get { proc, key: key.to_owned(), timeout, immediate, wait };
         match self.link.call(request, timeout.unwrap_or(PATIENCE) + SLACK)? {
             Answer::Value(value) => Ok(value),
-            Answer::Card(card) => {
+            Answer::BusinessCard(card) => {
                 let value = of(&card);
                 // A process that does not share memory with the daemon does not see when it is of a
                 // process that is gone.
@@ -455,7 +455,7 @@ impl Job {
     }
 
     /// Keeps a card that was asked for after this many restarts, unless there were more meanwhile.
-    fn keep(&self, restarts: u64, proc: Proc, card: Card) {
+    fn keep(&self, restarts: u64, proc: Proc, card: BusinessCard) {
         let mut kept = self.kept(restarts);
         if kept.restarts == restarts {
             kept.cards.insert(proc, card);

@@ -139,7 +139,7 @@ impl Admission {
             }
             Some(error) => error.to_string(),
         };
-        Some(format!("who connects has to wait: {why}"))
+        Some(format!("connections have to wait: {why}"))
     }
 
     /// Somebody was refused, which took so long. Says whether to tell of it.

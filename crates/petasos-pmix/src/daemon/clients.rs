@@ -303,7 +303,7 @@ impl Daemon {
                     client.speaks = match <[u8; 4]>::try_from(rank) {
                         Ok(rank) => Speaks::Pmi1(Session::new(u32::from_le_bytes(rank)), 0),
                         Err(_) if rank.is_empty() => Speaks::Native,
-                        Err(_) => return Err(io::Error::other("it speaks what nobody knows")),
+                        Err(_) => return Err(io::Error::other("it speaks an unknown protocol")),
                     };
                     if let Speaks::Pmi1(session, _) = &client.speaks {
                         client.rank = Some(session.rank());

@@ -5,7 +5,7 @@ use super::{
     staging::Coming,
     tree::{Planned, Starter},
 };
-use crate::{Gone, Node, job::JobSpec, message::Message};
+use crate::{Node, Termination, job::JobSpec, message::Message};
 use petasos_macros::Wire;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub(crate) enum Control {
         restarts: u32,
         /// Whether it had finalized, so that it is not started again whatever became of it.
         finalized: bool,
-        why: Gone,
+        why: Termination,
     },
     /// From the head, to all processes.
     Signal(i32),

@@ -3,7 +3,7 @@
 //! second one fails; the libraries only say that they reached nobody, and here is why.
 
 use super::Daemon;
-use crate::{Error, Gone};
+use crate::{Error, Termination};
 use rustix::process::Signal;
 
 const SIGPIPE: i32 = Signal::PIPE.as_raw();
@@ -11,7 +11,7 @@ const SIGPIPE: i32 = Signal::PIPE.as_raw();
 impl Daemon {
     /// An MPI program is refused as a rank: says why, if another one was that rank before.
     pub(super) fn explain_refusal(&mut self, rank: Option<u32>, error: &Error) {
-        if let Error::ProcGone { proc, why: Gone::Finalized, .. } = error
+        if let Error::ProcGone { proc, why: Termination::Finalized, .. } = error
             && rank == Some(proc.rank)
         {
             self.explain(proc.rank);
@@ -28,8 +28,9 @@ impl Daemon {
 
     /// A rank has ended: says why, if it did as one does that speaks PMI-1 on the closed connection of a
     /// program before it.
-    pub(super) fn explain_end(&mut self, rank: u32, why: &Gone) {
-        let broken = [Gone::Signalled(SIGPIPE), Gone::Exited(128 + SIGPIPE)].contains(why);
+    pub(super) fn explain_end(&mut self, rank: u32, why: &Termination) {
+        let broken =
+            [Termination::Signalled(SIGPIPE), Termination::Exited(128 + SIGPIPE)].contains(why);
         if broken && self.has_finalized(rank) {
             self.explain(rank);
         }

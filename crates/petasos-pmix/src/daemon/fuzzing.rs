@@ -5,7 +5,7 @@ use super::{
     staging::Coming,
     tree::{Planned, Starter},
 };
-use crate::{Gone, Node};
+use crate::{Node, Termination};
 use std::time::Duration;
 
 pub(crate) use super::control::{Bootstrap, Control, Setup};
@@ -67,7 +67,7 @@ pub(crate) fn controls() -> Vec<Control> {
         Control::OutputTaken(7),
         Control::Input(b"input".to_vec()),
         Control::InputTaken(5),
-        Control::Ended { rank: 1, restarts: 2, finalized: false, why: Gone::Exited(3) },
+        Control::Ended { rank: 1, restarts: 2, finalized: false, why: Termination::Exited(3) },
         Control::Signal(15),
         Control::Bye,
     ]

@@ -11,7 +11,7 @@ use super::{
     wake::{Wake, Waker},
 };
 use crate::{
-    Gone, Node, Proc, Value,
+    Node, Proc, Termination, Value,
     engine::{Config, Output},
     job::{JobSpec, NodeInfo, Run},
     launch::{Plugins, Staged},
@@ -83,7 +83,7 @@ pub(crate) struct Verdict {
     /// Why other output could not be written.
     pub(crate) output_lost: Option<String>,
     /// What became of each rank that ended: on which host, and how.
-    pub(crate) ranks: BTreeMap<u32, (String, Gone)>,
+    pub(crate) ranks: BTreeMap<u32, (String, Termination)>,
     /// How often ranks were started again, if they were.
     pub(crate) restarts: BTreeMap<u32, u32>,
     /// Hosts that were lost, why, and those that took their place.
@@ -118,7 +118,7 @@ pub(crate) struct Head {
     pub(super) staged: Option<Staged>,
     size: u32,
     /// Where each rank that has ended did, and how.
-    ended: BTreeMap<u32, (Node, Gone)>,
+    ended: BTreeMap<u32, (Node, Termination)>,
     pub(super) restarts: BTreeMap<u32, u32>,
     /// Which nodes are lost, and why.
     lost: BTreeMap<Node, String>,
@@ -480,7 +480,7 @@ impl Daemon {
         info.map_or_else(|| UNKNOWN.to_owned(), |node| node.name.clone())
     }
 
-    pub(super) fn rank_is_over(&mut self, on: Node, rank: u32, restarts: u32, why: Gone) {
+    pub(super) fn rank_is_over(&mut self, on: Node, rank: u32, restarts: u32, why: Termination) {
         let host = self.name_of(on);
         let Some(head) = &mut self.head else { return };
         head.printer.ended(rank);
@@ -491,9 +491,9 @@ impl Daemon {
         }
         head.ended.insert(rank, (on, why.clone()));
         let code = match &why {
-            Gone::Exited(code) => *code,
-            Gone::Signalled(signal) => 128 + signal,
-            Gone::NotStarted(_) => NOT_STARTED,
+            Termination::Exited(code) => *code,
+            Termination::Signalled(signal) => 128 + signal,
+            Termination::NotStarted(_) => NOT_STARTED,
             _ => 1,
         };
         if code != 0 && head.failure.is_none() {
@@ -636,7 +636,7 @@ impl Daemon {
         let lost: Vec<u32> =
             ranks.into_iter().filter(|rank| !head.ended.contains_key(rank)).collect();
         lost.iter().for_each(|rank| {
-            head.ended.insert(*rank, (node, Gone::NodeLost));
+            head.ended.insert(*rank, (node, Termination::NodeLost));
         });
         if !lost.is_empty() {
             let names: Vec<String> = lost.iter().map(u32::to_string).collect();

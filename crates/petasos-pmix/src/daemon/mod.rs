@@ -43,7 +43,7 @@ use crate::{
     engine::{Config, Engine, Output},
     inventory::{Inventory, Watcher},
     job::JobMap,
-    launch::{Here, Plugins, Receiving, Reserved},
+    launch::{Plugins, Receiving, Reserved, ThisNode},
     net::handshake::{Secret, derived, random},
     pmix41::Surroundings,
     shelf::{self, Shelf},
@@ -158,7 +158,7 @@ struct Daemon {
     /// What it has, as it was last seen.
     found: Option<Inventory>,
     /// What networks are told of this node.
-    here: Option<Here>,
+    here: Option<ThisNode>,
     watch: Watch,
     /// The program that this is, to start others of.
     own: PathBuf,
@@ -599,7 +599,10 @@ impl Daemon {
                     Err(Errno::INTR | Errno::AGAIN) => {}
                     // From now on the connection with the head says whether that is there.
                     _ if self.peers.is_up(Node::HEAD) => self.leash = false,
-                    _ => self.over = Some(Err("who started this daemon is gone".to_owned())),
+                    _ => {
+                        self.over =
+                            Some(Err("the process that started this daemon has ended".to_owned()))
+                    }
                 }
             }
             Source::Guard => self.guard_ended(),

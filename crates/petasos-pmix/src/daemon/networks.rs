@@ -6,7 +6,7 @@ use crate::{
     Node,
     inventory::NetworkUse,
     job::JobSpec,
-    launch::{Here, Key, Known, Wants},
+    launch::{Key, Known, ThisNode, Wants},
     net::handshake::derived,
 };
 use std::{collections::BTreeMap, path::Path};
@@ -21,7 +21,7 @@ impl Daemon {
     /// Keeps what the ranks of this node will need.
     pub(super) fn reserve(&mut self, ranks: u32, alone: bool) -> Result<Said, String> {
         let address = self.peers.own_address(None).and_then(|text| text.parse().ok());
-        let here = Here { address, ranks, alone };
+        let here = ThisNode { address, ranks, alone };
         self.here = Some(here.clone());
         self.tell_inventory();
         if ranks == 0 {

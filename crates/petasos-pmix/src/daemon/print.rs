@@ -52,7 +52,7 @@ impl Unwritten {
 impl fmt::Display for Unwritten {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unwritten::Closed => f.write_str("nobody reads its output any more"),
+            Unwritten::Closed => f.write_str("its output is no longer read"),
             Unwritten::Refused { error, why } => {
                 let stream = if *error { "error" } else { "output" };
                 write!(f, "output of the ranks is lost: writing to standard {stream}: {why}")

@@ -1,7 +1,7 @@
 //! The processes of this node: fed, listened to, and ended with all that they started.
 
 use super::{Daemon, child::Process, control::Control};
-use crate::{Gone, Node, names::Group};
+use crate::{Node, Termination, names::Group};
 use petasos_fabric::Time;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -33,7 +33,7 @@ pub(crate) struct Rank {
     pub(crate) input: Option<PipeWriter>,
     pub(crate) feed: VecDeque<u8>,
     feed_ends: bool,
-    pub(crate) ended: Option<Gone>,
+    pub(crate) ended: Option<Termination>,
     /// Why it has failed, also if it does not notice.
     pub(super) failed: Option<String>,
     /// Its end, its output and its errors are waited for.
@@ -120,13 +120,13 @@ impl Daemon {
         }
         let why = match rank.process.wait() {
             Ok(status) => match (status.code(), status.signal()) {
-                (Some(code), _) => Gone::Exited(code),
-                (None, signal) => Gone::Signalled(signal.unwrap_or_default()),
+                (Some(code), _) => Termination::Exited(code),
+                (None, signal) => Termination::Signalled(signal.unwrap_or_default()),
             },
-            Err(error) => Gone::NotStarted(error.to_string()),
+            Err(error) => Termination::NotStarted(error.to_string()),
         };
         let why = match rank.failed.take() {
-            Some(failed) if why.is_clean() => Gone::Failed(failed),
+            Some(failed) if why.is_clean() => Termination::Failed(failed),
             _ => why,
         };
         tracing::debug!(rank = number, %why, "a rank has ended");

@@ -1,7 +1,7 @@
 //! Ranks that are started again: what was there of the process before is gone by then.
 
 use super::{Daemon, control::Control};
-use crate::{Gone, Node, Proc};
+use crate::{Node, Proc, Termination};
 use rustix::process::{Signal, kill_process_group};
 
 impl Daemon {
@@ -59,7 +59,7 @@ impl Daemon {
                 }
             }
             Err(why) => {
-                let why = Gone::NotStarted(why);
+                let why = Termination::NotStarted(why);
                 let now = self.clock.now();
                 self.engine.proc_ended(now, job.proc(number), restarts, why.clone());
                 self.report_end(number, restarts, why);
@@ -68,7 +68,7 @@ impl Daemon {
     }
 
     /// To the head: a process ended, and all that it wrote was sent.
-    pub(super) fn report_end(&mut self, rank: u32, restarts: u32, why: Gone) {
+    pub(super) fn report_end(&mut self, rank: u32, restarts: u32, why: Termination) {
         let proc = self.job.as_ref().map(|job| job.proc(rank));
         let finalized = proc.is_some_and(|proc| self.engine.has_finalized(proc, restarts));
         self.report(Control::Ended { rank, restarts, finalized, why });
@@ -81,7 +81,7 @@ impl Daemon {
         rank: u32,
         restarts: u32,
         finalized: bool,
-        why: Gone,
+        why: Termination,
     ) {
         if let Some(proc) = self.job.as_ref().map(|job| job.proc(rank))
             && !finalized
@@ -89,7 +89,7 @@ impl Daemon {
         {
             self.engine.heard_gone(self.clock.now(), proc, restarts, why.clone());
         } else if let Some(job) = &self.job {
-            let how = if finalized { Gone::Finalized } else { why.clone() };
+            let how = if finalized { Termination::Finalized } else { why.clone() };
             self.engine.heard_done(self.clock.now(), job.proc(rank), restarts, how);
         }
         self.pump();

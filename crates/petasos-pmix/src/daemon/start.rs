@@ -11,7 +11,7 @@ use super::{
     ranks::{Pipes, Rank},
     sweep::{MARKS, marks},
 };
-use crate::{Gone, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
+use crate::{Termination, inventory, job::JobMap, launch::is_of_a_launcher, pmix41};
 use rustix::{net::sockopt::set_socket_passcred, process::getpid, thread::CpuSet};
 use std::{
     collections::BTreeMap,
@@ -161,7 +161,7 @@ impl Daemon {
                     self.engine.proc_started(job.proc(*rank), pid);
                     self.ranks.insert(*rank, started);
                 }
-                Err(why) => failed.push((*rank, Gone::NotStarted(why))),
+                Err(why) => failed.push((*rank, Termination::NotStarted(why))),
             }
         }
         // Not before: it may be the end of the job, which has to reach all that were started.

@@ -139,7 +139,7 @@ impl Strangers {
         let tells = crowded && !std::mem::replace(&mut self.told_of_many, true);
         Ok(tells.then(|| {
             let from = from.ip().to_canonical();
-            format!("too many connect and do not say who they are, the last one from {from}")
+            format!("too many connections do not identify themselves, the last one from {from}")
         }))
     }
 
@@ -218,7 +218,7 @@ impl Strangers {
         {
             let from = stranger.from;
             if self.tells() {
-                late.push(format!("{from}: it did not say who it is within {PATIENCE:?}"));
+                late.push(format!("{from}: it did not identify itself within {PATIENCE:?}"));
             }
             self.remove(number);
         }

@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     message::{Answer, Message},
     names::{Node, Proc},
-    value::{Card, Entry, RESERVED},
+    value::{BusinessCard, Entry, RESERVED},
 };
 use petasos_fabric::Time;
 use std::{collections::BTreeMap, time::Duration};
@@ -52,7 +52,7 @@ pub(super) struct Asks {
 }
 
 /// Whether a card that is here answers a question; the empty key stands for all there is.
-fn has(card: &Card, key: &str) -> bool {
+fn has(card: &BusinessCard, key: &str) -> bool {
     if key.is_empty() { card.version > 0 } else { card.entries.contains_key(key) }
 }
 
@@ -102,15 +102,15 @@ impl Engine {
         if let Some(known) = job.cards.get(&of.rank)
             && has(known, &key)
         {
-            return Ok(Some(Answer::Card(known.clone())));
+            return Ok(Some(Answer::BusinessCard(known.clone())));
         }
         if host == self.me {
             match self.look(of, 0, &key, wait, host) {
-                Some(result) => return result.map(|card| Some(Answer::Card(card))),
+                Some(result) => return result.map(|card| Some(Answer::BusinessCard(card))),
                 None if immediate => return Err(not_found()),
                 None => {}
             }
-            self.wait(client, id, timeout, Waiting::Card { proc: of, key: key.clone() });
+            self.wait(client, id, timeout, Waiting::BusinessCard { proc: of, key: key.clone() });
             self.park(client, id, of, key, wait);
             return Ok(None);
         }
@@ -121,7 +121,7 @@ impl Engine {
             let missing = self.procs_on(host, None);
             return Err(Error::NodeLost { node: host, missing });
         }
-        self.wait(client, id, timeout, Waiting::Card { proc: of, key: key.clone() });
+        self.wait(client, id, timeout, Waiting::BusinessCard { proc: of, key: key.clone() });
         let patience = timeout.unwrap_or(self.config.patience).min(LONGEST) + SLACK;
         self.ask_card(host, (of, key, wait), patience, (client, id));
         Ok(None)
@@ -185,7 +185,7 @@ impl Engine {
         key: &str,
         wait: bool,
         viewer: Node,
-    ) -> Option<Result<Card, Error>> {
+    ) -> Option<Result<BusinessCard, Error>> {
         let Some(local) = self.local(proc) else { return Some(Err(Error::NoSuchProc(proc))) };
         if self.restarts_of(proc) < restarts {
             // The other node has heard before this one that there will be another process.
@@ -210,7 +210,7 @@ impl Engine {
         Some(Err(Error::ProcGone { proc, node, why }))
     }
 
-    pub(super) fn card_answered(&mut self, id: u64, result: Result<Card, Error>) {
+    pub(super) fn card_answered(&mut self, id: u64, result: Result<BusinessCard, Error>) {
         let Some(what) = self.asks.by_id.remove(&id) else { return };
         let Some(ask) = self.asks.by_key.remove(&what) else { return };
         let (proc, key, _) = what;
@@ -221,12 +221,12 @@ impl Engine {
             found.ok_or(Error::NotFound { proc, key })
         });
         for (client, id) in ask.waiters {
-            self.answer(client, id, result.clone().map(Answer::Card));
+            self.answer(client, id, result.clone().map(Answer::BusinessCard));
         }
     }
 
     /// Keeps a card of a process of another node, unless a newer one is here, or it is of one that was replaced.
-    pub(super) fn keep_card(&mut self, proc: Proc, card: Card) {
+    pub(super) fn keep_card(&mut self, proc: Proc, card: BusinessCard) {
         let Some(job) = self.jobs.get_mut(&proc.job) else { return };
         if job.map.node_of(proc.rank).is_none_or(|node| node == self.me) {
             return;
@@ -244,7 +244,7 @@ impl Engine {
 
     /// A card as the processes of this node see it, if it is here.
     #[must_use]
-    pub fn card_here(&self, proc: Proc) -> Option<Card> {
+    pub fn card_here(&self, proc: Proc) -> Option<BusinessCard> {
         match self.local(proc) {
             Some(local) => (local.card.version > 0).then(|| local.card.seen_from(self.me, self.me)),
             None => self.jobs.get(&proc.job)?.cards.get(&proc.rank).cloned(),
@@ -288,7 +288,7 @@ impl Engine {
     }
 
     /// The card of a process of this node, as others see it.
-    pub(super) fn card_for_others(&self, proc: Proc) -> Option<Card> {
+    pub(super) fn card_for_others(&self, proc: Proc) -> Option<BusinessCard> {
         let card = &self.local(proc)?.card;
         let elsewhere = Node(u32::MAX);
         (card.version > 0).then(|| card.seen_from(self.me, elsewhere))

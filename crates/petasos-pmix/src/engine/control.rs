@@ -2,8 +2,8 @@
 
 use super::{ClientId, Engine, Output, RequestId};
 use crate::{
-    error::{Error, Gone},
-    message::{Answer, HeadRequest, Message},
+    error::{Error, Termination},
+    message::{Answer, ControllerRequest, Message},
     names::{Group, Node, Proc},
 };
 use std::collections::BTreeSet;
@@ -31,13 +31,13 @@ impl Engine {
             let last = Proc::new(span.job, span.last);
             self.node_of(last).ok_or(Error::NoSuchProc(last))?;
         }
-        self.ask_head(client, id, asker, HeadRequest::Signal { group, signal }, None)
+        self.ask_head(client, id, asker, ControllerRequest::Signal { group, signal }, None)
     }
 
     /// At the head: it goes to the nodes of those that live, as far as is known here.
     pub(super) fn signal_asked(&mut self, group: Group, signal: i32) -> Result<Answer, Error> {
         let Some(first) = group.iter().next() else {
-            return Err(Error::Misuse("nobody is named".to_owned()));
+            return Err(Error::Misuse("no process is named".to_owned()));
         };
         let nodes: BTreeSet<Node> =
             self.procs_of(&group).filter_map(|proc| self.may_run(proc)).collect();
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// How a process ended. One that has finalized may go on.
-    fn end_of(&self, proc: Proc) -> Option<&Gone> {
+    fn end_of(&self, proc: Proc) -> Option<&Termination> {
         let done = self.jobs.get(&proc.job).and_then(|job| job.done.get(&proc.rank));
         done.or_else(|| self.gone_of(proc).filter(|why| !why.is_clean()))
     }

@@ -245,7 +245,7 @@ impl Engine {
     }
 
     /// A process of this node is gone, not as it should be.
-    pub(super) fn announce_gone(&mut self, proc: Proc, why: &crate::Gone) {
+    pub(super) fn announce_gone(&mut self, proc: Proc, why: &crate::Termination) {
         let id = self.event_id();
         let mut info: Info = vec![
             ("pmix.rank".to_owned(), proc.rank.into()),
@@ -253,7 +253,7 @@ impl Engine {
             ("petasos.restarts".to_owned(), self.restarts_of(proc).into()),
             ("petasos.why".to_owned(), why.to_string().into()),
         ];
-        if let crate::Gone::Exited(code) = why {
+        if let crate::Termination::Exited(code) = why {
             info.push(("pmix.exit.code".to_owned(), (*code).into()));
         }
         let (code, source, range) = (status::PROC_ABORTED, proc, Range::Namespace);
@@ -292,7 +292,7 @@ impl Engine {
             let mut info: Info = vec![
                 ("pmix.nodeid".to_owned(), node.0.into()),
                 ("pmix.hname".to_owned(), name.into()),
-                ("petasos.why".to_owned(), crate::Gone::NodeLost.to_string().into()),
+                ("petasos.why".to_owned(), crate::Termination::NodeLost.to_string().into()),
             ];
             first.get_or_insert_with(|| (*job, info.clone()));
             if !ranks.is_empty() {

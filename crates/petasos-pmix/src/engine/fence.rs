@@ -13,10 +13,10 @@
 
 use super::{ClientId, Engine, RequestId, Timer, Waiting, requests::limit};
 use crate::{
-    error::{Error, Gone},
+    error::{Error, Termination},
     message::{Answer, FenceStep, Message, Replacement},
     names::{Group, JobId, Missing, Node, Proc},
-    value::Card,
+    value::BusinessCard,
 };
 use petasos_fabric::Time;
 use std::{
@@ -61,7 +61,7 @@ struct Fence {
     /// Children that have not come.
     children: BTreeSet<Node>,
     waiting: Vec<(ClientId, RequestId)>,
-    cards: Vec<(Proc, Card)>,
+    cards: Vec<(Proc, BusinessCard)>,
     /// How many bytes these take.
     bytes: usize,
     /// The parent was told.
@@ -71,7 +71,7 @@ struct Fence {
 
 impl Fence {
     /// Takes cards; of too many none are kept, and it fails.
-    fn collect(&mut self, cards: impl IntoIterator<Item = (Proc, Card)>) {
+    fn collect(&mut self, cards: impl IntoIterator<Item = (Proc, BusinessCard)>) {
         for (proc, card) in cards {
             self.bytes += card.size();
             self.cards.push((proc, card));
@@ -215,9 +215,9 @@ impl Engine {
             calls.extend(own.filter(|proc| group.contains(*proc)).map(|proc| (proc, 0)));
         }
         let (fanout, len) = (self.config.fanout.max(1) as usize, hosts.len());
-        let at = hosts
-            .binary_search(&self.me)
-            .map_err(|_| Error::Misuse(format!("{} hosts nobody of the group {group}", self.me)))?;
+        let at = hosts.binary_search(&self.me).map_err(|_| {
+            Error::Misuse(format!("{} hosts no process of the group {group}", self.me))
+        })?;
         let parent = at.checked_sub(1).map(|before| hosts[before / fanout]);
         let children = (at * fanout + 1).min(len)..(at * fanout + 1 + fanout).min(len);
         let children = hosts[children].to_vec();
@@ -304,7 +304,12 @@ impl Engine {
     }
 
     /// It is over: tells the children and the processes here.
-    fn fence_down(&mut self, group: &Group, nth: u64, result: Result<Vec<(Proc, Card)>, Error>) {
+    fn fence_down(
+        &mut self,
+        group: &Group,
+        nth: u64,
+        result: Result<Vec<(Proc, BusinessCard)>, Error>,
+    ) {
         let Some(signature) = self.signatures.get(group) else { return };
         for child in signature.children.clone() {
             self.say(child, group, nth, FenceStep::Down(result.clone()));
@@ -355,7 +360,7 @@ impl Engine {
         self.end_fence(group, nth, Err(error));
     }
 
-    fn break_fence(&mut self, group: &Group, nth: u64, proc: Proc, why: Gone) {
+    fn break_fence(&mut self, group: &Group, nth: u64, proc: Proc, why: Termination) {
         let node = self.ran_on(proc).unwrap_or(self.me);
         let error = Error::FenceBroken { group: group.clone(), nth, proc, node, why };
         self.fail_fence(group, nth, error);
@@ -523,7 +528,7 @@ impl Engine {
     }
 
     /// A process of this node is gone: the fences that lack it fail.
-    pub(super) fn fences_lacking(&mut self, proc: Proc, why: &Gone) {
+    pub(super) fn fences_lacking(&mut self, proc: Proc, why: &Termination) {
         let lacking: Vec<(Group, u64)> = self
             .signatures
             .iter()

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     error::Error,
     inventory::RoundTrip,
-    message::{Answer, HeadRequest, Message},
+    message::{Answer, ControllerRequest, Message},
     names::{Missing, Node, Proc},
     value::{Info, Value},
 };
@@ -98,19 +98,19 @@ impl Engine {
         client: ClientId,
         id: RequestId,
         asker: Proc,
-        what: HeadRequest,
+        what: ControllerRequest,
         longer: Option<Duration>,
     ) -> Result<Option<Answer>, Error> {
         let ask = self.number();
         let name = match &what {
-            HeadRequest::Publish(_) => "to publish",
-            HeadRequest::Lookup { .. } => "to look up",
-            HeadRequest::Unpublish(_) => "to unpublish",
-            HeadRequest::Abort { .. } => "to abort",
-            HeadRequest::Restart { .. } => "to restart",
-            HeadRequest::Replace(_) => "to replace a node",
-            HeadRequest::Signal { .. } => "to signal",
-            HeadRequest::Query(_) | HeadRequest::Processes => "a query",
+            ControllerRequest::Publish(_) => "to publish",
+            ControllerRequest::Lookup { .. } => "to look up",
+            ControllerRequest::Unpublish(_) => "to unpublish",
+            ControllerRequest::Abort { .. } => "to abort",
+            ControllerRequest::Restart { .. } => "to restart",
+            ControllerRequest::Replace(_) => "to replace a node",
+            ControllerRequest::Signal { .. } => "to signal",
+            ControllerRequest::Query(_) | ControllerRequest::Processes => "a query",
         };
         let patience = HEAD_PATIENCE.saturating_add(longer.unwrap_or_default());
         self.wait(client, id, Some(patience), Waiting::Head { ask, what: name });
@@ -123,27 +123,29 @@ impl Engine {
     }
 
     /// A question came: at the head, or one that any node answers.
-    pub(super) fn head_asked(&mut self, from: Node, id: u64, asker: Proc, what: HeadRequest) {
+    pub(super) fn head_asked(&mut self, from: Node, id: u64, asker: Proc, what: ControllerRequest) {
         let asked = Asked { by: asker, node: from, id };
         let result = match what {
-            HeadRequest::Processes => Ok(Some(Answer::Info(self.own_processes()))),
+            ControllerRequest::Processes => Ok(Some(Answer::Info(self.own_processes()))),
             _ if self.me != Node::HEAD => return,
-            HeadRequest::Publish(what) => self.publish(asked, what).map(Some),
-            HeadRequest::Unpublish(keys) => check_keys(&keys).map(|()| {
+            ControllerRequest::Publish(what) => self.publish(asked, what).map(Some),
+            ControllerRequest::Unpublish(keys) => check_keys(&keys).map(|()| {
                 self.unpublish(asker, &keys);
                 Some(Answer::Done)
             }),
-            HeadRequest::Lookup { keys, wait, least, within } => {
+            ControllerRequest::Lookup { keys, wait, least, within } => {
                 once(keys).and_then(|keys| self.look_up(asked, within, keys, wait, least as usize))
             }
-            HeadRequest::Query(keys) => once(keys).and_then(|keys| self.query(asked, &keys)),
-            HeadRequest::Abort { status, message } => {
+            ControllerRequest::Query(keys) => once(keys).and_then(|keys| self.query(asked, &keys)),
+            ControllerRequest::Abort { status, message } => {
                 self.out.push_back(Output::Abort { by: asker, status, message });
                 Ok(Some(Answer::Done))
             }
-            HeadRequest::Restart { proc, after } => self.restart_asked(asked, proc, after),
-            HeadRequest::Replace(node) => self.replace_asked(asked, node),
-            HeadRequest::Signal { group, signal } => self.signal_asked(group, signal).map(Some),
+            ControllerRequest::Restart { proc, after } => self.restart_asked(asked, proc, after),
+            ControllerRequest::Replace(node) => self.replace_asked(asked, node),
+            ControllerRequest::Signal { group, signal } => {
+                self.signal_asked(group, signal).map(Some)
+            }
         };
         match result {
             Ok(None) => {}
@@ -231,7 +233,7 @@ impl Engine {
         hosts.retain(|node| self.jobs.values().any(|job| !job.map.ranks_on(*node).is_empty()));
         let own = if hosts.remove(&self.me) { self.own_processes() } else { Info::new() };
         for node in &hosts {
-            let what = HeadRequest::Processes;
+            let what = ControllerRequest::Processes;
             self.out.push_back(Output::Send {
                 to: *node,
                 message: Message::Ask { id, asker: asked.by, what },

@@ -4,7 +4,7 @@
 use super::{Engine, Timer, head::Asked};
 use crate::{
     error::Error,
-    message::{Answer, HeadRequest},
+    message::{Answer, ControllerRequest},
 };
 use petasos_fabric::Time;
 use std::time::Duration;
@@ -16,10 +16,13 @@ const MAX_WAITING: usize = 4096;
 
 /// What waits, and until when.
 #[derive(Debug, Default)]
-pub(super) struct Hearsay(Vec<(Asked, HeadRequest, Time)>);
+pub(super) struct Hearsay(Vec<(Asked, ControllerRequest, Time)>);
 
 impl Hearsay {
-    fn take(&mut self, which: impl Fn(&HeadRequest, Time) -> bool) -> Vec<(Asked, HeadRequest)> {
+    fn take(
+        &mut self,
+        which: impl Fn(&ControllerRequest, Time) -> bool,
+    ) -> Vec<(Asked, ControllerRequest)> {
         let taken = self.0.extract_if(.., |(_, what, until)| which(what, *until));
         taken.map(|(asked, what, _)| (asked, what)).collect()
     }
@@ -30,7 +33,7 @@ impl Engine {
     pub(super) fn awaits_word(
         &mut self,
         asked: Asked,
-        what: HeadRequest,
+        what: ControllerRequest,
     ) -> Result<Option<Answer>, Error> {
         if self.head.hearsay.0.len() >= MAX_WAITING {
             let (what, most) = ("restarts and replacements", MAX_WAITING);
@@ -43,7 +46,7 @@ impl Engine {
     }
 
     /// At the head: word of what some of these wait for has come, and they are looked at again.
-    pub(super) fn word_came(&mut self, of: impl Fn(&HeadRequest) -> bool) {
+    pub(super) fn word_came(&mut self, of: impl Fn(&ControllerRequest) -> bool) {
         for (asked, what) in self.head.hearsay.take(|what, _| of(what)) {
             self.head_asked(asked.node, asked.id, asked.by, what);
         }
@@ -54,10 +57,10 @@ impl Engine {
         let now = self.now;
         for (asked, what) in self.head.hearsay.take(|_, until| until <= now) {
             let error = match what {
-                HeadRequest::Restart { proc, .. } => {
+                ControllerRequest::Restart { proc, .. } => {
                     Error::NotRestarted { proc, why: "it has not failed".to_owned() }
                 }
-                HeadRequest::Replace(node) => {
+                ControllerRequest::Replace(node) => {
                     Error::NotReplaced { node, why: "it is not lost".to_owned() }
                 }
                 _ => Error::Misuse("it waits for nothing".to_owned()),

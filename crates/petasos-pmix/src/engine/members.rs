@@ -132,7 +132,7 @@ impl Engine {
             });
             for (rank, why) in known.chain(own) {
                 let (proc, restarts) = (job.map.proc(rank), job.restarts_of(rank));
-                let message = Message::Gone { proc, restarts, why };
+                let message = Message::Termination { proc, restarts, why };
                 self.out.push_back(Output::Send { to, message });
             }
         }

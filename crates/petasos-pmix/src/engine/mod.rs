@@ -35,13 +35,13 @@ mod requests;
 mod restart;
 
 use crate::{
-    error::{Error, Gone},
+    error::{Error, Termination},
     event::{Event, EventId},
     inventory::Inventory,
     job::JobMap,
     message::{Answer, Message},
     names::{JobId, Missing, Node, Proc},
-    value::Card,
+    value::BusinessCard,
 };
 use agenda::Agenda;
 pub(crate) use cards::MAX_CARD;
@@ -193,7 +193,7 @@ enum Waiting {
         nth: u64,
         late: bool,
     },
-    Card {
+    BusinessCard {
         proc: Proc,
         key: String,
     },
@@ -240,10 +240,10 @@ struct Local {
     client: Option<ClientId>,
     connected: bool,
     pid: u32,
-    gone: Option<Gone>,
+    gone: Option<Termination>,
     /// When its process took the place of another; 0: it is the first.
     since: Time,
-    card: Card,
+    card: BusinessCard,
     /// It has published, or waited for what others publish.
     known_at_head: bool,
     progress: Option<progress::Progress>,
@@ -253,7 +253,7 @@ struct Local {
 
 impl Local {
     /// What became of it, if it will not come any more.
-    fn gone_for_good(&self) -> Option<&Gone> {
+    fn gone_for_good(&self) -> Option<&Termination> {
         self.gone.as_ref().filter(|_| !self.may_return)
     }
 }
@@ -263,13 +263,13 @@ struct Job {
     map: Arc<JobMap>,
     locals: BTreeMap<u32, Local>,
     /// Cards of processes on other nodes, as far as they came here.
-    cards: HashMap<u32, Card>,
+    cards: HashMap<u32, BusinessCard>,
     /// Processes of other nodes that are known to be gone.
-    gone: BTreeMap<u32, Gone>,
+    gone: BTreeMap<u32, Termination>,
     /// How often each rank was started again, if it was.
     restarts: BTreeMap<u32, u32>,
     /// At the head: processes of other nodes that ended as they should.
-    done: BTreeMap<u32, Gone>,
+    done: BTreeMap<u32, Termination>,
 }
 
 /// The engine. See the [module](self).
@@ -429,7 +429,7 @@ impl Engine {
             Message::Event { event, all } => self.event_came(from, event, all),
             Message::Interest { code, wanted } => self.interest(from, code, wanted),
             Message::Lost(nodes) => self.nodes_lost(&nodes, Some(from)),
-            Message::Gone { proc, restarts, why } => {
+            Message::Termination { proc, restarts, why } => {
                 self.proc_known_gone(proc, restarts, why, Some(from));
             }
             Message::Restarted { proc, restarts } => self.restarted(proc, restarts, Some(from)),

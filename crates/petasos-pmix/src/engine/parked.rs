@@ -10,7 +10,7 @@ use crate::{
     error::Error,
     message::{Answer, Message},
     names::{JobId, Node, Proc},
-    value::{Card, MAX_KEY},
+    value::{BusinessCard, MAX_KEY},
 };
 use petasos_fabric::Time;
 use std::{collections::BTreeMap, time::Duration};
@@ -99,7 +99,7 @@ impl Engine {
         let result = match (self.over.clone(), self.find(job, &key)) {
             (Some(why), _) => Err(Error::Ending(why)),
             _ if known.proc.is_none() => {
-                Err(Error::Misuse("the client has not said who it is".into()))
+                Err(Error::Misuse("the client has not identified itself".into()))
             }
             (None, Some(value)) => Ok(Answer::Value(value.clone())),
             _ if known.pending.contains_key(&id) => {
@@ -199,9 +199,9 @@ impl Engine {
         }
     }
 
-    fn tell_card(&mut self, asker: Asker, result: Result<Card, Error>) {
+    fn tell_card(&mut self, asker: Asker, result: Result<BusinessCard, Error>) {
         match asker {
-            Asker::Client(client, id) => self.answer(client, id, result.map(Answer::Card)),
+            Asker::Client(client, id) => self.answer(client, id, result.map(Answer::BusinessCard)),
             Asker::Daemon(node, id) => self.send(node, Message::CardAnswer { id, result }),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{ClientId, Engine, Timer};
 use crate::{
-    error::{Error, Gone},
+    error::{Error, Termination},
     message::{Answer, Message},
     names::{JobId, Missing, Node, Proc},
 };
@@ -15,7 +15,7 @@ impl Engine {
         let local = self.local_mut(proc).ok_or(Error::NoSuchProc(proc))?;
         match local.gone.clone() {
             // Its connection of before may still be open: what comes over that is nothing any more.
-            Some(Gone::Finalized) if again => (local.gone, local.client) = (None, None),
+            Some(Termination::Finalized) if again => (local.gone, local.client) = (None, None),
             Some(why) => {
                 let node = self.ran_on(proc).unwrap_or(self.me);
                 return Err(Error::ProcGone { proc, node, why });
@@ -86,7 +86,7 @@ impl Engine {
             }
             local.client = None;
             if local.gone.is_none() {
-                self.proc_gone(proc, Gone::Disconnected);
+                self.proc_gone(proc, Termination::Disconnected);
             }
         } else if proc.job == JobId::TOOLS {
             self.let_go(proc);
@@ -104,21 +104,27 @@ impl Engine {
     /// A process of this node ended, or could not be started: the one before which its rank was started again so
     /// often. Of an earlier one that is no news. Gives what that means: a process that has connected and not
     /// finalized has left others that may wait for it, whatever its exit code is.
-    pub fn proc_ended(&mut self, now: Time, proc: Proc, restarts: u32, why: Gone) -> Gone {
+    pub fn proc_ended(
+        &mut self,
+        now: Time,
+        proc: Proc,
+        restarts: u32,
+        why: Termination,
+    ) -> Termination {
         self.advance(now);
         let current = self.restarts_of(proc) == restarts;
         let Some(local) = self.local_mut(proc).filter(|_| current) else { return why };
-        let open = matches!(local.gone, None | Some(Gone::Disconnected));
+        let open = matches!(local.gone, None | Some(Termination::Disconnected));
         let why = match why {
-            Gone::Exited(0) if local.connected && open => Gone::NotFinalized,
+            Termination::Exited(0) if local.connected && open => Termination::NotFinalized,
             why => why,
         };
         let was_expected = std::mem::take(&mut local.may_return);
         match &local.gone {
             None => self.proc_gone(proc, why.clone()),
-            Some(Gone::Finalized) => {
+            Some(Termination::Finalized) => {
                 if was_expected {
-                    self.fences_lacking(proc, &Gone::Finalized);
+                    self.fences_lacking(proc, &Termination::Finalized);
                     self.settle_parked(proc);
                 }
                 if !why.is_clean() {
@@ -137,7 +143,7 @@ impl Engine {
         match self.local_mut(proc) {
             Some(local) if local.gone.is_none() => {
                 local.may_return = returns;
-                self.proc_gone(proc, Gone::Finalized);
+                self.proc_gone(proc, Termination::Finalized);
             }
             _ => {}
         }
@@ -145,7 +151,7 @@ impl Engine {
         self.refuse_all(client, &error);
     }
 
-    fn proc_gone(&mut self, proc: Proc, why: Gone) {
+    fn proc_gone(&mut self, proc: Proc, why: Termination) {
         let wired = self.wired;
         let Some(local) = self.local_mut(proc) else { return };
         local.gone = Some(why.clone());
@@ -160,7 +166,7 @@ impl Engine {
         }
         if failed {
             let restarts = self.restarts_of(proc);
-            self.spread(&Message::Gone { proc, restarts, why: why.clone() }, None);
+            self.spread(&Message::Termination { proc, restarts, why: why.clone() }, None);
             self.announce_gone(proc, &why);
             self.gone_at_head(proc, &why);
         } else if wired && !connected {
@@ -181,7 +187,7 @@ impl Engine {
         &mut self,
         proc: Proc,
         restarts: u32,
-        why: Gone,
+        why: Termination,
         from: Option<Node>,
     ) {
         let Some(job) = self.jobs.get_mut(&proc.job) else { return };
@@ -196,7 +202,7 @@ impl Engine {
         }
         let Some(job) = self.jobs.get_mut(&proc.job) else { return };
         job.gone.insert(proc.rank, why.clone());
-        self.spread(&Message::Gone { proc, restarts, why: why.clone() }, from);
+        self.spread(&Message::Termination { proc, restarts, why: why.clone() }, from);
         self.check_fences(proc, node);
         self.gone_at_head(proc, &why);
     }
@@ -210,7 +216,7 @@ impl Engine {
         self.spread(&Message::Wired, from);
         self.agenda.set(self.now.after(self.config.connect), Timer::Connect);
         // Of those that failed it is known, and whether the job goes on is not decided here.
-        let clean = |gone: &Option<Gone>| gone.as_ref().is_some_and(Gone::is_clean);
+        let clean = |gone: &Option<Termination>| gone.as_ref().is_some_and(Termination::is_clean);
         let ended: Vec<Proc> = self.unconnected(|local| clean(&local.gone));
         ended.into_iter().for_each(|proc| self.ended_unconnected(proc));
     }

@@ -9,8 +9,8 @@
 
 use super::{Engine, Local, Output, head::Asked};
 use crate::{
-    error::{Error, Gone},
-    message::{Answer, HeadRequest, Message, Replacement},
+    error::{Error, Termination},
+    message::{Answer, ControllerRequest, Message, Replacement},
     names::{Node, Proc},
 };
 use petasos_fabric::Time;
@@ -95,7 +95,7 @@ impl Engine {
     }
 
     /// At the head: a process of another node has ended as it should, and is not started again with its node.
-    pub fn heard_done(&mut self, now: Time, proc: Proc, restarts: u32, why: Gone) {
+    pub fn heard_done(&mut self, now: Time, proc: Proc, restarts: u32, why: Termination) {
         self.advance(now);
         if restarts == self.restarts_of(proc)
             && let Some(job) = self.jobs.get_mut(&proc.job)
@@ -112,7 +112,7 @@ impl Engine {
         asker: Proc,
         node: Node,
     ) -> Result<Option<Answer>, Error> {
-        self.ask_head(client, id, asker, HeadRequest::Replace(node), None)
+        self.ask_head(client, id, asker, ControllerRequest::Replace(node), None)
     }
 
     /// At the head: somebody asks.
@@ -124,7 +124,7 @@ impl Engine {
         if let Some(by) = self.replace_once(node)? {
             return Ok(Some(Answer::Value(by.0.into())));
         }
-        self.awaits_word(asked, HeadRequest::Replace(node))
+        self.awaits_word(asked, ControllerRequest::Replace(node))
     }
 
     /// Has a node replaced, if that was not done, and says by which; `None`: it is not known here that it is lost.
@@ -191,7 +191,7 @@ impl Engine {
             // If it is refused, its ranks stay failed, which is told in the end.
             let _ = self.replace_once(node);
         }
-        self.word_came(|what| *what == HeadRequest::Replace(node));
+        self.word_came(|what| *what == ControllerRequest::Replace(node));
     }
 
     /// A node takes the place of another, so says the head.
@@ -239,7 +239,7 @@ impl Engine {
             for rank in job.map.ranks_on(by) {
                 job.gone.remove(rank);
                 // Who begins in a moment has nothing of this.
-                let (gone, connected) = (Some(Gone::NodeLost), true);
+                let (gone, connected) = (Some(Termination::NodeLost), true);
                 job.locals.insert(*rank, Local { gone, connected, ..Local::default() });
             }
         }

@@ -3,7 +3,7 @@
 use super::{Client, ClientId, Engine, Output, RequestId, Timer, Waiting, cards};
 use crate::{
     error::Error,
-    message::{Answer, HeadRequest, Request},
+    message::{Answer, ControllerRequest, Request},
     names::{JobId, Proc},
     status,
     value::{MAX_KEY, MAX_VALUE, RESERVED, Value},
@@ -71,7 +71,7 @@ impl Engine {
             (Request::Connect(_) | Request::ConnectTool, Some(proc)) => {
                 return Err(Error::Misuse(format!("this client is connected as {proc}")));
             }
-            (_, None) => return Err(Error::Misuse("the client has not said who it is".into())),
+            (_, None) => return Err(Error::Misuse("the client has not identified itself".into())),
             (_, Some(proc)) => proc,
         };
         let done = Ok(Some(Answer::Done));
@@ -93,23 +93,23 @@ impl Engine {
             Request::Publish(published) => {
                 check_entry(&published.key, &published.value)?;
                 self.known_at_head(proc);
-                self.ask_head(client, id, proc, HeadRequest::Publish(published), None)
+                self.ask_head(client, id, proc, ControllerRequest::Publish(published), None)
             }
             Request::Lookup { keys, wait, least, within } => {
                 check_keys(&keys)?;
                 if wait.is_some() {
                     self.known_at_head(proc);
                 }
-                let what = HeadRequest::Lookup { keys, wait, least, within };
+                let what = ControllerRequest::Lookup { keys, wait, least, within };
                 self.ask_head(client, id, proc, what, wait)
             }
             Request::Unpublish(keys) => {
                 check_keys(&keys)?;
-                self.ask_head(client, id, proc, HeadRequest::Unpublish(keys), None)
+                self.ask_head(client, id, proc, ControllerRequest::Unpublish(keys), None)
             }
             Request::Query(keys) => {
                 check_keys(&keys)?;
-                self.ask_head(client, id, proc, HeadRequest::Query(keys), None)
+                self.ask_head(client, id, proc, ControllerRequest::Query(keys), None)
             }
             Request::Register { handler, codes } => {
                 if codes.len() > MAX_KEYS {
@@ -129,7 +129,7 @@ impl Engine {
                 Ok(Some(self.notify(proc, code, range, non_default, info)))
             }
             Request::Abort { status, message } => {
-                self.ask_head(client, id, proc, HeadRequest::Abort { status, message }, None)
+                self.ask_head(client, id, proc, ControllerRequest::Abort { status, message }, None)
             }
             Request::Finalize => {
                 self.finalize(client, proc);
@@ -208,7 +208,7 @@ impl Engine {
         let Some(waiting) = known.and_then(|known| known.pending.get(&id)).cloned() else { return };
         match waiting {
             Waiting::Fence { group, nth, late } => self.fence_late(client, id, group, nth, late),
-            Waiting::Card { proc, key } => {
+            Waiting::BusinessCard { proc, key } => {
                 // Others may wait on.
                 self.unpark(client, id, proc);
                 let error = self.card_late(proc, key);

@@ -7,8 +7,8 @@
 
 use super::{Client, ClientId, Engine, Job, Local, Output, RequestId, Timer, head::Asked};
 use crate::{
-    error::{Error, Gone},
-    message::{Answer, HeadRequest, Message, Replacement},
+    error::{Error, Termination},
+    message::{Answer, ControllerRequest, Message, Replacement},
     names::{Node, Proc},
 };
 use petasos_fabric::Time;
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// At the head: its daemon has heard that a process of another node failed, perhaps before this engine.
-    pub fn heard_gone(&mut self, now: Time, proc: Proc, restarts: u32, why: Gone) {
+    pub fn heard_gone(&mut self, now: Time, proc: Proc, restarts: u32, why: Termination) {
         self.advance(now);
         self.proc_known_gone(proc, restarts, why, None);
     }
@@ -46,11 +46,11 @@ impl Engine {
     /// Whether a process of this node, the one before which its rank was started again so often, has finalized.
     #[must_use]
     pub fn has_finalized(&self, proc: Proc, restarts: u32) -> bool {
-        self.restarts_of(proc) == restarts && self.gone_of(proc) == Some(&Gone::Finalized)
+        self.restarts_of(proc) == restarts && self.gone_of(proc) == Some(&Termination::Finalized)
     }
 
     /// What became of a process, as far as that is known here.
-    pub(super) fn gone_of(&self, proc: Proc) -> Option<&Gone> {
+    pub(super) fn gone_of(&self, proc: Proc) -> Option<&Termination> {
         let job = self.jobs.get(&proc.job)?;
         let here = job.locals.get(&proc.rank).and_then(|local| local.gone.as_ref());
         here.or_else(|| job.gone.get(&proc.rank))
@@ -73,7 +73,7 @@ impl Engine {
             // The one that failed was replaced already, if there was one.
             None => known.saturating_sub(1),
         });
-        self.ask_head(client, id, asker, HeadRequest::Restart { proc, after }, None)
+        self.ask_head(client, id, asker, ControllerRequest::Restart { proc, after }, None)
     }
 
     /// At the head: somebody asks.
@@ -86,7 +86,7 @@ impl Engine {
         if let Some(restarts) = self.restart_once(proc, after)? {
             return Ok(Some(Answer::Value(restarts.into())));
         }
-        self.awaits_word(asked, HeadRequest::Restart { proc, after })
+        self.awaits_word(asked, ControllerRequest::Restart { proc, after })
     }
 
     /// Has a process replaced, if that was not done, and says how often its rank was started again by then; `None`: it
@@ -121,22 +121,26 @@ impl Engine {
 
     /// It is known that a process failed: at the head it is started again, if somebody waits for that, or if that is
     /// how the job is run.
-    pub(super) fn gone_at_head(&mut self, proc: Proc, why: &Gone) {
+    pub(super) fn gone_at_head(&mut self, proc: Proc, why: &Termination) {
         if self.me != Node::HEAD {
             return;
         }
         // A program that is not there will not be there the next time.
-        if self.config.restart_failed && !matches!(why, Gone::NotStarted(_)) {
+        if self.config.restart_failed && !matches!(why, Termination::NotStarted(_)) {
             // If it is refused, it stays failed, which is told in the end.
             let _ = self.restart_once(proc, self.restarts_of(proc));
         }
-        self.word_came(|what| matches!(what, HeadRequest::Restart { proc: of, .. } if *of == proc));
+        self.word_came(
+            |what| matches!(what, ControllerRequest::Restart { proc: of, .. } if *of == proc),
+        );
     }
 
     /// Ranks were started again with their node: who had asked for one of them alone has what it wanted.
     pub(super) fn restarts_by_the_way(&mut self, what: &Replacement) {
         let again = |of: &Proc| what.again.iter().any(|(proc, _)| proc == of);
-        self.word_came(|what| matches!(what, HeadRequest::Restart { proc, .. } if again(proc)));
+        self.word_came(
+            |what| matches!(what, ControllerRequest::Restart { proc, .. } if again(proc)),
+        );
     }
 
     /// A process is started again, so says the head.
@@ -144,7 +148,7 @@ impl Engine {
         if self.node_of(proc).is_none() || self.restarts_of(proc) >= restarts {
             return;
         }
-        let is_well = |local: &Local| local.gone.as_ref().is_none_or(Gone::is_clean);
+        let is_well = |local: &Local| local.gone.as_ref().is_none_or(Termination::is_clean);
         if self.local(proc).is_some_and(is_well) {
             // Nobody else can know better that there is somebody to replace.
             return;
@@ -166,7 +170,7 @@ impl Engine {
             job.cards.remove(&proc.rank);
         }
         if let Some(local) = job.locals.get_mut(&proc.rank) {
-            let why = local.gone.take().unwrap_or(Gone::Disconnected);
+            let why = local.gone.take().unwrap_or(Termination::Disconnected);
             *local = Local { since, ..Local::default() };
             local.card.restarts = restarts;
             self.let_clients_go(proc, why);
@@ -183,7 +187,7 @@ impl Engine {
     }
 
     /// Whoever still has a connection of a process that is gone is nobody now.
-    fn let_clients_go(&mut self, proc: Proc, why: Gone) {
+    fn let_clients_go(&mut self, proc: Proc, why: Termination) {
         let of =
             |(client, known): (&ClientId, &Client)| (known.proc == Some(proc)).then_some(*client);
         let clients: Vec<ClientId> = self.clients.iter().filter_map(of).collect();

@@ -7,14 +7,14 @@ mod network;
 mod slurm;
 
 use crate::{
-    Gone, Node,
+    Node, Termination,
     daemon::{self, Coming, Launched, Plan, Starter, ToStage},
     job::Run,
 };
 pub use files::{FileToStage, Files, FilesError};
 pub use hosts::{Host, HostError, parse_hostfile, parse_hosts};
 pub use mover::{Estimate, FileMover, Key, NotPlaced, Placing, Receiving, Target};
-pub use network::{ForRanks, Here, Known, Network, Reserved, Row, Wants};
+pub use network::{ForRanks, Known, Network, Reserved, Row, ThisNode, Wants};
 pub(crate) use slurm::hosts_of_step;
 pub use slurm::{Allocation, AllocationError, allocation};
 use std::{
@@ -198,7 +198,7 @@ pub struct Outcome {
     /// is to go on; in the end it is not 0 in any case.
     pub output_lost: Option<String>,
     /// What became of each rank: on which host, and how it ended.
-    pub ranks: BTreeMap<u32, (String, Gone)>,
+    pub ranks: BTreeMap<u32, (String, Termination)>,
     /// How often ranks were started again, if they were.
     pub restarts: BTreeMap<u32, u32>,
     /// Hosts that were lost and replaced: the host, why it was lost, and the spare that took its place.

@@ -28,11 +28,11 @@ pub trait Network: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Why it cannot.
-    fn reserve(&self, here: &Here) -> Result<Reserved, String>;
+    fn reserve(&self, here: &ThisNode) -> Result<Reserved, String>;
 
     /// On any node: the names of the interfaces and ports of its inventory that this network goes over. They are
     /// told with the inventory. It is asked whenever that changes, and may not block.
-    fn interfaces(&self, _here: &Here, _has: &Inventory) -> Vec<String> {
+    fn interfaces(&self, _here: &ThisNode, _has: &Inventory) -> Vec<String> {
         Vec::new()
     }
 
@@ -91,7 +91,7 @@ pub struct Known {
 
 /// What is known of a node and its job when resources are kept there.
 #[derive(Clone, Debug)]
-pub struct Here {
+pub struct ThisNode {
     /// The address by which the other daemons reach it, if there are any.
     pub address: Option<IpAddr>,
     /// How many ranks it will have.

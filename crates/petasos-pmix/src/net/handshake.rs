@@ -184,8 +184,10 @@ fn check(verdict: u8) -> io::Result<()> {
     match verdict {
         WELCOME => Ok(()),
         OTHER_NODE => Err(refused("another node answers in place of the one that is meant")),
-        ELSEWHERE => Err(refused("it is not at the address that was dialled: somebody passes on")),
-        _ => Err(refused("it says what nobody understands")),
+        ELSEWHERE => {
+            Err(refused("it is not at the address that was dialled: the connection is relayed"))
+        }
+        _ => Err(refused("it speaks an unknown protocol")),
     }
 }
 

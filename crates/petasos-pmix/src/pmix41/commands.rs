@@ -12,7 +12,7 @@ use super::{
     },
 };
 use crate::{
-    Entry, Error, Gone, Node, Proc, RESERVED, Scope, Value,
+    Entry, Error, Node, Proc, RESERVED, Scope, Termination, Value,
     event::{NO_CACHE, NON_DEFAULT, Range},
     job::JobMap,
     message::{Answer, Persistence, Published, Request},
@@ -243,7 +243,7 @@ impl Session {
         let wait = timeout.is_some() && !immediate;
         let may_come = !immediate && !wait && rank != Proc::JOB && !key.starts_with(RESERVED);
         let then = if may_come && !key.is_empty() { Then::Wait } else { Then::Refuse };
-        let waits = Waits::Card { tag, proc, key: key.clone(), then };
+        let waits = Waits::BusinessCard { tag, proc, key: key.clone(), then };
         Ok(self.ask(waits, Request::Get { proc, key, timeout, immediate, wait }))
     }
 
@@ -672,7 +672,11 @@ fn process_state(word: &str) -> u8 {
         "not started" => 1,
         "running" => 5,
         "connected" => 6,
-        word if word == Gone::Finalized.to_string() || word == Gone::Exited(0).to_string() => 20,
+        word if word == Termination::Finalized.to_string()
+            || word == Termination::Exited(0).to_string() =>
+        {
+            20
+        }
         _ => 50,
     }
 }

@@ -83,7 +83,7 @@ enum Waits {
     Commit(u32),
     /// A status, and results, of which there are none.
     Results(u32),
-    Card {
+    BusinessCard {
         tag: u32,
         proc: Proc,
         key: String,
@@ -299,8 +299,8 @@ impl Session {
                 }
                 vec![self.say_status(tag, code)]
             }
-            Some(Waits::Card { tag, proc, key, then }) => match result {
-                Ok(Answer::Card(card)) => {
+            Some(Waits::BusinessCard { tag, proc, key, then }) => match result {
+                Ok(Answer::BusinessCard(card)) => {
                     let entries = card.entries.iter().map(|(key, Entry { value, .. })| {
                         (key.strip_prefix(ELSEWHERE).unwrap_or(key), value)
                     });
@@ -323,13 +323,14 @@ impl Session {
                     if !key.starts_with(ELSEWHERE) && job.node_of(proc.rank) != Some(self.node) =>
                 {
                     let key = format!("{ELSEWHERE}{key}");
-                    let waits = Waits::Card { tag, proc, key: key.clone(), then };
+                    let waits = Waits::BusinessCard { tag, proc, key: key.clone(), then };
                     let (timeout, immediate, wait) = (None, true, false);
                     vec![self.ask(waits, Request::Get { proc, key, timeout, immediate, wait })]
                 }
                 Err(Error::NotFound { .. }) if then == Then::Wait => {
                     let key = key.strip_prefix(ELSEWHERE).unwrap_or(&key).to_owned();
-                    let waits = Waits::Card { tag, proc, key: key.clone(), then: Then::Waited };
+                    let waits =
+                        Waits::BusinessCard { tag, proc, key: key.clone(), then: Then::Waited };
                     let (timeout, immediate, wait) = (Some(USUAL_WAIT), false, true);
                     vec![self.ask(waits, Request::Get { proc, key, timeout, immediate, wait })]
                 }

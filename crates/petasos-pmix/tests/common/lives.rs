@@ -27,7 +27,7 @@ pub(crate) fn put(value: &str) -> Request {
 
 #[track_caller]
 pub(crate) fn has(result: &Result<Answer, Error>, value: &str) {
-    let Ok(Answer::Card(card)) = result else { panic!("{result:?}") };
+    let Ok(Answer::BusinessCard(card)) = result else { panic!("{result:?}") };
     assert_eq!(card.entries["k"].value.as_str(), Some(value));
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod lives;
 
 use petasos_fabric::Time;
 use petasos_pmix::{
-    Error, Gone, Group, JobId, Missing, Node, Proc,
+    Error, Group, JobId, Missing, Node, Proc, Termination,
     engine::{ClientId, Config, Engine, Output},
     event::Event,
     job::{JobMap, JobSpec, NodeInfo, Run},
@@ -63,7 +63,7 @@ enum Plan {
     Kill(Node),
     End {
         proc: Proc,
-        why: Gone,
+        why: Termination,
     },
     /// A process that was to be started again begins.
     Begin(Proc),
@@ -213,7 +213,7 @@ impl Net {
     }
 
     /// A process ends by itself.
-    pub(crate) fn end(&mut self, after: Duration, proc: Proc, why: Gone) {
+    pub(crate) fn end(&mut self, after: Duration, proc: Proc, why: Termination) {
         self.plan(self.now.after(after), Plan::End { proc, why });
     }
 

@@ -29,8 +29,8 @@
 
 use crate::{
     Accepts, Ack, Completed, Config, Descriptor, Directory, Error, EventQueue, Handle, InterfaceId,
-    Listed, MatchEntry, Memory, Operation, Part, Permit, Place, PortalOptions, ProcessId, Quiet,
-    Served, Taken,
+    Listed, MatchEntry, Memory, Operation, Part, Permit, PortalOptions, ProcessId, Quiet, Served,
+    Taken, Target,
     descriptor::{Bound, Given, Threshold},
     matching::{At, EntryError},
     state::State,
@@ -461,7 +461,7 @@ impl Interface {
         })
     }
 
-    /// Sends a part of a descriptor, or all of it, to a place; `cookie` is the entry of the
+    /// Sends a part of a descriptor, or all of it, to a target; `cookie` is the entry of the
     /// target's access control that is to admit it.
     ///
     /// # Errors
@@ -473,7 +473,7 @@ impl Interface {
         descriptor: DescriptorHandle,
         part: Option<(u64, u64)>,
         acknowledge: bool,
-        place: Place,
+        target: Target,
         cookie: u32,
         header_data: u64,
     ) -> Result<(), Error> {
@@ -482,11 +482,11 @@ impl Interface {
             ack,
             cookie,
             header_data,
-            ..Operation::put(part, place)
+            ..Operation::put(part, target)
         })
     }
 
-    /// Fetches what is at a place into a part of a descriptor, or all of it.
+    /// Fetches what is at a target into a part of a descriptor, or all of it.
     ///
     /// # Errors
     /// As [`Interface::put`].
@@ -494,13 +494,13 @@ impl Interface {
         &self,
         descriptor: DescriptorHandle,
         part: Option<(u64, u64)>,
-        place: Place,
+        target: Target,
         cookie: u32,
     ) -> Result<(), Error> {
-        self.start(descriptor, part, |part| Operation { cookie, ..Operation::get(part, place) })
+        self.start(descriptor, part, |part| Operation { cookie, ..Operation::get(part, target) })
     }
 
-    /// Exchanges what is at a place for all of a descriptor; what was there comes into another.
+    /// Exchanges what is at a target for all of a descriptor; what was there comes into another.
     ///
     /// # Errors
     /// As [`Interface::put`].
@@ -508,14 +508,14 @@ impl Interface {
         &self,
         get: DescriptorHandle,
         put: DescriptorHandle,
-        place: Place,
+        target: Target,
         cookie: u32,
         header_data: u64,
     ) -> Result<(), Error> {
         self.inner.with_state(|state| {
             let result = state.part(get, None)?;
             let data = state.part(put, None).inspect_err(|_| state.drop_part(result))?;
-            let operation = Operation::get_put(result, data, place);
+            let operation = Operation::get_put(result, data, target);
             let started = state.start(&Operation { cookie, header_data, ..operation });
             started.inspect_err(|_| [result, data].iter().for_each(|part| state.drop_part(*part)))
         })

@@ -5,7 +5,7 @@
 use petasos_fabric::{Address, Endpoint};
 use petasos_portals::{
     Config, Descriptor, Event, EventQueue, Failure, Handle, Interface, List, MatchEntry, Part,
-    Place, PortalOptions, ProcessId, ProcessMap,
+    PortalOptions, ProcessId, ProcessMap, Target,
 };
 use petasos_sim::{SimConfig, SimNet};
 use std::{
@@ -189,8 +189,8 @@ pub(crate) fn source(interface: &Interface, bytes: &[u8]) -> Source {
     Source { part: Part::of(descriptor, bytes.len() as u64), queue, descriptor }
 }
 
-pub(crate) fn to(rank: u32, portal: u16, bits: u64) -> Place {
-    Place { bits, ..Place::new(ProcessId::rank(rank), portal) }
+pub(crate) fn to(rank: u32, portal: u16, bits: u64) -> Target {
+    Target { bits, ..Target::new(ProcessId::rank(rank), portal) }
 }
 
 /// Appends an entry, and takes its event of being linked.

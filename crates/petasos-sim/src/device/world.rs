@@ -324,7 +324,7 @@ impl World {
         let Some(&place) = self.places.get(&to) else {
             if now >= until {
                 caller.dials.remove(&to);
-                let reason = "nobody is there".to_owned();
+                let reason = "there is no endpoint".to_owned();
                 let event = DeviceEvent::Unreachable { address: to, patience, reason };
                 caller.mail.push_back(event);
                 return;

@@ -102,7 +102,7 @@ impl Net {
             enforcement: match kind.reach {
                 Reach::Owner => Enforcement::Owner,
                 Reach::Library => Enforcement::Initiator,
-                Reach::Card => Enforcement::Device,
+                Reach::Nic => Enforcement::Device,
             },
         };
         let mut net = Net {

@@ -18,7 +18,7 @@ use petasos::{
     fabric::{Address, Endpoint, Region},
     portals::{
         Ack, Config, Descriptor, Event, EventQueue, Handle, Idle, Interface, List, MatchEntry,
-        Memory, Operation, Part, Place, PortalOptions, ProcessId, ProcessMap, Quiet,
+        Memory, Operation, Part, PortalOptions, ProcessId, ProcessMap, Quiet, Target,
         matcher::Matcher,
     },
 };
@@ -238,8 +238,8 @@ impl Pair {
 
     /// The median time of a put with acknowledgement, in nanoseconds.
     fn put(&mut self, plan: &Plan, bits: u64) -> Outcome<f64> {
-        let place = Place { bits, ..Place::new(ProcessId::rank(1), 0) };
-        let put = Operation { ack: Ack::Full, ..Operation::put(self.part, place) };
+        let target = Target { bits, ..Target::new(ProcessId::rank(1), 0) };
+        let put = Operation { ack: Ack::Full, ..Operation::put(self.part, target) };
         let found = limits::round_trips(plan, "put", "", || {
             self.initiator.start(put).map_err(failed)?;
             match self.initiator.wait_event(self.queue, PATIENCE).map_err(failed)?.event {

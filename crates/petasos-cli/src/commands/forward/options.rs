@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Mkdir(Mkdir),
     /// Gives a file or directory another name
     Mv(Mv),
-    /// Says what a server does, and for whom
+    /// Says what a server does, and for which clients
     Status(Status),
     /// Makes a file system of an export, or a part of it, through FUSE
     Mount(Mount),
@@ -125,7 +125,7 @@ pub(crate) struct Serve {
     /// same user reach; with --secret or --open also tcp://127.0.0.1:0]
     #[arg(long, value_name = "URL", value_parser = parse_url)]
     pub(crate) listen: Vec<Address>,
-    /// Let nobody change anything
+    /// Refuse all changes
     #[arg(long)]
     pub(crate) read_only: bool,
     /// A file with the secret that both sides of TCP know: needed for TCP, unless --open is given
@@ -157,7 +157,7 @@ pub(crate) struct Mount {
     /// Where to
     #[arg(value_name = "DIR")]
     pub(crate) directory: PathBuf,
-    /// Let nobody change anything through this mount
+    /// Refuse all changes through this mount
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Let other users use it as well, each with his own rights

@@ -26,7 +26,7 @@ const LIMITS: [(&str, &str); 8] = [
     ("files", "open files of a client"),
     ("calls", "calls of a client that are served at a time"),
     ("locks", "locks of a client"),
-    ("lease", "seconds after which locks of a silent client are for who wants them"),
+    ("lease", "seconds after which locks of a silent client are released"),
     ("rate", "bytes a second of a client"),
     ("threads", "threads that work on files"),
 ];

@@ -21,7 +21,7 @@ pub(super) fn engine(url: &Address, reach: &Reach) -> Outcome<Engine> {
 /// The same, which looks for the server for so long at most.
 pub(super) fn engine_within(url: &Address, reach: &Reach, most: Duration) -> Outcome<Engine> {
     if url.scheme() == "self" {
-        let text = format!("{url}: a process of its own has nobody else in it");
+        let text = format!("{url}: self:// reaches no other process");
         return Err(Failure::new(Code::Usage, text).advise("the URL that the server prints"));
     }
     let secret = reach.secret.as_deref();

@@ -100,7 +100,7 @@ fn without_files(failure: transfer::NotHeld) -> Failure {
 /// The transport of the server's URL.
 pub(super) fn transport(url: &Address) -> Outcome<&'static Transport> {
     if url.scheme() == "self" {
-        let text = format!("{url}: a process of its own has nobody else in it");
+        let text = format!("{url}: self:// reaches no other process");
         return Err(Failure::new(Code::Usage, text).advise("the URL that `petasos serve` prints"));
     }
     let found = client::transports(&[url.scheme().to_owned()])?;

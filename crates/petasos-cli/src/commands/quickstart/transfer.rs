@@ -233,7 +233,8 @@ fn read(source: &Source, piece: &Piece<'_>, into: &mut [u8]) -> Outcome {
     read.map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {
             let text = format!("{} became shorter while it was read", path.display());
-            Failure::new(Code::Failed, text).advise("run it again when nobody changes the files")
+            Failure::new(Code::Failed, text)
+                .advise("run it again when the files are not being changed")
         }
         _ => Failure::file("reading", &path, &error),
     })
@@ -320,7 +321,7 @@ impl Check<'_> {
             let (path, at) = (self.source.path_of(piece.entry), piece.offset + at as u64);
             let text = format!("{}: byte {at} came back wrong", path.display());
             return Err(Failure::new(Code::Mismatch, text)
-                .advise("run it again when nobody changes the files"));
+                .advise("run it again when the files are not being changed"));
         }
         if let Some(stage) = self.stage {
             stage.write(piece.entry, piece.offset, came)?;

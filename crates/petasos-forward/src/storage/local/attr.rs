@@ -128,7 +128,7 @@ pub(super) fn settle(
 
 fn change_owner(handle: Handle<'_>, uid: Option<u32>, gid: Option<u32>) -> FsResult<()> {
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-        return Err(FsError::new(Errno::INVAL, "nobody has this number"));
+        return Err(FsError::new(Errno::INVAL, "no user has this number"));
     }
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
     match handle {

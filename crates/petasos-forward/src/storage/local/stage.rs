@@ -389,7 +389,7 @@ fn absent_is_fine(result: rustix::io::Result<()>) -> FsResult<()> {
 }
 
 fn in_use() -> FsError {
-    FsError::new(Errno::BUSY, "somebody else is staging under this key")
+    FsError::new(Errno::BUSY, "another client is staging under this key")
 }
 
 fn file_name(key: &StageKey) -> String {

@@ -10,7 +10,7 @@ mod text;
 
 use super::{JobError, lock};
 use crate::{
-    Card, Entry, Error, Group, JobId, Node, Proc, Value,
+    BusinessCard, Entry, Error, Group, JobId, Node, Proc, Value,
     daemon::host_name,
     event::{EventId, Range},
     job::{JobMap, JobSpec, MAX_RANKS, NodeInfo, Run},
@@ -90,7 +90,7 @@ struct Talk {
     /// A fence has spread what others have.
     fenced: bool,
     /// What was found of others.
-    cards: HashMap<u32, Card>,
+    cards: HashMap<u32, BusinessCard>,
     /// It does not answer as it should, or is gone.
     over: Option<String>,
 }
@@ -443,7 +443,7 @@ impl Client {
         }
         talk.cards.insert(proc.rank, card.clone());
         if card.entries.contains_key(&key) {
-            return Ok(Answer::Card(card));
+            return Ok(Answer::BusinessCard(card));
         }
         if card.version > 0 || immediate {
             return Err(Failed::Said(Error::NotFound { proc, key }.into()));

@@ -82,7 +82,7 @@ fn cards_go_through_a_table_of_values_of(longest: usize) {
         let entry = Entry { scope: crate::Scope::Global, value: value.clone().into() };
         client.call(Request::Commit(vec![(format!("k{nth}"), entry)]), SOON).unwrap();
         let found = client.call(get(1, &format!("k{nth}")), SOON).unwrap();
-        let Answer::Card(card) = found else { panic!() };
+        let Answer::BusinessCard(card) = found else { panic!() };
         assert_eq!(card.version, u64::from(nth) + 1);
         assert_eq!(card.entries[&format!("k{nth}")].value, Value::Bytes(value));
     }

@@ -5,7 +5,7 @@ use super::{
     buffer::{Name, Reader, Typed, WILDCARD, Writer, bad, scope},
 };
 use crate::{
-    Card, Entry, Error, Group, Info, JobId, Node, Proc, Scope, Value,
+    BusinessCard, Entry, Error, Group, Info, JobId, Node, Proc, Scope, Value,
     event::{Event, EventId, Range},
     job::JobMap,
     message::{Answer, Persistence, Request},
@@ -43,7 +43,7 @@ pub(super) enum Waits {
     /// A status, and nothing else.
     Status,
     Commit,
-    Card(Proc, String),
+    BusinessCard(Proc, String),
     Fence(Group),
     Lookup(String),
     Notify,
@@ -150,7 +150,7 @@ impl Asker {
                 out.infos(&infos);
                 out.count(1);
                 out.text(&key);
-                Waits::Card(proc, key)
+                Waits::BusinessCard(proc, key)
             }
             Request::Publish(what) => {
                 let Some(range) = number(&what.range) else {
@@ -314,12 +314,12 @@ impl Asker {
             Waits::Notify => {
                 Answer::Notified(EventId { node: self.node, number: EventId::LOSS - 1 })
             }
-            Waits::Card(proc, key) => {
+            Waits::BusinessCard(proc, key) => {
                 let card = self.card(&mut from, proc)?;
                 if card.entries.is_empty() {
                     return Ok(Err(Error::NotFound { proc, key }));
                 }
-                Answer::Card(card)
+                Answer::BusinessCard(card)
             }
             Waits::Lookup(key) => {
                 from.count()?;
@@ -339,11 +339,11 @@ impl Asker {
     fn refused(&self, waits: Waits, code: i32) -> Error {
         let place = |proc: Proc| self.nodes.get(proc.rank as usize).copied().unwrap_or_default();
         match (waits, code) {
-            (Waits::Card(proc, key), status::TIMEOUT) => {
+            (Waits::BusinessCard(proc, key), status::TIMEOUT) => {
                 let state = "the server of the launcher did not get it".to_owned();
                 Error::GetTimeout { proc, node: place(proc), key, state }
             }
-            (Waits::Card(proc, key), status::NOT_FOUND) => Error::NotFound { proc, key },
+            (Waits::BusinessCard(proc, key), status::NOT_FOUND) => Error::NotFound { proc, key },
             (Waits::Lookup(key), status::TIMEOUT) => Error::LookupTimeout(key),
             (Waits::Lookup(key), _) => Error::NotPublished(key),
             (Waits::Fence(group), code) => Error::Misuse(format!(
@@ -352,7 +352,7 @@ impl Asker {
             )),
             (waits, code) => {
                 let what = match waits {
-                    Waits::Card(proc, key) => format!("key `{key}` of {proc}"),
+                    Waits::BusinessCard(proc, key) => format!("key `{key}` of {proc}"),
                     Waits::Commit => "a commit".to_owned(),
                     Waits::Notify => "an event".to_owned(),
                     _ => "a request".to_owned(),
@@ -363,7 +363,7 @@ impl Asker {
     }
 
     /// The card of a process, of what came for it.
-    fn card(&self, from: &mut Reader<'_>, proc: Proc) -> io::Result<Card> {
+    fn card(&self, from: &mut Reader<'_>, proc: Proc) -> io::Result<BusinessCard> {
         let mut entries = BTreeMap::new();
         while !from.is_empty() {
             from.count()?;
@@ -378,7 +378,7 @@ impl Asker {
                 }
             }
         }
-        Ok(Card { restarts: 0, version: 1, entries })
+        Ok(BusinessCard { restarts: 0, version: 1, entries })
     }
 
     /// An event that the server tells of; nothing if it is none, or for others.

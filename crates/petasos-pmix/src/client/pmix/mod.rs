@@ -298,7 +298,7 @@ pub(super) fn get(
         call(Request::Get { proc, key, timeout, immediate, wait })
     };
     let missing = |result: &Result<Answer, JobError>| match result {
-        Ok(Answer::Card(card)) => !card.entries.contains_key(&key),
+        Ok(Answer::BusinessCard(card)) => !card.entries.contains_key(&key),
         Err(JobError::Refused(Error::NotFound { .. })) => true,
         _ => false,
     };

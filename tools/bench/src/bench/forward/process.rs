@@ -298,7 +298,7 @@ pub(crate) fn run_tied(mut arguments: impl Iterator<Item = OsString>) -> Outcome
     set_parent_process_death_signal(Some(Signal::TERM)).map_err(Failure::system("signals"))?;
     // It may have died before that was asked for.
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
-        return Err(Failure::new(Code::Failed, "whoever started this process is gone"));
+        return Err(Failure::new(Code::Failed, "the process that started this one has ended"));
     }
     let error = Command::new(&program).args(arguments).exec();
     Err(Failure::file("starting", Path::new(&program), &error))

@@ -14,19 +14,19 @@ use loom::sync::atomic::{AtomicBool, Ordering, fence};
 /// Whether a thread sleeps, and whether there is a notice for it. For transports, which have the
 /// doorbell: a descriptor, say, that is written to when one of these says so.
 #[derive(Debug)]
-pub struct Doze {
+pub struct EventCount {
     sleeping: AtomicBool,
     noticed: AtomicBool,
 }
 
-impl Default for Doze {
-    fn default() -> Doze {
-        Doze { sleeping: AtomicBool::new(false), noticed: AtomicBool::new(false) }
+impl Default for EventCount {
+    fn default() -> EventCount {
+        EventCount { sleeping: AtomicBool::new(false), noticed: AtomicBool::new(false) }
     }
 }
 
-impl Doze {
-    /// Announces a sleep: look after it whether there is anything, [`Doze::take_notice`] included.
+impl EventCount {
+    /// Announces a sleep: look after it whether there is anything, [`EventCount::take_notice`] included.
     pub fn fall_asleep(&self) {
         self.sleeping.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn one_rings_for_a_sleep() {
-        let doze = Doze::default();
+        let doze = EventCount::default();
         assert!(!doze.notice() && !doze.rouse(), "nobody sleeps");
         doze.fall_asleep();
         assert!(doze.take_notice() && !doze.take_notice());
@@ -90,7 +90,7 @@ mod interleavings {
     #[test]
     fn nobody_sleeps_through_a_notice() {
         loom::model(|| {
-            let doze = Arc::new(Doze::default());
+            let doze = Arc::new(EventCount::default());
             let done = Arc::new(AtomicU64::new(0));
             let notifiers: Vec<_> = (0..2)
                 .map(|_| {
@@ -113,7 +113,7 @@ mod interleavings {
     #[test]
     fn nobody_sleeps_through_mail() {
         loom::model(|| {
-            let doze = Arc::new(Doze::default());
+            let doze = Arc::new(EventCount::default());
             let mail = Arc::new(AtomicU64::new(0));
             let theirs = (doze.clone(), mail.clone());
             let sender = thread::spawn(move || {
@@ -132,7 +132,7 @@ mod interleavings {
     #[test]
     fn the_next_sleep_is_rung_for_as_well() {
         loom::model(|| {
-            let doze = Arc::new(Doze::default());
+            let doze = Arc::new(EventCount::default());
             let theirs = doze.clone();
             let notifier = thread::spawn(move || theirs.notice());
             doze.fall_asleep();

@@ -29,7 +29,7 @@ pub enum Wish {
 
 /// Who one is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
+pub struct Handshake {
     /// What its sender wants.
     pub wish: Wish,
     /// His life.
@@ -38,7 +38,7 @@ pub struct Card {
     pub address: Address,
 }
 
-impl Card {
+impl Handshake {
     /// As it travels.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -52,10 +52,11 @@ impl Card {
     }
 
     /// Reads what should be one, or says what is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<Card, &'static str> {
-        let (head, address) = bytes.split_first_chunk::<HEAD>().ok_or("its card is cut short")?;
+    pub fn decode(bytes: &[u8]) -> Result<Handshake, &'static str> {
+        let (head, address) =
+            bytes.split_first_chunk::<HEAD>().ok_or("its handshake message is cut short")?;
         if head[..8] != *MAGIC {
-            return Err("it does not say who it is, as auto:// does");
+            return Err("its first message is not the handshake of auto://");
         }
         if head[8] != VERSION {
             return Err("its card is of another version");
@@ -68,13 +69,13 @@ impl Card {
         let number = u64::from_le_bytes(std::array::from_fn(|at| head[10 + at]));
         let incarnation = Incarnation::new(number).ok_or("its card has no incarnation")?;
         if address.len() != usize::from(head[18]) {
-            return Err("its card is cut short");
+            return Err("its handshake message is cut short");
         }
         let address = std::str::from_utf8(address).ok().and_then(|text| Address::parse(text).ok());
         let address = address.ok_or("its card has no address")?;
         match Places::parse(&address) {
             Ok(Places::Known { .. }) if address.scheme() == SCHEME => {
-                Ok(Card { wish, incarnation, address })
+                Ok(Handshake { wish, incarnation, address })
             }
             _ => Err("its card does not have its whole address"),
         }
@@ -87,18 +88,18 @@ mod tests {
     use crate::Node;
     use proptest::prelude::*;
 
-    fn card(wish: Wish) -> Card {
+    fn card(wish: Wish) -> Handshake {
         let way = Address::parse("tcp://h:1").unwrap();
         let address = Places::compose(Node::of(b"x"), &[way]).unwrap();
-        Card { wish, incarnation: Incarnation::new(7).unwrap(), address }
+        Handshake { wish, incarnation: Incarnation::new(7).unwrap(), address }
     }
 
     #[test]
     fn there_and_back() {
         for wish in [Wish::Stay, Wish::Ask] {
             let bytes = card(wish).encode();
-            assert_eq!(Card::decode(&bytes), Ok(card(wish)));
-            assert!((0..bytes.len()).all(|len| Card::decode(&bytes[..len]).is_err()));
+            assert_eq!(Handshake::decode(&bytes), Ok(card(wish)));
+            assert!((0..bytes.len()).all(|len| Handshake::decode(&bytes[..len]).is_err()));
         }
     }
 
@@ -106,11 +107,11 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
         #[test]
         fn garbage_is_refused_or_means_one_thing(at in 0usize..60, byte: u8, noise: Vec<u8>) {
-            let _ = Card::decode(&noise);
+            let _ = Handshake::decode(&noise);
             let mut bytes = card(Wish::Stay).encode();
             let at = at % bytes.len();
             bytes[at] = byte;
-            if let Ok(card) = Card::decode(&bytes) {
+            if let Ok(card) = Handshake::decode(&bytes) {
                 prop_assert_eq!(card.encode(), bytes);
             }
         }
