@@ -1,6 +1,6 @@
 //! `petasos bench`, as a user runs it.
 
-#[path = "../../../../crates/petasos-cli/tests/common/mod.rs"]
+#[path = "../../../../faces/cli/tests/common/mod.rs"]
 mod common;
 mod forward;
 mod launch;

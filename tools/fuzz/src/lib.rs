@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod handshake;
 pub mod cut;
 pub mod guarded;
+pub mod nic;
 pub mod zoo;
 
 pub use cut::Cut;

@@ -17,7 +17,7 @@ use petasos_fabric::{
 };
 use petasos_fuzz::{
     Cut, Guarded,
-    handshake::{Handshake, NODES, Wires},
+    nic::{NODES, Nic, Wires},
 };
 use smallvec::smallvec;
 use std::{collections::VecDeque, time::Duration};
@@ -49,7 +49,7 @@ fn config() -> Config {
     (limits.max_regions, limits.max_peers, limits.max_leases) = (16, 4, 8);
     config.fragment = 1000;
     config.thresholds = Some(Thresholds::new(300, 600, 60).expect("in order"));
-    (config.window, config.parked, config.lent, config.gets, config.ahead) = (4, 6, 4, 2, 3);
+    (config.window, config.deferred, config.lent, config.gets, config.ahead) = (4, 6, 4, 2, 3);
     (config.bounces, config.bounce, config.accesses) = (4, 300, 2);
     config.exclusive.cells = 16;
     config.exclusive.hot.messages = 3;
@@ -75,7 +75,7 @@ struct Hostile {
 struct World<'a> {
     cut: Cut<'a>,
     wires: Wires,
-    end: Channels<Handshake>,
+    end: Channels<Nic>,
     now: Time,
     hostile: [Hostile; NODES],
     /// Numbers that were seen in packets.
@@ -93,7 +93,7 @@ struct World<'a> {
 
 impl<'a> World<'a> {
     fn new(cut: Cut<'a>) -> World<'a> {
-        let (card, wires) = Handshake::new();
+        let (card, wires) = Nic::new();
         let mut end = Channels::new(card, config());
         let (mut regions, mut routes, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         for access in [Access::ALL, Access::READ] {
@@ -478,7 +478,7 @@ impl<'a> World<'a> {
         let counters = self.end.counters();
         let (config, state) = (config(), self.wires.state());
         let bounces = 2 * config.bounces * config.bounce;
-        assert!(counters.parked == 0 && counters.memory <= bounces as u64, "{counters:?}");
+        assert!(counters.deferred == 0 && counters.memory <= bounces as u64, "{counters:?}");
         assert!(state.opened() <= self.regions.len() + 2 * config.bounces, "registered for nobody");
         drop(state);
         drop(self.end);

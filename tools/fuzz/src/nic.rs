@@ -35,7 +35,7 @@ const LIMITS: DeviceLimits = DeviceLimits {
 };
 
 /// The endpoint's side.
-pub struct Handshake {
+pub struct Nic {
     address: Address,
     wires: Wires,
 }
@@ -88,13 +88,13 @@ fn node_of(event: &DeviceEvent) -> Option<usize> {
     }
 }
 
-impl Handshake {
+impl Nic {
     /// A device, and the script's hold on it.
     #[must_use]
-    pub fn new() -> (Handshake, Wires) {
+    pub fn new() -> (Nic, Wires) {
         let wires = Wires::default();
         let address = Address::parse("card://victim").expect("an address");
-        (Handshake { address, wires: wires.clone() }, wires)
+        (Nic { address, wires: wires.clone() }, wires)
     }
 }
 
@@ -222,7 +222,7 @@ impl State {
     fn admit(&mut self, to: Node) -> Result<usize, Refusal> {
         let node = to.0 as usize;
         if self.up.get(node).is_none_or(Option::is_none) {
-            return Err(Refusal::Termination);
+            return Err(Refusal::Gone);
         }
         if self.full || self.running.len() >= SLOTS {
             self.told[node] = true;
@@ -250,7 +250,7 @@ impl Notify for Silent {
     fn notify(&self) {}
 }
 
-impl Device for Handshake {
+impl Device for Nic {
     fn scheme(&self) -> &'static str {
         "card"
     }

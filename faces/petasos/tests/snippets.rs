@@ -9,7 +9,7 @@ use std::{
 /// What else stands in them: sessions on a terminal, and pictures.
 const OTHERS: [&str; 3] = ["text", "sh", "console"];
 /// What is quoted instead of compiled as documentation, and from where. That is a test that passes.
-const QUOTED: (&str, &str) = ("docs/writing-a-transport.md", "guide/tests/conformance.rs");
+const QUOTED: (&str, &str) = ("docs/writing-a-transport.md", "tools/guide/tests/conformance.rs");
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -38,10 +38,10 @@ fn pages() -> Vec<String> {
 }
 
 fn sources() -> Vec<PathBuf> {
-    let crates = fs::read_dir(root().join("crates")).unwrap();
-    let crates = crates.map(|entry| entry.unwrap().path().join("src"));
-    let all = crates.chain([root().join("guide/src")]);
-    all.flat_map(|folder| files(&folder, ".rs")).collect()
+    let roles = ["core", "transports", "protocols", "services", "faces", "tools"];
+    let crates = roles.iter().flat_map(|role| fs::read_dir(root().join(role)).unwrap());
+    let crates = crates.map(|entry| entry.unwrap().path().join("src")).filter(|src| src.is_dir());
+    crates.flat_map(|folder| files(&folder, ".rs")).collect()
 }
 
 /// The pieces of a page between fences, each with what is said of it, such as `rust,no_run`.
