@@ -163,7 +163,7 @@ fn with_a_secret_who_has_it() {
     fs::write(place.path("secret"), "x".repeat(64)).unwrap();
     fs::set_permissions(place.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
     let server = Server::start(&place, &["--secret", "secret"]);
-    assert!(server.said.contains("who has the secret in secret can read and write exp"));
+    assert!(server.said.contains("clients with the secret in secret can read and write exp"));
     let url = server.url("tcp://");
     assert_eq!(place.run(&["forward", "ls", "--secret", "secret", url]).assert(0).out, "file\n");
     if let Some(refused) = as_nobody(&place, &["ls", "--timeout", "2s", url]) {

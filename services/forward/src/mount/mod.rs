@@ -1,9 +1,10 @@
 //! An export as a file system, through FUSE.
 //!
-//! Four threads do it. One takes the kernel's requests and does not wait for anything; the engine's
+//! Five threads do it. One takes the kernel's requests and does not wait for anything; the engine's
 //! thread has a future for each, which asks the server and answers the kernel; one tells the
 //! kernel what to give up, which the engine's thread cannot, for the kernel may have to wait for an
-//! answer of its own first. The last one knows what is to be done later.
+//! answer of its own first, and one has the kernel ask how long a file is, as a program would. The last
+//! one knows what is to be done later.
 //!
 //! What is kept where, and for how long:
 //!
@@ -24,6 +25,7 @@
 //! with each request.
 
 mod ahead;
+mod ask;
 mod attach;
 mod behind;
 mod convert;

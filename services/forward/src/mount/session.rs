@@ -1,13 +1,13 @@
 //! The life of a mount: its threads, its beginning and its end.
 
 use super::{
-    MountError, MountOptions, attach,
+    MountError, MountOptions, ask, attach,
     front::{Front, Job},
     fs::Fs,
     intake::Intakes,
     link::Link,
     pool::Pool,
-    tell::{self, Teller},
+    tell::Teller,
 };
 use crate::{
     client::ConnectOptions,
@@ -277,7 +277,7 @@ async fn begin(
 
 /// Has the kernel read ahead more than by default, which only root may ask for.
 fn read_ahead(directory: &Path, bytes: usize) {
-    let Some((major, minor)) = tell::device(directory) else { return };
+    let Some((major, minor)) = ask::device(directory) else { return };
     let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
     if let Err(error) = std::fs::write(&path, format!("{}\n", bytes >> 10)) {
         tracing::debug!(path, %error, "the system reads ahead as much as it likes");

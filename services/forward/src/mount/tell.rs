@@ -6,21 +6,16 @@
 //! The kernel goes by the length that it was told last, and asks for it only when somebody reads
 //! beyond that: so it would not see that another mount has cut a file, nor would mappings and
 //! `copy_file_range` see that one has made it longer. Nothing that can be sent to it changes the
-//! length, but an answer to its own question does. So the thread asks for the attributes by the file's
-//! name in the mount, as any program does, and the kernel asks here.
+//! length, but an answer to its own question does: see [`Asker`].
 
-use super::fs::Fs;
+use super::{ask::Asker, fs::Fs};
 use fuser::{INodeNo, Notifier};
 use futures_channel::{mpsc as queue, oneshot};
-use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, StatxFlags},
-    io::Errno,
-};
 use std::{
     collections::HashMap,
     ffi::OsString,
     io,
-    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, Sender},
     thread,
@@ -51,13 +46,6 @@ pub(super) struct Teller {
     tasks: Sender<Task>,
 }
 
-/// Where a mount is.
-struct Place {
-    directory: PathBuf,
-    /// The number of its device: something else may be there by now.
-    device: (u32, u32),
-}
-
 impl Teller {
     /// Starts the thread. It ends with the file system, which has the other end of its queue.
     pub(super) fn start(
@@ -75,58 +63,20 @@ impl Teller {
 }
 
 fn tell(notifier: &Notifier, directory: &Path, tasks: Receiver<Task>) {
-    let mut place = None;
+    let asker = Asker::start(directory);
+    let asker = asker.inspect_err(|error| tracing::warn!(%error, "lengths are not asked for")).ok();
     for Task { word, done } in tasks {
         let told = match word {
             Word::Pages(ino) => notifier.inval_inode(INodeNo(ino), 0, 0),
             Word::Name(directory, name) => notifier.inval_entry(INodeNo(directory), &name),
             Word::Ask(ino, path) => {
-                // Found when it is needed: the mount serves by then.
-                let place = place.get_or_insert_with(|| Place::find(directory));
-                place.as_ref().map_or(Ok(()), |place| place.ask(ino, &path)).map_err(Into::into)
+                asker.as_ref().map_or(Ok(()), |asker| asker.ask(ino, path)).map_err(Into::into)
             }
         };
         if let Err(error) = told {
             tracing::debug!(%error, "the kernel keeps what it knows");
         }
         let _ = done.send(());
-    }
-}
-
-/// The number of a device, as the kernel has it without asking.
-pub(super) fn device(directory: &Path) -> Option<(u32, u32)> {
-    let flags = AtFlags::STATX_DONT_SYNC;
-    let stat = rustix::fs::statx(CWD, directory, flags, StatxFlags::empty()).ok()?;
-    Some((stat.stx_dev_major, stat.stx_dev_minor))
-}
-
-impl Place {
-    fn find(directory: &Path) -> Option<Place> {
-        let device = device(directory)?;
-        Some(Place { directory: directory.to_owned(), device })
-    }
-
-    fn open(&self) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(&self.directory, flags, Mode::empty())
-    }
-
-    /// Has the kernel ask for the attributes of what has this name, which should be this node.
-    fn ask(&self, ino: u64, path: &Path) -> Result<(), Errno> {
-        let root = self.open()?;
-        let asleep = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let stat = rustix::fs::statx(&root, "", asleep, StatxFlags::empty())?;
-        // Another mount may hide this one.
-        if (stat.stx_dev_major, stat.stx_dev_minor) != self.device {
-            return Err(Errno::XDEV);
-        }
-        let anew = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
-        let stat = rustix::fs::statx(&root, path, anew, StatxFlags::BASIC_STATS)?;
-        match stat.stx_ino == ino {
-            true => Ok(()),
-            // Another mount gave the name to another file.
-            false => Err(Errno::STALE),
-        }
     }
 }
 
