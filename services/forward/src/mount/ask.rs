@@ -1,0 +1,201 @@
+//! A thread that asks for attributes in the mount, as any program does: then the kernel asks here, and
+//! learns how long a file is.
+//!
+//! A thread that waits for an answer of its own process must not keep that process from ending. When
+//! the process is killed, the threads that would answer are gone, and the kernel lets a request that
+//! was taken wait until the device of the mount is closed; a thread that has this device open, and
+//! waits, keeps it open forever: the process would stay, and the mount hang. So this thread has
+//! a table of descriptors of its own, with nothing in it.
+
+use nix::sched::CloneFlags;
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, StatxFlags},
+    io::Errno,
+};
+use std::{
+    fs, io,
+    os::fd::{OwnedFd, RawFd},
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Receiver, Sender},
+    thread,
+};
+
+/// The kernel asks for the attributes of this node, which has this name in the mount.
+struct Question {
+    ino: u64,
+    path: PathBuf,
+    done: Sender<Result<(), Errno>>,
+}
+
+/// The way to the thread.
+pub(super) struct Asker {
+    questions: Sender<Question>,
+}
+
+/// Where a mount is.
+struct Place {
+    directory: PathBuf,
+    /// The number of its device: something else may be there by now.
+    device: (u32, u32),
+}
+
+impl Asker {
+    /// Starts the thread. It ends when this is dropped.
+    pub(super) fn start(directory: &Path) -> io::Result<Asker> {
+        let (questions, queue) = mpsc::channel();
+        let (report, apart) = mpsc::channel();
+        let directory = directory.to_owned();
+        let run = move || {
+            let left = leave_descriptors();
+            let go = left.is_ok();
+            let _ = report.send(left);
+            if go {
+                answer(&directory, queue);
+            }
+        };
+        thread::Builder::new().name("petasos-ask".to_owned()).spawn(run)?;
+        apart.recv().map_err(io::Error::other)??;
+        Ok(Asker { questions })
+    }
+
+    /// Has the kernel ask for the attributes of what has this name, and waits for that.
+    pub(super) fn ask(&self, ino: u64, path: PathBuf) -> Result<(), Errno> {
+        let (done, asked) = mpsc::channel();
+        let _ = self.questions.send(Question { ino, path, done });
+        asked.recv().unwrap_or(Err(Errno::NOTCONN))
+    }
+}
+
+/// The thread. Nothing here has a descriptor of another thread's, nor rings for one by a descriptor: the
+/// channels wait in memory, and nothing is logged.
+fn answer(directory: &Path, questions: Receiver<Question>) {
+    let mut place = None;
+    for Question { ino, path, done } in questions {
+        // Found when it is needed: the mount serves by then.
+        let place = place.get_or_insert_with(|| Place::find(directory));
+        let _ = done.send(place.as_ref().map_or(Ok(()), |place| place.ask(ino, &path)));
+    }
+}
+
+/// Gives the calling thread a table of descriptors of its own, and empties that. Those of the other
+/// threads stay as they are.
+fn leave_descriptors() -> io::Result<()> {
+    // Before: where that is not to be had, the table stays shared, and full.
+    let own = Path::new("/proc/thread-self/fd");
+    fs::read_dir(own)?;
+    nix::sched::unshare(CloneFlags::CLONE_FILES)?;
+    let names = fs::read_dir(own)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    let open = names.iter().filter_map(|name| name.to_str()?.parse::<RawFd>().ok());
+    // The one of the listing is closed already.
+    for descriptor in open {
+        let _ = nix::unistd::close(descriptor);
+    }
+    Ok(())
+}
+
+/// The number of a device, as the kernel has it without asking.
+pub(super) fn device(directory: &Path) -> Option<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(CWD, directory, flags, StatxFlags::empty()).ok()?;
+    Some((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
+impl Place {
+    fn find(directory: &Path) -> Option<Place> {
+        let device = device(directory)?;
+        Some(Place { directory: directory.to_owned(), device })
+    }
+
+    fn open(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(&self.directory, flags, Mode::empty())
+    }
+
+    /// Has the kernel ask for the attributes of what has this name, which should be this node.
+    fn ask(&self, ino: u64, path: &Path) -> Result<(), Errno> {
+        let root = self.open()?;
+        let asleep = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = rustix::fs::statx(&root, "", asleep, StatxFlags::empty())?;
+        // Another mount may hide this one.
+        if (stat.stx_dev_major, stat.stx_dev_minor) != self.device {
+            return Err(Errno::XDEV);
+        }
+        let anew = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+        let stat = rustix::fs::statx(&root, path, anew, StatxFlags::BASIC_STATS)?;
+        match stat.stx_ino == ino {
+            true => Ok(()),
+            // Another mount gave the name to another file.
+            false => Err(Errno::STALE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fuser::{Config, Filesystem, INodeNo, MountOption, ReplyEntry, Request, Session};
+    use petasos_testing::{again, is_root, role, skip};
+    use std::{ffi::OsStr, mem, process::Command, time::Duration};
+
+    /// A file system that takes requests and does not answer them.
+    struct Silent;
+
+    impl Filesystem for Silent {
+        fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+            println!("asked for {}", name.display());
+            mem::forget(reply);
+        }
+    }
+
+    /// Takes the mount away whatever becomes of the test, and ends the requests of it.
+    struct Away(PathBuf);
+
+    impl Drop for Away {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").args(["-f", "-l", "-i"]).arg(&self.0).status();
+        }
+    }
+
+    fn a_process_that_asks(directory: &Path) {
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::FSName("silent".to_owned())];
+        let session = Session::new(Silent, directory, &config).unwrap();
+        thread::spawn(move || session.run());
+        let asked = Asker::start(directory).unwrap().ask(7, "f".into());
+        panic!("there is no answer, but {asked:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_killed_while_it_asks_ends() {
+        if role().is_some() {
+            return a_process_that_asks(std::env::var("AT").unwrap().as_ref());
+        }
+        if !is_root() || !Path::new("/dev/fuse").exists() {
+            return skip("only root can mount a file system that does not answer");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let name = "mount::ask::tests::a_process_that_is_killed_while_it_asks_ends";
+        let process = again(name, "asker").env("AT", directory.path().to_str().unwrap());
+        let mut process = process.start();
+        // Before the process is waited for in the end: its requests end with the mount.
+        let _away = Away(directory.path().to_owned());
+        assert_eq!(process.line("asked for "), "f");
+        let killed = Command::new("kill").args(["-KILL", &process.id().to_string()]).status();
+        assert!(killed.unwrap().success());
+        process.wait(Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_table_of_its_own_is_empty() {
+        let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
+        let before = open();
+        assert!(before > 1);
+        let run = move || {
+            leave_descriptors().unwrap();
+            open()
+        };
+        assert_eq!(thread::spawn(run).join().unwrap(), 1, "that of the listing");
+        assert!(open() > 1, "others keep theirs");
+    }
+}
