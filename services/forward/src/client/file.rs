@@ -53,12 +53,14 @@ pub struct RemoteFile {
     subject: String,
     number: u64,
     attr: Attr,
+    /// What its directory was when it was opened, which may have made it, where the session asks.
+    pub(crate) directory: Option<Attr>,
     open: Cell<bool>,
 }
 
 impl RemoteFile {
     pub(super) fn new(remote: Remote, subject: String, number: u64, attr: Attr) -> RemoteFile {
-        RemoteFile { remote, subject, number, attr, open: Cell::new(true) }
+        RemoteFile { remote, subject, number, attr, directory: None, open: Cell::new(true) }
     }
 
     /// What it was when it was opened.

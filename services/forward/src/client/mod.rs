@@ -62,13 +62,15 @@ pub struct ConnectOptions {
     /// broken. A server whose disk is slow does say something, as it is asked from time to time.
     /// Default: never; then each operation fails for itself, at its time limit.
     pub silence: Option<Duration>,
+    /// Whether answers that give or take a name are to tell what its directory is then.
+    pub(crate) directories: bool,
 }
 
 impl Default for ConnectOptions {
     fn default() -> ConnectOptions {
         let name = format!("process {}", std::process::id());
         let timeout = Duration::from_secs(60);
-        ConnectOptions { name, timeout, patience: None, silence: None }
+        ConnectOptions { name, timeout, patience: None, silence: None, directories: false }
     }
 }
 
@@ -90,6 +92,9 @@ impl ConnectOptions {
 
 /// How often a client says within a lease that it is there.
 const RENEWALS: u32 = 4;
+
+/// What was made, and what its directory is with it, where the session asks for that.
+type Made = Result<(Attr, Option<Attr>), RemoteError>;
 
 /// A session with a server. Cheap to clone; belongs to its engine's thread.
 ///
@@ -183,7 +188,7 @@ impl Remote {
         });
         let forever = base.with(CallOptions::default().timeout(Duration::MAX));
         let Welcome { session: id, ticket, .. } = session.welcome;
-        let held = forever.hold(id, ticket, options.name);
+        let held = forever.hold(id, ticket, options.name, options.directories);
         if session.welcome.lease_ms > 0 {
             renew(&session);
         }
@@ -337,6 +342,11 @@ impl Remote {
     /// # Errors
     /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_dir(&self, path: &RelPath, creation: Creation) -> Result<Attr, RemoteError> {
+        Ok(self.make_dir_in(path, creation).await?.0)
+    }
+
+    /// The same, with what the directory of the new one is then.
+    pub(crate) async fn make_dir_in(&self, path: &RelPath, creation: Creation) -> Made {
         let call = |c: &ForwardClient, id| c.make_dir(id, bytes(path), creation);
         self.done("making the directory", || path.to_string(), call).await
     }
@@ -348,6 +358,11 @@ impl Remote {
     /// # Errors
     /// `EXIST` if there is something of that name. For the rest as [`Remote::stat`].
     pub async fn make_symlink(&self, path: &RelPath, target: &[u8]) -> Result<Attr, RemoteError> {
+        Ok(self.make_symlink_in(path, target).await?.0)
+    }
+
+    /// The same, with what the directory of the link is then.
+    pub(crate) async fn make_symlink_in(&self, path: &RelPath, target: &[u8]) -> Made {
         let call = |c: &ForwardClient, id| c.make_symlink(id, bytes(path), target.to_vec());
         self.done("making the link", || path.to_string(), call).await
     }
@@ -365,6 +380,16 @@ impl Remote {
         kind: Kind,
         creation: Creation,
     ) -> Result<Attr, RemoteError> {
+        Ok(self.make_node_in(path, kind, creation).await?.0)
+    }
+
+    /// The same, with what the directory of the new one is then.
+    pub(crate) async fn make_node_in(
+        &self,
+        path: &RelPath,
+        kind: Kind,
+        creation: Creation,
+    ) -> Made {
         let call = |c: &ForwardClient, id| c.make_node(id, bytes(path), kind, creation);
         self.done("making", || path.to_string(), call).await
     }
@@ -387,6 +412,11 @@ impl Remote {
     /// # Errors
     /// `EXIST` if there is something named `to`. For the rest as [`Remote::stat`].
     pub async fn hard_link(&self, from: &RelPath, to: &RelPath) -> Result<Attr, RemoteError> {
+        Ok(self.hard_link_in(from, to).await?.0)
+    }
+
+    /// The same, with what the directory of the new name is then.
+    pub(crate) async fn hard_link_in(&self, from: &RelPath, to: &RelPath) -> Made {
         let call = |c: &ForwardClient, id| c.hard_link(id, bytes(from), bytes(to));
         self.done("linking", || format!("{from} to {to}"), call).await
     }
@@ -404,6 +434,16 @@ impl Remote {
         to: &RelPath,
         mode: RenameMode,
     ) -> Result<(), RemoteError> {
+        self.rename_in(from, to, mode).await.map(drop)
+    }
+
+    /// The same, with what the former directory is then, and the new one.
+    pub(crate) async fn rename_in(
+        &self,
+        from: &RelPath,
+        to: &RelPath,
+        mode: RenameMode,
+    ) -> Result<(Option<Attr>, Option<Attr>), RemoteError> {
         let call = |c: &ForwardClient, id| c.rename(id, bytes(from), bytes(to), mode);
         self.done("renaming", || format!("{from} to {to}"), call).await
     }
@@ -415,7 +455,7 @@ impl Remote {
     /// # Errors
     /// `ISDIR` for a directory. For the rest as [`Remote::stat`].
     pub async fn remove_file(&self, path: &RelPath) -> Result<(), RemoteError> {
-        self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), false)).await
+        self.remove_in(path, false).await.map(drop)
     }
 
     /// Removes an empty directory.
@@ -426,7 +466,17 @@ impl Remote {
     /// `NOTEMPTY` if there is something in it, `NOTDIR` if it is no directory. For the rest as
     /// [`Remote::stat`].
     pub async fn remove_dir(&self, path: &RelPath) -> Result<(), RemoteError> {
-        self.done("removing", || path.to_string(), |c, id| c.remove(id, bytes(path), true)).await
+        self.remove_in(path, true).await.map(drop)
+    }
+
+    /// Removes a file or a directory, and gives what the directory is then that it was in.
+    pub(crate) async fn remove_in(
+        &self,
+        path: &RelPath,
+        directory: bool,
+    ) -> Result<Option<Attr>, RemoteError> {
+        let call = |c: &ForwardClient, id| c.remove(id, bytes(path), directory);
+        self.done("removing", || path.to_string(), call).await
     }
 
     /// How full the file system is.
@@ -521,8 +571,10 @@ impl Remote {
     ) -> Result<RemoteFile, RemoteError> {
         let subject = path.to_string();
         let call = |c: &ForwardClient, id| c.open(id, bytes(path), flags, creation);
-        let (number, attr) = self.done("opening", || subject.clone(), call).await?;
-        Ok(RemoteFile::new(self.clone(), subject, number, attr))
+        let (number, attr, directory) = self.done("opening", || subject.clone(), call).await?;
+        let mut file = RemoteFile::new(self.clone(), subject, number, attr);
+        file.directory = directory;
+        Ok(file)
     }
 
     /// A whole small file at once, in one step: at most `Welcome::inline` bytes.

@@ -120,6 +120,7 @@ impl Fs {
 
     /// Contents or attributes of a node are changed here.
     pub(super) fn node_changed(&self, ino: u64) {
+        self.table.borrow_mut().untell(ino);
         self.each_listed(|old| {
             let server = self.table.borrow().attr(ino).map(|attr| attr.ino);
             old.nodes.borrow_mut().extend(server);
@@ -176,6 +177,8 @@ impl Fs {
     /// Fills in entries from `offset` on, which counts them.
     async fn list<E: Entries>(&self, handle: u64, offset: u64, reply: &mut E) -> Result<(), Errno> {
         let dir = self.dirs.borrow().get(handle as usize).map(Rc::clone).ok_or(Errno::BADF)?;
+        // It is read now.
+        self.table.borrow_mut().untell(dir.ino);
         let mut listing = dir.listing.lock().await;
         if offset == 0 && std::mem::replace(&mut listing.read, true) {
             let path = &dir.path;

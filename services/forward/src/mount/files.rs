@@ -291,6 +291,7 @@ impl Fs {
         let asked = convert::open_flags(flags | OFlags::CREATE);
         let remote = self.link.remote().await?;
         let opened = remote.open_as(&path, asked, creation).await;
+        self.changed_in(parent, opened.as_ref().ok().and_then(|file| file.directory.as_ref()));
         let file = opened.map_err(|error| match self.link.failure(&remote, &error).0 {
             // Where the kernel took the name for missing, another mount has made something else.
             Errno::LOOP | Errno::ISDIR | Errno::NXIO => Errno::STALE,

@@ -176,8 +176,13 @@ impl Filesystem for Front {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let (ttl, handle) = (self.attr_ttl, handle.map(u64::from));
-        self.run(move |fs| async move { attr(reply, ttl, fs.getattr(ino.0, handle).await) });
+        let handle = handle.map(u64::from);
+        self.run(move |fs| async move {
+            match fs.getattr(ino.0, handle).await {
+                Ok((is, holds)) => reply.attr(&holds, &is),
+                Err(errno) => reply.error(convert::errno(errno)),
+            }
+        });
     }
 
     fn setattr(

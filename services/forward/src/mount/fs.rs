@@ -29,6 +29,7 @@ use std::{
     collections::HashMap,
     rc::{Rc, Weak},
     sync::Arc,
+    time::Duration,
 };
 
 /// What is mounted.
@@ -259,20 +260,26 @@ impl Fs {
         }
     }
 
+    /// What a node is, and for how long that holds.
     pub(super) async fn getattr(
         self: &Rc<Fs>,
         ino: u64,
         handle: Option<u64>,
-    ) -> Result<FileAttr, Errno> {
+    ) -> Result<(FileAttr, Duration), Errno> {
+        let holds = self.options.attr_ttl();
+        let told = self.table.borrow_mut().told(ino, holds);
+        if let Some((attr, left)) = told {
+            return Ok((convert::file_attr(ino, &attr), left));
+        }
         self.drain_node(ino).await;
         if let Some(open) = self.any_open(ino, handle)
             && let Ok(attr) = open.file.stat().await
         {
-            return self.told(ino, &attr);
+            return Ok((self.told(ino, &attr)?, holds));
         }
         let path = self.path(ino)?;
         let attr = self.again(async |remote| remote.stat(&path, ino == ROOT).await).await?;
-        self.told(ino, &attr)
+        Ok((self.told(ino, &attr)?, holds))
     }
 
     /// What the kernel is told of a node.
@@ -344,7 +351,8 @@ impl Fs {
         if self.table.borrow().attr(parent).is_some_and(|a| a.mode & convert::SET_GROUP != 0) {
             creation.mode |= convert::SET_GROUP;
         }
-        let attr = self.once(async |remote| remote.make_dir(&path, creation).await).await?;
+        let made = self.once(async |remote| remote.make_dir_in(&path, creation).await).await;
+        let attr = self.made(parent, made)?;
         self.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
@@ -367,11 +375,12 @@ impl Fs {
         let make = async |remote: &Remote| match kind {
             Kind::File => {
                 let asked = OpenFlags::WRITE.with(OpenFlags::CREATE).with(OpenFlags::EXCLUSIVE);
-                Ok(*remote.open_as(&path, asked, creation).await?.attr())
+                let file = remote.open_as(&path, asked, creation).await?;
+                Ok((*file.attr(), file.directory))
             }
-            kind => remote.make_node(&path, kind, creation).await,
+            kind => remote.make_node_in(&path, kind, creation).await,
         };
-        let attr = self.once(make).await?;
+        let attr = self.made(parent, self.once(make).await)?;
         self.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
@@ -386,15 +395,15 @@ impl Fs {
         let path = self.new_child(parent, name)?;
         let owner = self.creation(parent, 0, caller).owner;
         let make = async |remote: &Remote| {
-            let attr = remote.make_symlink(&path, target).await?;
+            let (attr, directory) = remote.make_symlink_in(&path, target).await?;
             let Some((uid, gid)) = owner.filter(|owner| *owner != (attr.uid, attr.gid)) else {
-                return Ok(attr);
+                return Ok((attr, directory));
             };
             let set = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
             // Without the right to, the link is the server's.
-            Ok(remote.set_attr(&path, set, false).await.unwrap_or(attr))
+            Ok((remote.set_attr(&path, set, false).await.unwrap_or(attr), directory))
         };
-        let attr = self.once(make).await?;
+        let attr = self.made(parent, self.once(make).await)?;
         self.name_changed(parent, name);
         Ok(self.entry(parent, name, &attr))
     }
@@ -406,11 +415,9 @@ impl Fs {
         directory: bool,
     ) -> Result<(), Errno> {
         let path = self.child(parent, name)?;
-        let remove = async |remote: &Remote| match directory {
-            true => remote.remove_dir(&path).await,
-            false => remote.remove_file(&path).await,
-        };
-        self.once(remove).await?;
+        let removed = self.once(async |remote| remote.remove_in(&path, directory).await).await;
+        self.changed_in(parent, removed.as_ref().ok().and_then(Option::as_ref));
+        removed?;
         self.name_changed(parent, name);
         let node = self.table.borrow().child((parent, name));
         // It may have other names.
@@ -426,7 +433,11 @@ impl Fs {
         mode: RenameMode,
     ) -> Result<(), Errno> {
         let (source, target) = (self.child(from.0, from.1)?, self.new_child(to.0, to.1)?);
-        self.once(async |remote| remote.rename(&source, &target, mode).await).await?;
+        let renamed = self.once(async |r| r.rename_in(&source, &target, mode).await).await;
+        let (former, now) = *renamed.as_ref().unwrap_or(&(None, None));
+        self.changed_in(from.0, former.as_ref());
+        self.changed_in(to.0, now.as_ref());
+        renamed?;
         for (directory, name) in [from, to] {
             self.name_changed(directory, name);
             let node = self.table.borrow().child((directory, name));
@@ -447,10 +458,27 @@ impl Fs {
         name: &[u8],
     ) -> Result<Entry, Errno> {
         let (from, to) = (self.path(ino)?, self.new_child(parent, name)?);
-        let attr = self.once(async |remote| remote.hard_link(&from, &to).await).await?;
+        let made = self.once(async |remote| remote.hard_link_in(&from, &to).await).await;
+        let attr = self.made(parent, made)?;
         self.name_changed(parent, name);
         self.node_changed(ino);
         Ok(self.entry(parent, name, &attr))
+    }
+
+    /// Something was made in a directory, or could not be: then what is known of that is old, too, for
+    /// a call without an answer may have been done.
+    fn made(
+        &self,
+        directory: u64,
+        made: Result<(Attr, Option<Attr>), Errno>,
+    ) -> Result<Attr, Errno> {
+        self.changed_in(directory, made.as_ref().ok().and_then(|(_, is)| is.as_ref()));
+        made.map(|(attr, _)| attr)
+    }
+
+    /// A name was given or taken in a directory, and the server said what that is since, if it did.
+    pub(super) fn changed_in(&self, directory: u64, is: Option<&Attr>) {
+        self.table.borrow_mut().changed_in(directory, is);
     }
 
     /// A name that is to be given: the server's own is not to be had.

@@ -265,6 +265,7 @@ async fn begin(
 ) -> Result<(Link, Attr), MountError> {
     let mut connect = ConnectOptions::default().timeout(options.timeout);
     connect.patience = Some(PATIENCE);
+    connect.directories = true;
     connect.name = format!("mount, process {}", std::process::id());
     let link = Link::connect(engine, server, connect).await?;
     let remote = link.current().expect("it has just connected");

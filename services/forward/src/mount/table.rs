@@ -12,7 +12,12 @@ use crate::{
     protocol::{Attr, Kind},
 };
 use rustix::io::Errno;
-use std::{collections::HashMap, hash::Hash, rc::Rc};
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 /// The number of the root, in every FUSE file system.
 pub(super) const ROOT: u64 = 1;
@@ -34,6 +39,9 @@ struct Node {
     attr: Attr,
     /// How long the kernel takes it to be: by what it was told, and what was written here since.
     shown: u64,
+    /// When a change that was made here in this directory told what it is since, if the kernel has
+    /// not been told yet.
+    told: Option<Instant>,
     /// Told apart from an earlier file that had the same number.
     generation: u64,
     /// The last name is gone, and the server may give the number to another file.
@@ -48,7 +56,8 @@ impl Node {
     fn new(attr: Attr) -> Node {
         let (names, children) = (Vec::new(), HashMap::new());
         let shown = attr.size;
-        Node { attr, shown, generation: 0, gone: false, lookups: 0, names, children }
+        let (generation, lookups, gone, told) = (0, 0, false, None);
+        Node { attr, shown, told, generation, gone, lookups, names, children }
     }
 }
 
@@ -87,7 +96,34 @@ impl Table {
             return Err(Errno::STALE);
         }
         node.attr = *attr;
+        node.told = None;
         Ok(())
+    }
+
+    /// A name was given or taken here in a directory, and the server said what that is since, if it
+    /// did. The kernel makes one change in a directory after the other, so this is of the last one.
+    pub(super) fn changed_in(&mut self, directory: u64, attr: Option<&Attr>) {
+        let Some(node) = self.nodes.get_mut(&directory) else { return };
+        node.told = None;
+        // Another mount may have put another one into its place.
+        if let Some(attr) = attr.filter(|attr| attr.ino == node.attr.ino) {
+            node.attr = *attr;
+            node.told = Some(Instant::now());
+        }
+    }
+
+    /// What was said so of a directory, and how long that holds of so long. Once: the kernel keeps it.
+    pub(super) fn told(&mut self, ino: u64, holds: Duration) -> Option<(Attr, Duration)> {
+        let node = self.nodes.get_mut(&ino)?;
+        let left = holds.checked_sub(node.told.take()?.elapsed())?;
+        (!left.is_zero()).then_some((node.attr, left))
+    }
+
+    /// What was said of a directory is no longer so.
+    pub(super) fn untell(&mut self, ino: u64) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.told = None;
+        }
     }
 
     /// The kernel is told of this length of a node.
@@ -167,6 +203,7 @@ impl Table {
             node.generation += 1;
         }
         node.attr = *attr;
+        node.told = None;
         node.shown = attr.size;
         node.lookups += 1;
         let generation = node.generation;

@@ -68,6 +68,7 @@ impl Fs {
             return set.map_err(|error| self.file_errno(&open, &error));
         }
         let path = self.path(ino)?;
+        self.table.borrow_mut().untell(ino);
         self.once(async |remote| remote.set_xattr(&path, name, value, mode).await).await
     }
 
@@ -80,6 +81,7 @@ impl Fs {
             return removed.map_err(|error| self.file_errno(&open, &error));
         }
         let path = self.path(ino)?;
+        self.table.borrow_mut().untell(ino);
         self.once(async |remote| remote.remove_xattr(&path, name).await).await
     }
 }

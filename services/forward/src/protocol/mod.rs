@@ -3,6 +3,9 @@
 //! A caller names its session in each call. Nodes are named by a path, or by the number of a file
 //! that the session has open. Small data travels within the calls; large data is lent, and the
 //! server moves it, block by block.
+//!
+//! Calls that give or take a name tell what its directory is then, in a session whose client wants
+//! to know: `None` in others, and where the directory could not be looked at.
 
 mod types;
 
@@ -13,7 +16,7 @@ use bytes::Bytes;
 use petasos::{BulkHandle, Context, service};
 
 /// Number of this protocol. Both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Serves files. Paths are bytes, relative to the root of the export.
 #[service(name = "petasos.Forward")]
@@ -22,13 +25,15 @@ pub trait Forward {
     async fn hello(&self, context: Context, hello: Hello) -> FsResult<Welcome>;
     /// Begins the session that was offered, and keeps it: is not answered before it ends. When the
     /// caller dies or gives this call up, the session ends. `name` is for people that read the
-    /// status; at most 256 bytes of it count.
+    /// status; at most 256 bytes of it count. With `directories` the client wants to know what
+    /// directories are in which it gives or takes names.
     async fn hold(
         &self,
         context: Context,
         session: u64,
         ticket: Ticket,
         name: String,
+        directories: bool,
     ) -> FsResult<()>;
     /// Says that the client is there, as any call of its session does: see `Welcome::lease_ms`.
     async fn renew(&self, session: u64) -> FsResult<()>;
@@ -52,9 +57,19 @@ pub trait Forward {
     /// The next page of an open directory.
     async fn read_dir(&self, session: u64, dir: u64) -> FsResult<Page>;
     /// Makes a directory.
-    async fn make_dir(&self, session: u64, path: Vec<u8>, creation: Creation) -> FsResult<Attr>;
+    async fn make_dir(
+        &self,
+        session: u64,
+        path: Vec<u8>,
+        creation: Creation,
+    ) -> FsResult<(Attr, Option<Attr>)>;
     /// Makes a symbolic link that says `target`.
-    async fn make_symlink(&self, session: u64, path: Vec<u8>, target: Vec<u8>) -> FsResult<Attr>;
+    async fn make_symlink(
+        &self,
+        session: u64,
+        path: Vec<u8>,
+        target: Vec<u8>,
+    ) -> FsResult<(Attr, Option<Attr>)>;
     /// Makes a file that is no ordinary one: a FIFO or a socket.
     async fn make_node(
         &self,
@@ -62,21 +77,26 @@ pub trait Forward {
         path: Vec<u8>,
         kind: Kind,
         creation: Creation,
-    ) -> FsResult<Attr>;
+    ) -> FsResult<(Attr, Option<Attr>)>;
     /// What a symbolic link says.
     async fn read_link(&self, session: u64, path: Vec<u8>) -> FsResult<Vec<u8>>;
     /// Gives a file another name beside the one it has.
-    async fn hard_link(&self, session: u64, from: Vec<u8>, to: Vec<u8>) -> FsResult<Attr>;
-    /// Gives something another name.
+    async fn hard_link(
+        &self,
+        session: u64,
+        from: Vec<u8>,
+        to: Vec<u8>,
+    ) -> FsResult<(Attr, Option<Attr>)>;
+    /// Gives something another name. Tells of the directory that it was in, and of that which it is in.
     async fn rename(
         &self,
         session: u64,
         from: Vec<u8>,
         to: Vec<u8>,
         mode: RenameMode,
-    ) -> FsResult<()>;
+    ) -> FsResult<(Option<Attr>, Option<Attr>)>;
     /// Removes a file, or an empty directory.
-    async fn remove(&self, session: u64, path: Vec<u8>, directory: bool) -> FsResult<()>;
+    async fn remove(&self, session: u64, path: Vec<u8>, directory: bool) -> FsResult<Option<Attr>>;
     /// How full the file system is.
     async fn stat_fs(&self, session: u64) -> FsResult<StatFs>;
     /// An extended attribute.
@@ -95,14 +115,14 @@ pub trait Forward {
     /// Removes an extended attribute.
     async fn remove_xattr(&self, session: u64, node: Node, name: Vec<u8>) -> FsResult<()>;
 
-    /// Opens a file; gives its number in this session.
+    /// Opens a file; gives its number in this session. Tells of the directory only with `CREATE`.
     async fn open(
         &self,
         session: u64,
         path: Vec<u8>,
         flags: OpenFlags,
         creation: Creation,
-    ) -> FsResult<(u64, Attr)>;
+    ) -> FsResult<(u64, Attr, Option<Attr>)>;
     /// Opens a file once more that the session has open, whatever its name is by now; gives another
     /// number. `CREATE` and `EXCLUSIVE` mean nothing here.
     async fn reopen(&self, session: u64, file: u64, flags: OpenFlags) -> FsResult<(u64, Attr)>;

@@ -150,6 +150,7 @@ impl Core {
         ticket: &Ticket,
         mut name: String,
         peer: Address,
+        directories: bool,
     ) -> FsResult<oneshot::Receiver<FsResult<()>>> {
         self.tickets.check(id, ticket, &peer)?;
         name.truncate(name.floor_char_boundary(LONGEST_NAME));
@@ -158,7 +159,8 @@ impl Core {
             return Err(FsError::new(Errno::BUSY, "the session is held already"));
         }
         let before = self.check_room(&sessions, &peer)?;
-        let (session, ended) = Session::new(id, before, name, peer, self);
+        let (mut session, ended) = Session::new(id, before, name, peer, self);
+        session.directories = directories;
         sessions.insert(id, Arc::new(session));
         Ok(ended)
     }
@@ -430,7 +432,7 @@ mod tests {
 
     fn begun(core: &Core) -> u64 {
         let welcome = core.offer(&Hello { version: VERSION }, &somebody()).unwrap();
-        let begun = core.begin(welcome.session, &welcome.ticket, String::new(), somebody());
+        let begun = core.begin(welcome.session, &welcome.ticket, String::new(), somebody(), false);
         begun.map(|_| welcome.session).unwrap()
     }
 
@@ -446,7 +448,7 @@ mod tests {
         }
         assert_eq!(core.status().sessions.len(), 0);
         let welcome = core.offer(&hello, &somebody()).unwrap();
-        let begin = |from| core.begin(welcome.session, &welcome.ticket, String::new(), from);
+        let begin = |from| core.begin(welcome.session, &welcome.ticket, String::new(), from, false);
         let thief = Address::parse("self://thief").unwrap();
         assert_eq!(begin(thief).unwrap_err().errno(), Errno::STALE);
         let _held = begin(somebody()).unwrap();

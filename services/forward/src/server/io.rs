@@ -40,20 +40,23 @@ impl Call {
         path: &[u8],
         flags: OpenFlags,
         creation: Creation,
-    ) -> FsResult<(u64, Attr)> {
+    ) -> FsResult<(u64, Attr, Option<Attr>)> {
         self.may_open(flags)?;
         let (path, creation) = (RelPath::parse(path)?, checked_creation(creation)?);
         let (place, descriptor) = self.reserve()?;
         let makes = flags.has(OpenFlags::CREATE) || flags.has(OpenFlags::TRUNCATE);
         let chore = if makes { Chore::Make } else { Chore::Open };
         let leases = self.core.config.limits.lease.is_some();
+        let above = Some(self.above()).filter(|_| flags.has(OpenFlags::CREATE));
         let opened = self.run_short(chore, move |storage| {
             let file = storage.open(&path, flags, &creation)?;
             let attr = file.attr()?;
-            Ok((OpenFile::new(file, flags, attr.ino, None, leases, descriptor), attr))
+            let directory = above.and_then(|above| above.of(storage, &path));
+            let file = OpenFile::new(file, flags, attr.ino, None, leases, descriptor);
+            Ok((file, attr, directory))
         });
-        let (file, attr) = opened.await?;
-        Ok((place.fill(Open::File(Arc::new(file)))?, attr))
+        let (file, attr, directory) = opened.await?;
+        Ok((place.fill(Open::File(Arc::new(file)))?, attr, directory))
     }
 
     pub(super) async fn reopen(&self, number: u64, flags: OpenFlags) -> FsResult<(u64, Attr)> {

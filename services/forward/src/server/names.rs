@@ -82,13 +82,29 @@ impl Call {
         self.run(0, move |_| directory.lock().next(PAGE)).await
     }
 
-    pub(super) async fn make_dir(&self, path: &[u8], creation: Creation) -> FsResult<Attr> {
-        self.to_change()?;
-        let (path, creation) = (fresh(path)?, checked_creation(creation)?);
-        self.run_short(Chore::Make, move |storage| storage.make_dir(&path, &creation)).await
+    /// Looks at the directory that a name is in, where the client wants to know of it.
+    pub(super) fn above(&self) -> Above {
+        Above { wanted: self.session.directories }
     }
 
-    pub(super) async fn make_symlink(&self, path: &[u8], target: Vec<u8>) -> FsResult<Attr> {
+    pub(super) async fn make_dir(
+        &self,
+        path: &[u8],
+        creation: Creation,
+    ) -> FsResult<(Attr, Option<Attr>)> {
+        self.to_change()?;
+        let (path, creation, above) = (fresh(path)?, checked_creation(creation)?, self.above());
+        self.run_short(Chore::Make, move |storage| {
+            Ok((storage.make_dir(&path, &creation)?, above.of(storage, &path)))
+        })
+        .await
+    }
+
+    pub(super) async fn make_symlink(
+        &self,
+        path: &[u8],
+        target: Vec<u8>,
+    ) -> FsResult<(Attr, Option<Attr>)> {
         self.to_change()?;
         let path = fresh(path)?;
         if target.len() > RelPath::MAX {
@@ -98,7 +114,11 @@ impl Call {
         if target.is_empty() || target.contains(&0) {
             return Err(FsError::new(Errno::INVAL, "a symbolic link that says nothing"));
         }
-        self.run_short(Chore::Make, move |storage| storage.make_symlink(&path, &target)).await
+        let above = self.above();
+        self.run_short(Chore::Make, move |storage| {
+            Ok((storage.make_symlink(&path, &target)?, above.of(storage, &path)))
+        })
+        .await
     }
 
     pub(super) async fn make_node(
@@ -106,7 +126,7 @@ impl Call {
         path: &[u8],
         kind: Kind,
         creation: Creation,
-    ) -> FsResult<Attr> {
+    ) -> FsResult<(Attr, Option<Attr>)> {
         self.to_change()?;
         let (path, creation) = (fresh(path)?, checked_creation(creation)?);
         match kind {
@@ -118,7 +138,11 @@ impl Call {
                 return Err(FsError::new(Errno::INVAL, "made by another call"));
             }
         }
-        self.run_short(Chore::Make, move |storage| storage.make_node(&path, kind, &creation)).await
+        let above = self.above();
+        self.run_short(Chore::Make, move |storage| {
+            Ok((storage.make_node(&path, kind, &creation)?, above.of(storage, &path)))
+        })
+        .await
     }
 
     pub(super) async fn read_link(&self, path: &[u8]) -> FsResult<Vec<u8>> {
@@ -126,22 +150,38 @@ impl Call {
         self.run_short(Chore::Look, move |storage| storage.read_link(&path)).await
     }
 
-    pub(super) async fn hard_link(&self, from: &[u8], to: &[u8]) -> FsResult<Attr> {
+    pub(super) async fn hard_link(&self, from: &[u8], to: &[u8]) -> FsResult<(Attr, Option<Attr>)> {
         self.to_change()?;
-        let (from, to) = (entry(from)?, fresh(to)?);
-        self.run_short(Chore::Make, move |storage| storage.hard_link(&from, &to)).await
+        let (from, to, above) = (entry(from)?, fresh(to)?, self.above());
+        self.run_short(Chore::Make, move |storage| {
+            Ok((storage.hard_link(&from, &to)?, above.of(storage, &to)))
+        })
+        .await
     }
 
-    pub(super) async fn rename(&self, from: &[u8], to: &[u8], mode: RenameMode) -> FsResult<()> {
+    pub(super) async fn rename(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        mode: RenameMode,
+    ) -> FsResult<(Option<Attr>, Option<Attr>)> {
         self.to_change()?;
-        let (from, to) = (entry(from)?, entry(to)?);
-        self.run_short(Chore::Rename, move |storage| storage.rename(&from, &to, mode)).await
+        let (from, to, above) = (entry(from)?, entry(to)?, self.above());
+        self.run_short(Chore::Rename, move |storage| {
+            storage.rename(&from, &to, mode)?;
+            Ok((above.of(storage, &from), above.of(storage, &to)))
+        })
+        .await
     }
 
-    pub(super) async fn remove(&self, path: &[u8], directory: bool) -> FsResult<()> {
+    pub(super) async fn remove(&self, path: &[u8], directory: bool) -> FsResult<Option<Attr>> {
         self.to_change()?;
-        let path = entry(path)?;
-        self.run_short(Chore::Remove, move |storage| storage.remove(&path, directory)).await
+        let (path, above) = (entry(path)?, self.above());
+        self.run_short(Chore::Remove, move |storage| {
+            storage.remove(&path, directory)?;
+            Ok(above.of(storage, &path))
+        })
+        .await
     }
 
     pub(super) async fn stat_fs(&self) -> FsResult<StatFs> {
@@ -197,6 +237,20 @@ impl Call {
             Found::File(file) => file.file.remove_xattr(&name),
         })
         .await
+    }
+}
+
+/// What is told of the directory in which a name was given or taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Above {
+    wanted: bool,
+}
+
+impl Above {
+    /// To be asked for after the change, which was done whatever comes of this.
+    pub(super) fn of(self, storage: &dyn Storage, path: &RelPath) -> Option<Attr> {
+        let (directory, _) = path.split().filter(|_| self.wanted)?;
+        storage.stat(&directory, true).ok()
     }
 }
 

@@ -71,8 +71,9 @@ impl Forward for Service {
         session: u64,
         ticket: Ticket,
         name: String,
+        directories: bool,
     ) -> FsResult<()> {
-        let ended = self.core.begin(session, &ticket, name, context.peer())?;
+        let ended = self.core.begin(session, &ticket, name, context.peer(), directories)?;
         let _keep = Keep { session, core: Arc::clone(&self.core) };
         ended.await.unwrap_or_else(|_| Err(stopped()))
     }
@@ -117,12 +118,22 @@ impl Forward for Service {
         self.serve(session, async |call| call.read_dir(dir).await).await
     }
 
-    async fn make_dir(&self, session: u64, path: Vec<u8>, creation: Creation) -> FsResult<Attr> {
+    async fn make_dir(
+        &self,
+        session: u64,
+        path: Vec<u8>,
+        creation: Creation,
+    ) -> FsResult<(Attr, Option<Attr>)> {
         let carried = long(path.len());
         self.serve_with(session, carried, async |call| call.make_dir(&path, creation).await).await
     }
 
-    async fn make_symlink(&self, session: u64, path: Vec<u8>, target: Vec<u8>) -> FsResult<Attr> {
+    async fn make_symlink(
+        &self,
+        session: u64,
+        path: Vec<u8>,
+        target: Vec<u8>,
+    ) -> FsResult<(Attr, Option<Attr>)> {
         let carried = long(path.len() + target.len());
         self.serve_with(session, carried, async |call| call.make_symlink(&path, target).await).await
     }
@@ -133,7 +144,7 @@ impl Forward for Service {
         path: Vec<u8>,
         kind: Kind,
         creation: Creation,
-    ) -> FsResult<Attr> {
+    ) -> FsResult<(Attr, Option<Attr>)> {
         let carried = long(path.len());
         self.serve_with(session, carried, async |call| call.make_node(&path, kind, creation).await)
             .await
@@ -144,7 +155,12 @@ impl Forward for Service {
         self.serve_with(session, carried, async |call| call.read_link(&path).await).await
     }
 
-    async fn hard_link(&self, session: u64, from: Vec<u8>, to: Vec<u8>) -> FsResult<Attr> {
+    async fn hard_link(
+        &self,
+        session: u64,
+        from: Vec<u8>,
+        to: Vec<u8>,
+    ) -> FsResult<(Attr, Option<Attr>)> {
         let carried = long(from.len() + to.len());
         self.serve_with(session, carried, async |call| call.hard_link(&from, &to).await).await
     }
@@ -155,12 +171,12 @@ impl Forward for Service {
         from: Vec<u8>,
         to: Vec<u8>,
         mode: RenameMode,
-    ) -> FsResult<()> {
+    ) -> FsResult<(Option<Attr>, Option<Attr>)> {
         let carried = long(from.len() + to.len());
         self.serve_with(session, carried, async |call| call.rename(&from, &to, mode).await).await
     }
 
-    async fn remove(&self, session: u64, path: Vec<u8>, directory: bool) -> FsResult<()> {
+    async fn remove(&self, session: u64, path: Vec<u8>, directory: bool) -> FsResult<Option<Attr>> {
         let carried = long(path.len());
         self.serve_with(session, carried, async |call| call.remove(&path, directory).await).await
     }
@@ -205,7 +221,7 @@ impl Forward for Service {
         path: Vec<u8>,
         flags: OpenFlags,
         creation: Creation,
-    ) -> FsResult<(u64, Attr)> {
+    ) -> FsResult<(u64, Attr, Option<Attr>)> {
         let carried = long(path.len());
         self.serve_with(session, carried, async |call| call.open(&path, flags, creation).await)
             .await

@@ -28,6 +28,8 @@ pub(super) struct Session {
     pub(super) manners: Arc<Manners>,
     name: String,
     pub(super) peer: Address,
+    /// The client wants to know what directories are in which it gives or takes names.
+    pub(super) directories: bool,
     pub(super) since: Instant,
     /// When something was last heard from its client, in microseconds after the beginning.
     heard_us: AtomicU64,
@@ -90,6 +92,7 @@ impl Session {
             manners: before.map(|session| Arc::clone(&session.manners)).unwrap_or_default(),
             name,
             peer,
+            directories: false,
             since: Instant::now(),
             heard_us: AtomicU64::new(0),
             counters: Counting::default(),

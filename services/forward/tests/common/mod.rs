@@ -62,7 +62,7 @@ impl Client {
         let welcome = engine.block_on(calls.hello(HELLO)).unwrap().unwrap();
         let session = welcome.session;
         let for_ever = calls.with(CallOptions::default().timeout(Duration::MAX));
-        let hold = for_ever.hold(session, welcome.ticket, name.to_owned());
+        let hold = for_ever.hold(session, welcome.ticket, name.to_owned(), false);
         // When this is answered, the session has begun.
         engine.block_on(calls.status()).unwrap();
         Client { calls, session, welcome, hold: Some(hold), engine }

@@ -34,8 +34,9 @@ pub(crate) fn evil(own: &str) {
     let first = engine.block_on(hello()).unwrap().unwrap();
     let session = first.session;
     let forever = client.with(CallOptions::default().timeout(Duration::MAX));
-    let hold =
-        |welcome: &Welcome| forever.hold(welcome.session, welcome.ticket, "x".repeat(10_000));
+    let hold = |welcome: &Welcome| {
+        forever.hold(welcome.session, welcome.ticket, "x".repeat(10_000), false)
+    };
     let _held = hold(&first);
     // As many sessions as it can get, each held; as many files as it can open.
     let all = futures_util::future::join_all((0..600).map(|_| hello()));
@@ -107,7 +108,7 @@ async fn lie(
         0 => drop(client.open(session, path, flags, Creation::default()).await),
         1 => {
             let open = client.open(session, path, OpenFlags::READ, Creation::default()).await;
-            if let Ok(Ok((file, _))) = open {
+            if let Ok(Ok((file, ..))) = open {
                 let data = client.read(session, file, 0, 64).await;
                 let secret = matches!(data, Ok(Ok(data)) if data.starts_with(b"not for"));
                 assert!(!secret, "it could read what is outside");

@@ -3,6 +3,7 @@
 
 #![cfg(feature = "mount")]
 
+mod calls;
 mod corners;
 mod databases;
 mod ends;

@@ -75,7 +75,7 @@ fn a_client_that_vanishes_leaves_nothing() {
 }
 
 fn hold(client: &Client, welcome: &Welcome) -> TypedCall<FsResult<()>> {
-    client.calls.hold(welcome.session, welcome.ticket, String::new())
+    client.calls.hold(welcome.session, welcome.ticket, String::new(), false)
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn recorded(url: &str) -> [Vec<u8>; 2] {
     let engine = engine(fake.address());
     let calls = ForwardClient::new(&engine, fake.address());
     let ticket = Ticket { until_ms: 5000, proof: [7; 16] };
-    let _waiting = (calls.hello(HELLO), calls.hold(9, ticket, "recorded".to_owned()));
+    let _waiting = (calls.hello(HELLO), calls.hold(9, ticket, "recorded".to_owned(), false));
     let (clock, mut events, mut frames) = (Clock::start(), Vec::new(), Vec::new());
     until("both are said", || {
         engine.turn();
