@@ -24,8 +24,19 @@ pub(super) struct Link {
 struct State {
     remote: Option<Remote>,
     failed: Option<Instant>,
-    /// Who waits while somebody connects.
+    /// Those that wait while another one connects.
     connecting: Option<Vec<oneshot::Sender<()>>>,
+}
+
+/// The turn to connect. When it ends, also because the request is given up that has it, those that
+/// wait look again, and the first of them has the turn.
+struct Turn<'a>(&'a RefCell<State>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let waiting = self.0.borrow_mut().connecting.take();
+        drop(waiting);
+    }
 }
 
 impl Link {
@@ -74,10 +85,11 @@ impl Link {
                 let _ = turn.await;
                 continue;
             }
+            let ours = Turn(&self.state);
             let connected =
                 Remote::connect(&self.engine, &self.address, self.options.clone()).await;
+            drop(ours);
             let state = &mut *self.state.borrow_mut();
-            state.connecting = None;
             match connected {
                 Ok(remote) => {
                     tracing::info!(server = %self.address, "connected again");
@@ -117,5 +129,50 @@ impl Link {
         if state.remote.as_ref().is_some_and(|current| current.is_same(remote)) {
             state.remote = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        keeper::Keeper,
+        server::{Server, ServerConfig},
+        storage::Local,
+    };
+    use futures_util::{
+        FutureExt,
+        future::{Either, select},
+    };
+    use petasos::{EngineConfig, OpenOptions};
+    use std::{pin::pin, sync::Arc};
+
+    #[test]
+    fn who_gives_up_connecting_leaves_the_turn_to_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = Arc::new(Local::open(directory.path()).unwrap());
+        let options = OpenOptions::default();
+        let config = ServerConfig::default();
+        let server = Server::listen(storage, &["self://*"], &options, config).unwrap();
+        let endpoint = petasos::open("self://*", &options).unwrap();
+        let engine = Engine::new(endpoint, EngineConfig::default());
+        let (address, keeper) = (&server.addresses()[0], Keeper::start().unwrap());
+        engine.block_on(async {
+            let connect = ConnectOptions::default();
+            let link = Link::connect(&engine, address, connect).await.unwrap();
+            let lost = link.current().unwrap();
+            link.lose(&lost);
+            let mut first = Box::pin(link.remote());
+            let mut second = pin!(link.remote());
+            assert!(first.as_mut().now_or_never().is_none(), "it connects");
+            assert!(second.as_mut().now_or_never().is_none(), "it waits for the first");
+            drop(first);
+            let patience = pin!(keeper.sleep(Duration::from_secs(20)));
+            match select(second, patience).await {
+                Either::Left((remote, _)) => assert!(!remote.unwrap().is_same(&lost)),
+                Either::Right(_) => panic!("it waits for a turn that was given up"),
+            }
+            assert!(link.remote().await.is_ok());
+        });
     }
 }
