@@ -49,3 +49,47 @@ pub(crate) fn as_before<T>(run: impl FnOnce() -> T) -> T {
     let _ = setrlimit(Resource::Nofile, former);
     run()
 }
+
+/// Gives the calling thread a table of descriptors of its own, and empties that. Those of the other
+/// threads stay as they are.
+///
+/// What such a thread opens is closed when it ends, also where the process is killed and another
+/// thread of it has to wait in the kernel: the descriptors of the others are closed after that only.
+///
+/// # Errors
+/// If the system refuses a table of its own, or does not list what is open: without `/proc`.
+#[cfg(feature = "mount")]
+pub fn leave() -> std::io::Result<()> {
+    use std::{fs, io, os::fd::RawFd, path::Path};
+    // Before: where that is not to be had, the table stays shared, and full.
+    let own = Path::new("/proc/thread-self/fd");
+    fs::read_dir(own)?;
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES)?;
+    let names = fs::read_dir(own)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    let open = names.iter().filter_map(|name| name.to_str()?.parse::<RawFd>().ok());
+    // The one of the listing is closed already.
+    for descriptor in open {
+        let _ = nix::unistd::close(descriptor);
+    }
+    Ok(())
+}
+
+#[cfg(all(test, feature = "mount"))]
+mod tests {
+    use super::*;
+    use std::{fs, thread};
+
+    #[test]
+    fn a_table_of_its_own_is_empty() {
+        let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
+        let before = open();
+        assert!(before > 1);
+        let run = move || {
+            leave().unwrap();
+            open()
+        };
+        assert_eq!(thread::spawn(run).join().unwrap(), 1, "that of the listing");
+        assert!(open() > 1, "others keep theirs");
+    }
+}

@@ -2,15 +2,17 @@
 //! killed.
 
 use crate::{
-    common::{Place, Ran, signal, until},
+    common::{Place, Ran, signal, until, wait},
     export::Export,
 };
 use petasos_testing::skip;
 use std::{
     fs,
+    io::{Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 fn can_mount() -> bool {
@@ -27,7 +29,7 @@ struct At(PathBuf);
 
 impl Drop for At {
     fn drop(&mut self) {
-        let _ = Command::new("umount").args(["-l", "-i"]).arg(&self.0).output();
+        let _ = Command::new("umount").args(["-f", "-l", "-i"]).arg(&self.0).output();
     }
 }
 
@@ -86,6 +88,103 @@ fn a_mount_in_the_background_is_on_its_own() {
     let again = ["forward", "mount", &export.url, at.0.to_str().unwrap()];
     place.run(&again).assert(0);
     assert_eq!(fs::read_to_string(at.0.join("file")).unwrap(), "contents");
+}
+
+/// Threads of a process that have not ended, with their names and states.
+fn threads(pid: u32) -> Vec<(String, char)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let state = |stat: String| {
+        let (begin, end) = (stat.find('(')?, stat.rfind(')')?);
+        Some((stat[begin + 1..end].to_owned(), stat[end + 2..].chars().next()?))
+    };
+    stats.filter_map(state).filter(|(_, state)| !matches!(state, 'Z' | 'X')).collect()
+}
+
+/// A program that is ended, and waited for, when the test is over.
+struct Program(Child);
+
+impl Program {
+    fn start(program: &str, arguments: &[&str]) -> Program {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Program(command.stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Until the kernel has it wait for pages that are being read.
+    fn waits_for_pages(&self) {
+        let at = format!("/proc/{}/wchan", self.0.id());
+        let waits = || fs::read_to_string(&at).is_ok_and(|place| place.contains("folio"));
+        until("a program that waits for pages", || waits().then_some(()));
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+#[test]
+fn a_mount_that_is_killed_while_the_kernel_gives_pages_up_ends() {
+    if !can_mount() {
+        return;
+    }
+    if Command::new("flock").arg("--version").output().is_err() {
+        return skip("flock is not installed (package util-linux)");
+    }
+    let place = Place::new();
+    // Whatever is read after the first file takes minutes.
+    let export = Export::start(&place, "shm", &["--limit", "rate=100"]);
+    fs::write(place.path("exp/first"), vec![1; 60_000]).unwrap();
+    fs::write(place.path("exp/file"), vec![2; 8_192]).unwrap();
+    let at = At(place.path("at"));
+    fs::create_dir(&at.0).unwrap();
+    export.run(&place, &["mount", "@", "at"]).assert(0);
+    let pid = process_of_mount(&export, &place);
+    let (first, file) = (at.0.join("first"), at.0.join("file"));
+    let script = format!("exec 9<>{}; echo; read go; flock 9", file.display());
+    let mut locker = Program::start("sh", &["-c", &script]);
+    let mut ready = [0];
+    locker.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    // The pages of the file are locked while they are read.
+    assert_eq!(fs::read(first).unwrap().len(), 60_000);
+    let mut reader = Program::start("cat", &[file.to_str().unwrap()]);
+    reader.waits_for_pages();
+    // As another mount would, so that the lock has the kernel give them up.
+    let mut other = fs::File::options().append(true).open(place.path("exp/file")).unwrap();
+    other.write_all(b"more").unwrap();
+    writeln!(locker.0.stdin.as_mut().unwrap()).unwrap();
+    until("a thread that waits for these pages", || {
+        threads(pid).contains(&("petasos-tell".to_owned(), 'D')).then_some(())
+    });
+
+    signal(pid, "KILL");
+    until("the end of a mount that was killed", || (!is_mounted(&at.0)).then_some(()));
+    until("the end of its process", || threads(pid).is_empty().then_some(()));
+    assert!(!wait(&mut reader.0, Duration::from_secs(10)).success(), "it is told");
+    fs::write(at.0.join("below"), "what is below").unwrap();
+}
+
+#[test]
+fn what_a_mount_warns_of_is_kept_in_a_file() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::new();
+    let mut export = Export::start(&place, "shm", &[]);
+    let at = At(place.path("at"));
+    fs::create_dir(&at.0).unwrap();
+    export.run(&place, &["mount", "@", "at", "--log-file", "no/such/directory"]).assert(1);
+    assert!(!is_mounted(&at.0));
+    fs::write(place.path("log"), "from before\n").unwrap();
+    export.run(&place, &["mount", "@", "at", "--log-file", "log"]).assert(0);
+    export.kill();
+    assert!(fs::read_dir(&at.0).is_err());
+    until("a word in the log", || {
+        let log = fs::read_to_string(place.path("log")).unwrap();
+        (log.starts_with("from before\n") && log.contains("WARN")).then_some(())
+    });
 }
 
 #[test]

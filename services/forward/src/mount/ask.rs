@@ -7,14 +7,14 @@
 //! waits, keeps it open forever: the process would stay, and the mount hang. So this thread has
 //! a table of descriptors of its own, with nothing in it.
 
-use nix::sched::CloneFlags;
+use crate::descriptors;
 use rustix::{
     fs::{AtFlags, CWD, Mode, OFlags, StatxFlags},
     io::Errno,
 };
 use std::{
-    fs, io,
-    os::fd::{OwnedFd, RawFd},
+    io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, Sender},
     thread,
@@ -46,7 +46,7 @@ impl Asker {
         let (report, apart) = mpsc::channel();
         let directory = directory.to_owned();
         let run = move || {
-            let left = leave_descriptors();
+            let left = descriptors::leave();
             let go = left.is_ok();
             let _ = report.send(left);
             if go {
@@ -75,23 +75,6 @@ fn answer(directory: &Path, questions: Receiver<Question>) {
         let place = place.get_or_insert_with(|| Place::find(directory));
         let _ = done.send(place.as_ref().map_or(Ok(()), |place| place.ask(ino, &path)));
     }
-}
-
-/// Gives the calling thread a table of descriptors of its own, and empties that. Those of the other
-/// threads stay as they are.
-fn leave_descriptors() -> io::Result<()> {
-    // Before: where that is not to be had, the table stays shared, and full.
-    let own = Path::new("/proc/thread-self/fd");
-    fs::read_dir(own)?;
-    nix::sched::unshare(CloneFlags::CLONE_FILES)?;
-    let names = fs::read_dir(own)?.map(|entry| entry.map(|entry| entry.file_name()));
-    let names = names.collect::<io::Result<Vec<_>>>()?;
-    let open = names.iter().filter_map(|name| name.to_str()?.parse::<RawFd>().ok());
-    // The one of the listing is closed already.
-    for descriptor in open {
-        let _ = nix::unistd::close(descriptor);
-    }
-    Ok(())
 }
 
 /// The number of a device, as the kernel has it without asking.
@@ -184,18 +167,5 @@ mod tests {
         let killed = Command::new("kill").args(["-KILL", &process.id().to_string()]).status();
         assert!(killed.unwrap().success());
         process.wait(Duration::from_secs(20));
-    }
-
-    #[test]
-    fn a_table_of_its_own_is_empty() {
-        let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
-        let before = open();
-        assert!(before > 1);
-        let run = move || {
-            leave_descriptors().unwrap();
-            open()
-        };
-        assert_eq!(thread::spawn(run).join().unwrap(), 1, "that of the listing");
-        assert!(open() > 1, "others keep theirs");
     }
 }

@@ -44,7 +44,7 @@ mod table;
 mod tell;
 mod xattrs;
 
-pub use attach::{is_mounted, recover};
+pub use attach::{MountId, is_mounted, mounted_on, recover, take_away};
 pub use error::MountError;
 pub use options::{Cache, MountOptions};
 pub use session::{Kept, Mounted, Unmounted};

@@ -23,7 +23,7 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -41,8 +41,9 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     let directory = options.directory.canonicalize().map_err(failed)?;
     let background = env::var_os(BACKGROUND).is_some();
     if !options.foreground && !background {
-        return in_background();
+        return in_background(options);
     }
+    let log = options.log_file.as_deref().map(log_file).transpose()?;
     interrupt::be_polite();
     if background {
         // The terminal's end, and its Ctrl-C, are not meant for it.
@@ -51,14 +52,17 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     descriptors::raise();
     let mut mounted = mount(options, directory.clone())?;
     let place = &options.place;
-    // It needs this process, which has its standard input.
-    let _guard = guard::start(&directory)
-        .inspect_err(|error| output::notice(&format!("the mount has no guard: {error}")));
+    if let Err(error) = guard::start(&directory) {
+        output::notice(&format!("the mount has no guard: {error}"));
+    }
+    if let Some(log) = &log {
+        rustix::stdio::dup2_stderr(log).map_err(Failure::system("beginning the log"))?;
+    }
     match background {
         true => {
             // The process that waits may be gone.
             drop(writeln!(std::io::stdout(), "{DONE}"));
-            leave().map_err(Failure::system("leaving the terminal"))?;
+            leave(log.is_some()).map_err(Failure::system("leaving the terminal"))?;
         }
         false if as_json() => {
             let on = directory.display().to_string();
@@ -137,23 +141,35 @@ pub(crate) fn let_go() {
 }
 
 /// Leaves the standard streams and the working directory: whoever waits for their end, or wants to
-/// unmount what they are on, is not kept by a mount.
-fn leave() -> std::io::Result<()> {
+/// unmount what they are on, is not kept by a mount. Standard error stays where it is a log.
+fn leave(logs: bool) -> std::io::Result<()> {
     env::set_current_dir("/")?;
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nowhere)?;
     rustix::stdio::dup2_stdout(&nowhere)?;
-    rustix::stdio::dup2_stderr(&nowhere)?;
+    if !logs {
+        rustix::stdio::dup2_stderr(&nowhere)?;
+    }
     Ok(())
 }
 
+/// Opens the log, where the user says: also when the working directory is another one later.
+fn log_file(path: &Path) -> Outcome<File> {
+    let opened = File::options().append(true).create(true).open(path);
+    opened.map_err(|error| Failure::file("opening the log", path, &error))
+}
+
 /// Starts the process that mounts, and waits until it has.
-fn in_background() -> Outcome {
+fn in_background(options: &Mount) -> Outcome {
     let program = env::current_exe().map_err(Failure::system("starting the mount"))?;
     let mut command = Command::new(program);
     let arguments = crate::words()?;
     command.arg0("petasos").args(crate::before()).args(arguments.into_iter().skip(1));
     command.env(BACKGROUND, "1");
+    if options.log_file.is_some() {
+        // What is a terminal now is not what is written to then.
+        command.env("NO_COLOR", "1");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(Failure::system("starting the mount"))?;
     let said = child.stdout.take().expect("a piped output");

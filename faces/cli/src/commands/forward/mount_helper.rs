@@ -7,7 +7,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path};
 const NAMES: [&[u8]; 2] = [b"mount.petasos", b"mount.fuse.petasos"];
 
 /// Options of `petasos forward mount` with a value.
-const VALUES: [&str; 7] = [
+const VALUES: [&str; 8] = [
     "secret",
     "cache",
     "attr_timeout",
@@ -15,6 +15,7 @@ const VALUES: [&str; 7] = [
     "timeout",
     "write_behind",
     "read_ahead",
+    "log_file",
 ];
 
 /// What mount(8) and others keep in its table for themselves.

@@ -187,6 +187,10 @@ pub(crate) struct Mount {
     /// How much is read ahead, where this process may set that
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     pub(crate) read_ahead: u64,
+    /// Append what the mount warns of, and what --log or -v ask for, to this file once it is mounted;
+    /// without it, that is kept by no one in the background
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Options as of mount(8), with commas between them: noexec, nosuid, noatime, …
     #[arg(short, value_name = "OPTIONS")]
     pub(crate) option: Vec<String>,
