@@ -64,7 +64,6 @@ pub mod server;
 pub mod service;
 #[doc(hidden)]
 pub mod table;
-mod tree;
 
 use clap::Parser;
 use cli::{Cli, Command, Common};

@@ -41,6 +41,11 @@ impl Progress {
         self.0.finish_and_clear();
     }
 
+    /// So much is done by now.
+    pub fn reach(&self, done: u64) {
+        self.0.set_position(done);
+    }
+
     pub fn add(&self, done: u64) {
         self.0.inc(done);
     }

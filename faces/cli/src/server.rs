@@ -11,9 +11,15 @@ use crate::{
     channel::{Channel, Open},
     exit::{Code, Failure, Outcome},
     interrupt, limits, scratch,
-    service::{Bench, Measured, Store, Stored},
+    service::{Bench, Measured},
 };
-use petasos::{Engine, EngineConfig, EngineThread, Idle, OpenOptions};
+use petasos::{
+    Engine, EngineConfig, EngineHandle, EngineThread, Idle, OpenOptions, fabric::Endpoint,
+};
+use petasos_forward::{
+    server::{self as forward, ServerConfig, StartError},
+    storage::Local,
+};
 use rustix::{
     io::Errno,
     process::{
@@ -27,6 +33,7 @@ use std::{
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, ExitStatus},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -241,7 +248,7 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
     let begun = begin(&order);
     let answer = match &begun {
         Ok(Serving::Calls(engines)) => {
-            Answer::Urls(engines.iter().map(|e| e.handle().address().to_string()).collect())
+            Answer::Urls(engines.handles().iter().map(|e| e.address().to_string()).collect())
         }
         Ok(Serving::Bare(answering)) => Answer::Urls(vec![answering.address().to_string()]),
         Err(failure) => Answer::Failed {
@@ -261,7 +268,7 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
 
 /// What serves.
 enum Serving {
-    Calls(Vec<EngineThread>),
+    Calls(Engines),
     Bare(Answering),
 }
 
@@ -276,31 +283,61 @@ fn begin(order: &Order) -> Outcome<Serving> {
         let answering = Answering::start(end, order.core);
         return answering.map(Serving::Bare).map_err(Failure::system("starting a thread"));
     }
-    // The first engine's.
-    let mut store = match &order.store {
-        Some(path) => Some(Stored::new(path).map_err(|e| Failure::file("making", path, &e))?),
-        None => None,
-    };
-    let core = order.core;
+    let endpoints = (0..order.engines.max(1)).map(|_| open(&order.url, &options));
+    let endpoints = endpoints.collect::<Result<_, _>>()?;
     let mut config = order.waiting.config();
     config.lend_above = order.lend_above;
-    let start = |_| {
-        let (endpoint, store) = (open(&order.url, &options)?, store.take());
-        let set_up = move |engine: &Engine| {
-            limits::pin(core);
-            serve(engine, store);
-        };
-        EngineThread::start(endpoint, config.clone(), set_up)
-            .map_err(Failure::system("starting the server's thread"))
-    };
-    (0..order.engines.max(1)).map(start).collect::<Outcome<_>>().map(Serving::Calls)
+    Engines::start(endpoints, &config, order.core, order.store.as_deref()).map(Serving::Calls)
 }
 
-/// Registers the services.
-pub fn serve(engine: &Engine, store: Option<Stored>) {
-    let fresh = "a fresh engine serves nothing yet";
-    Measured::default().serve(engine, 0).expect(fresh);
-    if let Some(store) = store {
-        store.serve(engine, 0).expect(fresh);
+/// Engines that answer calls, each on a thread of its own; they end when this is dropped.
+pub enum Engines {
+    /// [`Measured`] alone.
+    Plain(Vec<EngineThread>),
+    /// And files.
+    Files(forward::Server),
+}
+
+/// A staged file that nobody touches is kept for so long.
+const STAGED: Duration = Duration::from_secs(3600);
+
+impl Engines {
+    /// One for each endpoint, on this core; with files where a directory is given for them.
+    pub fn start(
+        endpoints: Vec<Box<dyn Endpoint>>,
+        config: &EngineConfig,
+        core: Option<usize>,
+        files: Option<&Path>,
+    ) -> Outcome<Engines> {
+        let set_up = move |engine: &Engine| {
+            limits::pin(core);
+            serve(engine);
+        };
+        let thread = Failure::system("starting the server's thread");
+        let Some(path) = files else {
+            let start = |endpoint| EngineThread::start(endpoint, config.clone(), set_up);
+            let engines = endpoints.into_iter().map(start).collect::<io::Result<_>>();
+            return engines.map(Engines::Plain).map_err(thread);
+        };
+        let storage = Local::open(path).map_err(|error| Failure::file("opening", path, &error))?;
+        let mut files = ServerConfig::default();
+        files.stage_lifetime = STAGED;
+        let config = config.clone();
+        forward::Server::start_with(Arc::new(storage), endpoints, files, config, set_up)
+            .map(Engines::Files)
+            .map_err(|error: StartError| Failure::new(Code::Failed, error))
     }
+
+    /// Where they are, and how they are asked.
+    pub fn handles(&self) -> Vec<EngineHandle> {
+        match self {
+            Engines::Plain(engines) => engines.iter().map(|e| e.handle().clone()).collect(),
+            Engines::Files(server) => server.engines(),
+        }
+    }
+}
+
+/// Registers the services of a server without files.
+pub fn serve(engine: &Engine) {
+    Measured::default().serve(engine, 0).expect("a fresh engine serves nothing of this name yet");
 }

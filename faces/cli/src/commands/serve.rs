@@ -2,17 +2,15 @@
 
 use crate::{
     cli,
-    exit::{Failure, Outcome},
+    exit::Outcome,
     interrupt,
     listen::Listening,
     metrics::Metrics,
     output,
     scratch::Scratch,
-    server,
-    server::Waiting,
-    service::Stored,
+    server::{Engines, Waiting},
 };
-use petasos::{EngineHandle, EngineThread, OpenOptions, Stats, Usage};
+use petasos::{EngineHandle, OpenOptions, Stats, Usage};
 use serde_json::json;
 use std::{net::SocketAddr, sync::mpsc, time::Duration};
 
@@ -32,24 +30,12 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
     let urls = listening.urls()?;
     // Removed at the end, after the engines.
     let scratch = options.files.then(Scratch::new).transpose()?;
-    let mut engines = Vec::new();
-    for (at, url) in urls.iter().enumerate() {
-        let endpoint = petasos::open(url, &open)?;
-        let config = waiting.config();
-        let store = match &scratch {
-            Some(scratch) => {
-                let place = scratch.directory(&format!("store-{at}"))?;
-                Some(Stored::new(&place).map_err(|e| Failure::file("making", &place, &e))?)
-            }
-            None => None,
-        };
-        let engine = EngineThread::start(endpoint, config, |engine| {
-            server::serve(engine, store);
-        });
-        engines.push(engine.map_err(Failure::system("starting a thread"))?);
-    }
+    let store = scratch.as_ref().map(|scratch| scratch.directory("store")).transpose()?;
+    let endpoints = urls.iter().map(|url| petasos::open(url, &open)).collect::<Result<_, _>>()?;
+    let server = Engines::start(endpoints, &waiting.config(), None, store.as_deref())?;
+    let engines = server.handles();
     for engine in &engines {
-        let url = engine.handle().address();
+        let url = engine.address();
         tracing::info!(%url, "listening");
         match options.json.json {
             true => output::print_json_line(&json!({ "listening": url.as_str() }))?,
@@ -60,11 +46,11 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
     if let Some(metrics) = &metrics {
         output::print_metrics(&metrics.url(), options.json.json)?;
     }
-    let addresses: Vec<_> = engines.iter().map(|e| e.handle().address().clone()).collect();
+    let addresses: Vec<_> = engines.iter().map(|e| e.address().clone()).collect();
     let may =
         if options.files { "call this server, and fill its directory" } else { "call this server" };
     output::notice(&listening.who(&addresses, may));
-    if !options.json.json && engines.iter().any(|e| e.handle().address().scheme() == "tcp") {
+    if !options.json.json && engines.iter().any(|e| e.address().scheme() == "tcp") {
         output::notice("try `petasos ping URL`; Ctrl-C ends the server");
     }
     interrupt::wait(None);
@@ -74,8 +60,8 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
 /// How long an engine may take to say what it has counted: its thread may be at work.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-fn metrics(address: SocketAddr, engines: &[EngineThread]) -> Outcome<Metrics> {
-    let handles: Vec<EngineHandle> = engines.iter().map(|e| e.handle().clone()).collect();
+fn metrics(address: SocketAddr, engines: &[EngineHandle]) -> Outcome<Metrics> {
+    let handles = engines.to_vec();
     Metrics::start(address, move |text| {
         let found: Vec<_> = handles.iter().filter_map(|h| Some((h, counted(h)?))).collect();
         let mut counters = |name: &str, help: &str, of: fn(&Stats) -> u64| {

@@ -1,8 +1,5 @@
-//! What the command's servers answer: ping and measurements ([`Bench`]), and files ([`Store`]).
+//! What the command's servers answer beside files: ping and measurements ([`Bench`]).
 
 mod bench;
-mod place;
-mod store;
 
 pub use bench::{Bench, BenchClient, Flow, MESSAGE, Measured, Way, sum};
-pub use store::{Entry, Kind, Place, Store, StoreClient, Stored};

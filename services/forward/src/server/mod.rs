@@ -42,7 +42,7 @@ use crate::{
 };
 pub use config::{Limits, ServerConfig};
 use petasos::{
-    EngineConfig, EngineThread, OpenError, OpenOptions,
+    Engine, EngineConfig, EngineHandle, EngineThread, OpenError, OpenOptions,
     fabric::{Address, Endpoint},
 };
 use std::{
@@ -115,19 +115,41 @@ impl Server {
         endpoints: Vec<Box<dyn Endpoint>>,
         config: ServerConfig,
     ) -> Result<Server, StartError> {
+        let mut engine = EngineConfig::default();
+        // No more than files need.
+        engine.calls_per_peer = 1;
+        engine.max_body = ARGUMENTS;
+        Server::start_with(storage, endpoints, config, engine, |_| {})
+    }
+
+    /// The same by engines with these settings, which may serve other things as well: `more` is
+    /// called with each of them, on its thread, before it takes a call. Limits of the engines that
+    /// are too small for a server of files are raised.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start_with(
+        storage: Arc<dyn Storage>,
+        endpoints: Vec<Box<dyn Endpoint>>,
+        config: ServerConfig,
+        mut engine: EngineConfig,
+        more: impl Fn(&Engine) + Clone + Send + 'static,
+    ) -> Result<Server, StartError> {
         if endpoints.is_empty() {
             return Err(StartError::NoEndpoint);
         }
-        let mut engine = EngineConfig::default();
         let calls = config.limits.calls_per_session.saturating_mul(2).saturating_add(WAITING);
-        engine.calls_per_peer = u16::try_from(calls).unwrap_or(u16::MAX);
-        engine.max_body = ARGUMENTS;
+        let calls = u16::try_from(calls).unwrap_or(u16::MAX);
+        engine.calls_per_peer = engine.calls_per_peer.max(calls);
+        engine.max_body = engine.max_body.max(ARGUMENTS);
         let core = core::Core::start(storage, config)?;
         let mut server = Server { core, engines: Vec::new() };
         for endpoint in endpoints {
             let service = service::Service { core: Arc::clone(&server.core) };
+            let more = more.clone();
             let thread = EngineThread::start(endpoint, engine.clone(), move |engine| {
                 service.serve(engine, 0).expect("nothing else is served by a new engine");
+                more(engine);
             })?;
             server.engines.push(thread);
         }
@@ -138,6 +160,12 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.engines.iter().map(|engine| engine.handle().address().clone()).collect()
+    }
+
+    /// Its engines, to be asked for what they count.
+    #[must_use]
+    pub fn engines(&self) -> Vec<EngineHandle> {
+        self.engines.iter().map(|engine| engine.handle().clone()).collect()
     }
 
     /// What it does, and for whom. Does not wait for anything.

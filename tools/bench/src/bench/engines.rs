@@ -235,7 +235,7 @@ impl Both {
         let url = Address::parse(transport.any).map_err(Failure::system("the transport's URL"))?;
         let engine = || client::engine(&url, Some(&bench.secret), Waiting::Spinning, PATIENCE);
         let (client, server) = (engine()?, engine()?);
-        server::serve(&server, None);
+        server::serve(&server);
         let bench = BenchClient::new(&client, server.address());
         let both = Both { client, server, bench };
         both.once()?;

@@ -1,11 +1,10 @@
 //! The limits of files: a plain copy of them on the same file system, and a comparison of both, by
 //! one thread.
 
-use super::source::Source;
+use super::{source::Source, tree::Kind};
 use crate::{
     exit::{Failure, Outcome},
     scratch::{self, Scratch},
-    service::Kind,
 };
 use std::{
     fs::File,

@@ -1,6 +1,6 @@
 //! The same with a server on another host: `petasos serve --files` there.
 
-use super::{copy, files, source::Source, stage::Stage, transfer};
+use super::{copy, files, hold::Held, source::Source, stage::Stage};
 use crate::{
     client,
     exit::{Code, Failure, Outcome},
@@ -11,7 +11,7 @@ use crate::{
     server::Waiting,
     service::Way,
 };
-use petasos::{CallError, Transport, fabric::Address, wire::Encoding};
+use petasos::{Transport, fabric::Address, wire::Encoding};
 use std::{path::Path, time::Duration};
 
 /// How long the server may take to be there.
@@ -44,14 +44,16 @@ impl Elsewhere<'_> {
         let config = Waiting::Adaptive.config();
         let engine = client::engine_over(petasos::open, self.url, self.secret, config, PATIENCE)?;
         let reached = Reached { engine, address: self.url.clone() };
-        // Until the end: the server forgets the files with it.
-        let _held = reached.engine.block_on(transfer::hold(&reached)).map_err(without_files)?;
+        let held = reached.engine.block_on(Held::begin(&reached))?;
         let mut rows = self.calls(&reached, plan)?;
         progress.step(format!("bulk data, {}", output::size(bulk as u64)));
         rows.extend(self.memory(&reached, plan, bulk)?);
         drop(progress);
-        rows.extend(files(&reached, self.transport.scheme, source, stage, copied)?);
-        Ok(rows)
+        let done = files(&reached, &held, self.transport.scheme, source, stage, copied);
+        let emptied = reached.engine.block_on(held.end());
+        // What failed first is what is said.
+        rows.extend(done?);
+        emptied.map(|()| rows)
     }
 
     fn calls(&self, reached: &Reached, plan: &Plan) -> Outcome<Vec<Row>> {
@@ -79,21 +81,6 @@ impl Elsewhere<'_> {
             Ok::<_, Failure>(Row::new(self.transport.scheme, what, value, None, how))
         };
         Ok([row("memory to server", Way::Pull)?, row("server to memory", Way::Push)?])
-    }
-}
-
-/// What is wrong with a server that was reached and keeps no files.
-fn without_files(failure: transfer::NotHeld) -> Failure {
-    match failure {
-        transfer::NotHeld::Call(CallError::NoSuchMethod { peer, .. }) => {
-            Failure::new(Code::Failed, format!("{peer} keeps no files"))
-                .advise("start it with --files: petasos serve --files --listen URL --secret FILE")
-        }
-        transfer::NotHeld::Call(error) => error.into(),
-        transfer::NotHeld::Refused(text) => {
-            Failure::new(Code::Failed, format!("the server: {text}"))
-                .advise("run it again when that one has done")
-        }
     }
 }
 

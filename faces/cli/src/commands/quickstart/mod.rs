@@ -2,10 +2,12 @@
 
 mod copy;
 mod elsewhere;
+mod hold;
 mod sample;
 mod source;
 mod stage;
 mod transfer;
+mod tree;
 
 use crate::{
     beside::Beside,
@@ -20,6 +22,7 @@ use crate::{
     scratch::Scratch,
 };
 use elsewhere::Elsewhere;
+use hold::Held;
 use serde::Serialize;
 use source::{Contents, Source};
 use stage::Stage;
@@ -161,7 +164,11 @@ fn one(
     };
     rows.extend(moved);
     drop(progress);
-    match files(&pair, scheme, source, stage, copied) {
+    let of_files = || {
+        let held = pair.engine.block_on(Held::begin(&pair))?;
+        files(&pair, &held, scheme, source, stage, copied)
+    };
+    match of_files() {
         Ok(more) => rows.extend(more),
         Err(failure) => return Err(pair.explain(failure)),
     }
@@ -202,6 +209,7 @@ fn memory(setting: &Setting<'_>, bytes: usize) -> Outcome<Vec<Row>> {
 /// The files: there and back.
 fn files(
     reached: &Reached,
+    held: &Held,
     scheme: &'static str,
     source: &Source,
     stage: Option<&Stage>,
@@ -218,11 +226,11 @@ fn files(
         Ok::<_, Failure>(Row::new(scheme, what, unit, Some(limit), how))
     };
     let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
-        reached.engine.block_on(transfer::upload(reached, source, progress))
+        reached.engine.block_on(transfer::upload(held, source, progress))
     })?;
     let read =
         timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {
-            reached.engine.block_on(transfer::download(reached, source, stage, progress))
+            reached.engine.block_on(transfer::download(held, source, stage, progress))
         })?;
     Ok(vec![written, read])
 }

@@ -1,10 +1,9 @@
 //! What is written: a file or a tree, as it was when it was looked at.
 
+use super::tree::{self, Entry, Kind};
 use crate::{
     exit::{Code, Failure, Outcome},
     output,
-    service::{Entry, Kind},
-    tree,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};

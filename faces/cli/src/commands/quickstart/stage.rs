@@ -1,11 +1,13 @@
 //! Keeping what was read back: beside its final place until all of it has come, and then there in
 //! one step. Whatever fails before leaves what was there.
 
-use super::source::Source;
+use super::{
+    source::Source,
+    tree::{Entry, Kind},
+};
 use crate::{
     exit::{Code, Failure, Outcome},
     scratch::Scratch,
-    service::{Entry, Kind},
 };
 use std::{
     ffi::OsStr,

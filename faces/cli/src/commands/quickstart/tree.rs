@@ -1,19 +1,46 @@
-//! What is in a directory, in the words of the store.
+//! What is in a directory.
 
-use crate::{
-    exit::{Failure, Outcome},
-    service::{Entry, Kind},
-};
+use crate::exit::{Failure, Outcome};
 use std::{
+    ffi::OsStr,
     fs,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
 };
 
+/// Something in a tree.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Entry {
+    /// Its path within the tree.
+    pub(super) path: Vec<u8>,
+    /// Its permissions. Zero for links, which have none.
+    pub(super) mode: u32,
+    /// What it is.
+    pub(super) kind: Kind,
+}
+
+/// What something in a tree is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A directory.
+    Directory,
+    /// A file of so many bytes.
+    File(u64),
+    /// A symbolic link, and what it says.
+    Link(Vec<u8>),
+}
+
+impl Entry {
+    /// Its path, to be used below a directory.
+    pub(super) fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+}
+
 /// All that is below `root`, parents before what is in them, and what was left out: pipes,
 /// sockets and devices, which have no bytes to copy. If `root` is a file, it is the one entry, by
 /// its name.
-pub(crate) fn walk(root: &Path) -> Outcome<(Vec<Entry>, Vec<PathBuf>)> {
+pub(super) fn walk(root: &Path) -> Outcome<(Vec<Entry>, Vec<PathBuf>)> {
     let (mut entries, mut left_out) = (Vec::new(), Vec::new());
     let found = fs::metadata(root).map_err(|e| Failure::file("looking at", root, &e))?;
     if !found.is_dir() {
