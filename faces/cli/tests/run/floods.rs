@@ -3,9 +3,11 @@
 
 use crate::{
     common::{Place, until, wait},
-    private::ports_of,
+    outsiders::{OfUser, awake_while},
+    private::{NOBODY, USER, answer, greeting, ports_of, waits_for_a_word},
+    text,
 };
-use petasos_testing::{again_as_nobody, role};
+use petasos_testing::{again_as_nobody, is_root, role, skip};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -14,13 +16,18 @@ use rustix::{
 };
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddrV4, TcpStream},
     process::Stdio,
     time::{Duration, Instant},
 };
 
 const HOLDS: &str = "floods::idle_connections_keep_no_daemon_out";
+const WAITS: &str = "floods::idle_connections_keep_no_client_of_pmix_out";
+/// How often a client comes while strangers hold the port, and within which time all have come in: one alone needs
+/// a few milliseconds, and a second or more where the kernel's queue was full when it came.
+const VISITS: u32 = 12;
+const VISITS_END: Duration = Duration::from_secs(20);
 
 /// A daemon of the job comes while strangers hold the port that it needs: few of them, many, and more than the daemon
 /// there may have descriptors.
@@ -62,6 +69,52 @@ fn idle_connections_keep_no_daemon_out() {
         stranger.close_input();
         assert!(stranger.wait(Duration::from_secs(60)).success());
         place.assert_clean();
+    }
+}
+
+/// The port for clients of OpenPMIx refuses other users, each of which takes its turn: a client of the job's own user
+/// comes in meanwhile, however often the others connect again, and refusing them is not all that the daemon does.
+#[test]
+fn idle_connections_keep_no_client_of_pmix_out() {
+    match role().as_deref() {
+        Some("rank") => return waits_for_a_word(),
+        Some("holds") => return holds(),
+        Some("owner") => return comes_in(),
+        _ => {}
+    }
+    if !is_root() {
+        return skip("only root can run programs as two other users");
+    }
+    for count in ["400", "1200"] {
+        let job = OfUser::start(WAITS, &["-n", "2"]);
+        let mut flood = job.visits(WAITS, NOBODY, "holds", &job.directories[0]);
+        let uri = fs::read_to_string(job.directories[0].join("pmix41")).unwrap();
+        flood.env("PORTS", uri.rsplit_once(':').unwrap().1);
+        flood.env("KIND", "silent").env("COUNT", count);
+        let mut flood = flood.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(flood.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line == "many"));
+        let share = awake_while(job.child.id(), || {
+            let mut owner = job.visits(WAITS, USER, "owner", &job.directories[0]);
+            let said = owner.output().unwrap();
+            assert!(said.status.success(), "{count}: {}", text(&said));
+        });
+        assert!(share < 0.7, "{count}: awake {share} of the time");
+        job.ends_well();
+        drop(flood.stdin.take());
+        assert!(wait(&mut flood, Duration::from_secs(60)).success());
+    }
+}
+
+/// Some clients, one after the other, as each rank of a job connects once.
+fn comes_in() {
+    let begun = Instant::now();
+    for visit in 0..VISITS {
+        let port: u16 = variable("PMIX_PORT").parse().unwrap();
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        assert_eq!(answer(stream, &greeting(&variable("SPACE"), 0)).len(), 8);
+        let took = begun.elapsed();
+        assert!(took < VISITS_END, "{took:?} until client {visit} was in");
     }
 }
 

@@ -226,7 +226,7 @@ fn what_another_user_connects_costs_a_job_little() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    // A fiftieth is for refusing; the rest is for what the daemon does besides, and for waiting for a processor.
+    // A tenth is for refusing; the rest is for what the daemon does besides, and for waiting for a processor.
     assert!(share < 0.5, "awake {share} of the time");
     // One is open for the moment of being refused.
     assert!(most <= before + 4, "{most} descriptors, {before} before");

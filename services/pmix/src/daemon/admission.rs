@@ -2,7 +2,8 @@
 //!
 //! Whoever is on the machine can connect to the port for clients of OpenPMIx as fast as the kernel lets them. Each that
 //! is refused takes a moment of the daemon's one thread, so these moments have a share of its time; past that the
-//! listener rests, and who connects waits in the kernel's queue. Who is let in has proved to be of this user, and
+//! listener rests, and who connects waits in the kernel's queue. That is long ([`QUEUE`]), so that each has its turn: a
+//! connection that finds it full is tried again only after a second. Who is let in has proved to be of this user, and
 //! has to prove the rest within a time ([`PATIENCE`]).
 //!
 //! A listener also rests where descriptors are short: the kernel has nothing to give, and would say so again at once.
@@ -19,11 +20,12 @@ use std::{
     time::Duration,
 };
 
-/// Refusing may take one part in so many of the time.
-const SHARE: u32 = 50;
+/// Refusing may take one part in so many of the time. A client waits until those before it are refused, so many times
+/// as long as that takes.
+const SHARE: u32 = 10;
 /// And so much at once.
 const BURST: Duration = Duration::from_millis(2);
-/// One refusal counts for so long at most: the thread may not have run all the time that it took.
+/// One refusal counts for so long at most.
 const ONE: Duration = Duration::from_millis(1);
 /// Where there is no descriptor, it is looked for one again after this time.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,6 +35,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const MOST_UNPROVEN: usize = 256;
 /// Connections that are taken in one turn of the daemon.
 pub(crate) const BATCH: usize = 64;
+/// Connections that wait until they are taken; the system may allow fewer (`net.core.somaxconn`).
+pub(crate) const QUEUE: i32 = 4096;
 /// Descriptors that no connection takes: for processes, for files, for another guard.
 const RESERVE: u64 = 32;
 /// Lines about those who were refused, at most.

@@ -329,6 +329,7 @@ impl Daemon {
             listener.set_nonblocking(true)?;
             let pmix41 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             pmix41.set_nonblocking(true)?;
+            rustix::net::listen(&pmix41, admission::QUEUE)?;
             let port = pmix41.local_addr()?.port();
             let uri = format!("pmix-server.{};tcp4://127.0.0.1:{port}", std::process::id());
             place.write("pmix41", uri.as_bytes())?;

@@ -2,7 +2,7 @@
 //! have proved to know the job's secret.
 
 use super::{
-    admission::{Admission, BATCH},
+    admission::{Admission, BATCH, QUEUE},
     control::Control,
     strangers::Strangers,
     wake::{Wake, Waker},
@@ -31,9 +31,6 @@ use std::{
 
 /// The longest frame between daemons: a whole job's cards.
 const MAX_FRAME: usize = 256 << 20;
-/// Connections that wait to be taken, where the system allows so many: one that finds no place comes again after a second
-/// or more.
-const BACKLOG: i32 = 4096;
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
 /// A daemon that ends a handshake may have let it go for others who connect: so long it is dialled again.
@@ -91,7 +88,7 @@ impl Peers {
         let any: [SocketAddr; 2] = ["[::]:0".parse().unwrap(), "0.0.0.0:0".parse().unwrap()];
         let listener = TcpListener::bind(&any[..])?;
         listener.set_nonblocking(true)?;
-        listen(&listener, BACKLOG)?;
+        listen(&listener, QUEUE)?;
         let port = listener.local_addr()?.port();
         self.listener = Some(listener);
         Ok(port)
