@@ -1,7 +1,13 @@
 //! Programs of ours that somebody else's launcher starts: `mpirun` of Open MPI, `mpiexec` of MPICH, of the versions
 //! that the system has packages of, and of the next ones.
 
-use crate::{common::Place, example, mpi::fetched, text};
+use crate::{
+    common::Place,
+    example,
+    mpi::fetched,
+    outsiders::{meets_the_other, take_names},
+    text,
+};
 use petasos_pmix::{
     Error, FenceOptions, GetOptions, Group, Job, JobError, Proc, Reply, Scope, Value,
     chain::Registration, event::Range, message::Persistence,
@@ -210,6 +216,25 @@ fn ranks_of_mpirun_exchange_cards_and_events() {
     job.fence().unwrap();
     assert!(receiver.try_recv().is_err());
     job.remove_handler(handler).unwrap();
+    done(&job);
+}
+
+/// Another user, who sees the name of the job, has no name of a rank to take before that listens there.
+#[test]
+fn no_name_of_a_rank_follows_from_the_job() {
+    let name = "launchers::no_name_of_a_rank_follows_from_the_job";
+    if role().is_none() {
+        let all = [OPEN_MPI, MPICH, MPICH_PORT, OPEN_MPI_5, MPICH_5];
+        return all.iter().for_each(|launcher| all_succeed(launcher, 2, name));
+    }
+    let job = Job::init().unwrap();
+    let names = &job.map().spec().name;
+    // This kind of name belongs to the one that takes it first, of whichever user.
+    let user = rustix::process::getuid().as_raw();
+    let taken = (job.rank() == 0).then(|| take_names(user, names, 2));
+    job.fence().unwrap();
+    meets_the_other(&job);
+    drop(taken);
     done(&job);
 }
 

@@ -6,6 +6,7 @@ use crate::{
     private::{NOBODY, USER, answer, greeting, waits_for_a_word},
     text,
 };
+use petasos_pmix::Job;
 use petasos_testing::{is_root, role, skip};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket, sockopt,
@@ -14,9 +15,12 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{Ipv4Addr, SocketAddrV4, TcpStream},
-    os::unix::{
-        fs::{PermissionsExt, chown},
-        process::CommandExt,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{PermissionsExt, chown},
+            process::CommandExt,
+        },
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -282,19 +286,22 @@ fn who_takes_the_names_of_ranks_keeps_them_from_nothing() {
 /// Listens at the names of some ranks, until standard input ends.
 fn squats() {
     // The node is behind the job's name.
-    let name = variable("JOB_NAME");
-    let taken: Vec<_> = (0..2)
-        .map(|rank| {
-            let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-            let name = format!("petasos/{USER}/petasos-{name}-{rank}");
-            bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
-            listen(&fd, 4).unwrap();
-            fd
-        })
-        .collect();
+    let taken = take_names(USER, &variable("JOB_NAME"), 2);
     println!("\ntaken");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     drop(taken);
+}
+
+/// Listens at the names that follow, for a user's ranks, from the name of their job.
+pub(crate) fn take_names(user: u32, job: &str, ranks: u32) -> Vec<OwnedFd> {
+    let taken = (0..ranks).map(|rank| {
+        let fd = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let name = format!("petasos/{user}/petasos-{job}-{rank}");
+        bind(&fd, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+        listen(&fd, 4).unwrap();
+        fd
+    });
+    taken.collect()
 }
 
 /// A rank that opens its endpoint when it was told to, and is heard of by the others.
@@ -307,6 +314,12 @@ fn meets() {
         std::io::stdin().read_line(&mut line).unwrap();
     }
     job.fence().unwrap();
+    meets_the_other(job);
+    job.finalize().unwrap();
+}
+
+/// Opens the endpoint of one of two ranks, and waits until the other one is there.
+pub(crate) fn meets_the_other(job: &Job) {
     let mut own = petasos::open_own(job).unwrap();
     job.fence().unwrap();
     let other = job.peer(1 - job.rank()).unwrap();
@@ -318,11 +331,11 @@ fn meets() {
         own.peer(other).is_some_and(|info| info.state == up()).then_some(())
     });
     // The other one may need an answer still.
-    let met = std::thread::spawn(|| job.fence().unwrap());
-    while !met.is_finished() {
-        own.progress(clock.now(), 64, &mut Vec::new());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    met.join().unwrap();
-    job.finalize().unwrap();
+    std::thread::scope(|scope| {
+        let met = scope.spawn(|| job.fence().unwrap());
+        while !met.is_finished() {
+            own.progress(clock.now(), 64, &mut Vec::new());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }

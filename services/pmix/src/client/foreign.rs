@@ -1,7 +1,6 @@
 //! Programs that another launcher started: which one, and how to get to it.
 
 use super::{JobError, pmi1, pmix};
-use crate::job::Run;
 
 /// What the environment says of the launcher of this process.
 #[derive(Debug)]
@@ -66,17 +65,6 @@ pub(super) fn plain(name: &str) -> String {
     match short.len() {
         0..=40 => short,
         len => format!("{}{}", &short[..20], &short[len - 20..]),
-    }
-}
-
-/// How addresses of the ranks begin in a job without assigned ones: on one host, where they follow
-/// from its name. On several they are exchanged.
-pub(super) fn base(name: &str, runs: &[Run]) -> String {
-    let mut hosts = runs.iter().filter(|run| run.count > 0).map(|run| run.node);
-    let first = hosts.next();
-    match hosts.all(|host| Some(host) == first) {
-        true => format!("shm://petasos-{name}-"),
-        false => String::new(),
     }
 }
 

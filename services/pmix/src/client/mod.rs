@@ -334,8 +334,8 @@ impl Job {
     }
 
     /// Where a rank's endpoint is. A rank that opens its own endpoint at its own address is reached
-    /// by all. Under `petasos run`, and on one host, that was assigned before the job was started,
-    /// and nothing is exchanged; else the rank is asked for it when this is first called.
+    /// by all. Under `petasos run` that was assigned before the job was started, and nothing is
+    /// exchanged; else the rank is asked for it when this is first called.
     ///
     /// # Errors
     /// If the job has no such rank, or that rank does not tell.

@@ -1,10 +1,14 @@
 //! Where the ranks' endpoints are, and the secret of the job, where they were not assigned before
-//! the start: a job of another launcher, on several hosts. Each rank keeps a port and says on its
-//! card where that is; rank 0 makes the secret. A process that can read the cards of that launcher
-//! can read it.
+//! the start: a job of another launcher. On several hosts each rank keeps a port and says on its
+//! business card where that is; rank 0 makes the secret. On one host each rank makes up a name for
+//! shared memory: one that followed from the job's could be taken by another user before the rank
+//! listens there. A process that can read the business cards of that launcher can read all that.
 
-use super::{Job, JobError, read};
-use crate::{Error, Scope, Value, net::handshake::random};
+use super::{GetOptions, Job, JobError, read};
+use crate::{
+    Error, Scope, Value,
+    net::handshake::{hex, random},
+};
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
@@ -15,6 +19,9 @@ use std::{
     path::PathBuf,
     sync::{Mutex, PoisonError},
 };
+
+/// The commits of each rank of such a job that say where it is, and nothing of its program's.
+pub(super) const OF_PLACES: u64 = 1;
 
 const ADDRESS: &str = "petasos.address";
 const SECRET: &str = "petasos.secret";
@@ -35,7 +42,11 @@ impl Places {
     }
 
     fn is_exchanged(job: &Job) -> bool {
-        job.link.is_foreign() && job.known.facts().host_count() > 1
+        job.link.is_foreign()
+    }
+
+    fn is_on_one_host(job: &Job) -> bool {
+        job.known.facts().host_count() < 2
     }
 
     /// Tells the others where this rank will be, if they cannot know.
@@ -43,13 +54,17 @@ impl Places {
         if !Places::is_exchanged(job) {
             return Ok(());
         }
-        let kept = own_host(job).and_then(keep_port);
-        let (address, kept) = kept.map_err(|e| JobError::Io("a port for this rank".into(), e))?;
-        *job.places.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-        job.put(Scope::Global, ADDRESS, format!("tcp://{address}"));
-        if job.rank() == 0 {
-            let hex: String = random().iter().map(|byte| format!("{byte:02x}")).collect();
-            job.put(Scope::Global, SECRET, hex);
+        if Places::is_on_one_host(job) {
+            job.put(Scope::Global, ADDRESS, format!("shm://petasos-{}", hex(&random()[..16])));
+        } else {
+            let kept = own_host(job).and_then(keep_port);
+            let (address, kept) =
+                kept.map_err(|e| JobError::Io("a port for this rank".into(), e))?;
+            *job.places.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+            job.put(Scope::Global, ADDRESS, format!("tcp://{address}"));
+            if job.rank() == 0 {
+                job.put(Scope::Global, SECRET, hex(&random()));
+            }
         }
         job.commit()?;
         match &*job.link {
@@ -73,14 +88,15 @@ impl Places {
                 Err(JobError::Io(_, error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(error),
             },
-            None if Places::is_exchanged(job) => Ok(Some(text(job, 0, SECRET)?.into_bytes())),
-            None => Ok(None),
+            None if !Places::is_exchanged(job) || Places::is_on_one_host(job) => Ok(None),
+            None => Ok(Some(text(job, 0, SECRET)?.into_bytes())),
         }
     }
 }
 
 fn text(job: &Job, rank: u32, key: &str) -> Result<String, JobError> {
-    match job.get(rank, key)? {
+    // What its program has committed by then does not matter.
+    match job.get_with(rank, key, GetOptions { wait: true, ..GetOptions::default() })? {
         Value::Text(text) => Ok(text),
         other => {
             let why = format!("`{key}` of rank {rank} is {other}, not text");

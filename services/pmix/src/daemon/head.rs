@@ -15,7 +15,7 @@ use crate::{
     engine::{Config, Output},
     job::{JobSpec, NodeInfo, Run},
     launch::{Plugins, Staged},
-    net::handshake::random,
+    net::handshake::{hex, random},
 };
 use nix::sys::signal::{SigSet, Signal, raise};
 use petasos_fabric::Time;
@@ -204,7 +204,7 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     take_signals(daemon.waker.another()?)?;
     let printer = Printer::start(plan.labels, daemon.waker.another()?)?;
     let size = plan.runs.iter().map(|run| run.count).sum();
-    let name: String = random()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = hex(&random()[..8]);
     daemon.head = Some(Box::new(Head {
         until: daemon.clock.now().after(START),
         input_open: plan.input,

@@ -44,7 +44,7 @@ use crate::{
     inventory::{Inventory, Watcher},
     job::JobMap,
     launch::{Plugins, Receiving, Reserved, ThisNode},
-    net::handshake::{Secret, derived, random},
+    net::handshake::{Secret, derived, hex, random},
     pmix41::Surroundings,
     shelf::{self, Shelf},
     table,
@@ -674,8 +674,7 @@ fn guard_of(own: &Path, mark: &str, place: &Place, stage: Option<&Place>) -> io:
 /// secret, and what nobody learns but its ranks. It is the same on all nodes.
 fn space_of(name: &str, secret: &Secret) -> String {
     let own = derived(secret, b"petasos pmix namespace");
-    let own: String = own[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{name}-{own}")
+    format!("{name}-{}", hex(&own[..16]))
 }
 
 /// This host's name.

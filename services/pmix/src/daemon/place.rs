@@ -3,7 +3,7 @@
 //! Where such directories are others can be before us, as anybody may make one of any name where temporary files are:
 //! then jobs are in another one beside it, whose name nobody knows before.
 
-use crate::net::handshake::random;
+use crate::net::handshake::{hex, random};
 use rustix::process::geteuid;
 use std::{
     fs,
@@ -60,7 +60,7 @@ fn beside(base: &Path) -> Option<Vec<PathBuf>> {
 
 /// A name for a directory beside one that is taken.
 fn another(base: &Path) -> PathBuf {
-    let random: String = random()[..RANDOM].iter().map(|byte| format!("{byte:02x}")).collect();
+    let random = hex(&random()[..RANDOM]);
     let mut name = base.as_os_str().to_owned();
     name.push(format!("-{random}"));
     name.into()

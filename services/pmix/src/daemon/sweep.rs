@@ -4,7 +4,7 @@
 //! Who has another environment is not found, nor who runs as another user. A process is looked at only while a
 //! descriptor of it is held, so that none is ended that has got its number.
 
-use crate::net::handshake::random;
+use crate::net::handshake::{hex, random};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use std::{
     ffi::{OsStr, OsString},
@@ -28,7 +28,7 @@ const DOUBTFUL: u32 = 6;
 
 /// A mark that nobody else has.
 pub(crate) fn mark() -> String {
-    random()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&random()[..8])
 }
 
 /// The mark, with those that this process has itself.

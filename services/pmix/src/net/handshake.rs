@@ -53,6 +53,11 @@ pub(crate) fn random() -> [u8; 32] {
     bytes
 }
 
+/// Bytes in a name.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A secret for one purpose, of what all daemons of a job know: whoever learns it knows no other.
 pub(crate) fn derived(secret: &Secret, purpose: &[u8]) -> [u8; 32] {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");

@@ -8,7 +8,7 @@
 
 mod text;
 
-use super::{JobError, lock};
+use super::{JobError, lock, places::OF_PLACES};
 use crate::{
     BusinessCard, Entry, Error, Group, JobId, Node, Proc, Value,
     daemon::host_name,
@@ -255,8 +255,8 @@ fn map(table: &str, nodes: &[Node], own: Node) -> io::Result<JobMap> {
         None => format!("node{node}"),
     };
     let space = super::foreign::plain(table);
-    let base = super::foreign::base(&space, &runs);
-    let info = |node| NodeInfo { name: name(node), base: base.clone(), first: 0 };
+    // Where its ranks are they say themselves.
+    let info = |node| NodeInfo { name: name(node), base: String::new(), first: 0 };
     let nodes = (0..count).map(info).collect();
     let name = space;
     let spec = JobSpec { id: JobId(0), name, nodes, runs, info: Vec::new() };
@@ -445,7 +445,7 @@ impl Client {
         if card.entries.contains_key(&key) {
             return Ok(Answer::BusinessCard(card));
         }
-        if card.version > 0 || immediate {
+        if card.version > OF_PLACES || immediate {
             return Err(Failed::Said(Error::NotFound { proc, key }.into()));
         }
         let what = format!("waiting for key `{key}` of {proc}, which no fence has spread,");

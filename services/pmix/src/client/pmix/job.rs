@@ -93,8 +93,8 @@ pub(super) fn read(payload: &[u8], own: &str) -> io::Result<(JobMap, String)> {
     }
     let name = |node: u32| places.names.get(&node).cloned().unwrap_or_else(|| own.to_owned());
     let plain = super::super::foreign::plain(&space);
-    let base = super::super::foreign::base(&plain, &runs);
-    let node = |node| NodeInfo { name: name(node), base: base.clone(), first: 0 };
+    // Where its ranks are they say themselves.
+    let node = |node| NodeInfo { name: name(node), base: String::new(), first: 0 };
     let spec = JobSpec {
         id: JobId(0),
         name: plain,

@@ -6,7 +6,7 @@ mod buffer;
 mod job;
 mod message;
 
-use super::{JobError, lock};
+use super::{JobError, lock, places::OF_PLACES};
 use crate::{
     Error, Node, Proc,
     daemon::{FromDaemon, host_name},
@@ -33,7 +33,7 @@ const HEADER: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The version that is named to the server, which chooses its formats by it.
 const VERSION: &str = "4.2.2";
-/// On the card of each process that is one of ours: how often it has committed.
+/// On the card of each process that is one of ours: how often its program has committed.
 pub(super) const COMMITS: &str = "petasos.commits";
 
 /// What the launcher says in the environment.
@@ -224,10 +224,13 @@ impl Dialect {
                 return Ok(Some(FromDaemon::Answer { id, result: Ok(Answer::Notified(name)) }));
             }
             Request::Commit(mut entries) => {
+                // What this rank's program commits, after what every rank does when it joins.
+                if state.commits >= OF_PLACES {
+                    let value = state.commits.into();
+                    let entry = crate::Entry { scope: crate::Scope::Global, value };
+                    entries.push((COMMITS.to_owned(), entry));
+                }
                 state.commits += 1;
-                let entry =
-                    crate::Entry { scope: crate::Scope::Global, value: state.commits.into() };
-                entries.push((COMMITS.to_owned(), entry));
                 self.say(Request::Commit(entries))?
             }
             Request::Register { handler, codes } => {
@@ -281,8 +284,8 @@ impl Dialect {
 
 /// A get as the Standard wants it: what a process has committed without is not found at once, and
 /// what it has not committed yet is waited for. The server waits for each key until the time is
-/// over; so the process is asked for what all of ours have in their first commit, which brings the
-/// whole card.
+/// over; so the process is asked for what the programs of all of ours have in their first commit,
+/// which brings the whole card.
 pub(super) fn get(
     call: impl Fn(Request) -> Result<Answer, JobError>,
     proc: Proc,
@@ -297,32 +300,30 @@ pub(super) fn get(
         let (key, timeout) = (key.to_owned(), Some(left).filter(|_| !immediate));
         call(Request::Get { proc, key, timeout, immediate, wait })
     };
-    let missing = |result: &Result<Answer, JobError>| match result {
-        Ok(Answer::BusinessCard(card)) => !card.entries.contains_key(&key),
+    let lacks = |result: &Result<Answer, JobError>, key: &str| match result {
+        Ok(Answer::BusinessCard(card)) => !card.entries.contains_key(key),
         Err(JobError::Refused(Error::NotFound { .. })) => true,
         _ => false,
     };
     let first = ask(&key, true);
-    if immediate || !missing(&first) {
+    if immediate || !lacks(&first, &key) {
         return first;
     }
-    if wait {
-        // Each commit is answered with all that there is: then it is waited for the next one.
-        let mut pause = Duration::from_millis(1);
-        loop {
-            let answer = ask(&key, false);
-            if !missing(&answer) || Instant::now() >= until {
-                return answer;
-            }
-            thread::sleep(pause);
-            pause = (2 * pause).min(Duration::from_millis(50));
+    let awaited = if wait { &key } else { COMMITS };
+    let mut pause = Duration::from_millis(1);
+    loop {
+        // Each commit is answered with all that there is: then the next one is waited for.
+        let answer = ask(awaited, false);
+        if !lacks(&answer, awaited) || Instant::now() >= until {
+            return match answer {
+                Err(JobError::Refused(Error::GetTimeout { node, state, .. })) => {
+                    Err(Error::GetTimeout { proc, node, key, state }.into())
+                }
+                other => other,
+            };
         }
-    }
-    match ask(COMMITS, false) {
-        Err(JobError::Refused(Error::GetTimeout { node, state, .. })) => {
-            Err(Error::GetTimeout { proc, node, key, state }.into())
-        }
-        other => other,
+        thread::sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(50));
     }
 }
 
