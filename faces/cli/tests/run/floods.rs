@@ -24,10 +24,8 @@ use std::{
 
 const HOLDS: &str = "floods::idle_connections_keep_no_daemon_out";
 const WAITS: &str = "floods::idle_connections_keep_no_client_of_pmix_out";
-/// How often a client comes while strangers hold the port, and within which time all have come in: one alone needs
-/// a few milliseconds, and a second or more where the kernel's queue was full when it came.
-const VISITS: u32 = 12;
-const VISITS_END: Duration = Duration::from_secs(20);
+/// How often a client comes while strangers hold the port.
+const VISITS: u32 = 6;
 
 /// A daemon of the job comes while strangers hold the port that it needs: few of them, many, and more than the daemon
 /// there may have descriptors.
@@ -108,13 +106,10 @@ fn idle_connections_keep_no_client_of_pmix_out() {
 
 /// Some clients, one after the other, as each rank of a job connects once.
 fn comes_in() {
-    let begun = Instant::now();
-    for visit in 0..VISITS {
+    for _ in 0..VISITS {
         let port: u16 = variable("PMIX_PORT").parse().unwrap();
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         assert_eq!(answer(stream, &greeting(&variable("SPACE"), 0)).len(), 8);
-        let took = begun.elapsed();
-        assert!(took < VISITS_END, "{took:?} until client {visit} was in");
     }
 }
 

@@ -1,10 +1,10 @@
 //! When connections are taken, and what those may cost that are refused.
 //!
-//! Whoever is on the machine can connect to the port for clients of OpenPMIx as fast as the kernel lets them. Each that
+//! Every process of the machine can connect to the port for clients of OpenPMIx as fast as the kernel lets them. Each that
 //! is refused takes a moment of the daemon's one thread, so these moments have a share of its time; past that the
-//! listener rests, and who connects waits in the kernel's queue. That is long ([`QUEUE`]), so that each has its turn: a
-//! connection that finds it full is tried again only after a second. Who is let in has proved to be of this user, and
-//! has to prove the rest within a time ([`PATIENCE`]).
+//! listener rests, and new connections wait in the kernel's queue. That is long ([`QUEUE`]), so that each has its turn: a
+//! connection that finds it full is tried again only after a second. A client that is let in has proved to be of this user,
+//! and has to prove the rest within a time ([`PATIENCE`]).
 //!
 //! A listener also rests where descriptors are short: the kernel has nothing to give, and would say so again at once.
 //! Connections stop being taken a little before, for what the daemon needs itself.
