@@ -1,5 +1,6 @@
 //! Another user of the machine claims to be a client that is connected, or its server, while files are put: as the
-//! life that they are, and as another one. Nothing is forged, and no connection ends.
+//! life that they are, and as another one. Nothing is forged, and no connection ends. Then it takes the port of a client
+//! that has ended, and is not taken for that client.
 
 use crate::{
     common::{Place, Ran, wait},
@@ -10,7 +11,9 @@ use petasos::{
     fabric::{Address, Incarnation},
     tcp::{
         Secret,
-        handshake::{self, CHALLENGE_LEN, Goal, Identity, VERDICT_LEN, Verdict},
+        handshake::{
+            self, CHALLENGE_LEN, Errand, Goal, HELLO_LEN, Identity, Server, VERDICT_LEN, Verdict,
+        },
     },
 };
 use petasos_forward::{
@@ -48,6 +51,12 @@ const SECRET: &str = "what only the user and the server know";
 /// In everything that is put: it is not for others.
 const MARK: &[u8] = b"of this user alone, ";
 const FILES: usize = 24;
+/// What the stranger is told when the attacks are over, and when the client that stayed has ended.
+const STOP: &str = "stop";
+const GONE: &str = "gone";
+/// What it says when it has stopped, and when the claims of the ended client's life were refused.
+const STOPPED: &str = "stopped";
+const KEPT_OUT: &str = "kept out";
 /// Attacks on one put: each with both addresses, and both lives.
 const ROUNDS: usize = 2;
 
@@ -145,16 +154,54 @@ impl Stranger {
     }
 }
 
-/// Attacks all clients of a server, until standard input ends.
+/// Listens in the place of a client that has ended, says that it is that life of it, and vouches for every connection.
+fn impostor(place: SocketAddr, life: Identity) {
+    let listener = TcpListener::bind(place).unwrap();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (mut server, challenge) = Server::begin(None, false, [1; 32], [3; 32]);
+            let mut hello = [0; HELLO_LEN];
+            if stream.write_all(&challenge).and_then(|()| stream.read_exact(&mut hello)).is_err() {
+                continue;
+            }
+            let verdict = match server.hello(None, &hello).map(|hello| hello.errand) {
+                Ok(Errand::Vouch(_)) => Verdict::Vouched,
+                Ok(Errand::Resume(_)) => Verdict::Resumed,
+                _ => Verdict::Welcome,
+            };
+            let _ = stream.write_all(&server.verdict(verdict, None, &life));
+            kept.push(stream);
+        }
+    });
+}
+
+/// Takes the port of the client that stayed, and claims its life, as one that does not know the secret.
+fn inherits(server: SocketAddr, place: SocketAddr, life: &Identity, secret: bool) {
+    impostor(place, life.clone());
+    let other = Secret::new("some other secret, which is wrong").unwrap();
+    let secrets = if secret { vec![None, Some(other)] } else { vec![None] };
+    for secret in secrets.iter().cycle().take(4) {
+        let answer = shake(server, life, secret.as_ref()).map(|(verdict, ..)| verdict);
+        assert_ne!(answer, Some(Verdict::Welcome), "it is taken for the client that has ended");
+    }
+    println!("\n{KEPT_OUT}");
+}
+
+/// Attacks all clients of a server, until it is told that this is over, and then those of a client that has ended.
 fn claims() {
     let place = |name: &str| -> SocketAddr { std::env::var(name).unwrap().parse().unwrap() };
     let (server, stays) = (place("SERVER"), place("STAYS"));
     let knows = std::env::var("KNOWS").ok().map(|text| Secret::new(text).unwrap());
     let all = if knows.is_some() { 6 } else { 2 };
     static OVER: AtomicBool = AtomicBool::new(false);
+    let (told, words) = channel();
     // It ends with the process: a stranger that fails waits for nothing.
-    thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    thread::spawn(move || {
+        for word in std::io::stdin().lines().map_while(Result::ok) {
+            OVER.store(true, Relaxed);
+            let _ = told.send(word);
+        }
         OVER.store(true, Relaxed);
     });
     let mut stranger = Stranger { knows, lives: HashMap::new(), open: Vec::new() };
@@ -176,6 +223,10 @@ fn claims() {
         stream.set_nonblocking(true).unwrap();
         let _ = stream.read_to_end(&mut heard);
         assert!(!heard.windows(MARK.len()).any(|part| part == MARK), "it reads what is put");
+    }
+    println!("\n{STOPPED}");
+    if words.iter().any(|word| word == GONE) {
+        inherits(server, stays, &stranger.lives[&stays], stranger.knows.is_some());
     }
 }
 
@@ -299,7 +350,7 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
             let staying = scope.spawn(move || stays(url, secret, &connected, over));
             let at = place_of.recv().expect("the client is connected");
             let mut stranger = users.stranger(url, &at, secret);
-            let mut said = BufReader::new(stranger.stdout.take().unwrap()).lines();
+            let said = BufReader::new(stranger.stdout.take().unwrap()).lines();
             // Also where the test fails: the threads wait for the client, and for what the stranger says.
             struct Over<'a>(&'a AtomicBool, Option<ChildStdin>);
             impl Drop for Over<'_> {
@@ -313,16 +364,11 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
             let words = ["forward", "put", "-q", "--retry", "0s", "--rate", "8MiB"];
             let entry: &[&str] = if secret { &["--secret", "secret"] } else { &[] };
             let end = Instant::now() + Duration::from_secs(60);
+            let (heard, lines) = channel();
+            // It is not to wait for us.
+            thread::spawn(move || said.map_while(Result::ok).try_for_each(|line| heard.send(line)));
             let mut rounds = 0;
-            let seen = scope.spawn(move || {
-                while rounds < ROUNDS {
-                    let line = said.next().expect("the stranger goes on").unwrap();
-                    rounds += usize::from(line == "refused");
-                }
-                // It is not to wait for us.
-                thread::spawn(move || said.for_each(drop));
-            });
-            loop {
+            while rounds < ROUNDS && !staying.is_finished() {
                 let put = users
                     .command(&[&words[..], entry, &["from", &there]].concat())
                     .output()
@@ -333,17 +379,27 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
                     assert!(put == contents(nth), "f{nth} is not what was put");
                 }
                 fs::remove_dir_all(place.path("exp/from")).unwrap();
-                if seen.is_finished() || staying.is_finished() {
-                    break;
-                }
+                rounds += lines.try_iter().filter(|line| line == "refused").count();
                 assert!(Instant::now() < end, "the stranger was not seen");
             }
-            // Before that client ends, whose address is then free for everybody.
-            drop(guard.1.take());
-            assert!(wait(&mut stranger, Duration::from_secs(30)).success(), "the stranger got in");
+            let mut stdin = guard.1.take().unwrap();
+            let mut told = |word: &str, answer: &str| {
+                // It may have failed: then it says no more.
+                let _ = writeln!(stdin, "{word}");
+                while let Ok(line) = lines.recv_timeout(Duration::from_secs(30)) {
+                    if line == answer {
+                        return;
+                    }
+                }
+                panic!("the stranger got in, or stands still: it does not say `{answer}`");
+            };
+            told(STOP, STOPPED);
             over.store(true, Relaxed);
             let stayed = staying.join().expect("the client that stays is never cut off");
             assert!(stayed > 0);
+            told(GONE, KEPT_OUT);
+            drop(stdin);
+            assert!(wait(&mut stranger, Duration::from_secs(30)).success());
         });
         assert_eq!(export.interrupt(), Some(0));
     }
