@@ -11,6 +11,7 @@ use petasos_fabric::{Address, Endpoint, Support};
 use petasos_testing::{Hosts, again, role};
 use petasos_ucx::{Config, OpenError, Ucx};
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     time::{Duration, Instant},
 };
@@ -28,11 +29,14 @@ fn with(test: &str, network: Network) {
     if role().is_some() {
         return serve(&mut open(network));
     }
+    // Of processes that were killed before any peer knew of them, in whichever program.
+    let before = in_shared_memory();
     let mut server = again(test, "server").start();
     let (address, key) = (server.line("at "), server.line("key "));
     talk(network, &address, &key, || server.kill());
-    // What is there for a moment only is somebody else's, who begins.
+    // What is there for a moment only is of another process, which begins.
     let end = Instant::now() + PATIENCE;
+    let left_behind = || in_shared_memory().difference(&before).cloned().collect::<Vec<_>>();
     while network == POSIX && !left_behind().is_empty() {
         assert!(Instant::now() < end, "left behind: {:?}", left_behind());
         std::thread::sleep(Duration::from_millis(10));
@@ -51,7 +55,7 @@ fn talk(network: Network, address: &str, key: &str, kill: impl FnOnce()) {
 }
 
 /// Names that UCX gives to shared memory.
-fn left_behind() -> Vec<OsString> {
+fn in_shared_memory() -> BTreeSet<OsString> {
     let all = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|file| file.file_name());
     all.filter(|name| name.to_string_lossy().starts_with("ucx_shm_posix")).collect()
 }
