@@ -1,9 +1,9 @@
 //! Reading ahead, where the kernel does not do enough of it: without root's rights it asks for 128 KiB
 //! at a time, and waits.
 //!
-//! Who reads a file from front to back in small pieces gets them out of blocks that are fetched before
-//! they are asked for. A block is used for a short time, and only if it has all that is asked for: so
-//! a file that grows, or is changed elsewhere, is read anew.
+//! A program that reads a file from front to back in small pieces gets them out of blocks that are
+//! fetched before they are asked for. A block is used for a short time, and only if it has all that is
+//! asked for: so a file that grows, or is changed elsewhere, is read anew.
 
 use super::{
     files::{Open, Read},
@@ -50,7 +50,7 @@ struct Block {
 }
 
 enum State {
-    /// Who waits for it.
+    /// What waits for it.
     Coming(Vec<oneshot::Sender<()>>),
     Here(Rc<Fetched>),
 }
@@ -178,7 +178,7 @@ impl Fs {
         let at = Instant::now();
         let fetched = Rc::new(Fetched { fs: Rc::clone(&self), memory, len, at });
         let mut ahead = open.ahead.borrow_mut();
-        // Unless it was given up meanwhile. Dropping the senders wakes who waits.
+        // Unless it was given up meanwhile. Dropping the senders wakes what waits.
         if let Some(block) = ahead.blocks.iter_mut().find(|b| b.serial == serial) {
             block.state = State::Here(fetched);
         }

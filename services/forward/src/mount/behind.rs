@@ -2,7 +2,7 @@
 //!
 //! Each file has a block that is being filled, blocks that wait, and blocks on their way. What is written
 //! after a pause goes at once; what follows is gathered, if it continues what was written before, and goes
-//! when a block is full, when some time has passed, or when somebody waits for it. Blocks that overlap
+//! when a block is full, when some time has passed, or when a request waits for it. Blocks that overlap
 //! go one after the other, and so do those of files that are appended to.
 //!
 //! An error is remembered by each file that has the node open to write, and told by its next write,
@@ -103,7 +103,7 @@ pub(super) struct Behind {
     next: u64,
     /// When something was sent last.
     sent: Option<Instant>,
-    /// Somebody comes back when a block that is not full has waited long enough.
+    /// A future comes back when a block that is not full has waited long enough.
     lingers: bool,
     changed: Vec<oneshot::Sender<()>>,
 }
@@ -222,7 +222,7 @@ impl Fs {
     }
 
     /// Takes what has come in for a file, and sends what may go. From then on until all is at the server
-    /// somebody comes back to this: who carries something, or who waits for a block to become full.
+    /// a future comes back to this: one that carries something, or waits for a block to become full.
     fn tend(self: &Rc<Fs>, inode: &Rc<Inode>) {
         loop {
             self.collect(inode);
@@ -246,7 +246,8 @@ impl Fs {
         }
     }
 
-    /// Something that was written, and answered, is lost: who has the file open to write is told.
+    /// Something that was written, and answered, is lost: each descriptor that has the file open to
+    /// write is told.
     fn lose(&self, inode: &Inode, errno: Errno) {
         if let Some(intake) = &*inode.intake.borrow() {
             intake.refuse();

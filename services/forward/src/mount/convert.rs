@@ -129,7 +129,7 @@ pub(super) fn writable(flags: OFlags) -> bool {
     mode == OFlags::WRONLY || mode == OFlags::RDWR
 }
 
-/// Who asks, and what his new files are to be like.
+/// The process that asks, and what its new files are to be like.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) uid: u32,

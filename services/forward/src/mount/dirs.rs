@@ -213,7 +213,7 @@ impl Fs {
                 }
                 (at, any) = (at + 1, true);
             }
-            // Nobody waits for more when there is something to show.
+            // No request waits for more when there is something to show.
             if listing.complete || (any && !listing.entries.is_empty()) {
                 return Ok(());
             }

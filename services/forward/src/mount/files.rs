@@ -35,7 +35,7 @@ pub(super) struct Inode {
     pub(super) behind: RefCell<Behind>,
     /// What the server's file was when the pages that the kernel keeps were known to be right.
     version: Cell<Option<Version>>,
-    /// What was written and answered, and this thread has not seen; while somebody has it open to
+    /// What was written and answered, and this thread has not seen; while it is open to
     /// write.
     pub(super) intake: RefCell<Option<Arc<Intake>>>,
     /// Owners of locks.
@@ -112,7 +112,7 @@ impl Inode {
     }
 }
 
-/// A file that somebody here has open.
+/// A file that is open here.
 pub(super) struct Open {
     pub(super) file: RemoteFile,
     pub(super) inode: Rc<Inode>,
@@ -427,7 +427,7 @@ impl Fs {
         open.inode.open_for(suits).ok_or(Errno::IO)
     }
 
-    /// Takes the bits off a program that give it its owner's rights: somebody changes it.
+    /// Takes the bits off a program that give it its owner's rights: it is being changed.
     async fn end_privileges(&self, open: &Open) -> Result<(), Errno> {
         let ino = open.inode.ino;
         let mode = self.table.borrow().attr(ino).and_then(|a| convert::without_privileges(a.mode));
@@ -438,8 +438,8 @@ impl Fs {
     }
 
     /// `close(2)`, of one of the descriptors that there may be: what was written is at the server
-    /// then, or the error is told. It stays for the next one, and for who asks for the disk: this close may be that of a
-    /// child that starts another program, and is told to nobody.
+    /// then, or the error is told. It stays for the next one, and for an `fsync`: this close may be
+    /// that of a child that starts another program, and is told to no program.
     pub(super) async fn flush(self: &Rc<Fs>, handle: u64, owner: u64) -> Result<(), Errno> {
         let open = self.open_file(handle)?;
         self.drain(&open.inode).await;
@@ -558,10 +558,10 @@ impl Fs {
 /// How something is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writing {
-    /// By the kernel, out of its pages, in nobody's name.
+    /// By the kernel, out of its pages, in no process's name.
     pub(super) from_cache: bool,
     /// Past all caches.
     pub(super) direct: bool,
-    /// By somebody whose changes take its special rights from a program.
+    /// By a process whose changes take its special rights from a program.
     pub(super) ends_privileges: bool,
 }

@@ -49,7 +49,7 @@ pub(super) struct Fs {
     pub(super) intakes: Arc<Intakes>,
     /// Blocks that were fetched, or are being fetched, before anybody asked for them.
     pub(super) ahead: Cell<usize>,
-    /// Who waits until there is less to write.
+    /// What waits until there is less to write.
     pub(super) room: RefCell<Vec<oneshot::Sender<()>>>,
     /// The way to the kernel.
     pub(super) teller: RefCell<Option<Teller>>,
@@ -58,7 +58,7 @@ pub(super) struct Fs {
     /// Requests that are at the server, and writes.
     requests: Arc<Semaphore>,
     pub(super) carriers: Arc<Semaphore>,
-    /// Requests, and writes, that are under way; and who waits for their end.
+    /// Requests, and writes, that are under way; and what waits for their end.
     running: Cell<usize>,
     quiet: RefCell<Option<oneshot::Sender<()>>>,
 }

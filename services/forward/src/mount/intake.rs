@@ -1,10 +1,10 @@
-//! Where writes wait for the engine's thread: who writes is answered by the thread that takes the
+//! Where writes wait for the engine's thread: a write is answered by the thread that takes the
 //! kernel's requests, as soon as the data is here.
 //!
-//! There is an intake for each file that somebody has open to write; what comes in is kept in its
-//! order. Whatever the engine's thread does about a file begins with what has come in before. It is
-//! told of the first write after a pause, and then of each block that has become full: who writes a file
-//! in little pieces wakes it once for a block.
+//! There is an intake for each file that is open to write; what comes in is kept in its order.
+//! Whatever the engine's thread does about a file begins with what has come in before. It is told of
+//! the first write after a pause, and then of each block that has become full: a program that writes a
+//! file in little pieces wakes it once for a block.
 
 use super::{
     behind::Data,
@@ -92,7 +92,7 @@ impl Intakes {
         Arc::clone(lock(&self.files).entry(ino).or_default())
     }
 
-    /// Nobody has the file open to write any more.
+    /// No program has the file open to write any more.
     pub(super) fn close(&self, ino: u64) {
         lock(&self.files).remove(&ino);
     }
@@ -200,7 +200,7 @@ mod tests {
         let offer = |at: u64, len: usize, cache| {
             intakes.offer(7, 1, at, &vec![at as u8; len], cache, &pool)
         };
-        assert_eq!(offer(0, 10, false), Offered::Refused, "nobody has it open to write");
+        assert_eq!(offer(0, 10, false), Offered::Refused, "it is not open to write");
         let intake = intakes.open(7);
         assert!(intakes.is_settled(7));
         assert_eq!(offer(0, 10, false), Offered::Tell);
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(offer(0, 1, false), Offered::Refused);
         assert!(!intakes.is_settled(7), "an error is to be told");
         intakes.close(7);
-        assert!(intakes.is_settled(7), "nobody has it open to write any more");
+        assert!(intakes.is_settled(7), "it is not open to write any more");
     }
     #[test]
     fn each_block_that_is_full_is_told_of() {

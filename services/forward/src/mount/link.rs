@@ -148,7 +148,7 @@ mod tests {
     use std::{pin::pin, sync::Arc};
 
     #[test]
-    fn who_gives_up_connecting_leaves_the_turn_to_the_next() {
+    fn a_request_that_is_given_up_leaves_the_turn_to_the_next() {
         let directory = tempfile::tempdir().unwrap();
         let storage = Arc::new(Local::open(directory.path()).unwrap());
         let options = OpenOptions::default();

@@ -9,7 +9,7 @@ use petasos::CallError;
 use rustix::io::Errno;
 use std::{fs, rc::Rc, time::Duration};
 
-/// How often somebody who waits for a lock is looked after: whether a signal waits for him.
+/// How often a process that waits for a lock is looked after: whether a signal waits for it.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Kinds of locks, as of `fcntl(2)`.
@@ -56,7 +56,7 @@ impl Fs {
     }
 
     /// Locks or unlocks. What was written is at the server before a lock is free, and what others
-    /// wrote while they had it is seen by who gets it.
+    /// wrote while they had it is seen by the process that gets it.
     pub(super) async fn set_lock(
         self: &Rc<Fs>,
         handle: u64,
@@ -92,7 +92,7 @@ impl Fs {
         self.revalidate(&open).await
     }
 
-    /// Has the kernel give up its pages of a file that somebody else has changed, and see how long
+    /// Has the kernel give up its pages of a file that another client has changed, and see how long
     /// that is now. What was missing beside it may be there: the lock may be for that, too, as with
     /// the journal of a database.
     async fn revalidate(self: &Rc<Fs>, open: &Open) -> Result<(), Errno> {
@@ -125,10 +125,10 @@ impl Fs {
 }
 
 /// Whether a signal waits for a thread that would end a system call. A request cannot be taken back
-/// by the kernel here; so who waits for a lock is looked after, or he could not be killed.
+/// by the kernel here; so a process that waits for a lock is looked after, or it could not be killed.
 fn has_signal(thread: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
-        // The thread is gone, or not to be seen from here: then nobody can look after it.
+        // The thread is gone, or not to be seen from here: then it cannot be looked after.
         return thread != 0;
     };
     let signals = |name: &str| {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_looked_after() {
+    fn a_process_that_waits_is_looked_after() {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert!(!has_signal(thread));
         assert!(has_signal(u32::MAX), "a thread that is gone");

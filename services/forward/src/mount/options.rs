@@ -14,7 +14,7 @@ pub struct MountOptions {
     pub path: RelPath,
     /// Whether nothing can be changed through this mount.
     pub read_only: bool,
-    /// Whether other users than the one who mounts may use it.
+    /// Whether other users than the one that mounts may use it.
     pub allow_other: bool,
     /// What is kept here of files, and for how long.
     pub cache: Cache,
@@ -31,7 +31,7 @@ pub struct MountOptions {
     /// Bytes that the kernel reads ahead of a sequential reader, where this process may set that: root
     /// may. Else it reads less, and the mount does it. Zero: neither does. Default: 4 MiB.
     pub read_ahead: usize,
-    /// For how long the mount's thread looks for more to do before it sleeps. Others who want the
+    /// For how long the mount's thread looks for more to do before it sleeps. Others that want the
     /// processor get it meanwhile. Default: 100 µs.
     pub spin: Duration,
     /// What tables of mounts show as the source.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// The most bytes that one request of the kernel moves, and one block.
 pub(super) const BLOCK: usize = 1 << 20;
 
-/// Blocks that nobody uses. Shared by the threads that take requests and the engine's.
+/// Blocks that are not in use. Shared by the threads that take requests and the engine's.
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Mutex<Vec<Exclusive>>,
@@ -30,7 +30,7 @@ impl Pool {
     pub(super) fn take(&self) -> Exclusive {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         free.unwrap_or_else(|| {
-            Region::zeroed(BLOCK).into_exclusive().expect("nobody else has fresh memory")
+            Region::zeroed(BLOCK).into_exclusive().expect("fresh memory is shared with nothing")
         })
     }
 
@@ -41,7 +41,7 @@ impl Pool {
         Filled { memory, len: data.len() }
     }
 
-    /// Bytes of blocks that nobody uses.
+    /// Bytes of blocks that are not in use.
     pub(super) fn kept(&self) -> usize {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).len() * BLOCK
     }

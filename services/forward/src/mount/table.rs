@@ -88,7 +88,7 @@ impl Table {
         self.known(server).unwrap_or(server)
     }
 
-    /// Notes what the server says about a node. `ESTALE` if it is about another file: somebody else
+    /// Notes what the server says about a node. `ESTALE` if it is about another file: another client
     /// has put that into its place.
     pub(super) fn update(&mut self, ino: u64, attr: &Attr) -> Result<(), Errno> {
         let node = self.nodes.get_mut(&ino).ok_or(Errno::STALE)?;
@@ -227,7 +227,7 @@ impl Table {
         !self.nodes.contains_key(&ino)
     }
 
-    /// A name turned out to lead nowhere: somebody else removed it.
+    /// A name turned out to lead nowhere: another client removed it.
     pub(super) fn missing(&mut self, parent: u64, name: &[u8]) {
         if let Some(child) = self.detach(parent, name) {
             self.sweep(child);
@@ -310,7 +310,7 @@ impl Table {
         Some(child)
     }
 
-    /// Lets go of a node that nobody needs, and then of the directories above that held on for it.
+    /// Lets go of a node that is not needed, and then of the directories above that held on for it.
     fn sweep(&mut self, ino: u64) {
         let mut unneeded = vec![ino];
         while let Some(ino) = unneeded.pop() {

@@ -3,7 +3,7 @@
 //! That has a thread of its own where the kernel may have to wait for an answer of the engine's
 //! thread first: for pages that are being read, or a directory in which something is being made.
 //!
-//! The kernel goes by the length that it was told last, and asks for it only when somebody reads
+//! The kernel goes by the length that it was told last, and asks for it only when a program reads
 //! beyond that: so it would not see that another mount has cut a file, nor would mappings and
 //! `copy_file_range` see that one has made it longer. Nothing that can be sent to it changes the
 //! length, but an answer to its own question does: see [`Asker`].

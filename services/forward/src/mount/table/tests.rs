@@ -74,7 +74,7 @@ fn replaced_exchanged_and_lost() {
     table.renamed((ROOT, b"a"), (ROOT, b"b"));
     assert_eq!(path(&table, b), "base/b");
     assert_eq!(table.path(a), Err(Errno::STALE));
-    // Somebody else put another file there.
+    // Another client put another file there.
     table.found(ROOT, b"b", &attr(12, Kind::File, 1));
     assert_eq!(table.path(b), Err(Errno::STALE));
     assert_eq!(table.update(b, &attr(12, Kind::File, 1)), Err(Errno::STALE));
