@@ -3,7 +3,7 @@
 //! The two talk over a socket that is the server's standard input: one line of JSON says what to
 //! serve, one line answers with the URL. The server ends when that socket closes, so also when
 //! the process that started it dies, and at the latest when its [`Server`] is dropped. The
-//! temporary directory is an argument: the server removes it also when nobody lived to say more.
+//! temporary directory is an argument: the server removes it also when that process could say no more.
 
 use crate::{
     again::{self, read_line},
@@ -202,7 +202,7 @@ pub struct Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        // Not reaped yet: nobody else has its number. Fails if it has ended.
+        // Not reaped yet: no other process has its number. Fails if it has ended.
         let _ = kill_process(self.pid, Signal::CONT);
     }
 }
@@ -237,7 +237,7 @@ pub fn run(scratch: Option<OsString>) -> Outcome {
 /// True if the parent has said that all is done.
 fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
     interrupt::unblock_terminate().map_err(Failure::system("signals"))?;
-    // It may be stopped when the one who would go on with it dies.
+    // It may be stopped when the process dies that would go on with it.
     set_parent_process_death_signal(Some(Signal::CONT)).map_err(Failure::system("signals"))?;
     let line = read_line(&parent).map_err(Failure::system("reading the order"))?;
     if line.is_empty() {
@@ -258,7 +258,7 @@ fn serve_until_told(mut parent: UnixStream) -> Outcome<bool> {
         },
     };
     let answer = serde_json::to_string(&answer).map_err(Failure::system("writing an answer"))?;
-    // Whoever is not there to hear it has closed the socket as well.
+    // A parent that is not there to hear it has closed the socket as well.
     let _ = writeln!(parent, "{answer}");
     // Kept until then, also where nothing could be served: the parent has the word.
     let said = read_line(&parent).unwrap_or_default();
@@ -298,9 +298,6 @@ pub enum Engines {
     Files(forward::Server),
 }
 
-/// A staged file that nobody touches is kept for so long.
-const STAGED: Duration = Duration::from_secs(3600);
-
 impl Engines {
     /// One for each endpoint, on this core; with files where a directory is given for them.
     pub fn start(
@@ -321,7 +318,8 @@ impl Engines {
         };
         let storage = Local::open(path).map_err(|error| Failure::file("opening", path, &error))?;
         let mut files = ServerConfig::default();
-        files.stage_lifetime = STAGED;
+        // Its clients begin anew: what one of them had under way is room that the next one needs.
+        files.keep_staged = false;
         let config = config.clone();
         forward::Server::start_with(Arc::new(storage), endpoints, files, config, set_up)
             .map(Engines::Files)

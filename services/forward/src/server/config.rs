@@ -14,9 +14,13 @@ pub struct ServerConfig {
     pub threads: usize,
     /// How long one of these threads, without work, looks for more before it sleeps. Default: 20 µs.
     pub spin: Duration,
-    /// How long a staged file that nobody touches is kept: looked after at the start, and each hour.
+    /// How long a staged file that is not touched is kept: looked after at the start, and each hour.
     /// Default: seven days.
     pub stage_lifetime: Duration,
+    /// Whether a staged file stays when it is closed without having got a name, so that a later
+    /// session can go on with it. Otherwise it is discarded then, at the latest at the end of its
+    /// session, however that ends. Default: yes.
+    pub keep_staged: bool,
 }
 
 impl Default for ServerConfig {
@@ -28,6 +32,7 @@ impl Default for ServerConfig {
             threads: (2 * processors).max(4),
             spin: Duration::from_micros(20),
             stage_lifetime: Duration::from_secs(7 * 24 * 3600),
+            keep_staged: true,
         }
     }
 }

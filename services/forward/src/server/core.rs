@@ -46,7 +46,7 @@ const MOVING: usize = 32;
 /// What a piece of work costs beside its bytes, in bytes.
 const WORK: u64 = 16 << 10;
 
-/// How often to look for staged files that nobody wants any more.
+/// How often to look for staged files that were left.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// One client has no more than this part of the sessions.

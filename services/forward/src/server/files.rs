@@ -4,12 +4,13 @@ use super::{descriptors::Descriptor, gather::Gather, leases::Forfeit};
 use crate::{
     FsError, FsResult,
     protocol::{OpenFlags, StageKey},
-    storage::{StoredDir, StoredFile},
+    storage::{Storage, StoredDir, StoredFile},
 };
 use rustix::io::Errno;
 use std::{
     collections::HashMap,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -179,23 +180,38 @@ pub(super) type Keys = Mutex<HashMap<StageKey, u64>>;
 pub(super) struct Staged {
     key: StageKey,
     keys: Arc<Keys>,
+    /// Where what is staged is to go away with this.
+    discard_from: Option<Arc<dyn Storage>>,
 }
 
 impl Staged {
     /// Takes a key for a session.
-    pub(super) fn take(keys: &Arc<Keys>, key: StageKey, session: u64) -> FsResult<Staged> {
+    pub(super) fn take(
+        keys: &Arc<Keys>,
+        key: StageKey,
+        session: u64,
+        discard_from: Option<Arc<dyn Storage>>,
+    ) -> FsResult<Staged> {
         let mut all = keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(by) = all.get(&key) {
             let whose = if *by == session { "this session" } else { "another session" };
             return Err(FsError::new(Errno::BUSY, format!("{whose} is staging it")));
         }
         all.insert(key, session);
-        Ok(Staged { key, keys: Arc::clone(keys) })
+        Ok(Staged { key, keys: Arc::clone(keys), discard_from })
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
+        // Before the key is free. What has got its name is not there any more, which is no error.
+        if let Some(storage) = self.discard_from.take() {
+            match catch_unwind(AssertUnwindSafe(|| storage.discard(&self.key))) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "a staged file cannot be discarded"),
+                Err(_) => tracing::error!("the storage panicked"),
+            }
+        }
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
@@ -251,10 +267,10 @@ mod tests {
     #[test]
     fn a_key_is_free_again_when_its_use_ends() {
         let keys = Arc::<Keys>::default();
-        let first = Staged::take(&keys, [1; 16], 1).unwrap();
-        assert!(Staged::take(&keys, [2; 16], 1).is_ok());
-        assert_eq!(Staged::take(&keys, [1; 16], 2).err().unwrap().errno(), Errno::BUSY);
+        let first = Staged::take(&keys, [1; 16], 1, None).unwrap();
+        assert!(Staged::take(&keys, [2; 16], 1, None).is_ok());
+        assert_eq!(Staged::take(&keys, [1; 16], 2, None).err().unwrap().errno(), Errno::BUSY);
         drop(first);
-        assert!(Staged::take(&keys, [1; 16], 2).is_ok());
+        assert!(Staged::take(&keys, [1; 16], 2, None).is_ok());
     }
 }

@@ -75,7 +75,9 @@ impl Call {
         self.to_change()?;
         entry(path)?;
         let (place, descriptor) = self.reserve()?;
-        let staged = Staged::take(&self.core.keys, key, self.session.id)?;
+        let core = &self.core;
+        let discard_from = (!core.config.keep_staged).then(|| Arc::clone(&core.storage));
+        let staged = Staged::take(&core.keys, key, self.session.id, discard_from)?;
         let opened = self.run(0, move |storage| {
             let file = storage.stage(&key)?;
             let attr = file.attr()?;

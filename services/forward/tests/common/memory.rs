@@ -125,6 +125,11 @@ impl Memory {
         Some(bytes)
     }
 
+    /// How many files are staged.
+    pub(crate) fn staged(&self) -> usize {
+        self.state().staged.len()
+    }
+
     fn handle(&self, data: &Arc<Data>, flags: OpenFlags) -> Arc<dyn StoredFile> {
         self.watch.open.fetch_add(1, SeqCst);
         Arc::new(File { data: Arc::clone(data), flags, watch: Arc::clone(&self.watch) })

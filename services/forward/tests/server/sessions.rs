@@ -74,6 +74,46 @@ fn a_client_that_vanishes_leaves_nothing() {
     assert_eq!(server.status().lost, 6);
 }
 
+/// However a staged file is left, it goes away where that is wanted; what has its name stays.
+#[test]
+fn staged_files_end_with_their_session() {
+    let mut config = ServerConfig::default();
+    config.keep_staged = false;
+    let (server, memory) = server(config);
+    for address in server.addresses() {
+        let other = Client::new(&address);
+        let stage = |client: &Client| {
+            client.wait(client.calls.stage(client.session, [1; 16], b"staged".to_vec()))
+        };
+        let ends: [fn(Client, u64); 4] = [
+            |client, number| client.wait(client.calls.close(client.session, number)).unwrap(),
+            |client, _| client.wait(client.calls.goodbye(client.session)).unwrap(),
+            |mut client, _| {
+                client.hold = None;
+                (0..100).for_each(|_| _ = client.engine.turn());
+            },
+            |client, _| drop(client),
+        ];
+        for end in ends {
+            let client = Client::named(&address, "leaves");
+            let (number, attr) = stage(&client).unwrap();
+            assert_eq!(attr.size, 0);
+            client.write_from(number, 0, vec![1; 5000]).unwrap();
+            assert_eq!(memory.staged(), 1);
+            end(client, number);
+            until("it is discarded", || memory.staged() == 0);
+        }
+        let (number, _) = stage(&other).unwrap();
+        other.write_from(number, 0, vec![1; 5000]).unwrap();
+        let finish = Finish { size: 5000, replace: true, ..Finish::default() };
+        let publish = other.calls.publish(other.session, number, b"staged".to_vec(), finish);
+        other.wait(publish).unwrap();
+        other.wait(other.calls.goodbye(other.session)).unwrap();
+        until("all is closed", || memory.watch.open.load(SeqCst) == 0);
+        assert_eq!(memory.contents("staged"), Some(vec![1; 5000]));
+    }
+}
+
 fn hold(client: &Client, welcome: &Welcome) -> TypedCall<FsResult<()>> {
     client.calls.hold(welcome.session, welcome.ticket, String::new(), false)
 }
