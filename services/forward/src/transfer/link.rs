@@ -44,18 +44,18 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connects, within `retry` (a second at least). When the server goes away later, it is tried
-    /// for as long as `retry` to connect again: counted once for all that goes on over this link,
-    /// from the moment from which the server was not heard of. A server that is connected but says
-    /// nothing for so long (a second at least) is lost as well. Each time that it answers again,
-    /// the time begins anew.
+    /// Connects, within `retry`, a second, or [`ConnectOptions::patience`], whichever is longest.
+    /// When the server goes away later, it is tried for as long as `retry` to connect again: counted
+    /// once for all that goes on over this link, from the moment from which the server was not heard
+    /// of. A server that is connected but says nothing for so long (a second at least) is lost as
+    /// well. Each time that it answers again, the time begins anew.
     ///
     /// After that everything fails at once, with the same error.
     ///
     /// Dropping the future gives up; a session that the server has begun ends.
     ///
     /// # Errors
-    /// If there is no server within `retry`, it has another version, or it has no room for another
+    /// If there is no server within that time, it has another version, or it has no room for another
     /// client.
     pub async fn connect(
         engine: &Engine,
@@ -65,7 +65,7 @@ impl Link {
     ) -> Result<Link, RemoteError> {
         let longest = retry.max(SHORTEST);
         options.silence.get_or_insert(longest);
-        let end = Instant::now() + longest;
+        let end = Instant::now() + longest.max(options.patience.unwrap_or_default());
         let remote = loop {
             match connect_until(engine, address, &options, end).await {
                 // One that is there, and ends this very moment, is like one that ends later.

@@ -73,6 +73,29 @@ impl Setting {
     }
 }
 
+/// A lost session may have to stay lost, and the first word have its time nevertheless.
+#[test]
+fn a_server_that_takes_its_time_to_begin() {
+    let place = tempfile::tempdir().unwrap();
+    let options = OpenOptions::default();
+    let endpoint = petasos::open("shm://*", &options).unwrap();
+    let address = endpoint.address().clone();
+    let storage = Arc::new(petasos_forward::storage::Local::open(place.path()).unwrap());
+    let late = std::thread::spawn(move || {
+        // Longer than a connection without patience waits: see the end.
+        std::thread::sleep(Duration::from_millis(1500));
+        Server::start(storage, vec![endpoint], ServerConfig::default()).unwrap()
+    });
+    let engine = Engine::new(petasos::open("shm://*", &options).unwrap(), EngineConfig::default());
+    let mut connecting = ConnectOptions::default();
+    connecting.patience = Some(Duration::from_secs(20));
+    let link = engine.block_on(Link::connect(&engine, &address, connecting, Duration::ZERO));
+    let link = link.unwrap();
+    drop(late.join().unwrap());
+    let lost = engine.block_on(link.stat(&RelPath::root(), true)).unwrap_err();
+    assert!(lost.is_lost() && link.over().is_some(), "{lost}");
+}
+
 fn path(text: &str) -> RelPath {
     RelPath::parse(text.as_bytes()).unwrap()
 }
