@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often transfers are measured.
 const ROUNDS: u32 = 3;
 
-/// Who serves.
+/// The server.
 pub(super) struct Elsewhere<'a> {
     pub(super) transport: &'static Transport,
     pub(super) url: &'a Address,

@@ -1,8 +1,9 @@
 //! The server's directory, for this command alone while it runs.
 //!
 //! The server is one of `petasos-forward`. A lock on a file of the directory says that it is in use:
-//! the lock is free when its owner has gone, however that was. Whoever has it empties the directory
-//! first, of what a command left that was killed.
+//! the lock is free when its owner has gone, however that was. Its next owner empties the directory
+//! first, of the copy that a command left that was killed; what such a command was sending is staged,
+//! and the server discards it.
 
 use super::{
     source::Source,
@@ -12,6 +13,7 @@ use crate::{
     exit::{Code, Failure, Outcome},
     figures::Reached,
 };
+use futures_util::{StreamExt, TryStreamExt, stream, stream::FuturesUnordered};
 use petasos::CallError;
 use petasos_forward::{
     RelPath,
@@ -28,7 +30,10 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// A server that says nothing for so long, while it is asked, is given up.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// Calls on the way while the directory is emptied.
+/// How long the server may take to begin a session.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Calls on the way while the directory is emptied, or listed.
 const PARALLEL: usize = 64;
 
 const LOCK: &[u8] = b"lock";
@@ -47,6 +52,7 @@ impl Held {
         let name = format!("petasos quickstart, process {}", std::process::id());
         let mut options = ConnectOptions::default().name(name).timeout(TIMEOUT);
         options.silence = Some(SILENCE);
+        options.patience = Some(PATIENCE);
         // Another session would have another lock: what is lost stays lost.
         let link = Link::connect(&reached.engine, &reached.address, options, Duration::ZERO);
         let link = Rc::new(link.await.map_err(without_files)?);
@@ -84,29 +90,30 @@ impl Held {
     /// What the copy consists of, in the words of the source.
     pub(super) async fn list(&self, source: &Source) -> Outcome<Vec<Entry>> {
         let (remote, root) = (self.remote(), self.copy()?);
-        let mut found = Vec::new();
         if !source.is_tree() {
             let name = source.entries.first().map(|entry| entry.path.clone()).unwrap_or_default();
             let attr = remote.stat(&root, false).await?;
-            found.push(entry(&remote, &root, name, &attr).await?);
-            return Ok(found);
+            return Ok(vec![entry(&remote, root, name, attr).await?]);
         }
-        let mut open = vec![(root, Vec::new())];
-        while let Some((directory, within)) = open.pop() {
-            for item in remote.read_dir(&directory).await? {
-                let there = directory.join(&item.name).map_err(odd)?;
-                let name = match within.is_empty() {
-                    true => item.name,
-                    false => [&within[..], b"/", &item.name[..]].concat(),
-                };
-                if item.attr.kind == protocol::Kind::Directory {
-                    open.push((there.clone(), name.clone()));
-                }
-                found.push(entry(&remote, &there, name, &item.attr).await?);
+        // A round trip for each directory, and for each link: many at a time.
+        let (mut open, mut coming) = (vec![(root, Vec::new())], FuturesUnordered::new());
+        let mut found = Vec::new();
+        loop {
+            while coming.len() < PARALLEL
+                && let Some((path, within)) = open.pop()
+            {
+                coming.push(names(&remote, path, within));
             }
+            let Some(names) = coming.next().await.transpose()? else { break };
+            let directories = names.iter().filter(|(.., it)| it.kind == protocol::Kind::Directory);
+            open.extend(directories.map(|(path, name, _)| (path.clone(), name.clone())));
+            found.extend(names);
         }
-        found.sort();
-        Ok(found)
+        let entries =
+            stream::iter(found).map(|(path, name, attr)| entry(&remote, path, name, attr));
+        let mut entries: Vec<_> = entries.buffer_unordered(PARALLEL).try_collect().await?;
+        entries.sort();
+        Ok(entries)
     }
 
     /// Removes everything but the lock.
@@ -138,16 +145,32 @@ impl Held {
     }
 }
 
+/// Something in the copy: where it is, and by which name within.
+type Named = (RelPath, Vec<u8>, protocol::Attr);
+
+/// What a directory of the copy has.
+async fn names(remote: &Remote, directory: RelPath, within: Vec<u8>) -> Outcome<Vec<Named>> {
+    let items = remote.read_dir(&directory).await?.into_iter().map(|item| {
+        let path = directory.join(&item.name).map_err(odd)?;
+        let name = match within.is_empty() {
+            true => item.name,
+            false => [&within[..], b"/", &item.name[..]].concat(),
+        };
+        Ok((path, name, item.attr))
+    });
+    items.collect()
+}
+
 /// What something in the copy is.
 async fn entry(
     remote: &Remote,
-    path: &RelPath,
+    path: RelPath,
     name: Vec<u8>,
-    attr: &protocol::Attr,
+    attr: protocol::Attr,
 ) -> Outcome<Entry> {
     let (kind, mode) = match attr.kind {
         protocol::Kind::Directory => (Kind::Directory, attr.mode),
-        protocol::Kind::Symlink => (Kind::Link(remote.read_link(path).await?), 0),
+        protocol::Kind::Symlink => (Kind::Link(remote.read_link(&path).await?), 0),
         _ => (Kind::File(attr.size), attr.mode),
     };
     Ok(Entry { path: name, mode, kind })

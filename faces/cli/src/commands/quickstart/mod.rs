@@ -39,7 +39,7 @@ struct Report {
     data: Contents,
     left_out: Vec<String>,
     transports: Vec<&'static str>,
-    /// Who had the files, if it was no process of this command's own.
+    /// The server that had the files, if it was no process of this command's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
     /// Always true: what did not come back whole is a failure, with its own exit code.
@@ -228,6 +228,8 @@ fn files(
     let written = timed("files written", ("file copy", copied.copied), &mut |progress| {
         reached.engine.block_on(transfer::upload(held, source, progress))
     })?;
+    // What is there is compared by names first: the limit beside the next row lists nothing, either.
+    reached.engine.block_on(transfer::compare_names(held, source))?;
     let read =
         timed("files read back, compared", ("file compare", copied.compared), &mut |progress| {
             reached.engine.block_on(transfer::download(held, source, stage, progress))

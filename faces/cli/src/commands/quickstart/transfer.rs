@@ -11,11 +11,15 @@ use crate::{
     exit::{Code, Failure, Outcome},
     progress::Progress,
 };
-use futures_util::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{LocalBoxFuture, Shared},
+    stream::FuturesUnordered,
+};
 use petasos::fabric::{Exclusive, Region};
 use petasos_forward::{
     RelPath,
-    client::{Remote, RemoteFile},
+    client::{Remote, RemoteError, RemoteFile},
     protocol::OpenFlags,
     transfer::{self, Cause, Options, Report},
 };
@@ -28,6 +32,12 @@ const WINDOW: usize = 2 << 20;
 /// is compared at once, and should still be in a cache then.
 const MOST_BYTES: usize = 8 << 20;
 const MOST_PIECES: usize = 64;
+
+/// Pieces with lent memory that are on the way at a time, and so regions: all of one length.
+const MOST_REGIONS: usize = 16;
+
+/// What to do about files that changed.
+const STEADY: &str = "run it again when the files are not being changed";
 
 /// Writes everything to the server, which pulls the data.
 pub(super) async fn upload(held: &Held, source: &Source, progress: &Progress) -> Outcome {
@@ -67,36 +77,59 @@ fn failed(cause: Cause) -> Failure {
 }
 
 fn unsteady(text: impl std::fmt::Display) -> Failure {
-    Failure::new(Code::Failed, text).advise("run it again when the files are not being changed")
+    Failure::new(Code::Failed, text).advise(STEADY)
 }
 
 /// A piece of a file that came back.
 struct Piece<'a> {
     entry: &'a Entry,
     offset: u64,
-    memory: Region,
     len: usize,
+    came: Came,
+}
+
+/// Where its bytes are.
+enum Came {
+    /// In the answer: a small file.
+    Inline(Box<dyn AsRef<[u8]>>),
+    /// In lent memory, at its beginning.
+    Lent(Region),
 }
 
 /// Pieces on the way, and memory to be used again.
-#[derive(Default)]
 struct Window<'a> {
     coming: FuturesUnordered<LocalBoxFuture<'a, Outcome<Piece<'a>>>>,
     bytes: usize,
+    /// How long a piece can be, and so each region.
+    longest: usize,
+    /// Regions of pieces on the way, and those that are free.
+    lent: usize,
     spare: Vec<Region>,
 }
 
 impl<'a> Window<'a> {
+    fn new(longest: usize) -> Window<'a> {
+        let coming = FuturesUnordered::new();
+        Window { coming, bytes: 0, longest, lent: 0, spare: Vec::new() }
+    }
+
     fn is_full(&self) -> bool {
-        self.bytes >= MOST_BYTES || self.coming.len() >= MOST_PIECES
+        self.bytes >= MOST_BYTES || self.coming.len() >= MOST_PIECES || self.lent >= MOST_REGIONS
     }
 
     /// Memory for a piece. Nothing that is there from before may pass for what should come.
     fn memory(&mut self, len: usize) -> Outcome<Region> {
-        let spare = self.spare.pop().filter(|region| region.len() >= len);
-        let mut memory = own(spare.unwrap_or_else(|| Region::zeroed(len)))?;
+        let spare = self.spare.pop().unwrap_or_else(|| Region::zeroed(self.longest));
+        let mut memory = own(spare)?;
         memory[..len].fill(0x5a);
+        self.lent += 1;
         Ok(memory.into_region())
+    }
+
+    /// Takes the memory of a piece back.
+    fn take_back(&mut self, memory: Option<Region>) {
+        self.lent -= usize::from(memory.is_some());
+        self.spare.extend(memory);
     }
 
     fn push(&mut self, len: usize, piece: impl Future<Output = Outcome<Piece<'a>>> + 'a) {
@@ -110,6 +143,24 @@ impl<'a> Window<'a> {
         self.bytes -= piece.len;
         Ok(Some(piece))
     }
+
+    /// Waits until another piece may be asked for.
+    async fn room(&mut self, check: &mut Check<'_>) -> Outcome {
+        while self.is_full()
+            && let Some(piece) = self.next().await?
+        {
+            self.take_back(check.piece(piece)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for all pieces.
+    async fn rest(&mut self, check: &mut Check<'_>) -> Outcome {
+        while let Some(piece) = self.next().await? {
+            self.take_back(check.piece(piece)?);
+        }
+        Ok(())
+    }
 }
 
 fn own(memory: Region) -> Outcome<Exclusive> {
@@ -117,53 +168,52 @@ fn own(memory: Region) -> Outcome<Exclusive> {
     memory.into_exclusive().map_err(in_use)
 }
 
-/// Reads everything back, compares every byte, and keeps it where that is wanted.
+/// Compares what has arrived, all but the bytes, with what was there at the beginning.
+pub(super) async fn compare_names(held: &Held, source: &Source) -> Outcome {
+    compare(&held.list(source).await?, &source.entries)
+}
+
+/// Reads every file back, compares every byte, and keeps it where that is wanted.
 pub(super) async fn download(
     held: &Held,
     source: &Source,
     stage: Option<&Stage>,
     progress: &Progress,
 ) -> Outcome {
-    compare_names(&held.list(source).await?, &source.entries)?;
     if let Some(stage) = stage {
         source.entries.iter().try_for_each(|entry| stage.make(entry))?;
     }
     let remote = held.remote();
     let (small, longest) = (remote.welcome().inline, remote.welcome().window);
     let longest = usize::try_from(longest).unwrap_or(WINDOW).clamp(1, WINDOW);
-    let mut window = Window::default();
+    let mut window = Window::new(longest);
     let mut check = Check { source, stage, progress, buffer: Vec::new() };
     for entry in &source.entries {
         let Kind::File(size @ 1..) = entry.kind else { continue };
         let path = held.path_of(source, entry)?;
         if size <= small {
-            room(&mut window, &mut check).await?;
+            window.room(&mut check).await?;
             window.push(size as usize, whole(remote.clone(), path, entry, size));
             continue;
         }
-        let file = Rc::new(remote.open(&path, OpenFlags::READ, 0).await?);
+        let file = opening(remote.clone(), path);
         for offset in (0..size).step_by(longest) {
-            room(&mut window, &mut check).await?;
+            window.room(&mut check).await?;
             let len = (size - offset).min(longest as u64) as usize;
             let memory = window.memory(len)?;
-            window.push(len, part(Rc::clone(&file), entry, offset, memory, len));
+            window.push(len, part(file.clone(), entry, offset, memory, len));
         }
     }
-    while let Some(piece) = window.next().await? {
-        check.piece(piece)?;
-    }
+    window.rest(&mut check).await?;
     stage.map_or(Ok(()), |stage| stage.finish(&source.entries))
 }
 
-/// Waits until another piece may be asked for.
-async fn room<'a>(window: &mut Window<'a>, check: &mut Check<'_>) -> Outcome {
-    while window.is_full()
-        && let Some(piece) = window.next().await?
-    {
-        let memory = check.piece(piece)?;
-        window.spare.push(memory);
-    }
-    Ok(())
+/// A file that all its pieces wait for, while pieces of other files are on the way.
+type Opening = Shared<LocalBoxFuture<'static, Result<Rc<RemoteFile>, RemoteError>>>;
+
+fn opening(remote: Remote, path: RelPath) -> Opening {
+    let open = async move { remote.open(&path, OpenFlags::READ, 0).await.map(Rc::new) };
+    open.boxed_local().shared()
 }
 
 /// A small file, in one call.
@@ -171,13 +221,12 @@ async fn whole(remote: Remote, path: RelPath, entry: &Entry, size: u64) -> Outco
     let (_, data) = remote.get(&path, size).await?;
     let data = data.ok_or_else(|| short(entry, size))?;
     came(entry, size, data.len() as u64)?;
-    let (memory, len) = (Region::from_vec(data.to_vec()), data.len());
-    Ok(Piece { entry, offset: 0, memory, len })
+    Ok(Piece { entry, offset: 0, len: data.len(), came: Came::Inline(Box::new(data)) })
 }
 
 /// A part of a file, which the server pushes.
 async fn part(
-    file: Rc<RemoteFile>,
+    file: Opening,
     entry: &Entry,
     offset: u64,
     memory: Region,
@@ -185,9 +234,9 @@ async fn part(
 ) -> Outcome<Piece<'_>> {
     let into = memory.slice(0, len);
     let into = into.ok_or_else(|| Failure::new(Code::Failed, "a piece without memory"))?;
-    let got = file.read_at(offset, into).await?;
+    let got = file.await?.read_at(offset, into).await?;
     came(entry, len as u64, got)?;
-    Ok(Piece { entry, offset, memory, len })
+    Ok(Piece { entry, offset, len, came: Came::Lent(memory) })
 }
 
 fn came(entry: &Entry, expected: u64, got: u64) -> Outcome {
@@ -200,7 +249,7 @@ fn short(entry: &Entry, expected: u64) -> Failure {
 }
 
 /// Names, kinds, lengths, modes and what links say.
-fn compare_names(there: &[Entry], here: &[Entry]) -> Outcome {
+fn compare(there: &[Entry], here: &[Entry]) -> Outcome {
     let describe = |entry: &Entry| {
         let path = entry.path().display();
         match &entry.kind {
@@ -209,7 +258,8 @@ fn compare_names(there: &[Entry], here: &[Entry]) -> Outcome {
             Kind::Link(to) => format!("the link {path} to {}", String::from_utf8_lossy(to)),
         }
     };
-    let wrong = |text: String| Err(Failure::new(Code::Mismatch, text));
+    // What is sent is looked for anew: it may be more, or other things, than was there before.
+    let wrong = |text: String| Err(Failure::new(Code::Mismatch, text).advise(STEADY));
     if let Some(entry) = here.iter().find(|entry| there.binary_search(entry).is_err()) {
         return wrong(format!("{} did not arrive like that", describe(entry)));
     }
@@ -220,9 +270,9 @@ fn compare_names(there: &[Entry], here: &[Entry]) -> Outcome {
 }
 
 /// Reads a piece of a file of this side.
-fn read(source: &Source, piece: &Piece<'_>, into: &mut [u8]) -> Outcome {
-    let path = source.path_of(piece.entry);
-    let read = File::open(&path).and_then(|file| file.read_exact_at(into, piece.offset));
+fn read(source: &Source, entry: &Entry, offset: u64, into: &mut [u8]) -> Outcome {
+    let path = source.path_of(entry);
+    let read = File::open(&path).and_then(|file| file.read_exact_at(into, offset));
     read.map_err(|error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {
             unsteady(format!("{} became shorter while it was read", path.display()))
@@ -240,24 +290,68 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Gives the memory of the piece back.
-    fn piece(&mut self, mut piece: Piece<'_>) -> Outcome<Region> {
-        let memory = own(std::mem::replace(&mut piece.memory, Region::zeroed(0)))?;
-        let came = &memory[..piece.len];
-        self.buffer.resize(self.buffer.len().max(piece.len), 0);
-        let expected = &mut self.buffer[..piece.len];
-        read(self.source, &piece, expected)?;
+    /// Gives the memory of the piece back, if it had some.
+    fn piece(&mut self, piece: Piece<'_>) -> Outcome<Option<Region>> {
+        let Piece { entry, offset, len, came } = piece;
+        match came {
+            Came::Inline(data) => self.bytes(entry, offset, (*data).as_ref()).map(|()| None),
+            Came::Lent(memory) => {
+                let memory = own(memory)?;
+                self.bytes(entry, offset, &memory[..len])?;
+                Ok(Some(memory.into_region()))
+            }
+        }
+    }
+
+    fn bytes(&mut self, entry: &Entry, offset: u64, came: &[u8]) -> Outcome {
+        self.buffer.resize(self.buffer.len().max(came.len()), 0);
+        let expected = &mut self.buffer[..came.len()];
+        read(self.source, entry, offset, expected)?;
         if came != expected {
             let at = came.iter().zip(&*expected).position(|(a, b)| a != b).unwrap_or(0);
-            let (path, at) = (self.source.path_of(piece.entry), piece.offset + at as u64);
+            let (path, at) = (self.source.path_of(entry), offset + at as u64);
             let text = format!("{}: byte {at} came back wrong", path.display());
-            return Err(Failure::new(Code::Mismatch, text)
-                .advise("run it again when the files are not being changed"));
+            return Err(Failure::new(Code::Mismatch, text).advise(STEADY));
         }
         if let Some(stage) = self.stage {
-            stage.write(piece.entry, piece.offset, came)?;
+            stage.write(entry, offset, came)?;
         }
-        self.progress.add(piece.len as u64);
-        Ok(memory.into_region())
+        self.progress.add(came.len() as u64);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However large files are, and in whichever order they come.
+    #[test]
+    fn memory_of_pieces_is_bounded() {
+        let sizes = [100, 300 << 10, 1 << 10, WINDOW, 700 << 10, 256 << 10];
+        let place = tempfile::tempdir().unwrap();
+        for (at, size) in sizes.iter().enumerate() {
+            std::fs::write(place.path().join(at.to_string()), vec![0x5a; *size]).unwrap();
+        }
+        let source = Source::open(place.path()).unwrap();
+        let progress = Progress::bytes(0, String::new());
+        let mut check =
+            Check { source: &source, stage: None, progress: &progress, buffer: Vec::new() };
+        let mut window = Window::new(WINDOW);
+        for round in 0..50 {
+            for (entry, len) in source.entries.iter().zip(sizes) {
+                window.room(&mut check).now_or_never().unwrap().unwrap();
+                let came = match len > (256 << 10) && round % 3 > 0 {
+                    true => Came::Lent(window.memory(len).unwrap()),
+                    false => Came::Inline(Box::new(vec![0x5a; len])),
+                };
+                window.push(len, async move { Ok(Piece { entry, offset: 0, len, came }) });
+                assert!(window.bytes < MOST_BYTES + WINDOW);
+                assert!(window.lent + window.spare.len() <= MOST_REGIONS);
+                assert!(window.spare.iter().all(|region| region.len() == WINDOW));
+            }
+        }
+        window.rest(&mut check).now_or_never().unwrap().unwrap();
+        assert_eq!((window.lent, window.bytes), (0, 0));
     }
 }
