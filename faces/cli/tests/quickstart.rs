@@ -12,8 +12,8 @@ use std::{
             net::UnixStream,
         },
     },
-    path::Path,
-    process::{Command, Stdio},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -110,18 +110,14 @@ fn the_server_is_killed_and_the_old_file_stays() {
     for transport in ["shm", "tcp"] {
         let place = Place::new();
         make_large(&place.path("large"));
-        fs::write(place.path("old"), "old bytes").unwrap();
-        let arguments = ["quickstart", "large", "--transport", transport, "--out", "old"];
-        let mut command = place.command(&arguments);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        // When the first piece of the file has come.
-        let parts = |path: &Path| -> Option<()> {
-            let scratch = fs::read_dir(path).ok()?.flatten().next()?.path();
-            has_data(&scratch.join(format!("store-{transport}")))
+        let start = || {
+            fs::write(place.path("old"), "old bytes").unwrap();
+            place.command(&["quickstart", "large", "--transport", transport, "--out", "old"])
         };
-        until("a piece of the file", || parts(&place.path("tmp")));
+        let mut child = midway(start, || store(&place, &format!("store-{transport}")));
         let server = server_of(child.id()).expect("a server process");
         signal(server, "KILL");
+        signal(child.id(), "CONT");
         let status = wait(&mut child, Duration::from_secs(20));
         let mut said = String::new();
         std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut said).unwrap();
@@ -136,13 +132,16 @@ fn the_server_is_killed_and_the_old_file_stays() {
 fn interrupted_or_killed_it_leaves_nothing() {
     for (name, code) in [("INT", Some(130)), ("KILL", None)] {
         let place = Place::new();
-        fs::File::create(place.path("large")).unwrap().set_len(2 << 30).unwrap();
-        let arguments = ["quickstart", "large", "--transport", "shm", "--out", "copy"];
-        let mut command = place.command(&arguments);
-        let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = quiet.spawn().unwrap();
-        let server = until("a server process", || server_of(child.id()));
+        make_large(&place.path("large"));
+        let start = || {
+            // One that was too fast has made it.
+            let _ = fs::remove_file(place.path("copy"));
+            place.command(&["quickstart", "large", "--transport", "shm", "--out", "copy"])
+        };
+        let mut child = midway(start, || store(&place, "store-shm"));
+        let server = server_of(child.id()).expect("a server process");
         signal(child.id(), name);
+        signal(child.id(), "CONT");
         assert_eq!(wait(&mut child, Duration::from_secs(20)).code(), code);
         // The server goes by itself, and removes what is left.
         let gone = || (!Path::new(&format!("/proc/{server}")).exists()).then_some(());
@@ -172,7 +171,7 @@ fn a_server_whose_parent_died_before_it_said_a_word() {
         assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
     }
     assert!(!scratch.exists() && other.exists());
-    // Typed by somebody, it does nothing.
+    // Typed by a user, it does nothing.
     fs::create_dir(&scratch).unwrap();
     place.run(&["server-process", scratch.to_str().unwrap()]).assert(2).says("petasos serve");
     assert!(scratch.exists());
@@ -186,6 +185,26 @@ fn elsewhere(place: &Place) -> Serving {
     Serving::start(place, &listen, 1)
 }
 
+#[test]
+fn a_file_that_is_added_meanwhile() {
+    let place = Place::new();
+    fs::create_dir(place.path("tree")).unwrap();
+    fs::write(place.path("tree/file"), "some bytes").unwrap();
+    let mut command = place.command(&["quickstart", "tree", "--transport", "shm"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // By then it has looked at the tree, and not yet sent it.
+    let there = until("a place for the copy", || store(&place, "store-shm"));
+    stop(&child);
+    assert!(!there.join("copy").exists(), "it was sent already");
+    fs::write(place.path("tree/added"), "more bytes").unwrap();
+    signal(child.id(), "CONT");
+    assert_eq!(wait(&mut child, Duration::from_secs(30)).code(), Some(4));
+    let mut said = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(said.contains("added") && said.contains("run it again"), "{said}");
+    place.assert_clean();
+}
+
 /// Data without holes, which would not be sent: quick to make, slow enough to be interrupted.
 fn make_large(path: &Path) {
     let mut file = fs::File::create(path).unwrap();
@@ -193,24 +212,58 @@ fn make_large(path: &Path) {
     (0..512).for_each(|_| std::io::Write::write_all(&mut file, &block).unwrap());
 }
 
-/// Whether a file of a store, complete or staged, has data.
-fn has_data(store: &Path) -> Option<()> {
-    let staged = fs::read_dir(store.join(".petasos/stage")).into_iter().flatten();
-    let mut files = staged.chain(fs::read_dir(store).ok()?).flatten();
-    let data = files.find(|file| file.metadata().is_ok_and(|m| m.is_file() && m.len() > 0));
-    data.map(|_| ())
+/// Starts a command that sends files to this store, and stops it while one is staged. One that was
+/// done before it could be stopped is waited for, and started again.
+fn midway(start: impl Fn() -> Command, store: impl Fn() -> Option<PathBuf>) -> Child {
+    let is_staged = || store().is_some_and(|store| !staged(&store).is_empty());
+    for _ in 0..10 {
+        let mut command = start();
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("a file under way", || (is_staged() || ended(&mut child)).then_some(()));
+        if ended(&mut child) {
+            continue;
+        }
+        stop(&child);
+        if is_staged() {
+            return child;
+        }
+        signal(child.id(), "CONT");
+        wait(&mut child, Duration::from_secs(60));
+    }
+    panic!("files are sent too fast");
 }
 
-/// The directory in which the server keeps files.
-fn store(place: &Place) -> Option<std::path::PathBuf> {
+fn ended(child: &mut Child) -> bool {
+    child.try_wait().unwrap().is_some()
+}
+
+/// Stops a child, and waits until it does nothing more.
+fn stop(child: &Child) {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    signal(child.id(), "STOP");
+    let news = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let pid = Pid::from_raw(child.id() as i32).unwrap();
+    waitid(WaitId::Pid(pid), news).unwrap();
+}
+
+/// Names of files in a store that are not complete.
+fn staged(store: &Path) -> Vec<std::ffi::OsString> {
+    let found = fs::read_dir(store.join(".petasos/stage")).into_iter().flatten().flatten();
+    found.map(|file| file.file_name()).collect()
+}
+
+/// The directory of this name in which a server keeps files.
+fn store(place: &Place, name: &str) -> Option<PathBuf> {
     let scratch = fs::read_dir(place.path("tmp")).ok()?.flatten();
-    scratch.map(|found| found.path().join("store")).find(|store| store.exists())
+    scratch.map(|found| found.path().join(name)).find(|store| store.exists())
 }
 
-/// Names in it.
-fn kept_by_server(place: &Place) -> Option<Vec<std::ffi::OsString>> {
-    let names = fs::read_dir(store(place)?).ok()?.flatten().map(|entry| entry.file_name());
-    Some(names.filter(|name| name != "lock" && name != ".petasos").collect())
+/// What it keeps, complete or not.
+fn kept_by_server(place: &Place) -> Vec<std::ffi::OsString> {
+    let store = store(place, "store").expect("a store");
+    let names = fs::read_dir(&store).unwrap().flatten().map(|entry| entry.file_name());
+    let own = |name: &std::ffi::OsString| name == "lock" || name == ".petasos";
+    names.filter(|name| !own(name)).chain(staged(&store)).collect()
 }
 
 #[test]
@@ -231,13 +284,13 @@ fn a_tree_to_a_server_elsewhere() {
         assert_eq!(figures.len(), 6);
         for figure in figures {
             assert!(figure["value"].as_f64().unwrap() > 0.0, "{figure}");
-            // What lies between two hosts is nobody's to know.
+            // What lies between two hosts neither of them can tell.
             let of_files = figure["what"].as_str().unwrap().starts_with("files");
             assert_eq!(figure["limit"].is_null(), !of_files, "{figure}");
         }
         same(&place.path("tree"), &place.path(&out));
         // Each client takes away what it brought.
-        assert_eq!(kept_by_server(&place).unwrap(), Vec::<std::ffi::OsString>::new());
+        assert_eq!(kept_by_server(&place), Vec::<std::ffi::OsString>::new());
     }
     let ran = place.run(&[&there[..], &["--size", "3MiB"]].concat()).assert(0);
     for word in [&url, "null call, median", "memory to server, 3 MiB", "files read back"] {
@@ -258,22 +311,20 @@ fn one_client_at_a_time_elsewhere() {
     let serving = elsewhere(&place);
     let url = serving.urls[0].clone();
     let there = ["quickstart", "--server", &url, "--secret", "secret"];
-    let mut command = place.command(&[&there[..], &["large"]].concat());
-    let mut first = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let holds = || has_data(&store(&place)?);
-    until("a file under way", holds);
+    let start = || place.command(&[&there[..], &["large"]].concat());
+    let mut first = midway(start, || store(&place, "store"));
     let second = [&there[..], &["--size", "1MiB"]].concat();
     place.run(&second).assert(1).says("another client").says("try:");
-    // One that is killed has let go of it; the next one takes away what it left.
+    // What one was sending that is killed goes at once, and what it had the next one may have.
     signal(first.id(), "KILL");
     wait(&mut first, Duration::from_secs(20));
-    until("the store for oneself", || (place.run(&second).code == Some(0)).then_some(()));
-    assert_eq!(kept_by_server(&place).unwrap(), Vec::<std::ffi::OsString>::new());
+    until("the end of what it sent", || kept_by_server(&place).is_empty().then_some(()));
+    place.run(&second).assert(0);
+    assert_eq!(kept_by_server(&place), Vec::<std::ffi::OsString>::new());
     // And a server that is killed is an error, not a wait.
-    let mut command = place.command(&[&there[..], &["large"]].concat());
-    let mut third = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    until("a file under way", holds);
+    let mut third = midway(start, || store(&place, "store"));
     drop(serving);
+    signal(third.id(), "CONT");
     assert_eq!(wait(&mut third, Duration::from_secs(30)).code(), Some(3));
     let mut said = String::new();
     std::io::Read::read_to_string(third.stderr.as_mut().unwrap(), &mut said).unwrap();
