@@ -1,4 +1,4 @@
-//! `petasos serve`: somebody to ping.
+//! `petasos serve`: a server to be pinged, and to keep files for a quickstart elsewhere.
 
 use crate::{
     cli,
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &cli::Serve) -> Outcome {
         cli::Wait::Sleep => Waiting::Sleeping,
     };
     let secret = options.secret.as_deref();
-    // Without files there is nothing here but answers: who calls takes time of the processor.
+    // Without files there is nothing here but answers: a client takes time of the processor.
     let open_to_all = options.open || !options.files;
     let listening = Listening { urls: &options.listen, secret, open: open_to_all };
     let urls = listening.urls()?;
@@ -99,7 +99,7 @@ fn metrics(address: SocketAddr, engines: &[EngineHandle]) -> Outcome<Metrics> {
 fn counted(engine: &EngineHandle) -> Option<(Stats, Usage)> {
     let (sender, receiver) = mpsc::channel();
     let asked = engine.run(move |engine| {
-        // Whoever asked may wait no more.
+        // The one that asked may wait no more.
         let _ = sender.send((engine.stats(), engine.usage()));
         std::future::ready(())
     });
