@@ -67,7 +67,7 @@ pub mod table;
 
 use clap::Parser;
 use cli::{Cli, Command, Common};
-use commands::forward::{guard, mount_helper};
+use commands::forward::{guard, mount_ask, mount_helper};
 #[doc(hidden)]
 pub use commands::{
     completions::print as print_completions,
@@ -148,6 +148,7 @@ pub fn of_its_own() -> Option<Outcome> {
             || limits::run_helper().map_err(Failure::system("helping to measure"))
         }
         guard::GUARD => || guard::run(env::args_os().skip(2)),
+        mount_ask::ASK => || mount_ask::run(env::args_os().nth(2)),
         server::SUBCOMMAND => || server::run(env::args_os().nth(2)),
         petasos_pmix::GUARD => || {
             petasos_pmix::run_guard();

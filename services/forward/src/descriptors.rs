@@ -50,16 +50,39 @@ pub(crate) fn as_before<T>(run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// Gives the calling thread a table of descriptors of its own, and empties that. Those of the other
-/// threads stay as they are.
+/// Starts a thread with a table of descriptors of its own, which is empty, and returns when it has that.
+/// The tables of the other threads stay as they are.
 ///
 /// What such a thread opens is closed when it ends, also where the process is killed and another
 /// thread of it has to wait in the kernel: the descriptors of the others are closed after that only.
 ///
+/// `run` must own nothing that was opened elsewhere, nor reach it: no file, no socket, no channel that
+/// wakes by a descriptor, no log. There, its number leads nowhere, or to what the thread has opened
+/// itself, which dropping the former would close. Channels of the standard library are memory alone.
+/// What `run` opens must stay with this thread as well.
+///
 /// # Errors
-/// If the system refuses a table of its own, or does not list what is open: without `/proc`.
+/// If the system refuses a thread, or a table of its own, or does not list what is open: without
+/// `/proc`.
 #[cfg(feature = "mount")]
-pub fn leave() -> std::io::Result<()> {
+pub fn apart(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    use std::{io, sync::mpsc, thread};
+    let (report, left) = mpsc::channel();
+    let begin = move || {
+        let done = leave();
+        let go = done.is_ok();
+        let _ = report.send(done);
+        if go {
+            run();
+        }
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(begin)?;
+    left.recv().map_err(io::Error::other)?
+}
+
+/// Gives the calling thread, which owns no descriptor, a table of its own, and empties that.
+#[cfg(feature = "mount")]
+fn leave() -> std::io::Result<()> {
     use std::{fs, io, os::fd::RawFd, path::Path};
     // Before: where that is not to be had, the table stays shared, and full.
     let own = Path::new("/proc/thread-self/fd");
@@ -78,18 +101,16 @@ pub fn leave() -> std::io::Result<()> {
 #[cfg(all(test, feature = "mount"))]
 mod tests {
     use super::*;
-    use std::{fs, thread};
+    use std::{fs, sync::mpsc};
 
     #[test]
     fn a_table_of_its_own_is_empty() {
         let open = || fs::read_dir("/proc/thread-self/fd").unwrap().count();
         let before = open();
         assert!(before > 1);
-        let run = move || {
-            leave().unwrap();
-            open()
-        };
-        assert_eq!(thread::spawn(run).join().unwrap(), 1, "that of the listing");
+        let (report, found) = mpsc::channel();
+        apart("apart", move || report.send(open()).unwrap()).unwrap();
+        assert_eq!(found.recv().unwrap(), 1, "that of the listing");
         assert!(open() > 1, "others keep theirs");
     }
 }

@@ -1,6 +1,9 @@
 //! The process of a mount: what it keeps of the one that started it, and what is left when it is
 //! killed.
 
+mod guard;
+mod silent;
+
 use crate::{
     common::{Place, Ran, signal, until, wait},
     export::Export,
@@ -33,14 +36,15 @@ impl Drop for At {
     }
 }
 
-/// The process that serves a mount, by what it tells the server.
-fn process_of_mount(export: &Export, place: &Place) -> u32 {
+/// The process that serves a mount, by what it tells the server; one that is not among `others`.
+fn process_of_mount(export: &Export, place: &Place, others: &[u32]) -> u32 {
     until("a mount's session", || {
         let status = export.run(place, &["status", "--json", "@"]).assert(0).json();
         let sessions = status["sessions"].as_array().unwrap().clone();
-        sessions.iter().find_map(|session| {
+        let process = |session: &serde_json::Value| {
             session["name"].as_str()?.strip_prefix("mount, process ")?.parse().ok()
-        })
+        };
+        sessions.iter().filter_map(process).find(|process| !others.contains(process))
     })
 }
 
@@ -68,7 +72,7 @@ fn a_mount_in_the_background_is_on_its_own() {
     shell.envs(mount.get_envs().filter_map(|(name, value)| Some((name, value?))));
     // Both streams have their end here only when no process has them any more.
     Ran::of(&shell.output().unwrap()).assert(0);
-    let pid = process_of_mount(&export, &place);
+    let pid = process_of_mount(&export, &place, &[]);
     let link = |what: &str| fs::read_link(format!("/proc/{pid}/{what}")).ok();
     until("a working directory of its own", || (link("cwd")? == Path::new("/")).then_some(()));
     for stream in 0..3 {
@@ -111,17 +115,21 @@ impl Program {
         Program(command.stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Until the kernel has it wait for pages that are being read.
-    fn waits_for_pages(&self) {
-        let at = format!("/proc/{}/wchan", self.0.id());
-        let waits = || fs::read_to_string(&at).is_ok_and(|place| place.contains("folio"));
-        until("a program that waits for pages", || waits().then_some(()));
+    /// Until the kernel has it wait for pages of this file: that is no wait for an answer of the
+    /// mount, which a signal may end.
+    fn waits_for_pages(&self, file: &Path) {
+        let opened = format!("/proc/{}/fd/3", self.0.id());
+        until("a program that waits for pages", || {
+            let reads = fs::read_link(&opened).is_ok_and(|opened| opened == file);
+            (reads && threads(self.0.id()).iter().any(|(_, state)| *state == 'D')).then_some(())
+        });
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -138,19 +146,21 @@ fn a_mount_that_is_killed_while_the_kernel_gives_pages_up_ends() {
     let export = Export::start(&place, "shm", &["--limit", "rate=100"]);
     fs::write(place.path("exp/first"), vec![1; 60_000]).unwrap();
     fs::write(place.path("exp/file"), vec![2; 8_192]).unwrap();
+    // They are waited for after the mount is gone, for which they may wait.
+    let (mut locker, mut reader);
     let at = At(place.path("at"));
     fs::create_dir(&at.0).unwrap();
     export.run(&place, &["mount", "@", "at"]).assert(0);
-    let pid = process_of_mount(&export, &place);
+    let pid = process_of_mount(&export, &place, &[]);
     let (first, file) = (at.0.join("first"), at.0.join("file"));
     let script = format!("exec 9<>{}; echo; read go; flock 9", file.display());
-    let mut locker = Program::start("sh", &["-c", &script]);
+    locker = Program::start("sh", &["-c", &script]);
     let mut ready = [0];
     locker.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     // The pages of the file are locked while they are read.
     assert_eq!(fs::read(first).unwrap().len(), 60_000);
-    let mut reader = Program::start("cat", &[file.to_str().unwrap()]);
-    reader.waits_for_pages();
+    reader = Program::start("cat", &[file.to_str().unwrap()]);
+    reader.waits_for_pages(&file);
     // As another mount would, so that the lock has the kernel give them up.
     let mut other = fs::File::options().append(true).open(place.path("exp/file")).unwrap();
     other.write_all(b"more").unwrap();

@@ -17,7 +17,6 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, Sender},
-    thread,
 };
 
 /// The kernel asks for the attributes of this node, which has this name in the mount.
@@ -43,18 +42,8 @@ impl Asker {
     /// Starts the thread. It ends when this is dropped.
     pub(super) fn start(directory: &Path) -> io::Result<Asker> {
         let (questions, queue) = mpsc::channel();
-        let (report, apart) = mpsc::channel();
         let directory = directory.to_owned();
-        let run = move || {
-            let left = descriptors::leave();
-            let go = left.is_ok();
-            let _ = report.send(left);
-            if go {
-                answer(&directory, queue);
-            }
-        };
-        thread::Builder::new().name("petasos-ask".to_owned()).spawn(run)?;
-        apart.recv().map_err(io::Error::other)??;
+        descriptors::apart("petasos-ask", move || answer(&directory, queue))?;
         Ok(Asker { questions })
     }
 
@@ -119,7 +108,7 @@ mod tests {
     use super::*;
     use fuser::{Config, Filesystem, INodeNo, MountOption, ReplyEntry, Request, Session};
     use petasos_testing::{again, is_root, role, skip};
-    use std::{ffi::OsStr, mem, process::Command, time::Duration};
+    use std::{ffi::OsStr, mem, process::Command, thread, time::Duration};
 
     /// A file system that takes requests and does not answer them.
     struct Silent;

@@ -3,24 +3,23 @@
 //! Root does both by system calls, which take the type's second half (`fuse.petasos`) as well; for
 //! other users a helper does it, `fusermount3`.
 
-use super::MountOptions;
+use super::{
+    MountId, MountOptions,
+    mountinfo::{Held, full},
+};
 use crate::descriptors;
 use rustix::{
-    fs::{CWD, Mode, OFlags, openat},
+    fs::{CWD, Mode, OFlags, getxattr_query, openat},
     io::Errno,
     mount::UnmountFlags,
 };
 use std::{
-    ffi::{CString, OsString},
-    fmt, fs,
+    ffi::CString,
+    fs,
     io::{self, ErrorKind},
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::ffi::OsStringExt,
-    },
+    os::fd::{AsRawFd, OwnedFd},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    str::FromStr,
     sync::mpsc,
     thread,
     time::Duration,
@@ -35,45 +34,39 @@ const LAYERS: usize = 16;
 /// How long what is mounted may take to answer before it is said not to.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One mount, told apart from others that are at the same place before or after it. As text it is
-/// what `/proc/self/mountinfo` says of it: its number, and that of its device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MountId {
-    number: String,
-    device: String,
-}
-
-impl fmt::Display for MountId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.number, self.device)
-    }
-}
-
-impl FromStr for MountId {
-    type Err = io::Error;
-
-    fn from_str(text: &str) -> io::Result<MountId> {
-        let (number, device) = text.split_once(' ').ok_or(ErrorKind::InvalidInput)?;
-        Ok(MountId { number: number.to_owned(), device: device.to_owned() })
-    }
-}
+/// An attribute that no mount has. The kernel asks for it without a look at the caller's rights, for
+/// which it may have to ask first, and the process of a mount answers without its server: one that waits
+/// for its server gives `ENOTCONN` to other questions, as the kernel does for a dead mount.
+const NO_ATTRIBUTE: &str = "system.petasos";
 
 /// Takes a mount of this crate away whose process has died, and which is in the way of everything
-/// in `directory` since. True if there was one.
+/// in `directory` since. True if there was one. One that waits for its server is not dead.
+///
+/// A thread asks the mount. If there is no answer it stays behind, and the end of this process waits
+/// for the answer as well, if the process of the mount has taken the question and neither ends nor
+/// answers. A program that is not to wait has another process ask, by [`recover_by`].
 ///
 /// # Errors
 /// If the system refuses that. `TimedOut` if a mount of this crate is there that does not answer
 /// within five seconds: whether its process will is not known, so it stays.
 pub fn recover(directory: &Path) -> io::Result<bool> {
-    recover_within(directory, PATIENCE)
+    recover_by(directory, |directory| is_dead_within(directory, PATIENCE))
 }
 
-fn recover_within(directory: &Path, patience: Duration) -> io::Result<bool> {
+/// Does as [`recover`], with another way to find out whether the mount on a directory
+/// [is dead](is_dead).
+///
+/// # Errors
+/// If the system refuses that; the error of `is_dead`.
+pub fn recover_by(
+    directory: &Path,
+    mut is_dead: impl FnMut(&Path) -> io::Result<bool>,
+) -> io::Result<bool> {
     let mut any = false;
     for _ in 0..LAYERS {
         // Nothing is asked that is not ours.
-        let Some(mount) = mounted_on(directory)? else { break };
-        if !is_dead(directory, patience)? {
+        let Some(mount) = super::mounted_on(directory)? else { break };
+        if !is_dead(directory)? {
             break;
         }
         tracing::warn!(directory = %directory.display(), "a mount without a process is taken away");
@@ -83,53 +76,65 @@ fn recover_within(directory: &Path, patience: Duration) -> io::Result<bool> {
     Ok(any)
 }
 
-/// Takes this mount away whatever state it is in, and asks it nothing: all that waits for it gets an
-/// error, its own process as well, which may have been killed while the kernel has one of its threads
-/// wait for an answer that does not come any more. False if it is not there, or not the last one that
-/// was mounted there.
+/// Takes this mount away whatever state it is in, and asks it nothing. False if it is not what is on
+/// `directory`: then nothing is done.
+///
+/// All that waits for it gets an error, its own process as well, which may have been killed while the
+/// kernel has one of its threads wait for an answer that does not come any more. Where this user is
+/// not root, that takes the kernel's directory of connections (`fusectl`, at
+/// `/sys/fs/fuse/connections`); without it, what waits is not told before the process has ended. Then
+/// it is also a helper that takes the mount away, by its path: another mount that the same user makes
+/// there at this moment would be taken for it.
 ///
 /// # Errors
 /// If the system refuses that.
 pub fn take_away(directory: &Path, mount: &MountId) -> io::Result<bool> {
-    let directory = full(directory)?;
-    let table = table();
-    let on = |at: &Row| at.is_ours() && at.id == *mount;
-    let ended = table.iter().any(on) && end_requests(mount);
-    if !table.iter().rfind(|at| at.on == directory).is_some_and(on) {
-        return Ok(false);
+    // From here on its numbers, and the number of its connection, are its own.
+    let held = Held::on(directory)?.filter(|held| held.id() == mount);
+    let Some(held) = held else { return Ok(false) };
+    if let Some(connection) = mount.connection() {
+        // It may not be there.
+        let _ = fs::write(format!("/sys/fs/fuse/connections/{connection}/abort"), "1");
     }
-    // Where that is allowed, it ends the requests, too.
+    // By force the kernel ends the requests as well.
     let force = UnmountFlags::FORCE | UnmountFlags::DETACH;
-    if ended || rustix::mount::unmount(&directory, force).is_err() {
-        detach(&directory)?;
+    match rustix::mount::unmount(held.path(), force) {
+        Ok(()) => Ok(true),
+        // For another reason the path is not to be tried: it may lead to another mount by now.
+        Err(Errno::PERM) if detach_by_helper(&full(directory)?) => Ok(true),
+        Err(error) => Err(error.into()),
     }
-    Ok(true)
 }
 
-/// The kernel fails all requests of a mount, and lets its device go. False if it offers no way, or not
-/// to this user.
-fn end_requests(mount: &MountId) -> bool {
-    // Named by the number of a device whose major number is none.
-    let Some(number) = mount.device.strip_prefix("0:") else { return false };
-    fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1").is_ok()
-}
-
-/// The mount of this crate that is what is on a directory, served by a process or not.
+/// Whether the process of the mount on a directory is gone. That is asked of it, and takes as long as the
+/// answer does.
+///
+/// A thread that asks cannot be ended once the process of the mount has taken the question: neither can
+/// its own process.
 ///
 /// # Errors
 /// If the path to it cannot be followed.
-pub fn mounted_on(directory: &Path) -> io::Result<Option<MountId>> {
-    let directory = full(directory)?;
-    let last = table().into_iter().rfind(|at| at.on == directory);
-    Ok(last.filter(Row::is_ours).map(|at| at.id))
+pub fn is_dead(directory: &Path) -> io::Result<bool> {
+    let asked = getxattr_query(full(directory)?, NO_ATTRIBUTE);
+    Ok(matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED)))
 }
 
-/// Whether a mount of this crate is what is on a directory, served by a process or not.
-///
-/// # Errors
-/// If the path to it cannot be followed.
-pub fn is_mounted(directory: &Path) -> io::Result<bool> {
-    mounted_on(directory).map(|mount| mount.is_some())
+/// The same, asked by a thread of its own, which stays behind if there is no answer.
+fn is_dead_within(directory: &Path, patience: Duration) -> io::Result<bool> {
+    let directory = directory.to_owned();
+    let (sender, answer) = mpsc::channel();
+    let ask = move || {
+        let _ = sender.send(is_dead(&directory));
+    };
+    thread::Builder::new().name("petasos-recover".to_owned()).spawn(ask)?;
+    answer.recv_timeout(patience).unwrap_or_else(|_| Err(silent()))
+}
+
+/// What is said of a mount that does not answer.
+#[must_use]
+pub fn silent() -> io::Error {
+    let text = "what is mounted there does not answer; `umount -f` takes it away";
+    io::Error::new(ErrorKind::TimedOut, text)
 }
 
 /// The directory to mount on.
@@ -140,82 +145,6 @@ pub(super) fn place(directory: &Path) -> io::Result<PathBuf> {
         true => Ok(directory),
         false => Err(ErrorKind::NotADirectory.into()),
     }
-}
-
-/// Whether the process of a mount is gone. It is asked by a thread of its own, which stays behind if
-/// there is no answer.
-fn is_dead(directory: &Path, patience: Duration) -> io::Result<bool> {
-    let directory = directory.to_owned();
-    let (sender, answer) = mpsc::channel();
-    let ask = move || {
-        let _ = sender.send(fs::metadata(directory).err());
-    };
-    thread::Builder::new().name("petasos-recover".to_owned()).spawn(ask)?;
-    let error = answer.recv_timeout(patience).map_err(|_| {
-        let text = "what is mounted there does not answer; `umount -f` takes it away";
-        io::Error::new(ErrorKind::TimedOut, text)
-    })?;
-    let errno = error.and_then(|error| error.raw_os_error()).map(Errno::from_raw_os_error);
-    Ok(matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED)))
-}
-
-/// The path from the root, without asking for what is mounted at its end.
-fn full(directory: &Path) -> io::Result<PathBuf> {
-    let path = std::path::absolute(directory)?;
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
-        _ => Ok(path),
-    }
-}
-
-/// A line of the table of mounts.
-#[derive(Debug, PartialEq)]
-struct Row {
-    id: MountId,
-    on: PathBuf,
-    kind: Vec<u8>,
-}
-
-impl Row {
-    fn is_ours(&self) -> bool {
-        self.kind == TYPE.as_bytes()
-    }
-}
-
-fn table() -> Vec<Row> {
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table.split(|byte| *byte == b'\n').filter_map(mounted).collect()
-}
-
-/// What is mounted, of a line of `/proc/self/mountinfo`.
-fn mounted(line: &[u8]) -> Option<Row> {
-    let mut words = line.split(|byte| *byte == b' ');
-    let number = String::from_utf8(words.next()?.to_vec()).ok()?;
-    let device = String::from_utf8(words.nth(1)?.to_vec()).ok()?;
-    let on = words.nth(1)?;
-    let kind = words.skip_while(|word| *word != b"-").nth(1)?.to_vec();
-    let on = OsString::from_vec(plain(on)).into();
-    Some(Row { id: MountId { number, device }, on, kind })
-}
-
-/// A word of that table: blanks and such are numbers in it, octal.
-fn plain(word: &[u8]) -> Vec<u8> {
-    let (mut plain, mut rest) = (Vec::with_capacity(word.len()), word);
-    while let Some((first, more)) = rest.split_first() {
-        let number = (*first == b'\\').then(|| more.get(..3)).flatten();
-        let number = number.and_then(|digits| std::str::from_utf8(digits).ok());
-        match number.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                rest = &more[3..];
-            }
-            None => {
-                plain.push(*first);
-                rest = more;
-            }
-        }
-    }
-    plain
 }
 
 /// Mounts by system calls: gives what the kernel's requests come through, or `None` where this
@@ -241,7 +170,7 @@ pub(super) fn attach(directory: &Path, options: &MountOptions) -> io::Result<Opt
 
 /// Takes the name away from what is mounted on a directory; it is gone when the last one leaves it.
 pub(super) fn detach(directory: &Path) -> io::Result<()> {
-    match rustix::mount::unmount(directory, UnmountFlags::DETACH) {
+    match rustix::mount::unmount(directory, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(_) if detach_by_helper(directory) => Ok(()),
         Err(error) => Err(error.into()),
@@ -259,21 +188,7 @@ fn detach_by_helper(directory: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::os::unix::ffi::OsStrExt;
-
-    #[test]
-    fn a_line_of_the_table() {
-        let line = b"36 35 98:0 / /mnt/a\\040b\\134 rw,noatime shared:1 - fuse.petasos tcp://x rw";
-        let at = mounted(line).unwrap();
-        assert_eq!(at.on.as_os_str().as_bytes(), b"/mnt/a b\\");
-        assert!(at.is_ours());
-        assert_eq!(at.id.to_string(), "36 98:0");
-        assert_eq!("36 98:0".parse::<MountId>().unwrap(), at.id);
-        assert!("36".parse::<MountId>().is_err());
-        assert_eq!(mounted(b""), None);
-        assert_eq!(plain(b"a\\04"), b"a\\04", "no number");
-    }
+    use super::{super::mounted_on, *};
 
     #[test]
     fn a_mount_that_does_not_answer_holds_no_command_up() {
@@ -285,7 +200,8 @@ mod tests {
         let device = attach(directory.path(), &MountOptions::default()).unwrap();
         assert!(device.is_some());
         let mount = mounted_on(directory.path()).unwrap().unwrap();
-        let waits = recover_within(directory.path(), Duration::from_millis(50));
+        let briefly = |on: &Path| is_dead_within(on, Duration::from_millis(50));
+        let waits = recover_by(directory.path(), briefly);
         let taken = take_away(directory.path(), &mount);
         assert_eq!(waits.unwrap_err().kind(), ErrorKind::TimedOut);
         assert!(taken.unwrap());

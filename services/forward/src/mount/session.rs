@@ -1,11 +1,12 @@
 //! The life of a mount: its threads, its beginning and its end.
 
 use super::{
-    MountError, MountOptions, ask, attach,
+    MountError, MountId, MountOptions, ask, attach,
     front::{Front, Job},
     fs::Fs,
     intake::Intakes,
     link::Link,
+    mountinfo::mounted_on,
     pool::Pool,
     tell::Teller,
 };
@@ -41,10 +42,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long what was written is waited for at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// A mounted export. Dropping it unmounts it, at once: whoever still uses it then gets errors.
+/// A mounted export. Dropping it unmounts it, at once: programs that still use it get errors.
 #[derive(Debug)]
 pub struct Mounted {
     directory: PathBuf,
+    /// If the system shows it.
+    id: Option<MountId>,
     /// Where a helper has mounted it.
     unmounter: Option<SessionUnmounter>,
     session: Option<JoinHandle<()>>,
@@ -79,7 +82,7 @@ pub struct Kept {
 pub enum Unmounted {
     /// It is gone.
     Clean,
-    /// Somebody uses it: it has no name any more, and is gone when the last one leaves it.
+    /// A program uses it: it has no name any more, and is gone when the last one leaves it.
     Detached,
 }
 
@@ -155,12 +158,19 @@ impl Mounted {
         let thread = thread::Builder::new().name("petasos-mount".to_owned()).spawn(run);
         let session = Some(thread.map_err(system("starting a thread for"))?);
         read_ahead(&directory, options.read_ahead);
+        let id = mounted_on(&directory).ok().flatten();
         let engine = Some(engine);
         let settled = false;
-        Ok(Mounted { directory, unmounter, session, over, engine, ended, jobs, settled })
+        Ok(Mounted { directory, id, unmounter, session, over, engine, ended, jobs, settled })
     }
 
-    /// Waits until it is unmounted, by whomever, so long at most; true if it is.
+    /// Which mount it is; `None` where the system did not show it at its directory when it began.
+    #[must_use]
+    pub fn id(&self) -> Option<&MountId> {
+        self.id.as_ref()
+    }
+
+    /// Waits until it is unmounted, here or by another process, so long at most; true if it is.
     pub fn wait(&self, longest: Duration) -> bool {
         self.over.recv_timeout(longest) == Err(RecvTimeoutError::Disconnected)
     }
@@ -178,7 +188,8 @@ impl Mounted {
         kept.recv().unwrap_or_default()
     }
 
-    /// Unmounts it; where somebody uses it, takes its name away.
+    /// Unmounts it; where a program uses it, takes its name away. If that has happened already, what is
+    /// on its directory since is left alone.
     ///
     /// # Errors
     /// If the system refuses both.
@@ -187,14 +198,18 @@ impl Mounted {
         if self.wait(Duration::ZERO) {
             return Ok(Unmounted::Clean);
         }
+        // Its name was taken away elsewhere; another mount may have come.
+        if self.id.is_some() && mounted_on(&self.directory).is_ok_and(|on| on != self.id) {
+            return Ok(Unmounted::Detached);
+        }
         let unmounted = match &mut self.unmounter {
             Some(unmounter) => descriptors::as_before(|| unmounter.unmount()),
-            None => rustix::mount::unmount(&self.directory, UnmountFlags::empty())
+            None => rustix::mount::unmount(&self.directory, UnmountFlags::NOFOLLOW)
                 .map_err(io::Error::from),
         };
         let busy = match unmounted {
             Ok(()) if self.wait(FAREWELL) => return Ok(Unmounted::Clean),
-            // Who has not the right to unmount has had it detached by a helper.
+            // Without the right to unmount, it was detached by a helper.
             Ok(()) => return Ok(Unmounted::Detached),
             Err(busy) => busy,
         };

@@ -5,6 +5,7 @@ mod failure;
 pub(crate) mod guard;
 mod look;
 mod mount;
+pub(crate) mod mount_ask;
 pub(crate) mod mount_helper;
 mod moving;
 mod options;

@@ -5,7 +5,7 @@
 //! descriptor, no working directory. Signals end it there.
 
 use super::{
-    guard,
+    guard, mount_ask,
     options::{CacheMode, Mount},
 };
 use crate::{
@@ -15,13 +15,13 @@ use crate::{
 };
 use petasos_forward::{
     descriptors,
-    mount::{Cache, MountError, MountOptions, Mounted, Unmounted, recover},
+    mount::{Cache, MountError, MountOptions, Mounted, Unmounted, recover_by},
 };
 use serde_json::json;
 use std::{
     env,
     fs::File,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, ErrorKind, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(options: &Mount) -> Outcome {
     let failed = |error| Failure::file("mounting on", &options.directory, &error);
-    recover(&options.directory).map_err(failed)?;
+    recover_by(&options.directory, mount_ask::is_dead).map_err(failed)?;
     let directory = options.directory.canonicalize().map_err(failed)?;
     let background = env::var_os(BACKGROUND).is_some();
     if !options.foreground && !background {
@@ -52,7 +52,8 @@ pub(crate) fn run(options: &Mount) -> Outcome {
     descriptors::raise();
     let mut mounted = mount(options, directory.clone())?;
     let place = &options.place;
-    if let Err(error) = guard::start(&directory) {
+    let id = mounted.id().ok_or_else(|| ErrorKind::NotFound.into());
+    if let Err(error) = id.and_then(|id| guard::start(&directory, id)) {
         output::notice(&format!("the mount has no guard: {error}"));
     }
     if let Some(log) = &log {
@@ -140,8 +141,8 @@ pub(crate) fn let_go() {
     }
 }
 
-/// Leaves the standard streams and the working directory: whoever waits for their end, or wants to
-/// unmount what they are on, is not kept by a mount. Standard error stays where it is a log.
+/// Leaves the standard streams and the working directory: a process that waits for their end, or wants
+/// to unmount what they are on, is not kept by a mount. Standard error stays where it is a log.
 fn leave(logs: bool) -> std::io::Result<()> {
     env::set_current_dir("/")?;
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;

@@ -160,7 +160,7 @@ pub(crate) struct Mount {
     /// Refuse all changes through this mount
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Let other users use it as well, each with his own rights
+    /// Let other users use it as well, each with their own rights
     #[arg(long)]
     pub(crate) allow_other: bool,
     /// Stay in the foreground until it is unmounted, or interrupted, which unmounts it
@@ -188,7 +188,7 @@ pub(crate) struct Mount {
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = parse_size)]
     pub(crate) read_ahead: u64,
     /// Append what the mount warns of, and what --log or -v ask for, to this file once it is mounted;
-    /// without it, that is kept by no one in the background
+    /// its size has no limit. Without it, warnings of a mount in the background are lost
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
     /// Options as of mount(8), with commas between them: noexec, nosuid, noatime, …
