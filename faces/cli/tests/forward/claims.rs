@@ -33,7 +33,7 @@ use std::{
         process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{ChildStdin, Command, Stdio},
     sync::{
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Sender, channel},
@@ -49,8 +49,8 @@ const USER: u32 = 61_234;
 const NOBODY: u32 = 65_534;
 const SECRET: &str = "what only the user and the server know";
 /// In everything that is put: it is not for others.
-const MARK: &[u8] = b"of this user alone, ";
-const FILES: usize = 24;
+pub(crate) const MARK: &[u8] = b"of this user alone, ";
+pub(crate) const FILES: usize = 24;
 /// What the stranger is told when the attacks are over, and when the client that stayed has ended.
 const STOP: &str = "stop";
 const GONE: &str = "gone";
@@ -231,14 +231,14 @@ fn claims() {
 }
 
 /// Programs and files of two users, in a directory that both reach.
-struct Users {
-    place: Place,
+pub(crate) struct Users {
+    pub(crate) place: Place,
     petasos: PathBuf,
     own: PathBuf,
 }
 
 impl Users {
-    fn new() -> Users {
+    pub(crate) fn new() -> Users {
         let place = Place::new();
         let readable = |path: &Path| {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -270,7 +270,7 @@ impl Users {
     }
 
     /// The command of the user who has the files.
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let template = self.place.command(arguments);
         let mut command = Command::new(&self.petasos);
         command.args(arguments).stdin(Stdio::null()).current_dir(self.place.directory.path());
@@ -284,21 +284,24 @@ impl Users {
         command
     }
 
-    fn stranger(&self, server: &str, stays: &str, knows: bool) -> Child {
+    /// This program in the test `name`, as the other user.
+    pub(crate) fn stranger(&self, name: &str, role: &str, server: &str) -> Command {
         let mut stranger = Command::new(&self.own);
-        stranger.args([NAME, "--exact", "--nocapture", "--test-threads=1"]);
-        stranger.env("PETASOS_TEST_ROLE", "claims").current_dir("/").uid(NOBODY).gid(NOBODY);
-        for (name, url) in [("SERVER", server), ("STAYS", stays)] {
-            stranger.env(name, url.strip_prefix("tcp://").unwrap());
-        }
-        if knows {
-            stranger.env("KNOWS", SECRET);
-        }
-        stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        stranger.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+        stranger.env("PETASOS_TEST_ROLE", role).env("SERVER", at(server));
+        stranger.current_dir("/").uid(NOBODY).gid(NOBODY);
+        stranger.stdin(Stdio::piped()).stdout(Stdio::piped());
+        stranger
     }
 }
 
-fn contents(nth: usize) -> Vec<u8> {
+/// Where a server of TCP listens.
+fn at(url: &str) -> &str {
+    url.strip_prefix("tcp://").unwrap()
+}
+
+/// What is put as file number `nth`.
+pub(crate) fn contents(nth: usize) -> Vec<u8> {
     let line = [MARK, format!("file {nth}\n").as_bytes()].concat();
     line.iter().copied().cycle().take(600_000).collect()
 }
@@ -348,8 +351,13 @@ fn another_user_forges_nothing_and_disconnects_nobody() {
         thread::scope(|scope| {
             let (url, over) = (&export.url, &over);
             let staying = scope.spawn(move || stays(url, secret, &connected, over));
-            let at = place_of.recv().expect("the client is connected");
-            let mut stranger = users.stranger(url, &at, secret);
+            let stays_at = place_of.recv().expect("the client is connected");
+            let mut stranger = users.stranger(NAME, "claims", url);
+            stranger.env("STAYS", at(&stays_at));
+            if secret {
+                stranger.env("KNOWS", SECRET);
+            }
+            let mut stranger = stranger.spawn().unwrap();
             let said = BufReader::new(stranger.stdout.take().unwrap()).lines();
             // Also where the test fails: the threads wait for the client, and for what the stranger says.
             struct Over<'a>(&'a AtomicBool, Option<ChildStdin>);

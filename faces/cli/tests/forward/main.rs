@@ -10,6 +10,7 @@ mod full_scale;
 mod interrupted;
 mod mounting;
 mod reach;
+mod relay;
 mod retry;
 mod storm;
 mod tree;
