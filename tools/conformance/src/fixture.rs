@@ -29,6 +29,12 @@ pub trait Fixture: Send + Sync {
         None
     }
 
+    /// Why an endpoint's calls may not return here for as long as a peer is stopped, as in a library whose processes wait
+    /// for each other's locks. `None`, as it should be: then tests fail that see it.
+    fn stands_still(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Lets a little time pass, when nobody had anything to do. Virtual time: to what comes next,
     /// or by 100 microseconds.
     fn pass(&self) {
