@@ -331,6 +331,7 @@ impl Landing {
     /// The packets that nobody took, to be given back.
     pub(super) fn abandon(&self) -> Vec<NonNull<u8>> {
         let arrived = std::mem::take(&mut *self.arrived.borrow_mut());
+        self.copies.borrow_mut().clear();
         let kept = |arrival| match arrival {
             Arrival::Kept(data, _) => Some(data),
             Arrival::Copied(..) => None,

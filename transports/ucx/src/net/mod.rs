@@ -13,6 +13,7 @@
 //! * What a peer said is compared with what the library packs for us, before the library reads it ([`crate::form`]).
 
 mod arrivals;
+mod ending;
 mod fixed;
 mod memory;
 mod network;
@@ -33,6 +34,7 @@ use objects::Worker;
 use petasos_datagram::{Config, Facts, Mark, Nodes, Objects, slots};
 use petasos_fabric::{Enforcement, Region, Slice};
 use std::{
+    mem::{ManuallyDrop, forget, replace, take},
     ptr::NonNull,
     time::{Duration, Instant},
 };
@@ -45,8 +47,8 @@ const FAREWELL: Duration = Duration::from_millis(200);
 
 /// A worker of UCX's. What it does is said by [`petasos_datagram::Network`].
 pub struct Net {
-    /// First: destroyed before what it works on.
-    worker: Worker,
+    /// Ended before what it works on is dropped, or left, and all that with it.
+    worker: ManuallyDrop<Worker>,
     slots: Slots,
     /// How many there were at first.
     sends: usize,
@@ -106,7 +108,7 @@ impl Net {
             },
         };
         let mut net = Net {
-            worker,
+            worker: ManuallyDrop::new(worker),
             slots,
             sends: config.sends,
             nodes: Nodes::default(),
@@ -135,12 +137,9 @@ impl Net {
     }
 }
 
-impl Drop for Net {
+impl Net {
     /// What the library took leaves, as far as others let it.
-    fn drop(&mut self) {
-        if !self.worker.context.is_here() {
-            return;
-        }
+    fn say_farewell(&mut self) {
         self.let_go();
         let begin = Instant::now();
         self.worker.begin_flush();
@@ -156,6 +155,18 @@ impl Drop for Net {
         }
         for memory in self.opened.all() {
             self.last.extend(self.unmap(memory));
+        }
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        if self.worker.context.is_here() {
+            self.say_farewell();
+        }
+        // SAFETY: nothing of this is used after it was dropped.
+        if unsafe { !Worker::end(&mut self.worker) } {
+            forget((replace(&mut self.slots, Slots::new(1)), take(&mut self.last)));
         }
     }
 }

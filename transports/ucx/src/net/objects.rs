@@ -104,6 +104,12 @@ impl Context {
         self.home.is_here()
     }
 
+    /// Whether a worker must not be destroyed while an answer of its to a peer that connects waits: see
+    /// [`ending`](super::ending).
+    pub(super) fn is_aborted_by_answers(&self) -> bool {
+        self.transports == "tcp" && self.library.minor() == 13
+    }
+
     fn refused(&self, call: &'static str) -> impl Fn(ucs_status_t) -> OpenError {
         let (library, transports) = (self.library, self.transports);
         move |status| refused(library, transports, call, status)
@@ -204,7 +210,7 @@ impl Drop for Options {
 }
 
 /// A worker: sends, receives, and calls back. Destroyed when dropped, and then nothing of what it was given is used any
-/// more.
+/// more. One that may have connected is to be ended by [`Worker::end`].
 pub(super) struct Worker {
     worker: NonNull<ucp_worker>,
     pub(super) library: &'static Library,
@@ -318,6 +324,13 @@ impl Worker {
     pub(super) fn is_flushed(&self) -> bool {
         !self.landing.flushing.get()
     }
+
+    /// Throws away what arrived and nobody took.
+    pub(super) fn abandon_arrived(&self) {
+        for data in self.landing.abandon() {
+            self.release(data);
+        }
+    }
 }
 
 impl Drop for Worker {
@@ -325,9 +338,7 @@ impl Drop for Worker {
         if !self.context.is_here() {
             return;
         }
-        for data in self.landing.abandon() {
-            self.release(data);
-        }
+        self.abandon_arrived();
         // SAFETY: made by `open`, destroyed once; what it works on is held by the fields, and by who owns it until after
         // this.
         unsafe { (self.library.ucp_worker_destroy)(self.as_ptr()) };
