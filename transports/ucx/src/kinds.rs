@@ -134,6 +134,18 @@ impl Kind {
         }
     }
 
+    /// Another such option, of the library itself: its workers look at shared memory from the beginning, not only while
+    /// there are peers.
+    ///
+    /// Otherwise a worker asks a new queue, until it is told so, whether nothing is in it; and if a process has taken a
+    /// place in the queue before the elements were made, what it wrote is gone and its place is not, so that this goes
+    /// on for ever, within `ucp_worker_create` (seen with 1.22, where a queue has four times as many elements; the code
+    /// is the same in 1.13). An endpoint is looked at anyway, and who sends need not wake it.
+    pub(crate) fn always_looks(&self) -> Option<(&'static str, &'static str)> {
+        let theirs = std::env::var_os("UCX_ADAPTIVE_PROGRESS").is_some();
+        (self.meeting == Meeting::Shm && !theirs).then_some(("ADAPTIVE_PROGRESS", "n"))
+    }
+
     /// Options for the library's queues in shared memory: the environment's, and ours.
     pub(crate) fn queue(&self) -> Vec<(&'static str, String)> {
         let own = match self.meeting {

@@ -129,6 +129,14 @@ impl AddressForm {
         Some(form)
     }
 
+    /// Whether a process has written into our own shared memory, as far as that can be seen.
+    pub(crate) fn is_written_to(&self) -> bool {
+        let own = parse(&self.own, self.indexed).map(|own| own.entries).unwrap_or_default();
+        own.iter().filter_map(|entry| self.segment(entry)).any(|(maker, number, rest)| {
+            segment::taken(maker, number, rest).is_some_and(|taken| taken != 0)
+        })
+    }
+
     /// Whether what we packed ourselves was read as it was meant: all transports are those that were asked for, and
     /// their addresses what these have.
     fn is_known(&self, own: &Parsed<'_>) -> bool {

@@ -1,6 +1,6 @@
 //! Shared memory that an address names: UCX maps as much of it as its own queue is long, whether it is there or not.
 
-use std::fs;
+use std::{fs, os::unix::fs::FileExt};
 
 /// Bits of a number of POSIX shared memory that say how it is found (`UCT_POSIX_SEG_FLAG_*`).
 const BY_PROCESS: u64 = 1 << 63;
@@ -69,11 +69,12 @@ pub(super) fn find(maker: Maker, number: u64, directory: &[u8]) -> Option<Found>
     }
 }
 
-fn find_file(number: u64, directory: &[u8]) -> Option<Found> {
-    const NAME: &str = "ucx_shm_posix_";
+/// How UCX's files begin.
+const NAME: &str = "ucx_shm_posix_";
+
+fn path(number: u64, directory: &[u8]) -> Option<String> {
     let id = number & !FLAGS;
-    let by_process = number & BY_PROCESS != 0;
-    let path = if by_process {
+    Some(if number & BY_PROCESS != 0 {
         let descriptor = id & ((1 << BITS) - 1);
         format!("/proc/{}/fd/{descriptor}", id >> BITS)
     } else if number & BY_NAME != 0 {
@@ -81,7 +82,24 @@ fn find_file(number: u64, directory: &[u8]) -> Option<Found> {
     } else {
         let (0, directory) = directory.split_last()? else { return None };
         format!("{}/{NAME}{id:x}", std::str::from_utf8(directory).ok()?)
-    };
+    })
+}
+
+/// How many places of that queue were ever taken by who writes into it: its first word. `None` if that cannot be seen,
+/// as of memory of System V.
+pub(super) fn taken(maker: Maker, number: u64, directory: &[u8]) -> Option<u64> {
+    /// The owner sleeps.
+    const ARMED: u64 = 1 << 63;
+    let path = (maker == Maker::Posix).then(|| path(number, directory))??;
+    let mut head = [0; 8];
+    fs::File::open(path).ok()?.read_exact_at(&mut head, 0).ok()?;
+    Some(u64::from_ne_bytes(head) & !ARMED)
+}
+
+fn find_file(number: u64, directory: &[u8]) -> Option<Found> {
+    let id = number & !FLAGS;
+    let by_process = number & BY_PROCESS != 0;
+    let path = path(number, directory)?;
     // The file itself has no name any more, but had one.
     let name = match by_process {
         true => fs::read_link(&path).ok()?.to_str()?.to_owned(),
@@ -107,6 +125,9 @@ mod tests {
         let found = find(Maker::Posix, number, &[]).unwrap();
         assert_eq!((found.length, found.process), (12_345, Some(own)));
         assert!(found.name.ends_with("/ucx_shm_posix_"), "{found:?}");
+        assert_eq!(taken(Maker::Posix, number, &[]), Some(0));
+        file.write_all_at(&[3, 0, 0, 0, 0, 0, 0, 0x80], 0).unwrap();
+        assert_eq!(taken(Maker::Posix, number, &[]), Some(3));
         let longer = Found { length: 12_346, ..found.clone() };
         assert!(found.is_like(&found, [number; 2]) && !longer.is_like(&found, [number; 2]));
         assert!(longer.is_like(&found, [number, number | HUGE]));

@@ -45,6 +45,11 @@ type Slots = slots::Slots<(Mark, Held)>;
 /// How long what was sent may take to leave when an endpoint ends.
 const FAREWELL: Duration = Duration::from_millis(200);
 
+/// How many workers are tried until one has a queue in shared memory that nobody has written to. Nobody knows its address
+/// then; but who has a wrong one, or that of an endpoint which was there before, may have taken a place in the queue
+/// before its elements were made: then nothing more is ever read from it.
+const TRIES: usize = 4;
+
 /// A worker of UCX's. What it does is said by [`petasos_datagram::Network`].
 pub struct Net {
     /// Ended before what it works on is dropped, or left, and all that with it.
@@ -84,16 +89,28 @@ impl Net {
     ) -> Result<Net, OpenError> {
         kind.permitted()?;
         let access = kind.accesses(config);
-        let context = Context::open(kind, host, access)?;
-        let slots = Slots::new(config.sends);
-        let landing = Landing::new(slots.count(), heads.saturating_add(Config::MAX_MESSAGE));
-        let worker = Worker::open(context, kind, landing, slots.memory())?;
-        let name = worker.name()?;
+        let begin = || -> Result<_, OpenError> {
+            let context = Context::open(kind, host, access)?;
+            let slots = Slots::new(config.sends);
+            let landing = Landing::new(slots.count(), heads.saturating_add(Config::MAX_MESSAGE));
+            let worker = Worker::open(context, kind, landing, slots.memory())?;
+            let name = worker.name()?;
+            let (transports, library) = (kind.transports, worker.library);
+            let form = AddressForm::of(&name, transports, library.minor());
+            let version = library.version_text();
+            let form = form.ok_or(OpenError::Form { version, transports })?;
+            Ok((slots, worker, name, form))
+        };
+        let mut begun = begin()?;
+        for _ in 1..TRIES {
+            if !begun.3.is_written_to() {
+                break;
+            }
+            // At another place, since the first is there until the second is.
+            begun = begin()?;
+        }
+        let (slots, worker, name, addresses) = begun;
         let version = worker.library.version_text();
-        let addresses =
-            AddressForm::of(&name, kind.transports, worker.library.minor()).ok_or_else(|| {
-                OpenError::Form { version: version.clone(), transports: kind.transports }
-            })?;
         let facts = Facts {
             protocol: kind.protocol(&version),
             fragment: Config::MAX_MESSAGE,

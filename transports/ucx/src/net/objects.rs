@@ -61,6 +61,9 @@ impl Context {
         for (name, value) in kind.queue() {
             config.set(name, &value).map_err(refused("the queue's options"))?;
         }
+        if let Some((name, value)) = kind.always_looks() {
+            config.set(name, value).map_err(refused("the option of progress"))?;
+        }
         // Under one of its names: versions differ in whether they pass over names that they do not know, or refuse them.
         let names = kind.connections().iter().map(|(name, value)| config.set(name, value));
         let known = names.reduce(|one, other| one.or(other));

@@ -1,0 +1,102 @@
+//! Endpoints in whose shared memory another process writes while they are opened: none is waited for without end, and
+//! none is deaf.
+
+mod common;
+
+use common::{POSIX, is_here};
+use petasos_conformance::Network as Place;
+use petasos_datagram::{Config, Happened, Mark, Network};
+use petasos_testing::{again, role};
+use petasos_ucx::{Net, OpenError};
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::FileExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const NAME: &str = "who_takes_a_place_in_a_queue_before_it_is_there_stops_nobody";
+const MARK: Mark = Mark::Short { link: 0, serial: 0 };
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Endpoints that are opened.
+const OPENINGS: usize = 100;
+/// A queue of UCX's is shorter, and what else it makes is longer.
+const QUEUE: u64 = 1 << 20;
+
+fn open(place: Place) -> Result<Net, OpenError> {
+    let (kind, _) = Net::kind(&place.anywhere()).unwrap();
+    Net::open(kind, None, 64, &Config::default())
+}
+
+/// Queues of that process. What it has open goes on changing.
+fn queues(process: u32) -> impl Iterator<Item = File> {
+    let all = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    all.filter_map(|entry| {
+        let name = std::fs::read_link(entry.path()).ok()?;
+        name.to_str()?.contains("/ucx_shm_posix_").then_some(())?;
+        let file = OpenOptions::new().read(true).write(true).open(entry.path()).ok()?;
+        (1..QUEUE).contains(&file.metadata().ok()?.len()).then_some(file)
+    })
+}
+
+/// As a peer does that takes the first place in a queue: the first word counts them.
+fn take_a_place(queue: &File) {
+    let mut head = [0; 8];
+    if queue.read_exact_at(&mut head, 0).is_ok() && head == [0; 8] {
+        let _ = queue.write_all_at(&1_u64.to_le_bytes(), 0);
+    }
+}
+
+fn is_heard(net: &mut Net, peer: &mut Net) -> bool {
+    let node = net.insert(peer.name()).unwrap();
+    net.send_short(node, &[b"a word"], &[], MARK).unwrap();
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        let _ = net.next();
+        if let Some(Happened::Packet(_)) = peer.next() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
+}
+
+/// Opens endpoints, and says how many were not refused; ends with a failure if one of them is opened without end.
+fn open_many() {
+    let (done, opened) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send((0..OPENINGS).filter(|_| open(POSIX).is_ok()).count()));
+    match opened.recv_timeout(PATIENCE) {
+        Ok(opened) => println!("opened {opened}"),
+        Err(_) => std::process::exit(1),
+    }
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    // Nobody writes any more.
+    assert!(is_heard(&mut open(POSIX).unwrap(), &mut open(POSIX).unwrap()));
+}
+
+#[test]
+fn who_takes_a_place_in_a_queue_before_it_is_there_stops_nobody() {
+    if role().is_some() {
+        return open_many();
+    }
+    if !is_here(POSIX) {
+        return;
+    }
+    let mut opens = again(NAME, "opens").start();
+    let process = opens.id();
+    let ends = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&ends);
+    let writes = std::thread::spawn(move || {
+        while !asked.load(Ordering::Relaxed) {
+            queues(process).for_each(|queue| take_a_place(&queue));
+        }
+    });
+    eprintln!("{} of {OPENINGS} were opened", opens.line("opened "));
+    ends.store(true, Ordering::Relaxed);
+    writes.join().unwrap();
+    opens.tell("go on");
+    assert!(opens.wait(PATIENCE).success());
+}
