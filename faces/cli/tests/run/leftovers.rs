@@ -172,6 +172,34 @@ fn jobs_within_jobs_end_with_them_and_leave_each_other_alone() {
     nothing_is_left(&place, &inner);
 }
 
+/// A resource manager asks all processes on a host to end, and when the one that it started has ended it kills the others.
+/// The guard here does nothing of its work before it is killed so.
+#[test]
+fn a_daemon_that_is_asked_to_end_leaves_no_work_to_its_guard() {
+    for (at, how) in ["TERM", "INT", "HUP"].iter().enumerate() {
+        let place = Place::new();
+        let marker = Marker::new(23 + at as u32);
+        let script = daemons(&marker) + "sleep 100";
+        let hosts = ["--hosts", "localhost:1,x:1", "--remote-start", "env X={host}"];
+        let words = [&["run", "-n", "2"], &hosts[..], &["sh", "-c", &script]].concat();
+        let mut child = ready(place.command(&words), 2);
+        let daemon = child_of(child.id(), "pmix-daemon").unwrap();
+        let guard = child_of(daemon, "pmix-guard").unwrap();
+        signal(guard, "STOP");
+        signal(daemon, how);
+        until("the end of the daemon", || is_over(daemon).then_some(()));
+        signal(guard, "KILL");
+        assert!(!wait(&mut child, Duration::from_secs(60)).success());
+        nothing_is_left(&place, &marker);
+    }
+}
+
+/// Whether a process has ended, though it may not have been waited for.
+fn is_over(process: u32) -> bool {
+    let said = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    said.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
+}
+
 /// What a start command leaves behind, as ssh does with a connection that it shares, is nothing of the job's.
 #[test]
 fn what_start_commands_leave_behind_stays() {

@@ -6,9 +6,10 @@ use super::{
     control::{Bootstrap, Control, Program, Setup},
     networks::Said,
     print::{Printer, Unwritten},
+    signals,
     staging::{self, ToStage, Work},
     tree::{self, Planned, Starter},
-    wake::{Wake, Waker},
+    wake::Waker,
 };
 use crate::{
     Node, Proc, Termination, Value,
@@ -247,7 +248,6 @@ fn node_info(name: String) -> NodeInfo {
 }
 
 fn take_signals(waker: Waker) -> io::Result<()> {
-    let mut set = SigSet::empty();
     let wanted = [
         Signal::SIGINT,
         Signal::SIGTERM,
@@ -257,28 +257,13 @@ fn take_signals(waker: Waker) -> io::Result<()> {
         Signal::SIGTSTP,
     ];
     // As with `nohup`, and where nobody could let this process go on.
-    let is_ignored =
-        |signal: &Signal| [Signal::SIGHUP, Signal::SIGTSTP].contains(signal) && is_ignored(*signal);
-    wanted.into_iter().filter(|signal| !is_ignored(signal)).for_each(|signal| set.add(signal));
-    // In the background of a terminal it is not stopped, with all that its ranks rely on: it reads nothing there.
-    let mut blocked = set;
-    [Signal::SIGTTIN, Signal::SIGTTOU].into_iter().for_each(|signal| blocked.add(signal));
-    blocked.thread_block()?;
-    let take = move || {
-        while let Ok(signal) = set.wait() {
-            waker.tell(Wake::Signal(signal as i32));
-        }
+    let is_left = |signal: &Signal| {
+        [Signal::SIGHUP, Signal::SIGTSTP].contains(signal) && signals::is_ignored(*signal)
     };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(take)?;
-    Ok(())
-}
-
-/// Whether this process was started so that a signal does nothing to it.
-fn is_ignored(signal: Signal) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+    let wanted = wanted.into_iter().filter(|signal| !is_left(signal));
+    // In the background of a terminal it is not stopped, with all that its ranks rely on: it reads nothing there.
+    let blocked = [Signal::SIGTTIN, Signal::SIGTTOU];
+    signals::take(wanted, blocked, waker)
 }
 
 /// Stops this process as the terminal would have; returns when it goes on.

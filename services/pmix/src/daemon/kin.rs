@@ -40,8 +40,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 pub(crate) struct Kin {
     /// Tells that a child has ended; `None`: none is taken in.
     ends: Option<SignalFd>,
-    /// The signals of this thread before.
-    before: SigSet,
+    /// The signal by which it does was blocked before.
+    was_blocked: bool,
     /// Some may have ended.
     ended: bool,
 }
@@ -49,13 +49,13 @@ pub(crate) struct Kin {
 impl Kin {
     /// Takes in what the ranks of a job will leave behind, where this process has no children yet.
     pub(crate) fn take_in() -> Kin {
-        let before = SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty());
-        let mut kin = Kin { ends: None, before, ended: false };
+        let before = SigSet::thread_get_mask();
+        let was_blocked = before.is_ok_and(|before| before.contains(Signal::SIGCHLD));
+        let mut kin = Kin { ends: None, was_blocked, ended: false };
         if !matches!(next_ended(), Err(Errno::ECHILD)) {
             return kin;
         }
-        let mut ends = SigSet::empty();
-        ends.add(Signal::SIGCHLD);
+        let ends = ends();
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let Ok(socket) = SignalFd::with_flags(&ends, flags) else { return kin };
         if ends.thread_block().is_ok() && set_child_subreaper(Some(getpid())).is_ok() {
@@ -128,9 +128,19 @@ impl Drop for Kin {
     fn drop(&mut self) {
         if self.ends.is_some() {
             let _ = set_child_subreaper(None);
-            let _ = self.before.thread_set_mask();
+            if !self.was_blocked {
+                // Others that were blocked meanwhile stay so: this process may have work to do still.
+                let _ = ends().thread_unblock();
+            }
         }
     }
+}
+
+/// The signal that tells of the end of a child.
+fn ends() -> SigSet {
+    let mut ends = SigSet::empty();
+    ends.add(Signal::SIGCHLD);
+    ends
 }
 
 fn is_guard(pid: Pid) -> bool {

@@ -26,6 +26,7 @@ mod print;
 mod ranks;
 mod replace;
 mod restart;
+mod signals;
 mod silence;
 mod stack;
 mod staging;
@@ -624,7 +625,8 @@ impl Daemon {
             Wake::Dialled(node, Ok(stream)) => self.connected(node, stream),
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Asked(node, alive) => self.system_answered(node, alive),
-            Wake::Signal(number) => self.head_signal(number),
+            Wake::Signal(number) if self.head.is_some() => self.head_signal(number),
+            Wake::Signal(number) => self.asked_to_end(number),
             Wake::Inventory(found) => {
                 self.found = Some(*found);
                 self.tell_inventory();
@@ -703,6 +705,7 @@ pub fn run_daemon(plugins: Plugins) -> Result<(), String> {
     let daemon = Daemon::new(node, nodes, secret, silence, config);
     let mut daemon = daemon.map_err(|error| named(&error))?;
     daemon.plugins = plugins;
+    daemon.take_ends().map_err(|error| named(&error))?;
     let begun = daemon.begin(&bootstrap);
     if begun.is_ok() {
         daemon.live();

@@ -1,0 +1,53 @@
+//! Signals to a daemon, which end it in order: they are told to its loop.
+
+use super::{
+    Daemon,
+    wake::{Wake, Waker},
+};
+use nix::sys::signal::{SigSet, Signal};
+use std::{fs, io, thread};
+
+/// Has these signals told to the daemon, and blocks others besides. To be called before there are other threads.
+pub(super) fn take(
+    wanted: impl IntoIterator<Item = Signal>,
+    besides: impl IntoIterator<Item = Signal>,
+    waker: Waker,
+) -> io::Result<()> {
+    let mut set = SigSet::empty();
+    wanted.into_iter().for_each(|signal| set.add(signal));
+    let mut blocked = set;
+    besides.into_iter().for_each(|signal| blocked.add(signal));
+    blocked.thread_block()?;
+    let take = move || {
+        while let Ok(signal) = set.wait() {
+            waker.tell(Wake::Signal(signal as i32));
+        }
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(take)?;
+    Ok(())
+}
+
+/// Whether this process was started so that a signal does nothing to it.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+}
+
+impl Daemon {
+    /// What ends a daemon that is not the head's. A resource manager that ends the processes of a host asks all of them
+    /// to, the guard as well; when those that it started have ended, it kills the others at once, and so the guard
+    /// where that still has the work to do that this daemon leaves to it.
+    pub(super) fn take_ends(&self) -> io::Result<()> {
+        let wanted = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+        let wanted = wanted.into_iter().filter(|signal| !is_ignored(*signal));
+        take(wanted, [], self.waker.another()?)
+    }
+
+    /// One of these came.
+    pub(super) fn asked_to_end(&mut self, signal: i32) {
+        let name = Signal::try_from(signal).map_or("a signal", Signal::as_str);
+        self.over.get_or_insert_with(|| Err(format!("ended by {name}")));
+    }
+}
