@@ -207,6 +207,23 @@ fn signals_reach_the_ranks() {
     place.assert_clean();
 }
 
+/// All is over but what is to be printed, for which there is a reader that does not read.
+#[test]
+fn signals_end_a_job_whose_output_waits_for_a_reader() {
+    let place = Place::new();
+    let script = "echo ready; exec yes";
+    let mut command = place.command(&["run", "-n", "1", "sh", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    until("the end", || {
+        signal(child.id(), "TERM");
+        child.try_wait().unwrap()
+    });
+    drop(output);
+    place.assert_clean();
+}
+
 #[test]
 fn some_signals_are_handed_on_and_a_second_end_is_at_once() {
     let place = Place::new();

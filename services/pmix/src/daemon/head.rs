@@ -198,6 +198,7 @@ impl Head {
 pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     let nodes = plan.hosts.len() as u32 + 1;
     let (connect, restart_failed, spares) = (plan.connect, plan.restart_failed, plan.spares);
+    let before = SigSet::thread_get_mask()?;
     // Nobody is started again before all have been started.
     let config = Config { connect, restart_failed, spares, ..Config::default() };
     let mut daemon = Daemon::new(Node::HEAD, nodes, random(), plan.silence, config)?;
@@ -239,6 +240,8 @@ pub(crate) fn run(plan: Plan) -> io::Result<Verdict> {
     }
     daemon.live();
     daemon.end();
+    // Nothing is left of the job here. What is to be printed may wait for its reader, and a signal ends that.
+    before.thread_set_mask()?;
     daemon.head_ends()
 }
 
