@@ -20,6 +20,7 @@ mod places;
 mod pmix;
 mod private;
 mod ranks;
+mod relay;
 mod restarts;
 mod slurm;
 mod spares;

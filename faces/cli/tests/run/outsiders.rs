@@ -32,6 +32,38 @@ const JOINS: &str = "outsiders::another_user_at_the_listeners_own_port_is_refuse
 const COSTS: &str = "outsiders::what_another_user_connects_costs_a_job_little";
 const SQUATS: &str = "outsiders::who_takes_the_names_of_ranks_keeps_them_from_nothing";
 
+/// A place that other users can reach, with this test's binary for all of them.
+pub(crate) fn open_place() -> (Place, PathBuf) {
+    let place = Place::new();
+    // The build directory may be closed to others. Another process copies: what this one has open to be
+    // written, those that other tests start just now have, too, and nobody can run it.
+    let copy = |from: &Path, name: &str| {
+        let copied = Command::new("cp").arg(from).arg(place.path(name)).status();
+        assert!(copied.unwrap().success());
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+        place.path(name)
+    };
+    copy(Path::new(env!("CARGO_BIN_EXE_petasos")), "petasos");
+    let own = copy(&std::env::current_exe().unwrap(), "ranks");
+    for open in [place.directory.path(), &place.path("tmp")] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    chown(place.path("tmp"), Some(USER), Some(USER)).unwrap();
+    (place, own)
+}
+
+/// A job of an ordinary user there, to be started: its ranks run the test `name` in the role `rank`.
+pub(crate) fn of_user(place: &Place, name: &str, options: &[&str]) -> Command {
+    let mut command = Command::new(place.path("petasos"));
+    command.arg("run").args(options).arg(place.path("ranks"));
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env("TMPDIR", place.path("tmp")).env("PETASOS_TEST_ROLE", "rank");
+    command.env_remove("XDG_RUNTIME_DIR").current_dir(place.directory.path());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.uid(USER).gid(USER);
+    command
+}
+
 /// A job of an ordinary user, in a place that this one can reach, with programs that others can run.
 pub(crate) struct OfUser {
     pub(crate) place: Place,
@@ -47,28 +79,9 @@ pub(crate) struct OfUser {
 impl OfUser {
     /// Ranks of it run the test `name` of this binary in the role `rank`, and wait for a word.
     pub(crate) fn start(name: &str, options: &[&str]) -> OfUser {
-        let place = Place::new();
-        // The build directory may be closed to that user. Another process copies: what this one has open to be
-        // written, those that other tests start just now have, too, and nobody can run it.
-        let copy = |from: &Path, name: &str| {
-            let copied = Command::new("cp").arg(from).arg(place.path(name)).status();
-            assert!(copied.unwrap().success());
-            fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
-            place.path(name)
-        };
-        let petasos = copy(Path::new(env!("CARGO_BIN_EXE_petasos")), "petasos");
-        let own = copy(&std::env::current_exe().unwrap(), "ranks");
-        for open in [place.directory.path(), &place.path("tmp")] {
-            fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        chown(place.path("tmp"), Some(USER), Some(USER)).unwrap();
-        let mut command = Command::new(&petasos);
-        command.arg("run").args(options).arg(&own);
-        command.args([name, "--exact", "--nocapture", "--test-threads=1"]);
-        command.env("TMPDIR", place.path("tmp")).env("PETASOS_TEST_ROLE", "rank");
-        command.env_remove("XDG_RUNTIME_DIR").current_dir(place.directory.path());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.uid(USER).gid(USER).spawn().unwrap();
+        let (place, own) = open_place();
+        let mut command = of_user(&place, name, options);
+        let mut child = command.spawn().unwrap();
         // Nobody who writes much there waits for us.
         let (mut said, (sender, errors)) = (child.stderr.take().unwrap(), channel());
         std::thread::spawn(move || {

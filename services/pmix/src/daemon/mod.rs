@@ -281,7 +281,10 @@ impl Daemon {
         self.start_daemons(bootstrap);
         while !self.peers.is_up(Node::HEAD) && self.over.is_none() {
             self.pump();
-            self.turn(Time::NEVER);
+            // It may be over by that, and nothing else comes then.
+            if self.over.is_none() {
+                self.turn(Time::NEVER);
+            }
         }
         if let Some(Err(why)) = &self.over {
             return Err(io::Error::other(why.clone()));
@@ -623,6 +626,9 @@ impl Daemon {
     fn woken(&mut self, wake: Wake) {
         match wake {
             Wake::Dialled(node, Ok(stream)) => self.connected(node, stream),
+            Wake::Dialled(Node::HEAD, Err(why)) if self.over.is_none() => {
+                self.over = Some(Err(format!("the head of the job cannot be reached: {why}")));
+            }
             Wake::Dialled(node, Err(why)) => self.lost(node, &why),
             Wake::Asked(node, alive) => self.system_answered(node, alive),
             Wake::Signal(number) if self.head.is_some() => self.head_signal(number),

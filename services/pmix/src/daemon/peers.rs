@@ -266,7 +266,7 @@ fn dial(
     me: Node,
     expected: Node,
 ) -> Result<TcpStream, String> {
-    let mut why = "it has no address".to_owned();
+    let mut why = Vec::new();
     for address in addresses {
         let connect = || -> io::Result<TcpStream> {
             let socket: SocketAddr = address.parse().map_err(io::Error::other)?;
@@ -280,13 +280,13 @@ fn dial(
                 Ok(stream) => return Ok(stream),
                 Err(error) if ended(&error) && Instant::now() < end => thread::sleep(PAUSE),
                 Err(error) => {
-                    why = format!("{address}: {error}");
+                    why.push(format!("{address}: {error}"));
                     break;
                 }
             }
         }
     }
-    Err(why)
+    Err(if why.is_empty() { "it has no address".to_owned() } else { why.join("; ") })
 }
 
 #[cfg(test)]

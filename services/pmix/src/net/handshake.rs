@@ -84,7 +84,13 @@ pub(crate) fn dial(
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let there = Spot::of(stream.peer_addr()?);
-    ask(stream, secret, me, expected, there)
+    ask(stream, secret, me, expected, there).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let why = format!("it does not answer within {PATIENCE:?}");
+            io::Error::new(io::ErrorKind::TimedOut, why)
+        }
+        _ => error,
+    })
 }
 
 /// The listener's part, of which the dialler's message comes when it comes.
