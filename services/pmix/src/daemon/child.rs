@@ -53,6 +53,8 @@ use std::{
 pub(crate) struct First {
     /// Who starts it.
     pub(crate) daemon: Pid,
+    /// Whether the kernel ends it with that one.
+    pub(crate) ends: bool,
     pub(crate) guard: Option<Arc<UnixStream>>,
     /// Where it runs, if not anywhere.
     pub(crate) cores: Option<CpuSet>,
@@ -73,7 +75,9 @@ impl First {
             true => drop(setsid()?),
             false => setpgid(None, None)?,
         }
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if self.ends {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+        }
         // The daemon may have died before the kernel was asked.
         if getppid() != Some(self.daemon) {
             return Err(Errno::SRCH);
@@ -325,7 +329,8 @@ mod tests {
 
     fn first() -> First {
         let (guard, cores, files, inherited) = (None, None, None, None);
-        First { daemon: getpid(), guard, cores, session: false, files, inherited }
+        let (daemon, ends, session) = (getpid(), true, false);
+        First { daemon, ends, guard, cores, session, files, inherited }
     }
 
     #[test]

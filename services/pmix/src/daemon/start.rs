@@ -330,7 +330,8 @@ impl Daemon {
         let guard = self.guard.as_ref().map(Guard::socket);
         let files = Some(self.admission.files.before);
         let session = common.session;
-        let first = First { daemon: getpid(), guard, cores, session, files, inherited };
+        let (daemon, ends) = (getpid(), true);
+        let first = First { daemon, ends, guard, cores, session, files, inherited };
         let (process, pipes) =
             common.spawn(number == 0, &own, &first).map_err(|error| self.why_not(&error))?;
         if let Some(Err(error)) = connected.map(|stream| self.accept_client(stream)) {

@@ -190,10 +190,14 @@ fn start(
     let nothing = beyond_streams(nothing.into())?;
     let streams =
         Streams { input: Some(theirs.as_fd()), output: Some(nothing.as_fd()), errors: None };
-    // In a group of its own, as the terminal's signals are for the head; and it ends with this process.
+    // It ends with this process, but for `srun`: where that is killed, Slurm kills all that it has started, and the daemon's
+    // guard with the daemon, before they have cleaned up. It ends by itself when the daemon does, whose input ends with
+    // this process.
+    let ends = !words.first().is_some_and(|word| Path::new(word).ends_with("srun"));
+    // In a group of its own, as the terminal's signals are for the head.
     let files = Some(files);
     let (guard, cores, inherited, session) = (None, None, None, has_terminal());
-    let first = First { daemon: getpid(), guard, cores, session, files, inherited };
+    let first = First { daemon: getpid(), ends, guard, cores, session, files, inherited };
     let process = Spawner::new().spawn(&image, &[], streams, &first)?;
     drop(theirs);
     let pidfd = process.pidfd()?;
