@@ -4,8 +4,9 @@ use crate::{
     common::{Place, Ran, child_of, signal, until, wait},
     exists, shell,
 };
+use rustix::{io::ioctl_fionread, pipe::fcntl_setpipe_size};
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
     process::Stdio,
     time::Duration,
@@ -214,8 +215,11 @@ fn signals_end_a_job_whose_output_waits_for_a_reader() {
     let script = "echo ready; exec yes";
     let mut command = place.command(&["run", "-n", "1", "sh", "-c", script]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    output.read_line(&mut String::new()).unwrap();
+    let mut output = child.stdout.take().unwrap();
+    // There is more than it takes.
+    fcntl_setpipe_size(&output, 4096).unwrap();
+    output.read_exact(&mut [0; 6]).unwrap();
+    until("a full pipe", || (ioctl_fionread(&output).unwrap() > 4000).then_some(()));
     until("the end", || {
         signal(child.id(), "TERM");
         child.try_wait().unwrap()
