@@ -7,8 +7,9 @@ use std::{
     sync::LazyLock,
 };
 
-/// The end of a connection that was dialled: address and port, and for an address that each machine has for
-/// itself, the machine.
+/// The end of a connection that was dialled: address and port, and for one that does not leave the machine, the
+/// machine. Such are those to the loopback interface, and those from an address to itself: many machines have the
+/// same one, as of a bridge for containers.
 ///
 /// Who dials puts in where he connected to; who answers compares that with where the connection came to him. A
 /// stranger between the two, who passes on to one what was meant for another, is found out by that.
@@ -16,7 +17,7 @@ use std::{
 pub struct Spot {
     ip: Ipv6Addr,
     port: u16,
-    /// Of a loopback address: one boot of one kernel, and one network name space of it. Else zeroes.
+    /// Where the connection stays within it: one boot of one kernel, and one network name space of it. Else zeroes.
     machine: [u8; 16],
 }
 
@@ -24,7 +25,17 @@ impl Spot {
     /// Length of [`Spot::to_bytes`].
     pub const LEN: usize = 16 + 2 + 16;
 
-    /// The end of a connection, seen from this machine.
+    /// The end of a connection that was dialled, and the other one, both as this machine sees them.
+    #[must_use]
+    pub fn of_connection(dialled: SocketAddr, dialler: SocketAddr) -> Spot {
+        let stays = dialled.ip().to_canonical() == dialler.ip().to_canonical();
+        Spot {
+            machine: if stays { here() } else { Spot::of(dialled).machine },
+            ..Spot::of(dialled)
+        }
+    }
+
+    /// An address to which others connect.
     #[must_use]
     pub fn of(socket: SocketAddr) -> Spot {
         let ip = socket.ip().to_canonical();
@@ -34,6 +45,13 @@ impl Spot {
             IpAddr::V6(v6) => v6,
         };
         Spot { ip, port: socket.port(), machine }
+    }
+
+    /// Whether it is this address, on whichever machine: for addresses that somebody has vouched for.
+    #[must_use]
+    pub fn is_of(&self, socket: SocketAddr) -> bool {
+        let at = Spot::of(socket);
+        (at.ip, at.port) == (self.ip, self.port)
     }
 
     /// As it travels.
@@ -59,7 +77,7 @@ impl Spot {
     }
 }
 
-/// A hash of what tells this machine's loopback interface from all others; where the system does not say, there is
+/// A hash of what tells this machine's own connections from all others; where the system does not say, there is
 /// one machine. The name space is that of this thread, now.
 fn here() -> [u8; 16] {
     static BOOT: LazyLock<String> =
@@ -98,5 +116,28 @@ mod tests {
         elsewhere[20] ^= 1;
         assert_ne!(Spot::from_bytes(&elsewhere), at("127.0.0.1:5"), "of another machine");
         assert_eq!(at("10.0.0.1:5").machine, [0; 16]);
+    }
+
+    #[test]
+    fn connections_within_a_machine_are_told_from_those_between_machines() {
+        let at = |dialled: &str, dialler: &str| {
+            Spot::of_connection(dialled.parse().unwrap(), dialler.parse().unwrap())
+        };
+        let within = at("172.17.0.1:5", "172.17.0.1:99");
+        assert_eq!(within, at("[::ffff:172.17.0.1]:5", "172.17.0.1:7"), "from whichever port");
+        // The relay on the worker was dialled within it; the one who passes it on dials the head within that.
+        let mut elsewhere = within.to_bytes();
+        elsewhere[20] ^= 1;
+        assert_ne!(
+            Spot::from_bytes(&elsewhere),
+            within,
+            "of another machine, with the same address"
+        );
+        assert_ne!(within, at("172.17.0.1:5", "172.17.0.2:99"), "from elsewhere");
+        assert_eq!(at("10.0.0.1:5", "10.0.0.2:6"), Spot::of("10.0.0.1:5".parse().unwrap()));
+        assert_eq!(at("127.0.0.1:5", "127.0.0.2:6"), Spot::of("127.0.0.1:5".parse().unwrap()));
+        assert!(within.is_of("172.17.0.1:5".parse().unwrap()));
+        assert!(!within.is_of("172.17.0.1:6".parse().unwrap()));
+        assert!(!within.is_of("172.17.0.2:5".parse().unwrap()));
     }
 }

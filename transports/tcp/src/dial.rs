@@ -8,7 +8,7 @@ use crate::{
         CHALLENGE_LEN, Client, Goal, HandshakeError, Identity, Name, Session, VERDICT_LEN, Verdict,
     },
     lives::Lives,
-    strangers::{Part, receive_part, send_whole},
+    strangers::{Part, ends, receive_part, send_whole},
 };
 use petasos_fabric::{Address, Patience, Time};
 use petasos_noise::{Channel, Spot};
@@ -252,8 +252,7 @@ impl Dial {
             Part::More => self.again("it does not shake hands".to_owned(), now),
             Part::Gone => self.again("it hung up".to_owned(), now),
             Part::Whole => {
-                let there = getpeername(&*socket).ok().flatten();
-                let Some(there) = there.and_then(|name| SocketAddr::try_from(name).ok()) else {
+                let Some((here, there)) = ends(socket) else {
                     return self.again("it hung up".to_owned(), now);
                 };
                 let (nonce, encrypt) = (nonce(), us.encrypt || options(&self.address).1);
@@ -261,8 +260,8 @@ impl Dial {
                 if let (Goal::Begin, Some(before)) = (goal, us.lives.at(there)) {
                     goal = Goal::Again(before);
                 }
-                let begun =
-                    Client::begin(us.secret, encrypt, nonce, own, goal, Spot::of(there), frame);
+                let spot = Spot::of_connection(there, here);
+                let begun = Client::begin(us.secret, encrypt, nonce, own, goal, spot, frame);
                 match begun {
                     Err(error) => Dialled::Hopeless(error),
                     Ok((client, hello)) => {

@@ -16,6 +16,12 @@ use std::{
     os::fd::OwnedFd,
 };
 
+/// A connection's end here, and the other one.
+pub(crate) fn ends(socket: &OwnedFd) -> Option<(SocketAddr, SocketAddr)> {
+    let (own, other) = (getsockname(socket).ok()?, getpeername(socket).ok()??);
+    Some((SocketAddr::try_from(own).ok()?, SocketAddr::try_from(other).ok()?))
+}
+
 /// A connection that somebody made to us, on its way through the handshake.
 #[derive(Debug)]
 pub(crate) struct Stranger {
@@ -68,10 +74,14 @@ impl Stranger {
         }
     }
 
-    /// Whether it is we who were dialled.
+    /// Whether it is we who were dialled: here, or at one of the `others`, which lead here by some way around. What
+    /// that makes of a connection within a machine is not known, except on the loopback interface.
     fn is_at(&self, dialled: Spot, others: &[SocketAddr]) -> bool {
-        let own = getsockname(&self.socket).ok().and_then(|name| SocketAddr::try_from(name).ok());
-        own.iter().chain(others).any(|socket| Spot::of(*socket) == dialled)
+        ends(&self.socket).is_some_and(|(own, from)| Spot::of_connection(own, from) == dialled)
+            || others.iter().any(|other| match other.ip().to_canonical().is_loopback() {
+                true => Spot::of(*other) == dialled,
+                false => dialled.is_of(*other),
+            })
     }
 
     /// Whether its end is closed: an attempt that was given up, as for another connection of the

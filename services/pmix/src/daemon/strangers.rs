@@ -256,7 +256,7 @@ impl Stranger {
 
     /// What its message proves.
     fn judge(self, secret: &Secret, me: Node) -> io::Result<(Node, TcpStream)> {
-        let here = Spot::of(self.stream.local_addr()?);
+        let here = Spot::of_connection(self.stream.local_addr()?, self.stream.peer_addr()?);
         let (answer, node) = self.answering.hear(secret, me, here, &self.message)?;
         say(&self.stream, &answer)?;
         Ok((node?, self.stream))

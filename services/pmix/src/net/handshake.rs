@@ -83,7 +83,7 @@ pub(crate) fn dial(
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let there = Spot::of(stream.peer_addr()?);
+    let there = Spot::of_connection(stream.peer_addr()?, stream.local_addr()?);
     ask(stream, secret, me, expected, there).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             let why = format!("it does not answer within {PATIENCE:?}");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     fn listen(stream: &mut TcpStream, secret: &Secret, me: Node) -> io::Result<Node> {
-        let here = Spot::of(stream.local_addr()?);
+        let here = Spot::of_connection(stream.local_addr()?, stream.peer_addr()?);
         answer(stream, secret, me, here, &random())
     }
 
