@@ -180,7 +180,9 @@ fn a_daemon_that_is_asked_to_end_leaves_no_work_to_its_guard() {
         let place = Place::new();
         let marker = Marker::new(23 + at as u32);
         let script = daemons(&marker) + "sleep 100";
-        let hosts = ["--hosts", "localhost:1,x:1", "--remote-start", "env X={host}"];
+        // Those that are ignored, as by `nohup`, or where a shell starts this in the background, are let be.
+        let start = "env --default-signal=INT,HUP X={host}";
+        let hosts = ["--hosts", "localhost:1,x:1", "--remote-start", start];
         let words = [&["run", "-n", "2"], &hosts[..], &["sh", "-c", &script]].concat();
         let mut child = ready(place.command(&words), 2);
         let daemon = child_of(child.id(), "pmix-daemon").unwrap();
