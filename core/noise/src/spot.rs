@@ -47,7 +47,7 @@ impl Spot {
         Spot { ip, port: socket.port(), machine }
     }
 
-    /// Whether it is this address, on whichever machine: for addresses that somebody has vouched for.
+    /// Whether it is this address, on whichever machine: for addresses that this endpoint's own configuration names.
     #[must_use]
     pub fn is_of(&self, socket: SocketAddr) -> bool {
         let at = Spot::of(socket);

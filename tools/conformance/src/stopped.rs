@@ -91,7 +91,7 @@ struct Driver<'f> {
 impl Driver<'_> {
     fn open(fixture: &dyn Fixture) -> Driver<'_> {
         let end = fixture.open(&fixture.fresh());
-        Driver { fixture, end, events: Vec::new(), tokens: 0, watch: Watch::default() }
+        Driver { fixture, end, events: Vec::new(), tokens: 0, watch: Watch::start() }
     }
 
     fn pass(&mut self) -> bool {

@@ -75,6 +75,20 @@ pub enum OpenError {
         /// What was asked for, in UCX's words.
         transports: &'static str,
     },
+    /// Another process has written to the shared memory of each queue that was tried, before it was ready: nothing would be
+    /// received there.
+    #[error(
+        "UCX {version} over {transports}: another process has written to each of {tries} new queues before it was ready, so \
+         that nothing would be received: end processes of this user that send to endpoints which are gone"
+    )]
+    WrittenTo {
+        /// The library's version.
+        version: String,
+        /// What was asked for, in UCX's words.
+        transports: &'static str,
+        /// How many queues were tried.
+        tries: usize,
+    },
     /// The library refused.
     #[error("UCX {version} over {transports}: {call}: {reason}{advice}")]
     Refused {

@@ -57,16 +57,14 @@ impl Shared {
     }
 }
 
-impl Default for Watch {
-    fn default() -> Watch {
+impl Watch {
+    pub(super) fn start() -> Watch {
         let shared = Arc::new(Shared::default());
         let of = Arc::clone(&shared);
         std::thread::spawn(move || of.watch());
         Watch(shared)
     }
-}
 
-impl Watch {
     /// A call begins; the one before has returned.
     pub(super) fn beat(&self) {
         self.0.state().beats += 1;

@@ -102,15 +102,17 @@ impl Net {
             Ok((slots, worker, name, form))
         };
         let mut begun = begin()?;
-        for _ in 1..TRIES {
-            if !begun.3.is_written_to() {
-                break;
+        let version = begun.1.library.version_text();
+        let mut tries = 1;
+        while begun.3.is_written_to() {
+            if tries == TRIES {
+                return Err(OpenError::WrittenTo { version, transports: kind.transports, tries });
             }
-            // At another place, since the first is there until the second is.
+            // At another place, since the one before is there until this one is.
             begun = begin()?;
+            tries += 1;
         }
         let (slots, worker, name, addresses) = begun;
-        let version = worker.library.version_text();
         let facts = Facts {
             protocol: kind.protocol(&version),
             fragment: Config::MAX_MESSAGE,
