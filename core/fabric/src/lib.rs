@@ -67,14 +67,16 @@ pub use handoff::{Handoff, NotSubmitted, Submitter};
 pub use home::Home;
 pub use key::Key;
 pub use lease::Lease;
-pub use memory::{Exclusive, Region, RegionId, Slice, WeakRegion};
+pub use memory::{
+    Exclusive, Region, RegionId, Slice, WeakRegion, retain_freed_memory, return_freed_memory,
+};
 pub use notify::{Notifier, Notify};
 pub use operation::{
     AtomicOp, AtomicType, Level, Operation, Payload, Remote, RemoteSpan, Slices, Spans, Token,
 };
 pub use owner::Owners;
 pub use peer::{Incarnation, Peer, PeerInfo, PeerState};
-pub use pool::{Buffer, Pool, retain_freed_memory, spare_vec};
+pub use pool::{Buffer, Pool, spare_vec};
 pub use quota::Quota;
 pub use share::Share;
 pub use time::{Clock, Patience, Time};

@@ -1,11 +1,11 @@
 //! Buffers for received messages: so many at a time, and used again.
 
-use crate::{Lease, Share, quota::Quota};
+use crate::{Lease, Share, memory::retain_freed_memory, quota::Quota};
 use std::{
     cell::RefCell,
     fmt, mem,
     ops::{Deref, DerefMut},
-    sync::{Arc, Once},
+    sync::Arc,
 };
 
 /// The buffers from which an endpoint lends: at most so many at a time.
@@ -149,19 +149,6 @@ fn keep(bytes: Vec<u8>) {
             _ => {}
         }
     });
-}
-
-/// Has glibc keep large memory that was freed, of which up to 64 MiB lie at the end of the heap,
-/// rather than give it back to the system at once and get it again, page by page, with the next
-/// message: that costs ten times what copying it does. So it does of itself in a process that once
-/// freed a block of many megabytes; and that is what happens here, once; every [`Pool`] sees to it.
-/// Other allocators take no notice.
-pub fn retain_freed_memory() {
-    /// No more than what glibc takes as a hint (`DEFAULT_MMAP_THRESHOLD_MAX`).
-    const HINT: usize = 31 << 20;
-    static ONCE: Once = Once::new();
-    // It is never touched, so no page of it is ever there.
-    ONCE.call_once(|| drop(std::hint::black_box(Vec::<u8>::with_capacity(HINT))));
 }
 
 /// Memory for a message, on loan from a [`Pool`], or one's own.

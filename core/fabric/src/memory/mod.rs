@@ -40,6 +40,7 @@
 
 mod atomic;
 mod copy;
+mod freed;
 pub mod memfd;
 mod pages;
 mod record;
@@ -49,6 +50,7 @@ mod slice;
 mod words;
 
 pub use copy::{copy_opaque, copy_streaming};
+pub use freed::{retain_freed_memory, return_freed_memory};
 pub use record::{RECORD, RECORD_SPARE, Record};
 pub use region::{Exclusive, Region, RegionBuilder, WeakRegion};
 pub use shared::{Shared, SharedView};

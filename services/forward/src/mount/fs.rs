@@ -8,6 +8,7 @@ use super::{
     link::Link,
     options::MountOptions,
     pool::Pool,
+    rest::Rest,
     session::Kept,
     table::{ROOT, Table, shrink},
     tell::{Missing, Teller},
@@ -38,6 +39,7 @@ pub(super) struct Fs {
     pub(super) options: MountOptions,
     pub(super) link: Link,
     pub(super) pool: Arc<Pool>,
+    pub(super) rest: Rest,
     pub(super) keeper: Arc<Keeper>,
     pub(super) table: RefCell<Table>,
     pub(super) inodes: RefCell<HashMap<u64, Rc<Inode>>>,
@@ -84,6 +86,7 @@ impl Fs {
             options,
             link,
             pool,
+            rest: Rest::default(),
             keeper,
             table,
             inodes: RefCell::default(),
@@ -120,6 +123,7 @@ impl Fs {
             fs.running.set(fs.running.get() - 1);
             if fs.running.get() == 0 {
                 fs.quiet.take();
+                fs.tend_memory();
             }
         });
     }
@@ -201,6 +205,7 @@ impl Fs {
 
     pub(super) fn forget(&self, ino: u64, lookups: u64) {
         if self.table.borrow_mut().forget(ino, lookups) {
+            self.rest.forgets_one();
             let inodes = &mut *self.inodes.borrow_mut();
             inodes.remove(&ino);
             shrink(inodes);

@@ -40,6 +40,7 @@ mod locks;
 mod mountinfo;
 mod options;
 mod pool;
+mod rest;
 mod session;
 mod table;
 mod tell;

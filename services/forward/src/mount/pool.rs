@@ -1,7 +1,7 @@
 //! Memory for blocks of data on their way, used again: fresh memory costs as much as a copy.
 
 use petasos::fabric::{Exclusive, Region};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The most bytes that one request of the kernel moves, and one block.
 pub(super) const BLOCK: usize = 1 << 20;
@@ -9,8 +9,15 @@ pub(super) const BLOCK: usize = 1 << 20;
 /// Blocks that are not in use. Shared by the threads that take requests and the engine's.
 #[derive(Debug)]
 pub(super) struct Pool {
-    free: Mutex<Vec<Exclusive>>,
+    free: Mutex<Free>,
     keep: usize,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    blocks: Vec<Exclusive>,
+    /// The fewest that there were since it was looked at: so many were not needed.
+    spare: usize,
 }
 
 /// A block of which so much is filled.
@@ -28,10 +35,19 @@ impl Pool {
 
     /// A block of [`BLOCK`] bytes, whatever is in it.
     pub(super) fn take(&self) -> Exclusive {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.unwrap_or_else(|| {
+        let block = {
+            let mut free = self.free();
+            let block = free.blocks.pop();
+            free.spare = free.spare.min(free.blocks.len());
+            block
+        };
+        block.unwrap_or_else(|| {
             Region::zeroed(BLOCK).into_exclusive().expect("fresh memory is shared with nothing")
         })
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block that begins with `data`, which is no longer than a block.
@@ -43,14 +59,25 @@ impl Pool {
 
     /// Bytes of blocks that are not in use.
     pub(super) fn kept(&self) -> usize {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).len() * BLOCK
+        self.free().blocks.len() * BLOCK
+    }
+
+    /// Gives back what was not needed since the last time.
+    pub(super) fn shed(&self) {
+        let mut free = self.free();
+        let needed = free.blocks.len() - free.spare;
+        let gone = free.blocks.split_off(needed);
+        free.spare = needed;
+        drop(free);
+        // Each a call of the system's, for which no other thread waits.
+        drop(gone);
     }
 
     /// Takes a block back.
     pub(super) fn give(&self, memory: Exclusive) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        if free.len() < self.keep {
-            free.push(memory);
+        let mut free = self.free();
+        if free.blocks.len() < self.keep {
+            free.blocks.push(memory);
         }
     }
 
@@ -59,5 +86,40 @@ impl Pool {
         if let Ok(memory) = region.into_exclusive() {
             self.give(memory);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool_with(blocks: usize) -> Pool {
+        let pool = Pool::new(64 * BLOCK);
+        let taken: Vec<Exclusive> = (0..blocks).map(|_| pool.take()).collect();
+        taken.into_iter().for_each(|block| pool.give(block));
+        pool
+    }
+
+    #[test]
+    fn what_is_not_needed_goes() {
+        let pool = pool_with(9);
+        // In the time before all were in use.
+        pool.shed();
+        assert_eq!(pool.kept(), 9 * BLOCK);
+        // Two of them are used at a time, again and again.
+        for _ in 0..5 {
+            let (one, other) = (pool.take(), pool.take());
+            pool.give(one);
+            pool.give(other);
+        }
+        pool.shed();
+        assert_eq!(pool.kept(), 2 * BLOCK);
+        pool.shed();
+        assert_eq!(pool.kept(), 0);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_was_said() {
+        assert_eq!(pool_with(70).kept(), 64 * BLOCK);
     }
 }

@@ -72,7 +72,7 @@ pub struct Kept {
     /// Open directories.
     pub directories: usize,
     /// Bytes of blocks that are kept for the next data; at most
-    /// [`write_behind`](MountOptions::write_behind).
+    /// [`write_behind`](MountOptions::write_behind), and for some ten seconds.
     pub blocks: usize,
 }
 

@@ -234,4 +234,10 @@ fn what_is_deleted_is_forgotten() {
         assert_eq!((kept.files, kept.directories), (0, 0));
         assert!(kept.blocks <= 64 << 20, "{kept:?}");
     }
+    // Nor is memory kept for the next data, once there was none for a while.
+    let end = Instant::now() + Duration::from_secs(60);
+    while kept().blocks > 0 {
+        assert!(Instant::now() < end, "{:?}", kept());
+        thread::sleep(Duration::from_millis(50));
+    }
 }
