@@ -5,7 +5,7 @@ use petasos_forward::mount::MountOptions;
 use std::{
     fs::{self, Metadata},
     os::unix::fs::{MetadataExt, symlink},
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -122,5 +122,41 @@ fn what_another_mount_changes_in_a_directory_is_seen_in_time() {
                 assert!(!holds.is_zero() && Instant::now() < end, "{seen:?}, not {expected:?}");
             }
         }
+    }
+}
+
+/// The attributes of all files in a directory, looked at once its end is reached, as `find` and `ls -l` do.
+fn list_and_stat(directory: &Path) -> Vec<(PathBuf, u64)> {
+    let entries: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries
+        .into_iter()
+        .map(|path| {
+            let size = fs::symlink_metadata(&path).unwrap().len();
+            (path, size)
+        })
+        .collect()
+}
+
+#[test]
+fn attributes_come_with_the_names_of_a_directory() {
+    const FILES: u64 = 3_000;
+    for any in EVERYWHERE {
+        let Some(bench) = bench_over(any, long) else { return };
+        let theirs = bench.export.join("d");
+        fs::create_dir(&theirs).unwrap();
+        for n in 0..FILES {
+            fs::write(theirs.join(format!("f{n}")), vec![0; n as usize]).unwrap();
+        }
+        // The kernel has seen programs that look at names only.
+        assert_eq!(fs::read_dir(bench.path("d")).unwrap().count() as u64, FILES);
+        let before = calls(&bench);
+        let found = list_and_stat(&bench.path("d"));
+        let took = calls(&bench) - before;
+        for (path, size) in &found {
+            assert_eq!(format!("f{size}"), path.file_name().unwrap().to_str().unwrap());
+        }
+        assert_eq!(found.len() as u64, FILES);
+        assert!(took <= FILES / 10, "{took} calls to look at {FILES} files of a directory");
     }
 }
