@@ -1,6 +1,7 @@
 //! The process of a mount: what it keeps of the one that started it, and what is left when it is
 //! killed.
 
+mod dead;
 mod guard;
 mod silent;
 
