@@ -12,7 +12,8 @@ use std::{
     process::Command,
     sync::OnceLock,
 };
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 
 /// Where processes of the command's own find the filter, and users give theirs.
 const VARIABLE: &str = "RUST_LOG";
@@ -39,7 +40,7 @@ pub struct Wanted<'a> {
 pub fn begin(wanted: Wanted<'_>) -> Outcome {
     let by_environment = env::var_os(VARIABLE).filter(|filter| !filter.is_empty());
     let text = filter(wanted, by_environment.as_ref());
-    let parsed = match EnvFilter::try_new(&text) {
+    let parsed = match text.parse::<Targets>() {
         Ok(parsed) => parsed,
         Err(error) if wanted.filter.is_some() => {
             let text = format!("--log {text}: {error}");
@@ -47,21 +48,20 @@ pub fn begin(wanted: Wanted<'_>) -> Outcome {
                 "a level (error, warn, info, debug, trace), or TARGET=LEVEL,TARGET=LEVEL",
             ));
         }
-        Err(_) => EnvFilter::new(quiet(wanted.server)),
+        Err(_) => Targets::new().with_default(quiet(wanted.server)),
     };
     if wanted.filter.is_some() || wanted.verbose > 0 {
         let _ = FILTER.set(text);
     }
     let colours =
         io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(parsed)
+    let lines = fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(colours)
         // It would panic where standard error cannot be written either.
         .log_internal_errors(false);
     // Fails where a log is kept already: this one is not needed then.
-    let _ = log.try_init();
+    let _ = tracing_subscriber::registry().with(lines).with(parsed).try_init();
     Ok(())
 }
 
@@ -89,8 +89,8 @@ pub fn pass_on(command: &mut Command) {
     }
 }
 
-fn quiet(server: bool) -> &'static str {
-    if server { "warn" } else { "error" }
+fn quiet(server: bool) -> LevelFilter {
+    if server { LevelFilter::WARN } else { LevelFilter::ERROR }
 }
 
 fn filter(wanted: Wanted<'_>, by_environment: Option<&OsString>) -> String {
@@ -107,7 +107,7 @@ fn filter(wanted: Wanted<'_>, by_environment: Option<&OsString>) -> String {
     match (of_ours, by_environment) {
         (Some(level), _) => format!("warn,petasos={level}"),
         (None, Some(filter)) => filter.to_string_lossy().into_owned(),
-        (None, None) => quiet(wanted.server).to_owned(),
+        (None, None) => quiet(wanted.server).to_string(),
     }
 }
 

@@ -194,6 +194,10 @@ fn a_bucket_instead_of_a_directory() {
     fs::write(place.path("src/large"), vec![5; 9 << 20]).unwrap();
     let url = format!("file://{}", place.path("bucket").display());
     let serve = ["forward", "serve", "--object-store", &url, "--listen", "shm://*"];
+    if !cfg!(feature = "object-store") {
+        place.run(&serve).assert(6).says("--features petasos-cli/object-store");
+        return petasos_testing::skip("object stores are not built in");
+    }
     let export = Export::of(place.command(&serve), place.path("bucket"));
     export.run(&place, &["put", "-q", "src", "@/there"]).assert(0);
     export.run(&place, &["get", "-q", "@/there", "back"]).assert(0);

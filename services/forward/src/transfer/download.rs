@@ -220,7 +220,7 @@ impl Download<'_> {
         let (partial, asked) = (Arc::clone(partial), run.to_vec());
         let ours =
             self.job.disk.run(move || hashed(&asked, |offset, into| partial.read_at(offset, into)));
-        let (ours, theirs) = futures_util::join!(ours, hashes(self.file, run));
+        let (ours, theirs) = futures_util::future::join(ours, hashes(self.file, run)).await;
         Ok((ours.map_err(Cause::local("reading"))?, theirs?))
     }
 
@@ -268,7 +268,7 @@ impl Download<'_> {
                     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NODATA))
                 })
             });
-            let (ours, theirs) = futures_util::join!(ours, hashes(self.file, run));
+            let (ours, theirs) = futures_util::future::join(ours, hashes(self.file, run)).await;
             match (ours, theirs) {
                 (Ok(ours), Ok(theirs)) if ours == theirs => {}
                 (_, Err(error)) if !matches!(error, RemoteError::Refused { .. }) => {

@@ -353,7 +353,7 @@ impl Upload<'_> {
             run.iter().copied().filter(|block| block.offset + block.len <= size).collect();
         let (file, asked) = (Arc::clone(&self.file), whole.clone());
         let ours = self.job.disk.run(move || local_hashes(&file, &asked));
-        let (theirs, ours) = futures_util::join!(hashes(there, &whole), ours);
+        let (theirs, ours) = futures_util::future::join(hashes(there, &whole), ours).await;
         let ours = ours.map_err(Cause::local("reading"))?;
         let mut equal: Vec<bool> = theirs?.iter().zip(&ours).map(|(a, b)| a == b).collect();
         equal.resize(run.len(), false);

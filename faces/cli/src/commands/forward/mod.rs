@@ -1,5 +1,6 @@
 //! `petasos forward`: files of a server, for many clients.
 
+mod bucket;
 mod change;
 mod failure;
 pub(crate) mod guard;

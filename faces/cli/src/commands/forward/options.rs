@@ -138,7 +138,8 @@ pub(crate) struct Serve {
     /// A limit of the server's; `--limit help` lists them
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_limit)]
     pub(crate) limit: Vec<(String, u64)>,
-    /// Export a bucket in place of a directory: file:///PATH or memory:///
+    /// Export a bucket in place of a directory: file:///PATH or memory:///, where this is built in
+    /// (cargo's feature `object-store`)
     #[arg(long, value_name = "URL", conflicts_with = "directory")]
     pub(crate) object_store: Option<String>,
     /// Give metrics to Prometheus over HTTP at this address; a port alone is of the loopback interface

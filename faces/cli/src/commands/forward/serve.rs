@@ -1,6 +1,6 @@
 //! `petasos forward serve`: exports a directory until it is interrupted.
 
-use super::options::Serve;
+use super::{bucket::bucket, options::Serve};
 use crate::{
     exit::{Code, Failure, Outcome},
     interrupt,
@@ -8,13 +8,12 @@ use crate::{
     metrics::{Metrics, Text},
     output,
 };
-use object_store::{ObjectStore, local::LocalFileSystem, memory::InMemory};
 use petasos::OpenOptions;
 use petasos_forward::{
     descriptors,
     protocol::{Counters, SessionStatus, Status},
     server::{Server, ServerConfig, StartError},
-    storage::{Local, Objects, Storage},
+    storage::{Local, Storage},
 };
 use serde_json::json;
 use std::{collections::BTreeMap, io, path::Path, sync::Arc, time::Duration};
@@ -156,26 +155,6 @@ fn local(directory: &Path) -> Outcome<Local> {
             _ => failure,
         }
     })
-}
-
-/// The stores that are built in: those of this machine.
-fn bucket(url: &str) -> Outcome<Arc<dyn Storage>> {
-    let store: Arc<dyn ObjectStore> = match url.split_once("://") {
-        Some(("memory", _)) => Arc::new(InMemory::new()),
-        Some(("file", path)) => {
-            let store = LocalFileSystem::new_with_prefix(path);
-            Arc::new(store.map_err(|error| {
-                Failure::new(Code::Usage, format!("{url}: {error}"))
-                    .advise("name a directory that exists: file:///PATH")
-            })?)
-        }
-        _ => {
-            let text = format!("{url}: this store is not built in");
-            return Err(Failure::new(Code::Unavailable, text).advise("file:///PATH or memory:///"));
-        }
-    };
-    let objects = Objects::new(store, url.to_owned());
-    Ok(Arc::new(objects.map_err(Failure::system("a directory for what is not complete"))?))
 }
 
 impl From<StartError> for Failure {
