@@ -203,10 +203,13 @@ fn a_program_that_needs_an_mpi_through_another_library_is_known() {
         let (code, said) = run(&place, &program, &["-n", "3"], "");
         assert_eq!((code, said.matches("of 3, sum 3").count()), (Some(0), 3), "{said}");
         // Whatever was chosen: it is served as it speaks, and that is said.
-        let other = if mpi == "mpich" { "pmix" } else { "pmi1" };
-        let (code, said) = run(&place, &program, &["-n", "3", "--wire", other], "");
-        assert_eq!((code, said.matches("of 3, sum 3").count()), (Some(0), 3), "{said}");
-        assert!(said.contains("is served so, not by --wire"), "{said}");
+        let (own, other) = if mpi == "mpich" { ("pmi1", "pmix") } else { ("pmix", "pmi1") };
+        for (wire, notices) in [(own, 0), (other, 1), ("native", 1)] {
+            let (code, said) = run(&place, &program, &["-n", "3", "--wire", wire], "");
+            assert_eq!((code, said.matches("of 3, sum 3").count()), (Some(0), 3), "{said}");
+            let notice = format!("is served so, not by --wire {wire}");
+            assert_eq!(said.matches(&notice).count(), notices, "{said}");
+        }
     }
     clean(&place);
 }

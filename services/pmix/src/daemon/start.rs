@@ -18,7 +18,6 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, ErrorKind, Write},
-    ops::Not,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::net::UnixStream,
@@ -182,11 +181,12 @@ impl Daemon {
             "pmix" => Library::Pmix,
             _ => Library::None,
         };
-        // Who has chosen neither is served as the program wants it; so is a program that cannot do what was chosen.
-        let seen = if wire == "native" { Library::None } else { self.library() };
-        let library = if seen == Library::None { chosen } else { seen };
-        let note = [Library::None, library].contains(&chosen).not().then(|| {
-            format!("the program speaks {}, and is served so, not by --wire {wire}", library.wire())
+        // What the program is seen to speak is what it is served with, whatever was chosen: else each of its ranks takes
+        // itself for a job of one.
+        let seen = self.library();
+        let other = seen != Library::None && wire != "auto" && seen != chosen;
+        let note = other.then(|| {
+            format!("the program speaks {}, and is served so, not by --wire {wire}", seen.wire())
         });
         let uri = || {
             let uri = fs::read_to_string(place.path().join("pmix41"));
