@@ -205,9 +205,14 @@ impl Daemon {
         let image = image.map_err(|error| self.why_not(&error))?;
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
         let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
-        let (crowded, spawner) = (self.is_crowded(), Spawner::new());
-        // Of ranks that share processors each gets its share; where there is a terminal none takes it from another.
-        let session = crowded || has_terminal();
+        let spawner = Spawner::new();
+        // Where ranks share processors, those that wait busily get a share each by a session of their own
+        // (`sched_autogroup_enabled`). Those that yield while they wait would be slow so: `sched_yield` lets only others
+        // of the same session run. Elsewhere none takes the terminal from another, if there is one.
+        let session = match self.is_crowded() {
+            true => matches!(speaks, Speaks::Pmi1),
+            false => has_terminal(),
+        };
         Ok(Common { speaks, cores, session, note, image, nothing, spawner })
     }
 
