@@ -20,7 +20,7 @@ fn run(place: &Place, program: &Path, options: &[&str], what: &str) -> (Option<i
     (output.status.code(), text(&output))
 }
 
-fn lives(place: &Place) -> Option<std::path::PathBuf> {
+pub(crate) fn lives(place: &Place) -> Option<std::path::PathBuf> {
     pmix::built(place, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/lives.c"), "lives")
 }
 
@@ -34,7 +34,7 @@ fn clean(place: &Place) {
     place.assert_clean();
 }
 
-const LEFT: &str = "it exited with code 0 without finalizing";
+pub(crate) const LEFT: &str = "it exited with code 0 without finalizing";
 
 #[test]
 fn a_rank_of_an_mpi_that_leaves_without_finalizing_ends_the_job() {
