@@ -119,7 +119,18 @@ pub(crate) fn before() -> Option<&'static str> {
 pub fn understood<C: Parser>(words: Vec<OsString>) -> Outcome<C> {
     let json = wants_json(words.iter().cloned());
     C::try_parse_from(words).map_err(|error| {
-        if !error.use_stderr() || !json {
+        if !error.use_stderr() {
+            match output::written(error.print()) {
+                Ok(()) => std::process::exit(0),
+                Err(failure) => {
+                    if json {
+                        exit::say_as_json();
+                    }
+                    return failure;
+                }
+            }
+        }
+        if !json {
             error.exit();
         }
         exit::say_as_json();

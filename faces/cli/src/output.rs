@@ -10,7 +10,12 @@ use std::io::{self, Write};
 /// Prints a text with a line end. Nobody reading any more is no failure of the work.
 pub fn print(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    written(writeln!(out, "{text}").and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output.
+pub(crate) fn written(result: io::Result<()>) -> Outcome {
+    match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Code::Failed, format!("writing to standard output: {error}")))
         }

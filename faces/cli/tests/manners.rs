@@ -316,6 +316,77 @@ fn notices_are_lines_of_json() {
     }
 }
 
+/// What cannot be written is lost, and that is no success: of any command that has something to say.
+#[test]
+fn output_that_cannot_be_written_is_no_success() {
+    let place = Place::new();
+    fs::create_dir(place.path("export")).unwrap();
+    fs::create_dir(place.path("tree")).unwrap();
+    for file in ["export/a", "export/b", "file", "tree/a"] {
+        fs::write(place.path(file), "some bytes").unwrap();
+    }
+    let server = Server::start(&place, &["forward", "serve", "export"], 1);
+    let answering = Server::start(&place, &["serve", "--listen", "shm://*"], 1);
+    let at = |server: &Server| server.said[0]["listening"].as_str().unwrap().to_owned();
+    let (url, serving) = (at(&server), at(&answering));
+    let mut job = place.command(&["run", "sh", "-c", "echo ready; exec sleep 600"]);
+    let mut job = Server { child: job.stdout(Stdio::piped()).spawn().unwrap(), said: Vec::new() };
+    let ready = BufReader::new(job.child.stdout.take().unwrap()).lines().next();
+    assert_eq!(ready.unwrap().unwrap(), "ready");
+    let mut tried = BTreeSet::new();
+    for line in [
+        "--help",
+        "--version",
+        "run --help",
+        "completions bash",
+        "info",
+        "ping SERVING -c 1",
+        "serve --listen shm://*",
+        "ps",
+        "query pmix.job.size",
+        "run echo lost",
+        "run --dry-run true",
+        "forward serve export",
+        "forward ls URL",
+        "forward stat URL/a",
+        "forward cat URL/a",
+        "forward status URL",
+        "forward put file URL",
+        "forward get URL/a copy",
+        "forward sync tree URL/tree",
+        // These say nothing but to programs.
+        "notify 7 --json",
+        "forward mkdir URL/d --json",
+        "forward mv URL/a URL/c --json",
+        "forward rm URL/b --json",
+    ] {
+        let line = line.replace("URL", &url).replace("SERVING", &serving);
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut command = place.command(&words);
+        command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+        let ran = Ran::of(&command.output().unwrap());
+        assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
+        let why = "writing to standard output: No space left on device";
+        assert!(ran.err.contains(why), "{line}: {ran:?}");
+        tried.extend((1..=2).map(|count| words[..count.min(words.len())].join(" ")));
+    }
+    // What waits for something, measures for long, or says nothing.
+    let others = ["events", "quickstart", "limits", "tune", "forward mount"];
+    for command in commands(&place).iter().map(|words| words.join(" ")) {
+        let is = tried.contains(&command) || others.contains(&&*command);
+        assert!(is, "{command} is tried nowhere");
+    }
+    let mut events = place.command(&["events", "--count", "1"]);
+    events.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+    let mut events = events.stderr(Stdio::null()).spawn().unwrap();
+    let ended = until("its end", || {
+        place.run(&["notify", "7"]).assert(0);
+        events.try_wait().unwrap()
+    });
+    assert_eq!(ended.code(), Some(1));
+    assert_eq!(job.end("TERM"), Some(143));
+}
+
 /// Where standard error cannot be written, all else goes on.
 #[test]
 fn a_full_standard_error_ends_nothing() {

@@ -20,7 +20,7 @@ fn run(place: &Place, program: &Path, options: &[&str], what: &str) -> (Option<i
     (output.status.code(), text(&output))
 }
 
-fn lives(place: &Place) -> Option<std::path::PathBuf> {
+pub(crate) fn lives(place: &Place) -> Option<std::path::PathBuf> {
     pmix::built(place, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/lives.c"), "lives")
 }
 
@@ -34,7 +34,7 @@ fn clean(place: &Place) {
     place.assert_clean();
 }
 
-const LEFT: &str = "it exited with code 0 without finalizing";
+pub(crate) const LEFT: &str = "it exited with code 0 without finalizing";
 
 #[test]
 fn a_rank_of_an_mpi_that_leaves_without_finalizing_ends_the_job() {
@@ -158,26 +158,40 @@ fn a_key_that_a_rank_puts_later_is_waited_for() {
     place.assert_clean();
 }
 
-/// What a rank finds where there are more than processors: a session of its own, and what its library is told.
+/// Has a shell find out whether it is in a session of its own, and what libraries are told of waiting.
+pub(crate) const SHARING: &str = "read pid name state parent group session more </proc/$$/stat; \
+                                  [ $session = $$ ] && own=own; \
+                                  said=\"idle=$OMPI_MCA_mpi_yield_when_idle session=$own\"";
+
+/// What a rank finds where there are more than processors: whose session it is in, and what its library is told.
 #[test]
 fn ranks_know_that_they_share_processors() {
     let place = Place::new();
     let most = std::thread::available_parallelism().unwrap().get();
-    let script = "read pid name state parent group session more </proc/$$/stat; \
-                  [ $session = $$ ] && own=own; \
-                  echo \"idle=$OMPI_MCA_mpi_yield_when_idle session=$own\"";
+    let script = &format!("{SHARING}; echo \"$said\"");
     let many = (most + 1).to_string();
     let lines = |ran: &Ran, line: &str| ran.out.lines().filter(|said| *said == line).count();
     let ran = shell(&place, &["-n", &many], script).assert(0);
-    assert_eq!(lines(&ran, "idle=1 session=own"), most + 1, "{ran:?}");
+    assert_eq!(lines(&ran, "idle=1 session="), most + 1, "{ran:?}");
     let ran = shell(&place, &["-n", "1"], script).assert(0);
     assert_eq!(lines(&ran, "idle= session="), 1, "{ran:?}");
     // The user's word goes before.
     let options = ["run", "-n", &many, "sh", "-c", script];
     let mut command: Command = place.command(&options);
     let output = command.env("OMPI_MCA_mpi_yield_when_idle", "0").output().unwrap();
-    assert_eq!(text(&output).matches("idle=0 session=own").count(), most + 1, "{}", text(&output));
+    assert_eq!(text(&output).matches("idle=0 session=").count(), most + 1, "{}", text(&output));
     place.assert_clean();
+    // A library that waits busily gets a share of the processors for each rank; one that yields while it waits yields
+    // to those of its own session only.
+    for (mpi, session) in
+        [(&MPICH, "own"), (&MPICH_5, "own"), (&OPEN_MPI, "shared"), (&OPEN_MPI_5, "shared")]
+    {
+        let place = Place::new();
+        let Some(program) = built(&place, mpi, "leaves.c") else { continue };
+        let (code, said) = run(&place, &program, &["-n", &many], "session");
+        let found = said.matches(&format!("session {session}")).count();
+        assert_eq!((code, found), (Some(0), most + 1), "{said}");
+    }
     let Some(program) = lives(&place) else { return };
     for (count, is) in [("1", "is alone"), (&*many, "is crowded")] {
         let (code, said) = run(&place, &program, &["-n", count], "crowded");
@@ -203,10 +217,13 @@ fn a_program_that_needs_an_mpi_through_another_library_is_known() {
         let (code, said) = run(&place, &program, &["-n", "3"], "");
         assert_eq!((code, said.matches("of 3, sum 3").count()), (Some(0), 3), "{said}");
         // Whatever was chosen: it is served as it speaks, and that is said.
-        let other = if mpi == "mpich" { "pmix" } else { "pmi1" };
-        let (code, said) = run(&place, &program, &["-n", "3", "--wire", other], "");
-        assert_eq!((code, said.matches("of 3, sum 3").count()), (Some(0), 3), "{said}");
-        assert!(said.contains("is served so, not by --wire"), "{said}");
+        let (own, other) = if mpi == "mpich" { ("pmi1", "pmix") } else { ("pmix", "pmi1") };
+        for (wire, notices) in [(own, 0), (other, 1), ("native", 1)] {
+            let (code, said) = run(&place, &program, &["-n", "3", "--wire", wire], "");
+            assert_eq!((code, said.matches("of 3, sum 3").count()), (Some(0), 3), "{said}");
+            let notice = format!("is served so, not by --wire {wire}");
+            assert_eq!(said.matches(&notice).count(), notices, "{said}");
+        }
     }
     clean(&place);
 }

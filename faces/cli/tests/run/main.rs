@@ -1,5 +1,6 @@
 //! `petasos run`, as a user runs it: on this host, and on emulated ones.
 
+mod afar;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;

@@ -3,6 +3,7 @@
 use crate::{
     common::Place,
     hosts::{START, on_a, three},
+    lives::LEFT,
     mpi::{MPICH, MPICH_5, MPICH_5_COMMON, Mpi, OPEN_MPI, OPEN_MPI_5, allowed, built, check},
     text,
 };
@@ -31,7 +32,7 @@ const MPIS: [(&Mpi, Option<&str>, bool); 5] = [
 enum Expected {
     /// All is well, and this is said so often.
     Well(&'static str, usize),
-    /// Ranks of it left without finalizing. Where the library of another one notices first, that ends the job.
+    /// Ranks of it left without finalizing. Where the library of another one notices first, that aborts the job.
     Left,
     /// It asked for what is refused.
     Refused,
@@ -41,19 +42,18 @@ impl Expected {
     fn is_met_by(self, code: Option<i32>, said: &str) -> bool {
         match self {
             Expected::Well(text, times) => code == Some(0) && said.matches(text).count() == times,
-            Expected::Left => match code {
-                Some(1) => said.contains("it exited with code 0 without finalizing"),
-                // Neither well, nor late, nor a signal's.
-                code => code.is_some_and(|code| (2..124).contains(&code)),
-            },
+            Expected::Left if said.contains(LEFT) => code == Some(1),
+            // With the library's code: neither well, nor late, nor a signal's.
+            Expected::Left => said.contains(" aborted the job: ") && matches!(code, Some(1..124)),
             Expected::Refused => code == Some(3) && said.contains("spawn is refused"),
         }
     }
 }
 
-/// A job of this program, on two processors. It hangs no longer than a time.
+/// A job of this program, on two processors, which those of one host at least have to share. It hangs no longer than a
+/// time.
 fn run(place: &Place, hosts: Option<&Hosts>, words: &[&str]) -> (Option<i32>, String) {
-    let list = hosts.map(|hosts| three(hosts, [2, 1, 2]));
+    let list = hosts.map(|hosts| three(hosts, [1, 3, 1]));
     let count = RANKS.to_string();
     let mut options = vec!["run", "-n", &count, "--timeout", "60s"];
     if let Some(list) = &list {

@@ -10,6 +10,8 @@ use petasos_pmix::inventory;
 use petasos_testing::{Hosts, skip};
 use std::{
     ffi::OsString,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -171,6 +173,24 @@ fn a_script_that_starts_one_is_served_as_that_one_speaks() {
             assert!(output.status.success(), "--wire {wire}: {said}");
             check(&said, 3);
         }
+        place.assert_clean();
+    }
+}
+
+/// Several programs in one job, as docs/launch.md shows it: a script chooses by the rank.
+#[test]
+fn programs_that_a_script_chooses_by_rank_are_one_job() {
+    for mpi in [&OPEN_MPI, &OPEN_MPI_5, &MPICH, &MPICH_5] {
+        let place = Place::new();
+        let Some(program) = ring(&place, mpi) else { continue };
+        std::fs::copy(&program, place.path("server")).unwrap();
+        let script = "#!/bin/sh\ncase $PETASOS_RANK in\n0) exec ./server ;;\n*) exec ./ring \"$@\" ;;\nesac\n";
+        std::fs::write(place.path("both"), script).unwrap();
+        std::fs::set_permissions(place.path("both"), Permissions::from_mode(0o755)).unwrap();
+        let output = allowed(place.command(&["run", "-n", "3", "./both"])).output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        check(&said, 3);
         place.assert_clean();
     }
 }

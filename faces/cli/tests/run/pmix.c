@@ -745,6 +745,51 @@ static void strictly(void) {
     fence();
 }
 
+/* An attribute that must be met, and is not known: each call that takes attributes is refused for it, and only for it. */
+static void insistent(void) {
+    pmix_proc_t first = proc_of(0);
+    pmix_value_t *value;
+    pmix_info_t info[2], *results = NULL;
+    size_t count = 0;
+    char *key[] = {"shop", NULL}, *known[] = {"petasos.jobs", NULL};
+    pmix_pdata_t data;
+    pmix_query_t query = {.keys = known, .qualifiers = info, .nqual = 1};
+    put_number(PMIX_GLOBAL, "number", 7);
+    OK(PMIx_Commit());
+    fence();
+    if (me.rank == 0) {
+        PMIX_INFO_LOAD(&info[0], "shop", "bakery", PMIX_STRING);
+        OK(PMIx_Publish(info, 1));
+    }
+    fence();
+    for (int required = 1; required >= 0; required--) {
+        pmix_status_t expected = required ? PMIX_ERR_NOT_SUPPORTED : PMIX_SUCCESS;
+        PMIX_INFO_LOAD(&info[0], "pmix.no.such.thing", "x", PMIX_STRING);
+        if (required) PMIX_INFO_REQUIRED(&info[0]);
+        GIVES(expected, PMIx_Fence(NULL, 0, info, 1));
+        if (me.rank == 1) {
+            GIVES(expected, PMIx_Get(&first, "number", info, 1, &value));
+            PMIX_PDATA_CONSTRUCT(&data);
+            strcpy(data.key, "shop");
+            GIVES(expected, PMIx_Lookup(&data, 1, info, 1));
+            GIVES(expected, notify(-3400, info, 1));
+            GIVES(expected, PMIx_Query_info(&query, 1, &results, &count));
+            pmix_status_t code = -3401 - required;
+            int id = PMIx_Register_event_handler(&code, 1, info, 1, handler, NULL, NULL);
+            /* Which reason the daemon gives the library does not hand on. */
+            EXPECT(required ? id == PMIX_ERR_SERVER_FAILED_REQUEST : id >= 0);
+            char *action = PMIX_JOB_CTRL_RESUME;
+            PMIX_INFO_LOAD(&info[1], action, NULL, PMIX_BOOL);
+            GIVES(expected, PMIx_Job_control(&me, 1, info, 2, &results, &count));
+            PMIX_INFO_LOAD(&info[1], "stall", "market", PMIX_STRING);
+            GIVES(expected, PMIx_Publish(info, 2));
+        }
+        fence();
+        if (me.rank == 0) GIVES(expected, PMIx_Unpublish(key, info, 1));
+        fence();
+    }
+}
+
 static char large_bytes[4 << 20];
 
 static pmix_status_t put_large(int from, int to) {
@@ -827,6 +872,8 @@ int main(int argc, char **argv) {
         mixed();
     } else if (!strcmp(what, "strictly")) {
         strictly();
+    } else if (!strcmp(what, "insistent")) {
+        insistent();
     } else if (!strcmp(what, "large")) {
         large();
     }

@@ -1,7 +1,10 @@
 //! Jobs at a terminal: programs that ask for it, Ctrl-Z, and the background.
 
-use crate::common::{Place, signal, until, wait};
-use petasos_testing::skip;
+use crate::{
+    common::{Place, signal, until, wait},
+    hosts::{START, three},
+};
+use petasos_testing::{Hosts, skip};
 use std::{
     fs,
     io::{Read, Write},
@@ -138,6 +141,31 @@ fn ctrl_z_stops_the_whole_job_and_the_shell_has_it_go_on() {
     until("all to stop", || ranks.iter().all(|rank| is_stopped(*rank)).then_some(()));
     terminal.types("fg\n");
     until("all to go on", || ranks.iter().all(|rank| !is_stopped(*rank)).then_some(()));
+    terminal.types("\x03");
+    terminal.says("interrupted by SIGINT");
+    terminal.types("exit 0\n");
+    let (code, said) = terminal.ends();
+    assert_eq!(code, Some(0), "{said}");
+    place.assert_clean();
+}
+
+#[test]
+fn ctrl_z_stops_the_ranks_of_all_hosts() {
+    let Some(hosts) = Hosts::several(3) else { return };
+    let place = Place::new();
+    let Some(mut terminal) = Terminal::start(&place, "bash", &["--norc", "-i"]) else { return };
+    let (list, program) = (three(&hosts, [1, 1, 1]), env!("CARGO_BIN_EXE_petasos"));
+    let start = format!("{} '{}'", START[0], START[1]);
+    let run =
+        format!("{program} run -n 3 --hosts {list} {start} sh -c 'echo rank $$; exec sleep 600'");
+    terminal.types(&format!("ip netns exec {} {run}\n", hosts.name('a')));
+    let ranks = terminal.numbers("rank ", 3);
+    for _ in 0..2 {
+        terminal.types("\x1a");
+        until("all to stop", || ranks.iter().all(|rank| is_stopped(*rank)).then_some(()));
+        terminal.types("fg\n");
+        until("all to go on", || ranks.iter().all(|rank| !is_stopped(*rank)).then_some(()));
+    }
     terminal.types("\x03");
     terminal.says("interrupted by SIGINT");
     terminal.types("exit 0\n");

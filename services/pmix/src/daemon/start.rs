@@ -18,7 +18,6 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, ErrorKind, Write},
-    ops::Not,
     os::{
         fd::{AsFd, AsRawFd, OwnedFd},
         unix::net::UnixStream,
@@ -182,11 +181,12 @@ impl Daemon {
             "pmix" => Library::Pmix,
             _ => Library::None,
         };
-        // Who has chosen neither is served as the program wants it; so is a program that cannot do what was chosen.
-        let seen = if wire == "native" { Library::None } else { self.library() };
-        let library = if seen == Library::None { chosen } else { seen };
-        let note = [Library::None, library].contains(&chosen).not().then(|| {
-            format!("the program speaks {}, and is served so, not by --wire {wire}", library.wire())
+        // What the program is seen to speak is what it is served with, whatever was chosen: else each of its ranks takes
+        // itself for a job of one.
+        let seen = self.library();
+        let other = seen != Library::None && wire != "auto" && seen != chosen;
+        let note = other.then(|| {
+            format!("the program speaks {}, and is served so, not by --wire {wire}", seen.wire())
         });
         let uri = || {
             let uri = fs::read_to_string(place.path().join("pmix41"));
@@ -205,9 +205,14 @@ impl Daemon {
         let image = image.map_err(|error| self.why_not(&error))?;
         let nothing = File::open("/dev/null").and_then(|file| beyond_streams(file.into()));
         let nothing = nothing.map_err(|error| unready("/dev/null", &error))?;
-        let (crowded, spawner) = (self.is_crowded(), Spawner::new());
-        // Of ranks that share processors each gets its share; where there is a terminal none takes it from another.
-        let session = crowded || has_terminal();
+        let spawner = Spawner::new();
+        // Where ranks share processors, those that wait busily get a share each by a session of their own
+        // (`sched_autogroup_enabled`). Those that yield while they wait would be slow so: `sched_yield` lets only others
+        // of the same session run. Elsewhere none takes the terminal from another, if there is one.
+        let session = match self.is_crowded() {
+            true => matches!(speaks, Speaks::Pmi1),
+            false => has_terminal(),
+        };
         Ok(Common { speaks, cores, session, note, image, nothing, spawner })
     }
 
