@@ -76,6 +76,31 @@ fn a_search_tells_of_all_and_counts(over: Over) {
     assert_eq!(lengths(MatchEntry { quiet: Quiet::SUCCESS, ..wanted.clone() }), [0; 0]);
     let failure = MatchEntry { quiet: Quiet::SUCCESS, bits: 9, ..wanted.clone() };
     assert_eq!(lengths(failure), [0], "a failure is told");
+    // One that deletes is as silent: here where it finds nothing, below where it does.
+    let deleted = |quiet, bits| {
+        let before = b.status().headers;
+        let one = MatchEntry { once: true, quiet, bits, ..wanted.clone() };
+        b.search_and_delete(door.portal, one).unwrap();
+        let events = std::iter::from_fn(|| b.take_event(door.queue).ok());
+        let names: Vec<String> = events.map(|taken| name(&taken.event)).collect();
+        (names, before - b.status().headers)
+    };
+    let silent = [Quiet::COMMUNICATION, Quiet::OVERFLOW];
+    for quiet in silent {
+        assert_eq!(deleted(quiet, 9), (vec![], 0));
+    }
+    for quiet in [Quiet::NONE, Quiet::SUCCESS] {
+        assert_eq!(deleted(quiet, 9), (vec!["search: NoMatch".to_owned()], 0));
+    }
+
+    // At the queue of the entry, where it has one.
+    let own = b.queue(9).unwrap();
+    for bits in [1, 9] {
+        assert_eq!(lengths(MatchEntry { queue: Some(own), bits, ..wanted.clone() }), [0; 0]);
+    }
+    let events = std::iter::from_fn(|| b.take_event(own).ok());
+    let names: Vec<String> = events.map(|taken| name(&taken.event)).collect();
+    assert_eq!(names, ["search", "search", "search", "search: NoMatch"]);
 
     let counter = b.counter().unwrap();
     let counts = |wanted: MatchEntry, delete: bool, counts: Counts| {
@@ -99,8 +124,17 @@ fn a_search_tells_of_all_and_counts(over: Over) {
     assert_eq!(counts(none(), true, Counts::OVERFLOW), (0, 1));
     assert_eq!(counts(one(), true, Counts::OVERFLOW), (1, 0));
     assert_eq!(counts(wanted.clone(), true, Counts::OVERFLOW), (2, 1));
-    assert_eq!(counts(wanted, true, Counts::OVERFLOW), (0, 1));
+    assert_eq!(counts(wanted.clone(), true, Counts::OVERFLOW), (0, 1));
     assert_eq!(b.status().headers, 1);
+    while b.take_event(door.queue).is_ok() {}
+    for _ in 0..4 {
+        a.start(Operation::put(source.part, to(1, door.portal, 1))).unwrap();
+    }
+    assert_eq!(job.names(1, door.queue), ["served"; 4]);
+    for quiet in silent.into_iter().chain([Quiet::SUCCESS]) {
+        assert_eq!(deleted(quiet, 1), (vec![], 1), "{quiet:?}");
+    }
+    assert_eq!(deleted(Quiet::NONE, 1), (vec!["overflow".to_owned()], 1));
 }
 
 fn answers_say_which_list_took_it(over: Over) {
