@@ -348,3 +348,32 @@ impl Pair {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In tables, in lines below them, and in JSON.
+    #[test]
+    fn doubts_are_marked_and_said() {
+        let row = |what: &str, doubt: Option<&str>| {
+            Row::new("shm", what, (1500.0, "ns"), Some(("cache_line", 100.0)), "how").doubted(doubt)
+        };
+        let rows =
+            [row("a", None), row("b", Some("busy")), row("c", Some("few")), row("d", Some("busy"))];
+        let shown: Vec<String> = rows.iter().map(Row::shown).collect();
+        let plain = output::time(1500.0);
+        let marked = format!("{plain} ?");
+        assert_eq!(shown, [&plain, &marked, &marked, &marked].map(String::as_str));
+        let cells: Vec<String> =
+            grid(&rows).lines.into_iter().map(|line| line[2].clone()).collect();
+        assert_eq!(cells, shown);
+        assert_eq!(doubts(&rows), ["? b; d: busy", "? c: few"]);
+        assert_eq!(doubts(&rows[..1]), [""; 0]);
+        let json = |row: &Row| serde_json::to_value(row).unwrap();
+        assert_eq!(json(&rows[1])["doubt"], "busy");
+        assert!(json(&rows[0]).get("doubt").is_none());
+        // What is said against one stays, where nothing else is.
+        assert_eq!(row("b", Some("busy")).doubted(None::<&str>).doubt.unwrap(), "busy");
+    }
+}

@@ -183,6 +183,23 @@ mod tests {
         assert!(now.all >= now.idle && now.all > 0, "{now:?}");
     }
 
+    /// What others take is looked at once, and stands in JSON and in reports.
+    #[test]
+    fn what_others_take_is_said() {
+        let busy = look_at_others();
+        let machine = Machine::look(Cores::pick());
+        let in_use = machine.in_use_before.expect("it was looked at");
+        assert!((0.0..=1.0).contains(&in_use), "{in_use}");
+        assert_eq!(serde_json::to_value(&machine).unwrap()["in_use_before"], in_use);
+        let facts = machine.facts();
+        let fact = facts.iter().find(|(what, _)| *what == "In use by others before");
+        assert_eq!(fact.map(|fact| fact.1.clone()), Some(percent(in_use)));
+        assert_eq!(busy.is_some(), in_use > BUSY);
+        assert!(busy.is_none_or(|line| line.contains(&percent(in_use))));
+        assert_eq!(look_at_others().is_some(), in_use > BUSY, "and not again");
+        assert_eq!(Machine::look(Cores::pick()).in_use_before, Some(in_use));
+    }
+
     #[test]
     fn what_is_here() {
         let machine = Machine::look(Cores::pick());

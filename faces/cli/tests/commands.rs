@@ -101,6 +101,16 @@ fn what_cannot_be_is_said() {
     let without = [("PETASOS_UCX", "/nowhere/libucp.so"), ("PETASOS_LIBFABRIC", "/nowhere")];
     place.run_with(&["ping", "ucx+posix://x"], &without).assert(6).says("libucx0");
     place.run_with(&["ping", "ofi+shm://x"], &without).assert(6).says("libfabric1");
+    // Where a transport is asked for by its name as well.
+    fs::write(place.path("file"), "a").unwrap();
+    for words in [&["quickstart", "file"][..], &["tune"]] {
+        for (network, package) in [("ofi+tcp", "libfabric1"), ("ucx+tcp", "libucx0")] {
+            let all = [words, &["--transport", network]].concat();
+            place.run_with(&all, &without).assert(6).says(network).says(package);
+        }
+    }
+    let tuning = place.path("no-tuning");
+    assert!(!tuning.exists(), "nothing was measured");
     place.run(&["serve", "--listen", "ucx+tcp://0.0.0.0:0"]).assert(5).says("--secret FILE");
     place.run(&["ping", "shm://x", "--interval", "soon"]).assert(2).says("no time");
     place.run(&["ping", "shm://x", "--size", "1TiB"]).assert(2).says("at most");

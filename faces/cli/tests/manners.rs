@@ -286,14 +286,22 @@ fn logs() {
         let text = ping(words, environment);
         assert!(text.contains("DEBUG") && text.contains("an endpoint was opened"), "{text}");
     }
-    // A server logs to standard error, what it says of itself goes elsewhere.
-    let words = ["serve", "--listen", "shm://*", "-v"];
-    let mut server = Server::start(&place, &words, 1);
-    let err = server.child.stderr.take().unwrap();
-    assert_eq!(server.end("INT"), Some(0));
-    let text = std::io::read_to_string(err).unwrap();
-    assert!(text.contains("INFO") && text.contains("listening"), "{text}");
-    assert!(text.contains("SIGINT"), "{text}");
+    // Servers log to standard error, what they say of themselves goes elsewhere.
+    fs::create_dir(place.path("export")).unwrap();
+    let (serve, forward) =
+        (&["serve", "--listen", "shm://*"][..], &["forward", "serve", "export"][..]);
+    for (words, how, level) in [
+        (serve, &["-v"][..], "INFO"),
+        (forward, &["-v"], "INFO"),
+        (forward, &["--log", "petasos=debug"], "DEBUG"),
+    ] {
+        let mut server = Server::start(&place, &[words, how].concat(), 1);
+        let err = server.child.stderr.take().unwrap();
+        assert_eq!(server.end("INT"), Some(0));
+        let text = std::io::read_to_string(err).unwrap();
+        assert!(text.contains(level) && text.contains("listening"), "{words:?}: {text}");
+        assert!(text.contains("SIGINT"), "{words:?}: {text}");
+    }
 }
 
 /// What is said beside results is JSON as well, a line each.
@@ -527,24 +535,37 @@ fn a_port_without_rights() {
         return petasos_testing::skip("every user may listen at every port here");
     }
     let place = Place::new();
-    let mut command = place.command(&["serve", "--listen", "tcp://127.0.0.1:80", "--json"]);
+    let copy = place.path("petasos");
     if petasos_testing::is_root() {
         // As another user, who reaches neither this test's directory nor, perhaps, the program.
-        let copy = place.path("petasos");
         // Not by this process: what another test of it starts meanwhile would have the copy open to be written.
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_petasos")).arg(&copy).status();
         assert!(copied.unwrap().success());
         for path in [place.directory.path().to_owned(), place.path("tmp"), copy.clone()] {
             fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
         }
-        let envs: Vec<_> =
-            command.get_envs().filter_map(|(n, v)| Some((n.to_owned(), v?.to_owned()))).collect();
-        let mut other = Command::new(copy);
-        other.args(command.get_args()).envs(envs).uid(65534).gid(65534);
-        other.current_dir(place.directory.path()).stdin(Stdio::null());
-        command = other;
     }
-    check(&Ran::of(&command.output().unwrap()), 5, "refused", "listen at port 80");
+    let run = |words: &[&str]| {
+        let mut command = place.command(&[words, &["--json"]].concat());
+        if petasos_testing::is_root() {
+            let envs = command.get_envs();
+            let envs: Vec<_> =
+                envs.filter_map(|(n, v)| Some((n.to_owned(), v?.to_owned()))).collect();
+            let mut other = Command::new(&copy);
+            other.args(command.get_args()).envs(envs).uid(65534).gid(65534);
+            other.current_dir(place.directory.path()).stdin(Stdio::null());
+            command = other;
+        }
+        Ran::of(&command.output().unwrap())
+    };
+    check(&run(&["serve", "--listen", "tcp://127.0.0.1:80"]), 5, "refused", "listen at port 80");
+    fs::create_dir(place.path("export")).unwrap();
+    for words in [&["serve", "--listen", "shm://*"][..], &["forward", "serve", "export"]] {
+        let ran = run(&[words, &["--metrics", "80"]].concat());
+        check(&ran, 5, "refused", "--metrics 127.0.0.1:80");
+        let hint = error_of(&ran)["hint"].as_str().unwrap().to_owned();
+        assert!(hint.contains("1024 or more"), "{hint}");
+    }
 }
 
 /// What a newcomer needs to know stands in the README, and is what the manifests say.

@@ -10,6 +10,8 @@ use std::{
 const OTHERS: [&str; 3] = ["text", "sh", "console"];
 /// What is quoted instead of compiled as documentation, and from where. That is a test that passes.
 const QUOTED: (&str, &str) = ("docs/writing-a-transport.md", "tools/guide/tests/conformance.rs");
+/// The first piece of the guide to jobs is a program as well, which a test of the command runs.
+const RUN: (&str, &str) = ("docs/launch.md", "faces/petasos/examples/neighbours.rs");
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -62,6 +64,17 @@ fn pieces(text: &str) -> Vec<(&str, String)> {
     pieces
 }
 
+/// The first piece of Rust of a page.
+fn first(text: &str) -> String {
+    let rust = pieces(text).into_iter().find(|(said, _)| said.starts_with("rust"));
+    rust.expect("there is one").1
+}
+
+/// Whether a fence with this behind it begins a piece that is not compiled: `ignore`, also for some machines only.
+fn is_left_out(said: &str) -> bool {
+    said.split([',', ' ']).any(|word| word.starts_with("ignore"))
+}
+
 #[test]
 fn all_rust_of_the_pages_is_compiled() {
     let sources: Vec<String> =
@@ -83,9 +96,16 @@ fn all_rust_of_the_pages_is_compiled() {
                 assert!(test.contains(&piece), "{page}: not in {}:\n{piece}", QUOTED.1);
             }
         } else if !rust.is_empty() {
-            let included = format!("#[doc = include_str!(\"../../../{page}\")]");
-            let compiled = sources.iter().any(|source| source.contains(&included));
-            assert!(compiled, "no crate has {page} as documentation");
+            // When documentation is tested, and by no other condition but a feature that is a default.
+            let included = ["#[cfg(doctest)]", r#"#[cfg(all(doctest, feature = "job"))]"#]
+                .map(|cfg| format!("\n{cfg}\n#[doc = include_str!(\"../../../{page}\")]\nstruct "));
+            let compiled =
+                sources.iter().any(|source| included.iter().any(|lines| source.contains(lines)));
+            assert!(compiled, "no crate has {page} as documentation that is tested");
+        }
+        if page == RUN.0 {
+            let program = fs::read_to_string(root().join(RUN.1)).unwrap();
+            assert!(program.ends_with(&format!("\n{}", first(&text))), "{page}: not {}", RUN.1);
         }
     }
     assert!(programs >= 7, "{programs} programs: not all pieces were found");
@@ -97,9 +117,14 @@ fn no_documentation_is_left_out() {
         let text = fs::read_to_string(&path).unwrap();
         for line in text.lines() {
             let comment = line.trim_start();
-            let fence = ["/// ```", "//! ```"].iter().find_map(|mark| comment.strip_prefix(mark));
-            let said = fence.unwrap_or_default();
-            assert!(!said.split(',').any(|word| word == "ignore"), "{}: {line}", path.display());
+            let comment = ["///", "//!"].iter().find_map(|mark| comment.strip_prefix(mark));
+            let fence = comment.and_then(|text| text.trim_start().strip_prefix("```"));
+            let said = fence.unwrap_or_default().trim_start_matches('`');
+            assert!(!is_left_out(said), "{}: {line}", path.display());
         }
     }
+    for said in ["ignore", "rust,ignore", "ignore-x86_64", "rust, ignore-windows,no_run"] {
+        assert!(is_left_out(said), "{said}");
+    }
+    assert!(!is_left_out("rust,no_run") && !is_left_out("compile_fail,E0277"));
 }

@@ -328,8 +328,8 @@ impl Interface {
     }
 
     /// Takes the messages that came before it and that an entry would get: each is told as
-    /// [`Event::Overflow`], and that there is none as [`Event::Search`], unless [`Quiet::OVERFLOW`]
-    /// are not wanted. Counts as [`Interface::search`] does.
+    /// [`Event::Overflow`], and that there is none as [`Event::Search`]. Of the entry the same
+    /// counts as for [`Interface::search`], what it does not want to be told included.
     ///
     /// [`Event::Overflow`]: crate::Event::Overflow
     /// [`Event::Search`]: crate::Event::Search

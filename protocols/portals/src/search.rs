@@ -11,6 +11,9 @@ use crate::{
     state::{State, served, tally},
 };
 
+/// What leaves it untold what a search finds, and that it finds nothing.
+const SEARCH: Quiet = Quiet::COMMUNICATION.with(Quiet::OVERFLOW);
+
 /// How many messages an entry is for.
 fn most(entry: &MatchEntry) -> u64 {
     if entry.once { 1 } else { entry.threshold.unwrap_or(u64::MAX) }
@@ -21,7 +24,7 @@ impl State {
     pub(crate) fn search(&mut self, portal: u16, entry: &MatchEntry) -> Result<(), Error> {
         self.check_tables(entry.queue, entry.counter)?;
         let MatchEntry { quiet, counts, counter, user_data, .. } = *entry;
-        let silent = quiet.any(Quiet::COMMUNICATION.with(Quiet::OVERFLOW));
+        let silent = quiet.any(SEARCH);
         let (mut found, mut behind) = (0, None);
         while found < most(entry) {
             let claim = self.matching.search(portal, entry, behind);
@@ -48,9 +51,13 @@ impl State {
     pub(crate) fn search_and_delete(
         &mut self,
         portal: u16,
-        entry: MatchEntry,
+        mut entry: MatchEntry,
     ) -> Result<(), Error> {
         self.check_tables(entry.queue, entry.counter)?;
+        // What silences a search silences this one, whatever its events are called.
+        if entry.quiet.any(SEARCH) {
+            entry.quiet = entry.quiet.with(Quiet::OVERFLOW);
+        }
         let asked = MatchEntry { memory: crate::Memory::empty(), ..entry.clone() };
         let found = self.matching.search_and_delete(portal, entry, &mut self.notices);
         let found = found.map_err(|e| Error::of_entry(e, portal, &self.config.limits))?;

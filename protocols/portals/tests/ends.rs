@@ -125,6 +125,100 @@ fn an_initiator_dies_before_its_data_is_there() {
     }
 }
 
+/// A long put to an entry of B's, whose initiator dies while its data is being fetched; then the names of
+/// B's events. `meanwhile` is done after the header has come, if the data has not.
+fn broken_off(
+    list: List,
+    entry: MatchEntry,
+    passes: usize,
+    meanwhile: impl Fn(&Interface, &Door),
+) -> Vec<String> {
+    let job = Job::new(Over::Sim, 2);
+    let (a, b) = (&job.ranks[0], &job.ranks[1]);
+    let door = door(b);
+    append(b, &door, list, entry);
+    let source = source(a, &[1; LONG]);
+    a.start(Operation::put(source.part, to(1, door.portal, 0))).unwrap();
+    job.passes(passes);
+    meanwhile(b, &door);
+    let net = job.net.as_ref().unwrap();
+    net.kill(&job.addresses[0]);
+    let alone = || {
+        let busy = b.progress_at(net.now());
+        net.step() || busy
+    };
+    while alone() {}
+    let events = std::iter::from_fn(|| b.take_event(door.queue).ok());
+    events.map(|taken| name(&taken.event)).collect()
+}
+
+/// That it did not go well is told where what goes well is not.
+#[test]
+fn failures_are_told_where_successes_are_not() {
+    let mut told = 0;
+    for passes in 0..30 {
+        let entry = MatchEntry { quiet: Quiet::SUCCESS, ..both(LONG) };
+        let names = broken_off(List::Priority, entry, passes, |_, _| {});
+        assert!(names.len() <= 1 && names.iter().all(|name| name.contains(": ")), "{names:?}");
+        told += names.len();
+    }
+    assert!(told > 0, "it never died in the middle");
+}
+
+/// The entry that has claimed a message whose data never came is told so.
+#[test]
+fn what_was_claimed_and_never_came_is_told() {
+    let mut told = 0;
+    for passes in 0..30 {
+        let memory = Region::zeroed(LONG);
+        let entry = MatchEntry::new(memory.clone());
+        let names = broken_off(List::Overflow, entry, passes, |b, door| {
+            let entry = MatchEntry { once: true, ..MatchEntry::new(vec![0; 8]) };
+            b.append(door.portal, List::Priority, entry).unwrap();
+        });
+        let of = |what: &str| names.iter().find(|name| name.starts_with(what)).cloned();
+        let Some(claimed) = of("overflow") else { continue };
+        // Both ends say the same.
+        let served = of("served").unwrap();
+        assert_eq!(claimed.strip_prefix("overflow"), served.strip_prefix("served"), "{names:?}");
+        assert_eq!(claimed == "overflow", memory.to_vec() == [1; LONG], "{names:?}");
+        assert!(of("unlink").is_some(), "{names:?}");
+        told += usize::from(claimed != "overflow");
+    }
+    assert!(told > 0, "it never died in the middle");
+}
+
+/// A put that fails is counted once, whatever its descriptor counts.
+#[test]
+fn a_failure_is_counted_once() {
+    let all = Counts::SEND.with(Counts::ACK);
+    for counts in [Counts::SEND, Counts::ACK, all, Counts::REPLY] {
+        for len in [8, LONG as u64] {
+            let job = Job::new(Over::Sim, 2);
+            let a = &job.ranks[0];
+            let (queue, counter) = (a.queue(10).unwrap(), a.counter().unwrap());
+            let spec = Descriptor {
+                queue: Some(queue),
+                counter: Some(counter),
+                counts,
+                ..Descriptor::new(vec![0; LONG])
+            };
+            let part = Part::of(a.bind(spec).unwrap(), len);
+            job.net.as_ref().unwrap().kill(&job.addresses[1]);
+            a.start(Operation { ack: Ack::Full, ..Operation::put(part, to(1, 0, 0)) }).unwrap();
+            let names = job.names(0, queue);
+            let counted = |what| u64::from(counts.has(what));
+            let expected = match names == ["send: gone"] {
+                true => Count { success: 0, failure: u64::from(counts != Counts::REPLY) },
+                // What is short has left, as far as the transport knows, and is not acknowledged.
+                false => Count { success: counted(Counts::SEND), failure: counted(Counts::ACK) },
+            };
+            assert!(names == ["send: gone"] || (names == ["send", "ack: gone"] && len == 8));
+            assert_eq!(a.count(counter), Ok(expected), "{counts:?}");
+        }
+    }
+}
+
 /// A process of its own answers while it computes, and then it is killed.
 fn a_process_is_killed(over: Over, name: &str) {
     let open = || open(over, None);

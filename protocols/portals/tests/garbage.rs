@@ -4,7 +4,9 @@ mod common;
 
 use bytes::Bytes;
 use common::*;
-use petasos_fabric::{Endpoint, Event as FabricEvent, Operation as Raw, Peer, Region, Token};
+use petasos_fabric::{
+    Address, Endpoint, Event as FabricEvent, Operation as Raw, Peer, Region, Token,
+};
 use petasos_portals::*;
 use petasos_sim::{SimConfig, SimNet};
 use petasos_wire::portals::{Atomic, Kind, Request as Head, Response};
@@ -19,18 +21,20 @@ struct Scene {
     memory: Region,
     villain: Box<dyn Endpoint>,
     peer: Peer,
+    own: Address,
+    /// Another one of the job, which does nothing by itself.
+    asked: Option<Box<dyn Endpoint>>,
 }
 
 impl Scene {
     fn new(known: bool) -> Scene {
         let net = SimNet::new(SimConfig::with_seed(3));
-        let (at, villain) = (open(Over::Sim, Some(&net)), open(Over::Sim, Some(&net)));
-        let mut villain = villain;
+        let [at, mut villain, asked] = [(); 3].map(|()| open(Over::Sim, Some(&net)));
         let own = at.address().clone();
         let peer = villain.resolve(&own, Duration::from_secs(5)).unwrap();
-        let mut addresses = vec![own];
+        let mut addresses = vec![own.clone()];
         if known {
-            addresses.push(villain.address().clone());
+            addresses.extend([villain.address().clone(), asked.address().clone()]);
         }
         let map = Arc::new(ProcessMap::ranks(addresses));
         let config = Config::default();
@@ -46,7 +50,7 @@ impl Scene {
         );
         let any = MatchEntry { ignore: !0, accepts, ..MatchEntry::new(vec![0; 100]) };
         append(&victim, &door, List::Overflow, any);
-        Scene { net, victim, door, memory, villain, peer }
+        Scene { net, victim, door, memory, villain, peer, own, asked: Some(asked) }
     }
 
     fn settle(&mut self) {
@@ -247,21 +251,85 @@ fn who_takes_no_answers_is_cut_off() {
     assert_eq!(victim.status().peers, 0, "nothing is kept of it");
 }
 
-/// Only who was asked can answer.
+/// Only the process that was asked can answer, and that once.
 #[test]
-fn an_answer_of_somebody_else_counts_for_nothing() {
+fn an_answer_of_another_process_counts_for_nothing() {
     let mut scene = Scene::new(true);
-    let source = source(&scene.victim, &[5; 8]);
-    // To itself: it has not progressed, so the answer is still to come.
-    let put = Operation::put(source.part, to(0, scene.door.portal, 0));
-    scene.victim.start(Operation { ack: Ack::Full, ..put }).unwrap();
-    for slot in 0..3 {
-        let mut answer = Vec::new();
-        Response { operation: (1 << 32) | slot, status: 1, moved: None }.encode(&mut answer);
-        scene.send(&answer, None);
+    let (net, victim) = (scene.net.clone(), scene.victim.clone());
+    // It is connected, and does not answer by itself.
+    let mut asked = scene.asked.take().unwrap();
+    let back = asked.resolve(&scene.own, Duration::from_secs(5)).unwrap();
+    let source = source(&victim, &[5; 8]);
+    victim.start(Operation { ack: Ack::Full, ..Operation::put(source.part, to(2, 0, 0)) }).unwrap();
+    let mut answer = Vec::new();
+    Response { operation: 1 << 32, status: 0, moved: None }.encode(&mut answer);
+    let told = |victim: &Interface| {
+        let events = std::iter::from_fn(|| victim.take_event(source.queue).ok());
+        events.map(|taken| name(&taken.event)).collect::<Vec<_>>()
+    };
+    let drive = |asked: &mut Box<dyn Endpoint>| {
+        for _ in 0..1000 {
+            victim.progress_at(net.now());
+            asked.progress(net.now(), 64, &mut Vec::new());
+            net.step();
+        }
+    };
+    drive(&mut asked);
+    assert_eq!((told(&victim), victim.status().operations), (vec!["send".to_owned()], 1));
+    scene.send(&answer, None);
+    assert_eq!((told(&victim), victim.status().operations), (vec![], 1));
+    assert_eq!(victim.status().garbage, 1);
+    for _ in 0..2 {
+        assert!(asked.inject(back, &[&answer]).is_ok());
+        drive(&mut asked);
     }
-    assert_eq!(scene.victim.status().garbage, 3);
-    let events = std::iter::from_fn(|| scene.victim.take_event(source.queue).ok());
-    let names: Vec<_> = events.map(|taken| name(&taken.event)).collect();
-    assert_eq!(names, ["send", "ack"]);
+    assert_eq!((told(&victim), victim.status().operations), (vec!["ack".to_owned()], 0));
+    assert_eq!(victim.status().garbage, 2);
+}
+
+/// A reply is as long as it says, and no longer than what was asked for.
+#[test]
+fn replies_of_a_wrong_length_are_not_taken() {
+    let mut scene = Scene::new(true);
+    let queue = scene.victim.queue(10).unwrap();
+    let memory = Region::zeroed(16);
+    let bound = Descriptor { queue: Some(queue), ..Descriptor::new(memory.clone()) };
+    let part = Part::of(scene.victim.bind(bound).unwrap(), 8);
+    let long = 300_000;
+    let mut garbage = 0;
+    for (nth, (came, moved, taken)) in [
+        (3, None, false),
+        (9, None, false),
+        (9, Some((9, 0)), false),
+        (8, Some((3, 0)), false),
+        (3, Some((4, 0)), false),
+        (long, None, false),
+        (long, Some((long as u64, 0)), false),
+        (3, Some((3, 0)), true),
+        (8, None, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        scene.victim.start(Operation::get(part, to(1, 0, 0))).unwrap();
+        scene.settle();
+        // The same slot of its table, used once more.
+        let operation = (nth as u64 + 1) << 32;
+        let mut answer = Vec::new();
+        Response { operation, status: 0, moved }.encode(&mut answer);
+        if came < long {
+            answer.extend(vec![7; came]);
+        }
+        scene.send(&answer, (came >= long).then_some(long));
+        let events = std::iter::from_fn(|| scene.victim.take_event(queue).ok());
+        let names: Vec<_> = events.map(|taken| name(&taken.event)).collect();
+        let reply = if taken { "reply" } else { "reply: Undelivered" };
+        assert_eq!(names, [reply], "{came} bytes, {moved:?}");
+        garbage += u64::from(!taken);
+        assert_eq!(scene.victim.status().garbage, garbage);
+        let written = if taken { came } else { 0 };
+        assert_eq!(memory.to_vec(), [vec![7; written], vec![0; 16 - written]].concat());
+        memory.write(0, &[0; 16]);
+    }
+    scene.check();
 }

@@ -26,6 +26,7 @@ over_all! {
     access_is_by_the_entry_that_the_request_names
     get_put_exchanges
     a_queue_that_overflows_gives_an_event_nevertheless
+    starts_and_unlinks_overflow_as_ends_do
     wildcards_of_node_and_process
     any_free_portal
     events_say_how_a_descriptor_stands
@@ -356,6 +357,31 @@ fn a_queue_that_overflows_gives_an_event_nevertheless(over: Over) {
     });
     assert_eq!(offsets, [8, 12, 16], "the oldest are gone");
     assert_eq!(p.b.inner().take_event(small).unwrap_err(), Error::Empty);
+}
+
+/// No slots are kept: the newest events stay, whatever they tell of.
+fn starts_and_unlinks_overflow_as_ends_do(over: Over) {
+    let all = ["start", "served", "start", "served", "unlink"];
+    for (capacity, len) in [(1, 4), (2, LONG), (3, 4), (4, LONG), (5, 4)] {
+        let p = pair(over);
+        let small = p.b.queue(capacity).unwrap();
+        let twice = MemoryDescriptor { queue: Some(small), threshold: Some(2), ..p.wanted(LONG) };
+        let twice = MemoryDescriptor { manage_remote: true, ..twice };
+        p.b.attach(p.entry(1, true), twice, true).unwrap();
+        for _ in 0..2 {
+            p.put(1, len);
+            p.job.settle();
+        }
+        let events = std::iter::from_fn(|| p.b.inner().take_event(small).ok());
+        let events: Vec<_> =
+            events.map(|taken| (name(&taken.event), taken.lost, taken.sequence)).collect();
+        let lost = all.len() - capacity;
+        let expected = all[lost..].iter().enumerate().map(|(nth, name)| {
+            let lost_before = if nth == 0 { lost as u64 } else { 0 };
+            ((*name).to_owned(), lost_before, (lost + nth) as u64 + 1)
+        });
+        assert_eq!(events, expected.collect::<Vec<_>>(), "a queue of {capacity}");
+    }
 }
 
 fn wildcards_of_node_and_process(over: Over) {

@@ -483,6 +483,7 @@ fn a_disabled_portal_refuses(over: Over) {
     b.disable(door.portal).unwrap();
     a.start(put).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "ack: PortalDisabled"]);
+    assert_eq!((b.status().disabled, b.status().dropped), (1, 0));
     b.enable(door.portal).unwrap();
     a.start(put).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "ack"]);
@@ -526,6 +527,10 @@ fn counters_count_operations_or_bytes(over: Over) {
     let counts = Counts::COMMUNICATION.with(Counts::BYTES);
     let counted = MatchEntry { counter: Some(there), counts, ..MatchEntry::new(vec![0; 1000]) };
     append(b, &door, List::Priority, counted);
+    // One that counts something else.
+    let (other, counts) = (b.counter().unwrap(), Counts::OVERFLOW.with(Counts::BYTES));
+    let uncounted = MatchEntry { counter: Some(other), counts, ..MatchEntry::new(vec![0; 1000]) };
+    append(b, &door, List::Priority, MatchEntry { bits: 1, ..uncounted });
     let spec = Descriptor {
         counter: Some(here),
         counts: Counts::ACK.with(Counts::SEND),
@@ -538,15 +543,20 @@ fn counters_count_operations_or_bytes(over: Over) {
     }
     a.start(Operation { ack: Ack::Counting, ..Operation::put(part, to(1, door.portal, 9)) })
         .unwrap();
+    a.start(Operation::put(part, to(1, door.portal, 1))).unwrap();
     job.settle();
-    assert_eq!(b.count(there).unwrap(), Count::of(400));
-    // Five were sent, three acknowledged, one was dropped.
-    assert_eq!(a.count(here).unwrap(), Count { success: 8, failure: 1 });
+    assert_eq!((b.count(there), b.count(other)), (Ok(Count::of(400)), Ok(Count::of(0))));
+    // Six were sent, three acknowledged, one was dropped.
+    assert_eq!(a.count(here).unwrap(), Count { success: 9, failure: 1 });
     a.set(here, Count::of(3)).unwrap();
     a.add(here, Count { success: 1, failure: 0 }).unwrap();
     assert_eq!(a.wait_count(here, 4, Duration::ZERO).unwrap(), Count::of(4));
     let timeout = Duration::from_millis(1);
     assert_eq!(a.wait_count(here, 5, timeout).unwrap_err(), Error::Timeout);
+    // A failure ends waiting as well.
+    let failed = Count { success: 4, failure: 1 };
+    a.set(here, failed).unwrap();
+    assert_eq!(a.wait_count(here, 5, timeout), Ok(failed));
 }
 
 fn no_acknowledgement_from_entries_that_give_none(over: Over) {
@@ -601,6 +611,15 @@ fn atomics_fetches_and_swaps(over: Over) {
         assert_eq!((value(&old, 0), value(&memory, 8)), (11, now));
     }
     assert_eq!(job.names(1, door.queue), ["served"; 4]);
+    // Of elements that do not fit whole nothing is changed.
+    let two = self::source(a, &[1; 16]);
+    let end = Target { offset: 52, ..target };
+    let cut = Operation::atomic(sum, word, two.part, end);
+    a.start(Operation { ack: Ack::Full, ..cut }).unwrap();
+    let ends = [0; 2].map(|_| completed(job.event(0, two.queue)));
+    assert_eq!((ends[1].len, ends[1].result), (8, Ok(())));
+    assert_eq!(served(job.event(1, door.queue)).len, 8);
+    assert_eq!(memory.to_vec()[52..], [[1; 8].as_slice(), &[0; 4]].concat());
     let complaint = |op| a.start(op).unwrap_err();
     let swap = Operation::atomic(Operator::Swap, word, source.part, target);
     assert!(matches!(complaint(swap), Error::Argument(_)));
@@ -721,6 +740,7 @@ fn limits_that_are_exhausted(over: Over) {
     assert_eq!(job.names(0, source.queue), ["send", "ack"]);
     a.start(put).unwrap();
     assert_eq!(job.names(0, source.queue), ["send", "ack: Dropped"], "no header can be kept");
+    assert_eq!((a.status().dropped, a.status().headers), (1, 1));
     assert_eq!(a.close_portal(door.portal).unwrap_err(), Error::InUse("the portal"));
 }
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use common::{Job, LONG, Over, open, pattern, to};
 use petasos_fabric::Region;
 use petasos_portals::{
-    Config, Error, Event, EventQueue, Handle, Left, MatchEntry, Permit, ProcessId, ProcessMap,
-    Target,
+    Accepts, Config, Error, Event, EventQueue, Handle, Left, List, MatchEntry, Permit, ProcessId,
+    ProcessMap, Target,
     v3::{DescriptorHandle, Interface, MemoryDescriptor, Position},
 };
 use petasos_wire::portals::Response;
@@ -16,12 +16,16 @@ use std::{sync::Arc, time::Duration};
 
 over_all! {
     what_is_rejected_is_dropped_and_not_answered
+    what_is_disabled_or_has_no_room_is_dropped_too
     an_acknowledgement_needs_a_queue
     ends_are_silent_on_both_sides_and_acknowledgements_are_not
     an_update_checks_the_new_and_gives_the_old
     access_entries_are_checked
     max_size_counts_before_an_operation_too
     events_say_whose_descriptor_it_is
+    an_update_looks_at_what_has_come
+    an_entry_can_be_taken_out_when_its_data_has_come
+    what_is_not_started_leaves_nothing_behind
 }
 
 struct Pair {
@@ -33,7 +37,11 @@ struct Pair {
 }
 
 fn pair(over: Over) -> Pair {
-    let job = Job::with(over, 2, |rank, config| config.job = 7 + rank as u32);
+    pair_with(over, |rank, config| config.job = 7 + rank as u32)
+}
+
+fn pair_with(over: Over, set: impl Fn(usize, &mut Config)) -> Pair {
+    let job = Job::with(over, 2, set);
     let [a, b] = [0, 1].map(|rank| Interface::of(job.ranks[rank].clone()).unwrap());
     let (own, queue) = (a.queue(100).unwrap(), b.queue(100).unwrap());
     Pair { job, a, b, queue, own }
@@ -104,6 +112,39 @@ fn what_is_rejected_is_dropped_and_not_answered(over: Over) {
         assert_eq!((status.permission_violations, status.operation_violations), (0, 0));
         assert_eq!(p.a.inner().status().operations, 0);
         p.a.unlink(from).expect("nothing is under way");
+    }
+}
+
+fn what_is_disabled_or_has_no_room_is_dropped_too(over: Over) {
+    for len in [16, LONG] {
+        let p = pair_with(over, |_, config| config.limits.headers = 0);
+        let plain = p.b.inner();
+        p.b.attach(p.entry(1), p.all(LONG), false).unwrap();
+        plain.disable(4).unwrap();
+        // What both faces have serves this one as well: a list in which messages leave headers.
+        let accepts = Accepts::PUT.with(Accepts::GET);
+        let early = MatchEntry { accepts, ..MatchEntry::new(vec![0; LONG]) };
+        plain.append(5, List::Overflow, early).unwrap();
+        // And an entry that refuses, where one of Portals 3 goes on to the next.
+        let refuses = MatchEntry { accepts: Accepts::NONE, ..MatchEntry::new(vec![0; LONG]) };
+        plain.append(6, List::Priority, refuses).unwrap();
+        let from = p.bound(len);
+        for (nth, target) in [to(1, 4, 1), to(1, 5, 0), to(1, 6, 0)].into_iter().enumerate() {
+            let nth = nth as u64;
+            p.a.put(from, None, true, target, 0, 0).unwrap();
+            assert_eq!(p.here(), ["send start", "send"], "{target:?}");
+            assert_eq!(p.b.inner().status().dropped, 2 * nth + 1);
+            p.a.get(from, None, target, 0).unwrap();
+            assert_eq!(p.here(), [""; 0], "{target:?}");
+            assert_eq!(p.b.inner().status().dropped, 2 * nth + 2);
+            assert_eq!(p.a.look(from), Ok((Some(9 - nth), 0)));
+        }
+        let status = plain.status();
+        assert_eq!((p.there(), status.disabled, status.operation_violations), (vec![], 0, 0));
+        assert_eq!(p.a.inner().status().operations, 0);
+        plain.enable(4).unwrap();
+        p.a.put(from, None, true, to(1, 4, 1), 0, 0).unwrap();
+        assert_eq!(p.here(), ["send start", "send", "ack"]);
     }
 }
 
@@ -242,6 +283,11 @@ fn max_size_counts_before_an_operation_too(over: Over) {
     p.b.update(short, enough, true, None).unwrap();
     p.a.put(from, None, false, to(1, 4, 1), 0, 0).unwrap();
     assert_eq!(p.there(), ["start", "served", "unlink"]);
+    // Where the initiator says where, there is no offset that it could be left behind.
+    let remote = MemoryDescriptor { max_size: Some(9), ..p.all(8) };
+    p.b.attach(p.entry(2), remote, true).unwrap();
+    p.a.put(from, None, false, to(1, 4, 2), 0, 0).unwrap();
+    assert_eq!(p.there(), ["start", "served"]);
 }
 
 fn events_say_whose_descriptor_it_is(over: Over) {
@@ -285,4 +331,76 @@ fn events_say_whose_descriptor_it_is(over: Over) {
     let of = |operations| Left { operations: Some(operations), offset: 0 };
     assert_eq!(left, [of(1), of(1), of(0), of(0), of(0)]);
     assert_eq!((p.a.inner().user_and_job().1, p.b.inner().user_and_job().1), (7, 8));
+}
+
+/// Drives A, and not B, until something is so.
+fn until(p: &Pair, what: &str, ready: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    while !ready() {
+        match &p.job.net {
+            Some(net) => {
+                p.a.progress_at(net.now());
+                net.step();
+            }
+            None => drop(p.a.inner().progress()),
+        }
+        assert!(std::time::Instant::now() < end, "{what}");
+    }
+}
+
+fn an_update_looks_at_what_has_come(over: Over) {
+    let p = pair(over);
+    let there = p.b.attach(p.entry(1), p.all(8), false).unwrap();
+    let from = p.bound(8);
+    p.a.put(from, None, false, to(1, 4, 1), 0, 0).unwrap();
+    assert_eq!(p.there(), ["start", "served"]);
+    p.a.put(from, None, false, to(1, 4, 1), 0, 0).unwrap();
+    // Nothing drives B but the update itself.
+    let update = || p.b.update(there, p.all(8), false, Some(p.queue));
+    until(&p, "what has come is not looked at", || update().is_err());
+    assert_eq!(update().unwrap_err(), Error::NoUpdate);
+    assert_eq!(p.there(), ["start", "served"]);
+}
+
+fn an_entry_can_be_taken_out_when_its_data_has_come(over: Over) {
+    for lend_above in [1000, usize::MAX] {
+        let p = pair_with(over, |_, config| config.lend_above = lend_above);
+        let entry = p.entry(1);
+        p.b.attach(entry, p.all(LONG), false).unwrap();
+        let from = p.bound(LONG);
+        p.a.put(from, None, false, to(1, 4, 1), 0, 0).unwrap();
+        assert!(matches!(p.job.event(1, p.queue), Event::Start(_)));
+        // Its data is under way, or there already. Nothing drives B but what it is asked.
+        until(&p, "its data does not come", || match p.b.unlink_entry(entry) {
+            Err(Error::InUse(_)) => false,
+            done => done.map(|()| true).unwrap(),
+        });
+        assert_eq!(p.there(), ["served"]);
+    }
+}
+
+fn what_is_not_started_leaves_nothing_behind(over: Over) {
+    let p = pair_with(over, |_, config| config.limits.descriptors = 2);
+    p.b.attach(p.entry(1), p.all(8), false).unwrap();
+    // Each operation from memory that is attached has a descriptor of its own, of two.
+    let entry = p.a.attach_entry(4, ProcessId::ANY, 3, 0, false, Position::Last).unwrap();
+    let spec = MemoryDescriptor {
+        queue: Some(p.own),
+        threshold: Some(2),
+        ..MemoryDescriptor::new(vec![1; 8])
+    };
+    let own = p.a.attach(entry, spec, false).unwrap();
+    let beyond = || to(9, 4, 1);
+    for _ in 0..3 {
+        assert!(p.a.put(own, Some((5, 4)), false, to(1, 4, 1), 0, 0).is_err(), "beyond its end");
+        assert!(p.a.put(own, None, false, beyond(), 0, 0).is_err(), "there is no such process");
+        assert!(p.a.get(own, None, beyond(), 0).is_err());
+        assert!(p.a.get_put(own, own, beyond(), 0, 0).is_err());
+        let gone = DescriptorHandle::Attached(entry, 77);
+        assert!(p.a.get_put(own, gone, to(1, 4, 1), 0, 0).is_err());
+    }
+    assert_eq!(p.a.look(own), Ok((Some(2), 0)));
+    p.a.get_put(own, own, to(1, 4, 1), 0, 0).unwrap();
+    assert_eq!(p.here(), ["send start", "send", "reply start", "reply"]);
+    assert_eq!(p.there(), ["start", "served"]);
 }

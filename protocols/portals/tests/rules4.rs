@@ -76,6 +76,31 @@ fn a_search_tells_of_all_and_counts(over: Over) {
     assert_eq!(lengths(MatchEntry { quiet: Quiet::SUCCESS, ..wanted.clone() }), [0; 0]);
     let failure = MatchEntry { quiet: Quiet::SUCCESS, bits: 9, ..wanted.clone() };
     assert_eq!(lengths(failure), [0], "a failure is told");
+    // One that deletes is as silent: here where it finds nothing, below where it does.
+    let deleted = |quiet, bits| {
+        let before = b.status().headers;
+        let one = MatchEntry { once: true, quiet, bits, ..wanted.clone() };
+        b.search_and_delete(door.portal, one).unwrap();
+        let events = std::iter::from_fn(|| b.take_event(door.queue).ok());
+        let names: Vec<String> = events.map(|taken| name(&taken.event)).collect();
+        (names, before - b.status().headers)
+    };
+    let silent = [Quiet::COMMUNICATION, Quiet::OVERFLOW];
+    for quiet in silent {
+        assert_eq!(deleted(quiet, 9), (vec![], 0));
+    }
+    for quiet in [Quiet::NONE, Quiet::SUCCESS] {
+        assert_eq!(deleted(quiet, 9), (vec!["search: NoMatch".to_owned()], 0));
+    }
+
+    // At the queue of the entry, where it has one.
+    let own = b.queue(9).unwrap();
+    for bits in [1, 9] {
+        assert_eq!(lengths(MatchEntry { queue: Some(own), bits, ..wanted.clone() }), [0; 0]);
+    }
+    let events = std::iter::from_fn(|| b.take_event(own).ok());
+    let names: Vec<String> = events.map(|taken| name(&taken.event)).collect();
+    assert_eq!(names, ["search", "search", "search", "search: NoMatch"]);
 
     let counter = b.counter().unwrap();
     let counts = |wanted: MatchEntry, delete: bool, counts: Counts| {
@@ -99,8 +124,17 @@ fn a_search_tells_of_all_and_counts(over: Over) {
     assert_eq!(counts(none(), true, Counts::OVERFLOW), (0, 1));
     assert_eq!(counts(one(), true, Counts::OVERFLOW), (1, 0));
     assert_eq!(counts(wanted.clone(), true, Counts::OVERFLOW), (2, 1));
-    assert_eq!(counts(wanted, true, Counts::OVERFLOW), (0, 1));
+    assert_eq!(counts(wanted.clone(), true, Counts::OVERFLOW), (0, 1));
     assert_eq!(b.status().headers, 1);
+    while b.take_event(door.queue).is_ok() {}
+    for _ in 0..4 {
+        a.start(Operation::put(source.part, to(1, door.portal, 1))).unwrap();
+    }
+    assert_eq!(job.names(1, door.queue), ["served"; 4]);
+    for quiet in silent.into_iter().chain([Quiet::SUCCESS]) {
+        assert_eq!(deleted(quiet, 1), (vec![], 1), "{quiet:?}");
+    }
+    assert_eq!(deleted(Quiet::NONE, 1), (vec!["overflow".to_owned()], 1));
 }
 
 fn answers_say_which_list_took_it(over: Over) {
@@ -135,6 +169,7 @@ fn answers_say_which_list_took_it(over: Over) {
                 }
             }
         }
+        assert_eq!(b.status().headers, 2, "of the entry that keeps them");
         a.start(Operation { ack: Ack::Full, ..Operation::put(part, to(1, door.portal, 9)) })
             .unwrap();
         assert!(matches!(job.event(0, source.queue), Event::Send(_)));
@@ -154,6 +189,7 @@ fn an_acknowledgement_that_nothing_hears_is_not_asked_for(over: Over) {
     let plain = || Descriptor::new(vec![0; 8]);
     let told = || Descriptor { queue: Some(queue), ..plain() };
     let counted = |counts| Descriptor { counter: Some(counter), counts, ..plain() };
+    let both = || Descriptor { queue: Some(queue), ..counted(Counts::ACK) };
     for (descriptor, ack, heard) in [
         (plain(), Ack::Full, false),
         (plain(), Ack::Counting, false),
@@ -164,7 +200,11 @@ fn an_acknowledgement_that_nothing_hears_is_not_asked_for(over: Over) {
         (counted(Counts::ACK), Ack::Full, true),
         (counted(Counts::ACK), Ack::Counting, true),
         (counted(Counts::ACK), Ack::Completed, true),
+        (both(), Ack::Full, true),
+        (both(), Ack::Counting, true),
+        (both(), Ack::Completed, true),
     ] {
+        let events = descriptor.queue.is_some();
         let descriptor = a.bind(descriptor).unwrap();
         let put = Operation::put(Part::of(descriptor, 8), to(1, door.portal, 0));
         // Until the first message has gone there may be no connection.
@@ -174,6 +214,10 @@ fn an_acknowledgement_that_nothing_hears_is_not_asked_for(over: Over) {
         assert_eq!(a.status().operations, u64::from(heard), "{ack:?}");
         job.settle();
         assert_eq!(a.status().operations, 0);
+        let told = std::iter::from_fn(|| a.take_event(queue).ok());
+        let acks = told.filter(|taken| matches!(taken.event, Event::Ack(_))).count();
+        let full = ack == Ack::Full && heard && events;
+        assert_eq!(acks, usize::from(full), "{ack:?}: only a full one is an event");
         a.release(descriptor).unwrap();
     }
 }
@@ -188,14 +232,20 @@ fn what_has_come_is_looked_at_before_something_is_in_use(over: Over) {
     a.start(Operation { ack: Ack::Full, ..put }).unwrap();
     assert!(matches!(a.release(source.descriptor), Err(Error::InUse(_))), "B has not looked");
     // B alone goes on, until it has answered; and A is asked without having looked.
-    job.until(|| {
-        b.take_event(door.queue).ok();
-        match &job.net {
-            Some(net) => b.progress_at(net.now()),
-            None => b.progress(),
-        };
-        a.release(source.descriptor).ok()
-    });
+    let until = |goes_on: &Interface, ready: &dyn Fn() -> bool| {
+        let end = std::time::Instant::now() + PATIENCE;
+        while !ready() {
+            match &job.net {
+                Some(net) => {
+                    goes_on.progress_at(net.now());
+                    net.step();
+                }
+                None => drop(goes_on.progress()),
+            }
+            assert!(std::time::Instant::now() < end, "what has come is not looked at");
+        }
+    };
+    until(b, &|| a.release(source.descriptor).is_ok());
     assert!(b.unlink(entry).is_ok());
 }
 
@@ -549,7 +599,9 @@ fn who_looks_at_several_queues_gets_of_each(over: Over) {
 }
 
 fn events_of_the_initiator_say_what_was_asked_for(over: Over) {
-    let job = Job::new(over, 2);
+    let job = Job::with(over, 2, |rank, config| {
+        (config.user, config.job) = (4000 + rank as u32, 70 + rank as u32);
+    });
     let (a, b) = (&job.ranks[0], &job.ranks[1]);
     let door = door(b);
     let accepts = Accepts::PUT.with(Accepts::GET);
@@ -572,7 +624,14 @@ fn events_of_the_initiator_say_what_was_asked_for(over: Over) {
         lens.push((e.len, e.offset));
     }
     assert_eq!(lens, [(8, 2), (4, 2), (4, 2)]);
-    assert_eq!(a.user_and_job(), (Config::default().user, 0));
+    assert_eq!((a.user_and_job(), b.user_and_job()), ((4000, 70), (4001, 71)));
+    let mut served = 0;
+    while let Ok(taken) = b.take_event(door.queue) {
+        let Event::Served(e) = taken.event else { panic!("another event") };
+        assert_eq!((e.arrival.user, e.arrival.job), (seen(over, 4000), 70));
+        served += 1;
+    }
+    assert_eq!(served, 2);
     assert_eq!(source.descriptor.interface(), a.id());
     assert!(a.id() != b.id());
 }

@@ -19,6 +19,7 @@ over_all! {
     long_data_costs_what_short_data_costs
     an_acknowledgement_that_may_not_come_is_not_asked_for
     what_is_refused_costs_nothing
+    without_room_it_stays_inactive
 }
 
 struct Pair {
@@ -201,6 +202,23 @@ fn what_is_refused_costs_nothing(over: Over) {
             memory.write(0, &vec![0; len]);
         }
     }
+}
+
+/// What is given back to memory that has no room any more makes it no more active.
+fn without_room_it_stays_inactive(over: Over) {
+    let p = pair(over);
+    let entry = p.a.attach_entry(4, ProcessId::ANY, 7, 0, false, Position::Last).unwrap();
+    let spec =
+        MemoryDescriptor { put: true, max_size: Some(8), ..p.spec(&Region::zeroed(10), Some(5)) };
+    let own = p.a.attach(entry, spec, false).unwrap();
+    let from = p.b.bind(MemoryDescriptor::new(vec![3; 8]), false).unwrap();
+    // What B puts there comes before B's answer, which says that nothing takes the get.
+    assert!(p.get(own, REFUSED));
+    p.b.put(from, None, false, to(0, 4, 7), 0, 0).unwrap();
+    assert_eq!(p.here(), ["start", "served"]);
+    assert_eq!(p.a.look(own), Ok((Some(0), 8)));
+    p.b.put(from, None, false, to(0, 4, 7), 0, 0).unwrap();
+    assert_eq!((p.here(), p.a.inner().status().dropped), (vec![], 1));
 }
 
 /// A step of a generated run; `which` is one of the descriptors of A.

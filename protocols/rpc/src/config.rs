@@ -215,3 +215,46 @@ impl Idle {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field that is new makes this fail to compile, until it has a builder.
+    #[test]
+    fn each_setting_has_a_builder_that_sets_it_alone() {
+        let whole = EngineConfig::default()
+            .idle(Idle::Spin)
+            .timeout(Duration::from_secs(1))
+            .patience(Duration::from_secs(2))
+            .refused(Refused::Wait)
+            .calls_per_peer(3)
+            .calls_in_all(4)
+            .queue_per_peer(5)
+            .max_body(6)
+            .lend_above(Some(7))
+            .retry_after(Duration::from_secs(8))
+            .bulk_inline(9)
+            .measure(true)
+            .budget(10);
+        let EngineConfig {
+            idle,
+            timeout,
+            patience,
+            refused,
+            calls_per_peer,
+            calls_in_all,
+            queue_per_peer,
+            max_body,
+            lend_above,
+            retry_after,
+            bulk_inline,
+            measure,
+            budget,
+        } = whole;
+        assert_eq!((idle, refused, measure), (Idle::Spin, Refused::Wait, true));
+        assert_eq!((timeout.as_secs(), patience.as_secs(), retry_after.as_secs()), (1, 2, 8));
+        assert_eq!((calls_per_peer, calls_in_all, queue_per_peer), (3, 4, 5));
+        assert_eq!((max_body, lend_above, bulk_inline, budget), (6, Some(7), 9, 10));
+    }
+}

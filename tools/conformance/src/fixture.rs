@@ -35,6 +35,12 @@ pub trait Fixture: Send + Sync {
         None
     }
 
+    /// Whether a connection to an address at which nothing listens is refused, so that
+    /// [`Endpoint::resolve_running`] need not wait. As far as this says no the probe takes what `resolve` does.
+    fn refuses(&self) -> bool {
+        false
+    }
+
     /// Lets a little time pass, when nobody had anything to do. Virtual time: to what comes next,
     /// or by 100 microseconds.
     fn pass(&self) {
@@ -87,6 +93,10 @@ impl Fixture for FaultyFixture {
 
     fn missing(&self) -> Option<String> {
         self.inner.missing()
+    }
+
+    fn refuses(&self) -> bool {
+        self.inner.refuses()
     }
 
     fn pass(&self) {

@@ -69,6 +69,52 @@ pub fn peer_that_never_comes(w: &mut World) {
     w.ok(a, sent);
 }
 
+/// A peer that is to be running, and is not, is lost at once, where its system refuses the connection: the patience is
+/// for one that is resolved without that.
+pub fn peer_that_is_not_running(w: &mut World) {
+    let refuses = w.fixture().refuses();
+    // Longer than a probe may take: that it is over is not why the peer is lost.
+    let patience = Duration::from_secs(if refuses { 3600 } else { 1 });
+    let a = w.open();
+    let running = |w: &mut World, address: &Address, patience| {
+        w[a].endpoint().resolve_running(address, patience).expect("a handle")
+    };
+    let address = w.fixture().fresh();
+    let peer = running(w, &address, patience);
+    let sent = w.send(a, peer, b"hello?");
+    let reason = until_lost(w, a, peer);
+    let at_once = matches!(&reason, LostReason::Unreachable(waited, _) if waited.is_zero());
+    assert!(at_once || !refuses, "{reason:?}");
+    assert!(matches!(reason, LostReason::Unreachable(..)), "{reason:?}");
+    let error = w.failure(a, sent);
+    assert!(lost(&error.kind) && error.peer == Some(address.clone()), "{error}");
+    // Once it runs it is found.
+    let b = w.open_at(&address);
+    let patience = w.patience();
+    let peer = running(w, &address, patience);
+    let sent = w.send(a, peer, b"at last");
+    assert_eq!(w.message(b).1, b"at last");
+    w.ok(a, sent);
+    // It sees the same, in whichever process it is.
+    let nowhere = w.fixture().fresh();
+    let wait = Duration::from_secs(if refuses { 3600 } else { 1 });
+    let gone = w[b].endpoint().resolve_running(&nowhere, wait).expect("a handle");
+    let reason = until_lost(w, b, gone);
+    let at_once = matches!(&reason, LostReason::Unreachable(waited, _) if waited.is_zero());
+    assert!(at_once || !refuses, "{reason:?}");
+    // One that is being waited for goes on being waited for.
+    let late = w.fixture().fresh();
+    let peer = w.resolve(a, &late);
+    assert_eq!(running(w, &late, Duration::ZERO), peer);
+    let sent = w.send(a, peer, b"are you there?");
+    w.run_for(Duration::from_millis(30));
+    assert!(w[a].lost.iter().all(|(lost, _)| *lost != peer), "{:?}", w[a].lost);
+    assert_eq!(running(w, &late, Duration::ZERO), peer);
+    let c = w.open_at(&late);
+    assert_eq!(w.message(c).1, b"are you there?");
+    w.ok(a, sent);
+}
+
 /// One address, one handle, as long as the peer is not lost.
 pub fn one_handle(w: &mut World) {
     let (a, b, ab, ba) = w.pair();

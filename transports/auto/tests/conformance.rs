@@ -59,6 +59,10 @@ impl Fixture for OverBoth {
     fn now(&self) -> Time {
         self.time.now()
     }
+
+    fn refuses(&self) -> bool {
+        true
+    }
 }
 
 mod near {

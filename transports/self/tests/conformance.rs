@@ -23,6 +23,10 @@ impl Fixture for InProcess {
     fn now(&self) -> Time {
         self.0.now()
     }
+
+    fn refuses(&self) -> bool {
+        true
+    }
 }
 
 conformance!(InProcess::default());

@@ -29,6 +29,10 @@ impl Fixture for SharedMemory {
     fn now(&self) -> Time {
         self.time.now()
     }
+
+    fn refuses(&self) -> bool {
+        true
+    }
 }
 
 mod reaching {

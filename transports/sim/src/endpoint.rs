@@ -44,6 +44,8 @@ struct Link {
     wire: Option<Wire>,
     /// Whether somebody here asked for the peer.
     asked: bool,
+    /// It is tried until then, unless it is connected before.
+    until: Time,
 }
 
 impl SimEndpoint {
@@ -116,8 +118,11 @@ impl SimEndpoint {
                 }
             }
             Arrival::Unreachable { address, patience } => {
+                // One that was resolved again goes on being tried for the longer time.
+                let now = self.net.now();
                 if let Some(peer) = self.engine.find_peer(&address)
                     && !self.engine.is_up(peer)
+                    && self.links[peer.index as usize].until <= now
                 {
                     let why = "there is no endpoint".to_owned();
                     self.lose(peer, LostReason::Unreachable(patience, why));
@@ -178,9 +183,11 @@ impl Endpoint for SimEndpoint {
             None => self.add(address, true)?,
         };
         if !self.engine.is_self(peer) {
-            self.links[peer.index as usize].asked = true;
+            let link = &mut self.links[peer.index as usize];
+            link.asked = true;
             if !self.engine.is_up(peer) {
-                self.net.world().dial(self.place, address.clone(), patience);
+                let until = self.net.world().dial(self.place, address.clone(), patience);
+                link.until = link.until.max(until);
             }
         }
         Ok(peer)

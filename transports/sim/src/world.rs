@@ -174,10 +174,12 @@ impl World {
         }
     }
 
-    pub(crate) fn dial(&mut self, from: Place, to: Address, patience: Duration) {
+    /// Has a peer called until some time, which it gives.
+    pub(crate) fn dial(&mut self, from: Place, to: Address, patience: Duration) -> Time {
         let until = self.agenda.now.after(patience);
         let at = self.agenda.now.after(self.config.latency);
         self.plan(at, Plan::Dial { from, to, until, patience });
+        until
     }
 
     fn connect(&mut self, from: Place, to: Address, until: Time, patience: Duration) {

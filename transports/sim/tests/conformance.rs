@@ -33,6 +33,10 @@ impl Fixture for Simulated {
         self.net.now()
     }
 
+    fn refuses(&self) -> bool {
+        true
+    }
+
     fn pass(&self) {
         if !self.net.step() {
             // Nothing will happen by itself: time passes all the same.

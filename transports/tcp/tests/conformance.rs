@@ -29,6 +29,10 @@ impl Fixture for OverTcp {
     fn now(&self) -> Time {
         self.time.now()
     }
+
+    fn refuses(&self) -> bool {
+        true
+    }
 }
 
 conformance!(OverTcp::default());

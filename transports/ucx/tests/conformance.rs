@@ -41,6 +41,10 @@ impl Fixture for OverUcx {
     fn now(&self) -> Time {
         self.time.now()
     }
+
+    fn refuses(&self) -> bool {
+        true
+    }
 }
 
 /// The suite for one kind of address, where the library has its provider; else a test that says so.

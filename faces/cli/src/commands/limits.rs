@@ -158,3 +158,36 @@ fn median(all: Vec<Bulk>) -> Option<Bulk> {
     }
     Some(typical)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubts_are_marked_and_said() {
+        let of = |name, samples, doubt: Option<&str>| RoundTrip {
+            name,
+            unit: "ns",
+            median: 5.0,
+            p50: 5.0,
+            p99: 5.0,
+            p99_9: 5.0,
+            batches: 1,
+            batch: 1,
+            samples,
+            doubt: doubt.map(str::to_owned),
+            how: "how".to_owned(),
+        };
+        let round_trips =
+            vec![of("fine", 1000, None), of("few", 999, None), of("bad_one", 1000, Some("busy"))];
+        let found = Found { round_trips, bulk: Vec::new(), refused: Vec::new() };
+        let cells = &found.grids()[0].lines;
+        let marks = |line: &Vec<String>| line[1..].iter().map(|c| c.ends_with(DOUBTED)).collect();
+        let marks: Vec<Vec<bool>> = cells.iter().map(marks).collect();
+        assert_eq!(marks, [[false; 3], [false, false, true], [true; 3]]);
+        let said = found.doubts();
+        assert_eq!((said.len(), said[1].as_str()), (2, "? bad one: busy"));
+        assert!(said[0].starts_with("? few: p99.9 of 999 "), "{said:?}");
+        assert!(said.iter().all(|doubt| found.notes().contains(doubt)));
+    }
+}

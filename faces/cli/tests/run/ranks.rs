@@ -28,6 +28,29 @@ fn every_rank_calls_every_other_with_bulk_data() {
     place.assert_clean();
 }
 
+/// The program of the guide to jobs.
+#[test]
+fn each_rank_knows_its_neighbour() {
+    let place = Place::new();
+    let program = example("neighbours");
+    let ran = place.run(&["run", "-n", "3", program.to_str().unwrap()]).assert(0);
+    let line = |line: &&str| ran.out.lines().filter(|other| other == line).count();
+    for rank in 0..3 {
+        assert_eq!(line(&&*format!("{rank} of 3")), 1, "{ran:?}");
+    }
+    let calls: Vec<_> = ran.out.lines().filter_map(|line| line.split_once(" calls ")).collect();
+    let mut addresses: Vec<_> = calls.iter().map(|(own, _)| *own).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert_eq!((calls.len(), addresses.len()), (3, 3), "{ran:?}");
+    // Round once: from each to the next, and back to where it began after three.
+    let next = |own| calls.iter().find(|call| call.0 == own).expect("an address of a rank").1;
+    let begin = calls[0].0;
+    let round = [next(begin), next(next(begin)), next(next(next(begin)))];
+    assert!(round[0] != begin && round[1] != begin && round[2] == begin, "{ran:?}");
+    place.assert_clean();
+}
+
 /// The daemon of this host is the command that runs the job: while it is stopped nobody answers.
 #[test]
 fn a_card_that_is_known_is_found_without_asking() {

@@ -113,6 +113,12 @@ fn a_network_that_nobody_knows() {
         let ran = place.run(&["bench", "null", "--quick", "--transport", network]);
         ran.assert(2).says("means nothing");
     }
+    // One whose library is not there.
+    let without = [("PETASOS_UCX", "/nowhere/libucp.so"), ("PETASOS_LIBFABRIC", "/nowhere")];
+    for (network, package) in [("ofi+tcp", "libfabric1"), ("ucx+tcp", "libucx0")] {
+        let words = ["bench", "null", "--quick", "--transport", network];
+        place.run_with(&words, &without).assert(6).says(network).says(package);
+    }
 }
 
 #[test]

@@ -325,7 +325,11 @@ fn a_page_that_opens_anywhere() {
         assert!(results["limits"][key].as_array().unwrap().len() >= 5, "{results}");
     }
     assert!(results["machine"]["kernel"].as_str().unwrap().starts_with("Linux"), "{results}");
+    // What others took was looked at before.
+    let in_use = results["machine"]["in_use_before"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&in_use), "{results}");
     let page = fs::read_to_string(place.path("a/b/index.html")).unwrap();
+    assert!(page.contains("In use by others before"));
     for title in [
         "Rate by calls in flight",
         "Bandwidth by size",

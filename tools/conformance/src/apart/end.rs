@@ -302,6 +302,19 @@ fn done(ended: Ended) -> Done {
     }
 }
 
+impl End {
+    fn ask_resolve(
+        &self,
+        address: &Address,
+        patience: Duration,
+        running: bool,
+    ) -> Result<Peer, ResolveError> {
+        let ask = Ask::Resolve(address.to_string(), patience, running);
+        let resolved: Result<_, Unresolved> = self.shared.lock().link.ask(&ask);
+        resolved.map(peer).map_err(|error| error.of(address))
+    }
+}
+
 impl Endpoint for End {
     fn address(&self) -> &Address {
         &self.address
@@ -316,9 +329,15 @@ impl Endpoint for End {
     }
 
     fn resolve(&mut self, address: &Address, patience: Duration) -> Result<Peer, ResolveError> {
-        let ask = Ask::Resolve(address.to_string(), patience);
-        let resolved: Result<_, Unresolved> = self.shared.lock().link.ask(&ask);
-        resolved.map(peer).map_err(|error| error.of(address))
+        self.ask_resolve(address, patience, false)
+    }
+
+    fn resolve_running(
+        &mut self,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Peer, ResolveError> {
+        self.ask_resolve(address, patience, true)
     }
 
     fn peer(&self, of: Peer) -> Option<PeerInfo> {

@@ -164,6 +164,10 @@ impl<F: Fixture> Fixture for Apart<F> {
         there
     }
 
+    fn refuses(&self) -> bool {
+        self.inner.refuses()
+    }
+
     fn pass(&self) {
         self.inner.pass();
     }

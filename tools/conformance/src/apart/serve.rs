@@ -145,8 +145,12 @@ impl Here<'_> {
     /// What is a call of the endpoint, and no more.
     fn call(&mut self, ask: Ask) -> Vec<u8> {
         match ask {
-            Ask::Resolve(text, patience) => {
-                let resolved = self.end().resolve(&address(&text), patience);
+            Ask::Resolve(text, patience, running) => {
+                let (end, address) = (self.end(), address(&text));
+                let resolved = match running {
+                    false => end.resolve(&address, patience),
+                    true => end.resolve_running(&address, patience),
+                };
                 said(&resolved.map(handle).map_err(Unresolved::from))
             }
             Ask::Peer(of) => said(&self.end().peer(peer(of)).map(Known::from)),

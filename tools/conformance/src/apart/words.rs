@@ -33,8 +33,8 @@ pub(super) enum Ask {
     Fresh,
     /// [`Opened`].
     Open(String),
-    /// `Result<Handle, Unresolved>`.
-    Resolve(String, Duration),
+    /// `Result<Handle, Unresolved>`; whether the peer is to be running already.
+    Resolve(String, Duration, bool),
     /// `Option<Known>`.
     Peer(Handle),
     /// Nothing.
