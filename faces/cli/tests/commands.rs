@@ -228,7 +228,7 @@ fn copied(place: &Place, beside: bool, in_path: bool) -> Command {
     }
     let petasos = place.path("own/petasos");
     if !petasos.exists() {
-        fs::copy(env!("CARGO_BIN_EXE_petasos"), &petasos).unwrap();
+        petasos_testing::copy_program(env!("CARGO_BIN_EXE_petasos").as_ref(), &petasos);
     }
     let mut command = Command::new(petasos);
     command.env("PATH", format!("{}:/usr/bin:/bin", place.path("path").display()));

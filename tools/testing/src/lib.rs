@@ -23,7 +23,7 @@ pub use hosts::{Hosts, in_host};
 pub use mapped::Mapped;
 pub use median::median;
 pub use pretended::Pretended;
-pub use process::{Process, again, again_as_nobody, is_root, role};
+pub use process::{Process, again, again_as_nobody, copy_program, is_root, role};
 pub use random::{Random, Xorshift};
 pub use seeds::survived;
 pub use skip::skip;

@@ -14,7 +14,7 @@
 use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
     os::unix::{fs::PermissionsExt, process::CommandExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
@@ -46,6 +46,19 @@ pub fn again(name: &str, role: &str) -> Starter {
     Starter { command, copy: None }
 }
 
+/// Copies a program, for all to run. Another process writes the copy: every process that another thread
+/// starts meanwhile would have this one's descriptor for a moment, and the system runs no program that
+/// can be written.
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--").args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{} is not copied", from.display());
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(to, mode).expect("the copy can be opened to all");
+}
+
 /// Like [`again`], as the user `nobody`; `None`, with a word, when this process is not root and
 /// therefore cannot become somebody else.
 #[must_use]
@@ -57,14 +70,12 @@ pub fn again_as_nobody(name: &str, role: &str) -> Option<Starter> {
     let mut starter = again(name, role);
     // The build directory may be closed to others: run a copy that they can reach.
     let program = std::env::current_exe().expect("a test binary has a path");
-    // A copy of its own for each: one that runs cannot be written, nor removed for another.
+    // A copy of its own for each: one that runs cannot be removed for another.
     static COPIES: AtomicU32 = AtomicU32::new(0);
     let nth = COPIES.fetch_add(1, Ordering::Relaxed);
     let id = std::process::id();
     let copy = std::env::temp_dir().join(format!("petasos-test-{id}-{nth}"));
-    std::fs::copy(program, &copy).expect("the test binary can be copied");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&copy, mode).expect("the copy can be opened to all");
+    copy_program(&program, &copy);
     let mut command = Command::new(&copy);
     command.args(starter.command.get_args()).env(ROLE, role);
     command.current_dir("/").uid(NOBODY).gid(NOBODY);

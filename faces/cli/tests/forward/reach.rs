@@ -1,7 +1,7 @@
 //! Who reaches a server: other users of the machine only where that was asked for.
 
 use crate::common::{Place, Ran, signal, wait};
-use petasos_testing::{is_root, skip};
+use petasos_testing::{copy_program, is_root, skip};
 use std::{
     collections::HashSet,
     fs,
@@ -95,8 +95,7 @@ fn as_nobody(place: &Place, arguments: &[&str]) -> Option<Ran> {
     let outside = tempfile::tempdir().unwrap();
     let program = outside.path().join("petasos");
     fs::set_permissions(outside.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_petasos"), &program).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_petasos").as_ref(), &program);
     let template = place.command(&[]);
     let mut command = std::process::Command::new(&program);
     for (name, value) in template.get_envs() {

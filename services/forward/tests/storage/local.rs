@@ -187,7 +187,7 @@ fn without_privileges() {
         let export = dir.path().join("export");
         fs::create_dir(&export).unwrap();
         std::os::unix::fs::chown(&export, Some(65534), Some(65534)).unwrap();
-        fs::copy(std::env::current_exe().unwrap(), dir.path().join("test")).unwrap();
+        petasos_testing::copy_program(&std::env::current_exe().unwrap(), &dir.path().join("test"));
         let done = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
             .arg(dir.path().join("test"))

@@ -6,7 +6,7 @@ use crate::{
     common::{Place, Ran, child_of, signal, until},
     export::Export,
 };
-use petasos_testing::skip;
+use petasos_testing::{copy_program, skip};
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -83,11 +83,8 @@ fn an_ordinary_user_has_fusermount3_take_it_away() {
     // The build directory, and that of the test, may be closed to others.
     let theirs = tempfile::tempdir().unwrap();
     let program = theirs.path().join("petasos");
-    fs::copy(env!("CARGO_BIN_EXE_petasos"), &program).unwrap();
-    let all = fs::Permissions::from_mode(0o755);
-    for path in [theirs.path(), &program] {
-        fs::set_permissions(path, all.clone()).unwrap();
-    }
+    copy_program(env!("CARGO_BIN_EXE_petasos").as_ref(), &program);
+    fs::set_permissions(theirs.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(theirs.path().join("at")).unwrap();
     std::os::unix::fs::chown(theirs.path().join("at"), Some(65534), Some(65534)).unwrap();
     let mut shell = Command::new("unshare");
