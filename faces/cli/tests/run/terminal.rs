@@ -193,6 +193,8 @@ fn the_time_of_a_job_stands_still_while_it_is_stopped() {
     until("all to go on", || (!is_stopped(launcher) && !is_stopped(rank)).then_some(()));
     terminal.types("on\n");
     terminal.says("on-ward");
+    // As long as it is there it may read what is meant for the shell.
+    until("the end of the launcher", || field(launcher, 0).is_none().then_some(()));
     terminal.types("exit $?\n");
     let (code, said) = terminal.ends();
     assert_eq!(code, Some(3), "{said}");
