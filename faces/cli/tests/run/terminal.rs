@@ -78,6 +78,16 @@ impl Terminal {
         })
     }
 
+    /// Has the shell end by these words, when these processes have ended: as long as the launcher is there it
+    /// may read what is meant for the shell.
+    fn leaves(mut self, launchers: &[u32], words: &str) -> (Option<i32>, String) {
+        for launcher in launchers {
+            until("the end of the launcher", || field(*launcher, 0).is_none().then_some(()));
+        }
+        self.types(words);
+        self.ends()
+    }
+
     fn ends(mut self) -> (Option<i32>, String) {
         let status = wait(&mut self.child, Duration::from_secs(30));
         self.reader.take().unwrap().join().unwrap();
@@ -143,8 +153,7 @@ fn ctrl_z_stops_the_whole_job_and_the_shell_has_it_go_on() {
     until("all to go on", || ranks.iter().all(|rank| !is_stopped(*rank)).then_some(()));
     terminal.types("\x03");
     terminal.says("interrupted by SIGINT");
-    terminal.types("exit 0\n");
-    let (code, said) = terminal.ends();
+    let (code, said) = terminal.leaves(&[launcher], "exit 0\n");
     assert_eq!(code, Some(0), "{said}");
     place.assert_clean();
 }
@@ -160,6 +169,8 @@ fn ctrl_z_stops_the_ranks_of_all_hosts() {
         format!("{program} run -n 3 --hosts {list} {start} sh -c 'echo rank $$; exec sleep 600'");
     terminal.types(&format!("ip netns exec {} {run}\n", hosts.name('a')));
     let ranks = terminal.numbers("rank ", 3);
+    // The launcher is one of them.
+    let daemons: Vec<u32> = ranks.iter().map(|rank| parent(*rank)).collect();
     for _ in 0..2 {
         terminal.types("\x1a");
         until("all to stop", || ranks.iter().all(|rank| is_stopped(*rank)).then_some(()));
@@ -168,8 +179,7 @@ fn ctrl_z_stops_the_ranks_of_all_hosts() {
     }
     terminal.types("\x03");
     terminal.says("interrupted by SIGINT");
-    terminal.types("exit 0\n");
-    let (code, said) = terminal.ends();
+    let (code, said) = terminal.leaves(&daemons, "exit 0\n");
     assert_eq!(code, Some(0), "{said}");
     place.assert_clean();
 }
@@ -193,10 +203,7 @@ fn the_time_of_a_job_stands_still_while_it_is_stopped() {
     until("all to go on", || (!is_stopped(launcher) && !is_stopped(rank)).then_some(()));
     terminal.types("on\n");
     terminal.says("on-ward");
-    // As long as it is there it may read what is meant for the shell.
-    until("the end of the launcher", || field(launcher, 0).is_none().then_some(()));
-    terminal.types("exit $?\n");
-    let (code, said) = terminal.ends();
+    let (code, said) = terminal.leaves(&[launcher], "exit $?\n");
     assert_eq!(code, Some(3), "{said}");
     place.assert_clean();
 }
