@@ -23,11 +23,6 @@ over_all! {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn overflow(len: usize) -> MatchEntry {
-    let memory = Region::zeroed(len);
-    MatchEntry { ignore: !0, local_offset: true, ..MatchEntry::new(memory) }
-}
-
 fn what_waits_for_a_process_has_its_limit(over: Over) {
     let job = Job::with(over, 2, |_, config| config.limits.waiting = 10_000);
     let (a, b) = (&job.ranks[0], &job.ranks[1]);

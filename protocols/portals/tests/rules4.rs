@@ -32,11 +32,6 @@ over_all! {
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn overflow(len: usize) -> MatchEntry {
-    let memory = Region::zeroed(len);
-    MatchEntry { ignore: !0, local_offset: true, ..MatchEntry::new(memory) }
-}
-
 fn a_search_tells_of_all_and_counts(over: Over) {
     let job = Job::new(over, 2);
     let (a, b) = (&job.ranks[0], &job.ranks[1]);

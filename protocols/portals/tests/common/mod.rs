@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use petasos_fabric::{Address, Endpoint};
+use petasos_fabric::{Address, Endpoint, Region};
 use petasos_portals::{
     Config, Descriptor, Event, EventQueue, Failure, Handle, Interface, List, MatchEntry, Part,
     PortalOptions, ProcessId, ProcessMap, Target,
@@ -224,4 +224,10 @@ macro_rules! over_all {
             $(#[test] fn $name() { super::$name($crate::common::Over::$over); })*
         }
     };
+}
+
+/// An entry of the overflow list that takes all there is, behind each other in so many bytes.
+pub(crate) fn overflow(len: usize) -> MatchEntry {
+    let memory = Region::zeroed(len);
+    MatchEntry { ignore: !0, local_offset: true, ..MatchEntry::new(memory) }
 }

@@ -1,9 +1,13 @@
 //! What takes a mount away whose process was killed: the next command, or the guard of an ordinary
 //! user, who needs `fusermount3` for that; and what a data base on two mounts makes of it.
 
-use super::{At, can_mount, is_mounted, process_of_mount, threads};
+use super::{
+    At, can_mount,
+    guard::{begin, guard_of, serves},
+    is_mounted, process_of_mount, threads,
+};
 use crate::{
-    common::{Place, Ran, child_of, signal, until},
+    common::{Place, Ran, signal, until},
     export::Export,
 };
 use petasos_testing::{copy_program, skip};
@@ -21,20 +25,17 @@ fn the_next_command_takes_a_dead_mount_away() {
         return;
     }
     let place = Place::new();
-    let export = Export::start(&place, "shm", &[]);
-    fs::write(place.path("exp/file"), "contents").unwrap();
-    let at = At(place.path("at"));
-    fs::create_dir(&at.0).unwrap();
+    let (export, at) = begin(&place);
     export.run(&place, &["mount", "@", "at"]).assert(0);
     let process = process_of_mount(&export, &place, &[]);
     // Both at once, as the kernel does where memory is short.
-    signal(until("a guard", || child_of(process, "mount-guard")), "KILL");
+    signal(guard_of(process), "KILL");
     signal(process, "KILL");
     until("the end of its process", || threads(process).is_empty().then_some(()));
     assert!(is_mounted(&at.0) && fs::read_dir(&at.0).is_err(), "there is nothing to take away");
 
     export.run(&place, &["mount", "@", "at"]).assert(0);
-    assert_eq!(fs::read_to_string(at.0.join("file")).unwrap(), "contents");
+    serves(&at);
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mounts = table.lines().filter(|line| line.contains(at.0.to_str().unwrap())).count();
     assert_eq!(mounts, 1, "one lies over the other: {table}");

@@ -13,7 +13,7 @@ use std::{
 };
 
 /// An export with a file, and a directory to mount it on.
-fn begin(place: &Place) -> (Export, At) {
+pub(super) fn begin(place: &Place) -> (Export, At) {
     let export = Export::start(place, "shm", &[]);
     fs::write(place.path("exp/file"), "contents").unwrap();
     let at = At(place.path("at"));
@@ -25,12 +25,12 @@ fn unmount(at: &Path) {
     assert!(Command::new("umount").args(["-l", "-i"]).arg(at).status().unwrap().success());
 }
 
-fn serves(at: &At) {
+pub(super) fn serves(at: &At) {
     assert_eq!(fs::read_to_string(at.0.join("file")).unwrap(), "contents");
 }
 
 /// The guard of the mount that this process serves.
-fn guard_of(process: u32) -> u32 {
+pub(super) fn guard_of(process: u32) -> u32 {
     until("a guard", || child_of(process, "mount-guard"))
 }
 
