@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// What was not needed for so long goes, and for twice as long at most.
+/// Memory goes when it was not needed for so long, and is kept for twice as long at most.
 const REST: Duration = Duration::from_secs(5);
 
 /// So many files that the kernel has forgotten leave memory that is worth being given back.
