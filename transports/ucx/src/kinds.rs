@@ -172,7 +172,8 @@ impl Kind {
                 let mut protocol =
                     format!("UCX {version} {}, {}", self.transports, queue.join("*"));
                 // As much of it as can be said to others.
-                protocol.truncate(protocol.floor_char_boundary(MAX_PROTOCOL));
+                let end = (0..=MAX_PROTOCOL).rev().find(|at| protocol.is_char_boundary(*at));
+                protocol.truncate(end.unwrap_or(0));
                 protocol
             }
         }

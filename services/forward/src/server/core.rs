@@ -153,7 +153,8 @@ impl Core {
         directories: bool,
     ) -> FsResult<oneshot::Receiver<FsResult<()>>> {
         self.tickets.check(id, ticket, &peer)?;
-        name.truncate(name.floor_char_boundary(LONGEST_NAME));
+        let end = (0..=LONGEST_NAME).rev().find(|at| name.is_char_boundary(*at));
+        name.truncate(end.unwrap_or(0));
         let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
         if sessions.contains_key(&id) {
             return Err(FsError::new(Errno::BUSY, "the session is held already"));
