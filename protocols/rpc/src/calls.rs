@@ -22,7 +22,7 @@ pub(crate) enum Outcome {
     TooLarge(String),
     /// The result could not be fetched.
     Unfetched(String),
-    EngineGone,
+    EngineEnded,
 }
 
 /// What was called, and how: for its deadline, and for errors about it.

@@ -115,7 +115,7 @@ impl Context {
     /// # Errors
     /// None; a `Result` because handlers give one.
     pub fn reply<R: Wire>(&self, result: &R) -> Reply {
-        let mut buffer = self.0.inner.buffer();
+        let mut buffer = self.0.inner.frames.buffer();
         encode_into(self.0.encoding, result, &mut buffer);
         Ok(buffer)
     }

@@ -3,13 +3,11 @@
 use crate::{
     Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Method, RemoteBulk,
     RemoteMemory, ServeError, Stats, Target, Usage, clock::EngineClock, inner::Inner,
-    registry::Provider,
 };
 use petasos_fabric::{
-    Access, Address, AddressError, AllocError, Capabilities, Endpoint, Key, Peer, Region, Sleep,
-    Slice, Time,
+    Access, Address, AddressError, AllocError, Capabilities, Endpoint, Key, Peer, Region, Slice,
+    Time,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     os::fd::OwnedFd,
     rc::Rc,
@@ -112,7 +110,7 @@ impl Engine {
     /// What the endpoint can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.inner.endpoint.borrow().capabilities().clone()
+        self.inner.transport.capabilities()
     }
 
     /// The peer at an address, to be called. The connection is made with the first call.
@@ -150,8 +148,7 @@ impl Engine {
     /// Serves a method under a provider id. False if it is served already, or if another method
     /// has the same id.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
-        let provider = Rc::new(Provider { id: provider, method, handler: Box::new(handler) });
-        self.inner.served.borrow_mut().registry().add(provider)
+        self.inner.served.add(provider, method, Box::new(handler))
     }
 
     /// Makes sure that these methods can be registered.
@@ -160,17 +157,12 @@ impl Engine {
     /// [`ServeError`] with the first method that is served under this provider, or whose id belongs
     /// to another method.
     pub fn check_free(&self, methods: &[Method], provider: u16) -> Result<(), ServeError> {
-        let mut served = self.inner.served.borrow_mut();
-        let registry = served.registry();
-        match methods.iter().find(|method| !registry.is_free(method, provider)) {
-            Some(method) => Err(ServeError { method: method.name, provider }),
-            None => Ok(()),
-        }
+        self.inner.served.check_free(methods, provider)
     }
 
     /// Serves a method no longer; calls in progress finish.
     pub fn unregister(&self, method: Method, provider: u16) {
-        self.inner.served.borrow_mut().registry().remove(method, provider);
+        self.inner.served.remove(method, provider);
     }
 
     /// Runs a future beside others, as long as the engine is driven.
@@ -186,7 +178,7 @@ impl Engine {
     /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
     /// [`AllocError::System`] if there is no such memory.
     pub fn alloc(&self, len: usize) -> Result<Region, AllocError> {
-        self.inner.endpoint.borrow_mut().alloc(len)
+        self.inner.transport.alloc(len)
     }
 
     /// Describes memory for others to read or write, as bulk data of a call.
@@ -243,7 +235,7 @@ impl Engine {
     /// One pass: everything moves on by a bounded amount, without blocking. False if there was
     /// nothing to do.
     pub fn turn(&self) -> bool {
-        self.inner.turn()
+        self.inner.progress()
     }
 
     /// Tells the time, for engines made with [`Engine::with_given_time`].
@@ -288,13 +280,11 @@ impl Engine {
             inner.waker.awake();
             return None;
         }
-        match inner.endpoint.borrow_mut().arm(now) {
-            Sleep::Busy => {
-                inner.waker.awake();
-                None
-            }
-            Sleep::Until(until) => Some(until.min(inner.timers.borrow().next(now)).since(now)),
-        }
+        let Some(until) = inner.transport.arm(now) else {
+            inner.waker.awake();
+            return None;
+        };
+        Some(until.min(inner.timers.borrow().next(now)).since(now))
     }
 
     /// To be called after sleep.
@@ -306,7 +296,7 @@ impl Engine {
     /// A descriptor to sleep on, one's own to close, if the transport has one: wait for readable.
     #[must_use]
     pub fn fd(&self) -> Option<OwnedFd> {
-        self.inner.endpoint.borrow().fd()?.try_clone_to_owned().ok()
+        self.inner.transport.fd()
     }
 
     /// Drives the engine until `future` is ready, as `EngineConfig::idle` says.
@@ -318,44 +308,30 @@ impl Engine {
         let main = &inner.main;
         let mut context = Context::from_waker(&inner.main_waker);
         let mut future = std::pin::pin!(future);
-        inner.looking.found();
+        inner.idle.reset();
         main.set();
         loop {
             if main.take() {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                     return output;
                 }
-                inner.looking.found();
+                inner.idle.reset();
             }
             if self.turn() {
-                inner.looking.found();
+                inner.idle.reset();
             } else if !main.is_set() {
-                self.rest();
+                self.idle();
             }
         }
     }
 
-    /// What to do after a pass in which there was nothing to do.
-    fn rest(&self) {
-        let looks = |longest| self.inner.looking.goes_on(longest);
-        match self.inner.spin.is_none_or(looks) {
-            true => self.inner.endpoint.borrow().relax(),
-            false => self.doze(),
+    /// After a pass in which there was nothing to do: polls again soon, or sleeps.
+    fn idle(&self) {
+        if self.inner.idle.poll_again() {
+            return self.inner.transport.relax();
         }
-    }
-
-    /// Sleeps until there is something to do.
-    fn doze(&self) {
         let Some(longest) = self.arm() else { return };
-        let timeout = Timespec::try_from(longest).ok();
-        let endpoint = self.inner.endpoint.borrow();
-        if let Some(fd) = endpoint.fd() {
-            // An interrupted or failed wait only means to look again.
-            let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], timeout.as_ref());
-        } else {
-            std::thread::yield_now();
-        }
-        drop(endpoint);
+        self.inner.transport.sleep(longest);
         self.awake();
     }
 
@@ -374,22 +350,5 @@ impl Engine {
     /// Ends the engine, also if others hold it: calls under way fail, handlers are dropped.
     pub fn shut_down(&self) {
         self.inner.shut_down();
-    }
-}
-
-impl Inner {
-    pub(crate) fn usage(&self) -> Usage {
-        let peers = self.peers.borrow();
-        Usage {
-            calls: self.calls.borrow().len(),
-            credit: peers.iter().map(|r| r.outstanding as usize).sum(),
-            waiting: peers.iter().map(|r| r.waiting.len()).sum(),
-            serving: peers.iter().map(|r| r.serving as usize).sum::<usize>()
-                + usize::from(self.beginning.get()),
-            lent_results: peers.iter().map(|r| r.lent.len()).sum(),
-            parked: peers.iter().map(|r| r.parked.len()).sum(),
-            operations: self.operations.borrow().len(),
-            tasks: self.tasks.len(),
-        }
     }
 }

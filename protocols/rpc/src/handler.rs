@@ -105,14 +105,14 @@ impl Arrival<'_> {
     #[must_use]
     pub fn reply<R: Wire>(&self, result: &R) -> Begun {
         let Arrival { inner, answer, encoding, in_task, .. } = *self;
-        let mut frame = inner.buffer_for(result.encoded_len_hint());
+        let mut frame = inner.frames.buffer_for(result.encoded_len_hint());
         if !in_task {
             inner.response(answer.call, Status::Ok, answer.checked).encode(&mut frame);
         }
         let rest = encode_head_into(encoding, result, &mut frame);
         if !rest.is_empty() {
             if !in_task && inner.answer_in_two(answer, &frame, rest) {
-                inner.recycle(frame);
+                inner.frames.recycle(frame);
                 return Begun(Begin::Answered);
             }
             frame.extend_from_slice(rest);
@@ -123,7 +123,7 @@ impl Arrival<'_> {
         if !inner.answer_plainly(answer, &frame) {
             return Begun(Begin::Framed(frame));
         }
-        inner.recycle(frame);
+        inner.frames.recycle(frame);
         Begun(Begin::Answered)
     }
 

@@ -5,7 +5,7 @@ use crate::{
     body::Body,
     handler::{Begin, at_once},
     inner::Inner,
-    outbound::behind,
+    outbound::after_header,
     registry::Provider,
     served::{Refusal, Running, Ticket},
     timers::Due,
@@ -52,10 +52,8 @@ impl Inner {
             method: "",
             started: None,
         };
-        let served = self.served.borrow_mut();
-        let (found, room) = (served.find(request), served.len() < self.config.calls_in_all);
-        drop(served);
-        let Some(provider) = found else {
+        let room = self.served.len() < self.config.calls_in_all;
+        let Some(provider) = self.served.find(request) else {
             return self.refuse_unserved(answer, *request);
         };
         answer.method = provider.method.name;
@@ -79,7 +77,7 @@ impl Inner {
             context: None,
             in_task: false,
         };
-        self.beginning.set(true);
+        self.served.enter_handler();
         // Stored where it stays: it would be moved three times as what `catch_unwind` gives. What
         // stands there has nothing that would have to be dropped.
         let mut begin = Begin::Answered;
@@ -98,7 +96,7 @@ impl Inner {
     fn go_on(self: &Rc<Self>, answer: Answer, left_us: u32, begin: Begin) {
         match begin {
             // The answer is sent, whatever became of the handler afterwards.
-            _ if !self.beginning.replace(false) => {}
+            _ if !self.served.leave_handler() => {}
             Begin::Answered => {}
             Begin::Framed(frame) => self.answer_framed(answer, frame),
             Begin::Replied(reply) => self.answer(answer, reply),
@@ -141,9 +139,9 @@ impl Inner {
             }
         };
         let mut work: HandlerFuture = Box::pin(work.instrument(span));
-        self.beginning.set(true);
+        self.served.enter_handler();
         let polled = poll_caught(&mut work, &mut at_once());
-        self.beginning.set(false);
+        self.served.leave_handler();
         match polled {
             Poll::Ready(reply) => self.answer(answer, reply),
             Poll::Pending => self.run(answer, request.left_us, work, Some(context)),
@@ -153,8 +151,8 @@ impl Inner {
     /// Answers that this is not served.
     #[cold]
     fn refuse_unserved(self: &Rc<Self>, answer: Answer, request: Request) {
-        self.meet(answer.peer);
-        let refusal = self.served.borrow().refusal(&request);
+        self.ensure_peer(answer.peer);
+        let refusal = self.served.refusal(&request);
         self.refuse(answer, refusal);
     }
 
@@ -164,15 +162,15 @@ impl Inner {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else {
             drop(peers);
-            return self.admits_stranger(peer);
+            return self.admits_unknown(peer);
         };
         record.used() < usize::from(self.config.calls_per_peer)
     }
 
-    /// The same for a peer that is met with its first call.
+    /// The same for a peer of which there is no record before its first call.
     #[cold]
-    fn admits_stranger(&self, peer: Peer) -> bool {
-        self.meet(peer) && self.admits(peer)
+    fn admits_unknown(&self, peer: Peer) -> bool {
+        self.ensure_peer(peer) && self.admits(peer)
     }
 
     /// Goes on with a call that waits for something, as a task.
@@ -184,10 +182,10 @@ impl Inner {
         context: Option<Context>,
     ) {
         if let Some(record) = self.peers.borrow_mut().get(answer.peer) {
-            record.serving += 1;
+            record.begin_serving();
         }
         let (abort, registration) = AbortHandle::new_pair();
-        let ticket = self.served.borrow_mut().begin(answer, abort, context);
+        let ticket = self.served.begin(answer, abort, context);
         if left_us > 0 {
             let left = Duration::from_micros(left_us.into());
             self.timers.borrow_mut().add(left, Due::Served(ticket.slot, ticket.serial));
@@ -206,9 +204,9 @@ impl Inner {
 
     /// A call in progress is over: it counts no more.
     fn ended(&self, ticket: Ticket) -> Option<Running> {
-        let running = self.served.borrow_mut().end(ticket)?;
+        let running = self.served.end(ticket)?;
         if let Some(record) = self.peers.borrow_mut().get(running.answer.peer) {
-            record.serving = record.serving.saturating_sub(1);
+            record.end_serving();
         }
         Some(running)
     }
@@ -216,11 +214,11 @@ impl Inner {
     /// Answers with a response that is whole, if there is no more to it than to send it.
     #[inline(never)]
     pub(crate) fn answer_plainly(&self, answer: &Answer, frame: &[u8]) -> bool {
-        let plain = !(answer.one_way | answer.checked) && frame.len() <= self.full_frame;
+        let plain = !(answer.one_way | answer.checked) && self.frames.fits_inline(frame.len());
         // No longer if it was answered.
-        if plain && self.beginning.get() {
+        if plain && self.served.is_in_handler() {
             self.send_frame(answer.peer, frame);
-            self.beginning.set(false);
+            self.served.leave_handler();
             self.served_one(answer);
         }
         plain
@@ -230,9 +228,9 @@ impl Inner {
     #[cold]
     #[inline(never)]
     pub(crate) fn answer_in_two(&self, answer: &Answer, frame: &[u8], rest: &[u8]) -> bool {
-        let fits = frame.len() + rest.len() <= self.full_frame;
+        let fits = self.frames.fits_inline(frame.len() + rest.len());
         let plain = fits && !(answer.one_way | answer.checked);
-        if plain && self.beginning.replace(false) {
+        if plain && self.served.leave_handler() {
             self.send_parts(answer.peer, &[frame, rest]);
             self.served_one(answer);
         }
@@ -243,8 +241,8 @@ impl Inner {
     fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
         let header = rpc::response_len(answer.checked);
         self.served_one(&answer);
-        if !answer.one_way && frame.len() > self.full_frame {
-            return self.answer_lent(answer, &behind(frame, header));
+        if !answer.one_way && !self.frames.fits_inline(frame.len()) {
+            return self.answer_lent(answer, &after_header(frame, header));
         }
         if !answer.one_way {
             if answer.checked {
@@ -252,7 +250,7 @@ impl Inner {
             }
             self.send_frame(answer.peer, &frame);
         }
-        self.recycle(frame);
+        self.frames.recycle(frame);
     }
 
     /// Counts a call that was served.
@@ -283,28 +281,28 @@ impl Inner {
 
     fn answer_ok(self: &Rc<Self>, answer: Answer, body: Vec<u8>) {
         if answer.one_way {
-            return self.recycle(body);
+            return self.frames.recycle(body);
         }
         let response = self.response(answer.call, Status::Ok, answer.checked);
-        if response.header_len() + body.len() <= self.full_frame {
+        if self.frames.fits_inline(response.header_len() + body.len()) {
             return self.respond(answer.peer, &response, body);
         }
-        self.answer_lent(answer, &behind(body, 0));
+        self.answer_lent(answer, &after_header(body, 0));
     }
 
     /// Answers with a result that does not fit, and which the caller fetches.
     fn answer_lent(self: &Rc<Self>, answer: Answer, result: &Slice) {
-        match self.lend(result, Access::READ) {
+        match self.transport.export(result, Access::READ) {
             Ok((region, key)) => {
                 let mut remote = Vec::new();
                 Remote { len: result.len() as u64, key: key.as_bytes() }.encode(&mut remote);
                 let unreachable = match self.peers.borrow_mut().get(answer.peer) {
                     // A caller that uses the same slot twice has lost the first result.
-                    Some(record) => record.lent.insert(answer.call, region),
+                    Some(record) => record.lend_result(answer.call, region),
                     None => Some(region),
                 };
                 if let Some(region) = unreachable {
-                    self.deregister_later(region);
+                    self.deregister(region);
                 }
                 let mut response = self.response(answer.call, Status::Ok, answer.checked);
                 response.overflow = true;
@@ -332,7 +330,7 @@ impl Inner {
             return;
         }
         let response = self.response(answer.call, refusal.status, answer.checked);
-        let room = self.max_frame - response.header_len();
+        let room = self.frames.max_len() - response.header_len();
         refusal.body.truncate(room.min(1024));
         self.respond(answer.peer, &response, refusal.body);
         self.check_patience(answer.peer);
@@ -341,10 +339,10 @@ impl Inner {
     /// Cuts off a peer that goes on asking without reading the answers.
     fn check_patience(self: &Rc<Self>, peer: Peer) {
         let limit = 2 * usize::from(self.config.calls_per_peer) + 64;
-        let parked = self.peers.borrow_mut().get(peer).map_or(0, |record| record.parked.len());
-        if parked > limit {
+        let deferred = self.peers.borrow_mut().get(peer).map_or(0, |record| record.deferred_len());
+        if deferred > limit {
             tracing::warn!(?peer, "a peer that reads no answers is cut off");
-            self.lose(peer, &LostReason::Protocol("it reads no answers".to_owned()));
+            self.peer_lost(peer, &LostReason::Protocol("it reads no answers".to_owned()));
         }
     }
 
@@ -363,11 +361,11 @@ impl Inner {
             return self.send_frame(peer, &frame);
         }
         self.send_parts(peer, &[&response.header(), &body]);
-        self.recycle(body);
+        self.frames.recycle(body);
     }
 
     pub(crate) fn cancel_served(self: &Rc<Self>, peer: Peer, call: CallId) {
-        let named = self.served.borrow().named(peer, call);
+        let named = self.served.named(peer, call);
         if let Some(ticket) = named {
             self.stats.cancelled_by_caller.count();
             self.stop(ticket, Status::Cancelled);
@@ -387,9 +385,9 @@ impl Inner {
         }
     }
 
-    /// Stops what is done for a peer that is gone.
+    /// Stops what is done for a peer that is lost.
     pub(crate) fn end_served(&self, peer: Peer) {
-        let ended = self.served.borrow_mut().end_all(peer);
+        let ended = self.served.end_all(peer);
         ended.iter().for_each(Running::stop);
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that others reach with put, get and atomics: the one-sided side of the engine.
+//! Memory that peers access with put, get and atomics: the one-sided part of the engine.
 
 use crate::{BulkError, inner::Inner, operation::Pending};
 use petasos_fabric::{
@@ -49,14 +49,14 @@ impl Exported {
     /// The same, as the operation that it is.
     pub(crate) fn start_closing(mut self) -> Pending {
         self.closed = true;
-        self.inner.deregister(self.region)
+        Pending::closing(&self.inner, self.region)
     }
 }
 
 impl Drop for Exported {
     fn drop(&mut self) {
         if !self.closed {
-            self.inner.deregister_later(self.region);
+            self.inner.deregister(self.region);
         }
     }
 }
@@ -70,23 +70,19 @@ pub(crate) struct Imported {
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        self.inner.endpoint.borrow_mut().release(self.remote);
+        self.inner.transport.release(self.remote);
     }
 }
 
-impl Inner {
-    /// A key that came from this peer, if it is known from which.
-    pub(crate) fn import(
-        self: &Rc<Self>,
+impl Imported {
+    /// Imports a key, which came `from` this peer if that is known.
+    pub(crate) fn new(
+        inner: &Rc<Inner>,
         key: &Key,
         from: Option<Peer>,
     ) -> Result<Imported, BulkError> {
-        let mut endpoint = self.endpoint.borrow_mut();
-        let remote = match from {
-            Some(from) => endpoint.import_from(key, from)?,
-            None => endpoint.import(key)?,
-        };
-        Ok(Imported { inner: Rc::clone(self), remote })
+        let remote = inner.transport.import(key, from)?;
+        Ok(Imported { inner: Rc::clone(inner), remote })
     }
 }
 
@@ -123,7 +119,7 @@ impl RemoteMemory {
         key: &Key,
         from: Option<Peer>,
     ) -> Result<RemoteMemory, BulkError> {
-        let imported = inner.import(key, from)?;
+        let imported = Imported::new(&inner, key, from)?;
         Ok(RemoteMemory { inner, imported })
     }
 
@@ -154,7 +150,8 @@ impl RemoteMemory {
     ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
         let remote = self.imported.remote;
         let (local, spans) = (smallvec![into.clone()], span(offset, &into));
-        let get = self.inner.operate(|token| Operation::Get { token, remote, local, spans });
+        let get =
+            Pending::submit(&self.inner, |token| Operation::Get { token, remote, local, spans });
         giving_back(get, into)
     }
 
@@ -173,7 +170,7 @@ impl RemoteMemory {
         let (local, spans) = (smallvec![from.clone()], span(offset, &from));
         let level = Level::Visible;
         let put = |token| Operation::Put { token, remote, local, spans, level, event: None };
-        giving_back(self.inner.operate(put), from)
+        giving_back(Pending::submit(&self.inner, put), from)
     }
 
     /// Changes elements atomically, and gives the old values, little-endian. `compare` is for
@@ -204,7 +201,7 @@ impl RemoteMemory {
             compare,
             fetch: true,
         };
-        let atomic = self.inner.operate(atomic);
+        let atomic = Pending::submit(&self.inner, atomic);
         async {
             match atomic.await? {
                 Done::Fetched(old) => Ok(old),
@@ -223,7 +220,7 @@ impl RemoteMemory {
     /// memory.
     pub fn map(&self) -> impl Future<Output = Result<Region, BulkError>> + use<> {
         let remote = self.imported.remote;
-        let map = self.inner.operate(|token| Operation::Map { token, remote });
+        let map = Pending::submit(&self.inner, |token| Operation::Map { token, remote });
         async {
             match map.await? {
                 Done::Mapped(region) => Ok(region),
@@ -249,6 +246,6 @@ pub(crate) fn export(
     memory: &Slice,
     access: Access,
 ) -> Result<Exported, BulkError> {
-    let (region, key) = inner.lend(memory, access)?;
+    let (region, key) = inner.transport.export(memory, access)?;
     Ok(Exported { inner: Rc::clone(inner), memory: memory.clone(), region, key, closed: false })
 }

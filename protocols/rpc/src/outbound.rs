@@ -39,20 +39,20 @@ impl Inner {
         let rest = arguments(options.encoding, &mut frame);
         if !rest.is_empty() && !options.checked && self.send_in_two(peer, &frame, rest) {
             self.note_call(method, id, None);
-            self.recycle(frame);
+            self.frames.recycle(frame);
             self.stats.calls_made.count();
             return Ok(id);
         }
         frame.extend_from_slice(rest);
-        if frame.len() > self.full_frame || options.checked || self.config.measure {
+        if !self.frames.fits_inline(frame.len()) || options.checked || self.config.measure {
             self.prepare(target, method, id, options.checked, &mut frame)?;
         }
         let mut peers = self.peers.borrow_mut();
         match peers.get(peer) {
             Some(record) if record.has_credit() => {
-                record.outstanding += 1;
+                record.take_credit();
                 self.send_request(record, &frame);
-                self.recycle(frame);
+                self.frames.recycle(frame);
             }
             _ => {
                 drop(peers);
@@ -69,8 +69,10 @@ impl Inner {
     fn send_in_two(&self, peer: Peer, frame: &[u8], rest: &[u8]) -> bool {
         let mut peers = self.peers.borrow_mut();
         match peers.get(peer) {
-            Some(record) if record.has_credit() && frame.len() + rest.len() <= self.full_frame => {
-                record.outstanding += 1;
+            Some(record)
+                if record.has_credit() && self.frames.fits_inline(frame.len() + rest.len()) =>
+            {
+                record.take_credit();
                 self.transmit(record, &[frame, rest]);
                 true
             }
@@ -98,21 +100,23 @@ impl Inner {
             let mut peers = self.peers.borrow_mut();
             match peers.get(peer) {
                 Some(record) if record.has_credit() => {
-                    record.outstanding += 1;
+                    record.take_credit();
                     self.send_request(record, &frame);
-                    self.recycle(frame);
+                    self.frames.recycle(frame);
                 }
-                Some(record) if record.waiting.len() < self.config.queue_per_peer => {
-                    record.waiting.push_back(id);
+                Some(record) => {
+                    if !record.queue_call(id, self.config.queue_per_peer) {
+                        return Err(self.busy(target, &method));
+                    }
                     self.calls.borrow_mut().queue(id, frame);
                 }
-                _ => return Err(self.busy(target, &method)),
+                None => return Err(self.busy(target, &method)),
             }
             Ok(())
         });
         if sent.is_err() {
             let lent = self.calls.borrow_mut().close(id);
-            lent.inspect(|region| self.deregister_later(*region));
+            lent.inspect(|region| self.deregister(*region));
         }
         sent
     }
@@ -126,7 +130,7 @@ impl Inner {
     }
 
     /// Makes a one-way call.
-    pub(crate) fn tell(
+    pub(crate) fn start_one_way(
         &self,
         target: &Target,
         method: &Method,
@@ -137,12 +141,12 @@ impl Inner {
         let timeout = options.timeout.unwrap_or(self.config.timeout);
         let mut request = header(target, method, options, timeout, rpc::NOBODY);
         request.one_way = true;
-        let mut frame = self.buffer();
+        let mut frame = self.frames.buffer();
         request.encode(&mut frame);
         arguments(options.encoding, &mut frame);
-        if frame.len() > self.max_frame {
+        if frame.len() > self.frames.max_len() {
             // It could be lent, but nothing would say when it has been fetched.
-            let most = self.max_frame - request.header_len();
+            let most = self.frames.max_len() - request.header_len();
             let len = frame.len() - request.header_len();
             let reason =
                 format!("a one-way call takes at most {most} bytes of arguments, these are {len}");
@@ -154,12 +158,12 @@ impl Inner {
         }
         let mut peers = self.peers.borrow_mut();
         if let Some(record) = peers.get(peer) {
-            if record.parked.len() >= self.config.queue_per_peer {
+            if record.deferred_len() >= self.config.queue_per_peer {
                 return Err(self.busy(target, method));
             }
             self.transmit(record, &[&frame]);
         }
-        self.recycle(frame);
+        self.frames.recycle(frame);
         self.stats.one_way_made.count();
         Ok(())
     }
@@ -177,7 +181,7 @@ impl Inner {
         frame: &mut Vec<u8>,
     ) -> Result<(), CallError> {
         let (header, mut lent) = (rpc::request_len(frame), None);
-        if frame.len() > self.full_frame {
+        if !self.frames.fits_inline(frame.len()) {
             match self.lend_arguments(header, frame) {
                 Ok(region) => lent = Some(region),
                 Err(reason) => {
@@ -204,11 +208,11 @@ impl Inner {
 
     /// Lends the arguments behind the header, and says in their place where they are.
     fn lend_arguments(&self, header: usize, frame: &mut Vec<u8>) -> Result<RegionId, String> {
-        let mut request = self.buffer();
+        let mut request = self.frames.buffer();
         request.extend_from_slice(&frame[..header]);
-        let arguments = behind(std::mem::replace(frame, request), header);
+        let arguments = after_header(std::mem::replace(frame, request), header);
         let len = arguments.len() as u64;
-        let lend = self.lend(&arguments, Access::READ);
+        let lend = self.transport.export(&arguments, Access::READ);
         let (region, key) = lend.map_err(|error| error.to_string())?;
         rpc::set_overflow(frame);
         Remote { len, key: key.as_bytes() }.encode(frame);
@@ -257,11 +261,13 @@ impl Inner {
             self.stats.record(method, began.elapsed());
         }
         if let Some(region) = lent {
-            self.deregister_later(region);
+            self.deregister(region);
         }
         if response.overflow && wanted {
             // What is being fetched counts with the target until it is released.
-            self.hear_window(peer, response.window);
+            if let Some(record) = self.peers.borrow_mut().get(peer) {
+                record.set_window(response.window);
+            }
             return self.fetch_result(peer, id, body);
         }
         if response.overflow {
@@ -273,23 +279,13 @@ impl Inner {
         self.return_credit(peer, Some(response.window));
     }
 
-    fn hear_window(&self, peer: Peer, window: u16) {
-        if let Some(record) = self.peers.borrow_mut().get(peer) {
-            record.window = u32::from(window.max(1));
-        }
-    }
-
     /// The peer has done with a call of ours: the next one may go. It may have said how many it
     /// takes.
     #[inline(always)]
     pub(crate) fn return_credit(&self, peer: Peer, window: Option<u16>) {
         let mut peers = self.peers.borrow_mut();
         let Some(record) = peers.get(peer) else { return };
-        if let Some(window) = window {
-            record.window = u32::from(window.max(1));
-        }
-        record.outstanding = record.outstanding.saturating_sub(1);
-        if !record.waiting.is_empty() {
+        if record.return_credit(window) {
             drop(peers);
             self.send_waiting(peer);
         }
@@ -299,14 +295,13 @@ impl Inner {
     fn send_waiting(&self, peer: Peer) {
         let mut peers = self.peers.borrow_mut();
         while let Some(record) = peers.get(peer)
-            && record.outstanding < record.window
-            && let Some(id) = record.waiting.pop_front()
+            && let Some(id) = record.next_queued_call()
         {
             // A call that ended while it waited has no request any more.
             let Some(frame) = self.calls.borrow_mut().unqueue(id) else { continue };
-            record.outstanding += 1;
+            record.take_credit();
             self.transmit(record, &[&frame]);
-            self.recycle(frame);
+            self.frames.recycle(frame);
         }
     }
 
@@ -353,7 +348,7 @@ impl Inner {
     /// Ends all calls.
     pub(crate) fn end_all_calls(&self) {
         // What they lent goes with the endpoint.
-        let ended = self.calls.borrow_mut().end(None, || Outcome::EngineGone);
+        let ended = self.calls.borrow_mut().end(None, || Outcome::EngineEnded);
         ended.into_iter().filter_map(|ended| ended.wake).for_each(Waker::wake);
     }
 
@@ -361,7 +356,7 @@ impl Inner {
     #[inline]
     fn settle(&self, ended: Ended) {
         if let Some(region) = ended.lent {
-            self.deregister_later(region);
+            self.deregister(region);
         }
         if let Some(waker) = ended.wake {
             waker.wake();
@@ -370,7 +365,7 @@ impl Inner {
 }
 
 /// What stands in a frame behind its header, as memory that can be lent.
-pub(crate) fn behind(frame: Vec<u8>, header: usize) -> Slice {
+pub(crate) fn after_header(frame: Vec<u8>, header: usize) -> Slice {
     let len = frame.len() - header;
     let region = Region::from_buffer(Buffer::from(frame));
     region.slice(header, len).expect("a header is a part of its frame")

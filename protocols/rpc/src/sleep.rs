@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Those that sleep, by the time at which they wake. One that is dropped is gone from here at once.
+/// The futures that sleep, by the time at which they wake. One that is dropped leaves at once.
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers {
     waiting: BTreeMap<(Time, u64), Option<Waker>>,
@@ -25,6 +25,21 @@ impl Sleepers {
         self.last += 1;
         self.waiting.insert((until, self.last), None);
         (until, self.last)
+    }
+
+    /// Notes the waker of a sleeper. False if its time has come.
+    fn wait(&mut self, entry: (Time, u64), waker: &Waker) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&entry) else { return false };
+        match waiting {
+            Some(known) => known.clone_from(waker),
+            waiting => *waiting = Some(waker.clone()),
+        }
+        true
+    }
+
+    /// Removes a sleeper that is dropped, and returns its waker.
+    fn remove(&mut self, entry: (Time, u64)) -> Option<Waker> {
+        self.waiting.remove(&entry)?
     }
 
     /// Takes those whose time has come. Gives the wakers to call once nothing is borrowed.
@@ -123,20 +138,16 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut timers = self.inner.timers.borrow_mut();
-        let Some(waiting) = timers.sleepers.waiting.get_mut(&self.entry) else {
-            return Poll::Ready(());
-        };
-        match waiting {
-            Some(known) => known.clone_from(context.waker()),
-            waiting => *waiting = Some(context.waker().clone()),
+        match timers.sleepers.wait(self.entry, context.waker()) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
         }
-        Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let waker = self.inner.timers.borrow_mut().sleepers.waiting.remove(&self.entry);
+        let waker = self.inner.timers.borrow_mut().sleepers.remove(self.entry);
         // Its own code may run, now that nothing is borrowed.
         drop(waker);
     }

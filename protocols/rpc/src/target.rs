@@ -1,12 +1,12 @@
 //! The target of calls.
 
 use crate::{
-    Bulk, Call, CallError, CallOptions, Method, Refused,
+    Bulk, Call, CallError, CallOptions, Method,
     calls::About,
     inner::Inner,
-    peers::{NOWHERE, SELF},
+    peers::{NO_PEER, SELF},
 };
-use petasos_fabric::{Access, Address, Peer, ResolveError, Slice};
+use petasos_fabric::{Access, Address, Peer, Slice};
 use petasos_wire::Encoding;
 use std::{cell::Cell, fmt, rc::Rc};
 
@@ -48,7 +48,7 @@ struct Shared {
 
 impl Target {
     pub(crate) fn new(inner: Rc<Inner>, address: Address) -> Target {
-        Target { shared: Rc::new(Shared { inner, address, peer: Cell::new(NOWHERE) }) }
+        Target { shared: Rc::new(Shared { inner, address, peer: Cell::new(NO_PEER) }) }
     }
 
     /// Where it is.
@@ -96,7 +96,7 @@ impl Target {
         arguments: impl FnOnce(Encoding, &mut Vec<u8>) -> &'a [u8],
     ) -> Call {
         let timeout = options.timeout.unwrap_or(self.inner().config.timeout);
-        let frame = self.inner().buffer_for(len);
+        let frame = self.inner().frames.buffer_for(len);
         let about = About { method, provider: options.provider, timeout };
         let id = self.inner().start(self, about, options, frame, arguments);
         Call::new(self.clone(), id)
@@ -114,7 +114,7 @@ impl Target {
         options: &CallOptions,
         arguments: impl FnOnce(Encoding, &mut Vec<u8>),
     ) -> Result<(), CallError> {
-        self.inner().tell(self, &method, options, arguments)
+        self.inner().start_one_way(self, &method, options, arguments)
     }
 
     /// Lends memory to a call of `method`.
@@ -162,22 +162,6 @@ impl Target {
         }
         self.shared.peer.set(peer);
         Ok(peer)
-    }
-}
-
-impl Inner {
-    /// The peer at an address, which is waited for if it has not started yet.
-    fn resolve(&self, address: &Address) -> Result<Peer, ResolveError> {
-        let waits = match self.config.refused {
-            Refused::WaitForFirst => !self.reached.borrow().knows(address),
-            Refused::Wait => true,
-            Refused::Fail => false,
-        };
-        let (mut endpoint, patience) = (self.endpoint.borrow_mut(), self.config.patience);
-        match waits {
-            true => endpoint.resolve(address, patience),
-            false => endpoint.resolve_running(address, patience),
-        }
     }
 }
 

@@ -1,16 +1,13 @@
 //! Engines with a thread of their own, and handles for other threads.
 
-use crate::{
-    Engine, EngineConfig,
-    inner::{Commands, Inner},
-};
+use crate::{Engine, EngineConfig, commands::Commands, inner::Inner};
 use futures_channel::oneshot;
 use petasos_fabric::{Address, Endpoint};
 use std::{
     fmt,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     thread::JoinHandle,
 };
@@ -62,37 +59,24 @@ impl EngineHandle {
         T: Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
+        // If the engine has ended, the work is dropped, and with it the sender of its output.
         let work = Box::new(move |inner: &Rc<Inner>| {
             let work = work(Engine::borrowed(Rc::clone(inner)));
             inner.spawn(Box::pin(async move {
                 let _ = sender.send(work.await);
             }));
         });
-        let full = !self.command(work, MOST);
+        let full = !self.commands.push(work, MOST);
         Running { receiver, full }
     }
 
     /// Asks the engine to end.
     pub fn shut_down(&self) {
-        self.command(Box::new(|inner| inner.shut_down()), usize::MAX);
+        self.commands.push(Box::new(|inner| inner.shut_down()), usize::MAX);
     }
 
-    /// Hands over a command, unless so many wait. False if they do.
-    fn command(&self, command: crate::inner::Command, most: usize) -> bool {
-        let mut queue = self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        // An ended engine: the command is dropped, and with it the sender of its answer.
-        let Some(commands) = queue.as_mut() else { return true };
-        if commands.len() >= most {
-            return false;
-        }
-        commands.push(command);
-        drop(queue);
-        self.commands.waker.ring();
-        true
-    }
-
-    fn is_gone(&self) -> bool {
-        self.commands.queue.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    fn is_ended(&self) -> bool {
+        self.commands.is_closed()
     }
 }
 
@@ -191,7 +175,7 @@ impl EngineThread {
             if sender.send(handle).is_ok() {
                 // The end of the engine has this polled.
                 engine.block_on(std::future::poll_fn(|_| {
-                    if ended.is_gone() { Poll::Ready(()) } else { Poll::Pending }
+                    if ended.is_ended() { Poll::Ready(()) } else { Poll::Pending }
                 }));
             }
         };

@@ -167,7 +167,8 @@ impl<W: Future<Output = Result<R, Failure>>, R: Wire> Future for Work<W> {
         let this = self.project();
         let future = this.future.as_pin_mut().expect("it waits, so it is there");
         let result = ready!(future.poll(context))?;
-        let mut body = this.engine.as_ref().map(|engine| engine.buffer()).unwrap_or_default();
+        let mut body =
+            this.engine.as_ref().map(|engine| engine.frames.buffer()).unwrap_or_default();
         encode_into(*this.encoding, &result, &mut body);
         Poll::Ready(Ok(body))
     }

@@ -43,9 +43,9 @@ struct Shared {
     access: Access,
 }
 
-/// Which way the data goes.
+/// In which direction the data moves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Pull,
     Push,
 }
@@ -63,7 +63,7 @@ impl RemoteBulk {
         let mut pieces = SmallVec::new();
         let mut len = 0u64;
         for piece in &handle.pieces {
-            let imported = inner.import(&Key::from_bytes(piece.key.clone())?, from)?;
+            let imported = Imported::new(inner, &Key::from_bytes(piece.key.clone())?, from)?;
             let bound = imported.remote.len;
             let sum = len.checked_add(piece.len).filter(|_| piece.len <= bound);
             len = sum.ok_or(BulkError::OutOfBounds { offset: 0, len: piece.len, bound })?;
@@ -115,7 +115,7 @@ impl RemoteBulk {
             true => Err(BulkError::TooLarge { len, limit }),
             false => self.check(offset, len).and_then(|()| {
                 let region = Region::from_vec(vec![0; len as usize]);
-                Ok((self.transfer(Way::Pull, offset, region.whole())?, region))
+                Ok((self.transfer(Direction::Pull, offset, region.whole())?, region))
             }),
         };
         async {
@@ -138,7 +138,7 @@ impl RemoteBulk {
         offset: u64,
         into: Slice,
     ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
-        let begun = self.transfer(Way::Pull, offset, into);
+        let begun = self.transfer(Direction::Pull, offset, into);
         async { begun?.await }
     }
 
@@ -154,7 +154,7 @@ impl RemoteBulk {
         offset: u64,
         from: Slice,
     ) -> impl Future<Output = Result<Slice, BulkError>> + use<> {
-        let begun = self.transfer(Way::Push, offset, from);
+        let begun = self.transfer(Direction::Push, offset, from);
         async { begun?.await }
     }
 
@@ -181,7 +181,7 @@ impl RemoteBulk {
         BlockStream::new(self.clone(), block, depth)
     }
 
-    /// The other way: blocks that are pushed one after the other, `depth` at a time.
+    /// The other direction: blocks that are pushed one after the other, `depth` at a time.
     ///
     /// # Panics
     /// If `depth` is zero.
@@ -192,12 +192,12 @@ impl RemoteBulk {
 
     /// Starts a pull; the transfer is under way before the future is polled.
     pub(super) fn start_pull(&self, offset: u64, into: Slice) -> Result<Transfer, BulkError> {
-        self.transfer(Way::Pull, offset, into)
+        self.transfer(Direction::Pull, offset, into)
     }
 
     /// Starts a push.
     pub(super) fn start_push(&self, offset: u64, from: Slice) -> Result<Transfer, BulkError> {
-        self.transfer(Way::Push, offset, from)
+        self.transfer(Direction::Push, offset, from)
     }
 
     fn check(&self, offset: u64, len: u64) -> Result<(), BulkError> {
@@ -206,12 +206,17 @@ impl RemoteBulk {
         if within { Ok(()) } else { Err(BulkError::OutOfBounds { offset, len, bound }) }
     }
 
-    fn transfer(&self, way: Way, offset: u64, memory: Slice) -> Result<Transfer, BulkError> {
+    fn transfer(
+        &self,
+        direction: Direction,
+        offset: u64,
+        memory: Slice,
+    ) -> Result<Transfer, BulkError> {
         self.check(offset, memory.len() as u64)?;
         let shared = &self.shared;
         let mut parts = SmallVec::new();
         if !shared.inline.is_empty() {
-            if way == Way::Push {
+            if direction == Direction::Push {
                 return Err(BulkError::ReadOnly);
             }
             // Checked above: the offset is within data that is in memory.
@@ -232,9 +237,9 @@ impl RemoteBulk {
             let local = smallvec![memory.part(done, part).expect("a part of the memory")];
             let spans = smallvec![RemoteSpan { offset: at, len: part as u64 }];
             let remote = imported.remote;
-            parts.push(shared.inner.operate(|token| match way {
-                Way::Pull => Operation::Get { token, remote, local, spans },
-                Way::Push => {
+            parts.push(Pending::submit(&shared.inner, |token| match direction {
+                Direction::Pull => Operation::Get { token, remote, local, spans },
+                Direction::Push => {
                     let level = Level::Visible;
                     Operation::Put { token, remote, local, spans, level, event: None }
                 }
@@ -246,7 +251,7 @@ impl RemoteBulk {
     }
 }
 
-/// A transfer under way: one operation a piece. Gives the memory back.
+/// A transfer under direction: one operation a piece. Gives the memory back.
 #[derive(Debug)]
 pub(super) struct Transfer {
     parts: SmallVec<[Pending; 1]>,
