@@ -8,7 +8,7 @@ impl Engine {
     #[inline]
     pub(super) fn own_output(&self) -> bool {
         let listed =
-            |peer| self.peers.look(peer).and_then(|(_, link)| link).is_some_and(|link| link.listed);
+            |peer| self.peers.look(peer).and_then(|(_, conn)| conn).is_some_and(|conn| conn.listed);
         self.own.is_some_and(listed)
     }
 

@@ -1,21 +1,31 @@
 //! Which packet goes next.
 
 use super::{
-    Config, MAX_BODIES, Outgoing, Packet,
+    Config, Outgoing, Packet,
+    connection::{Connection, Flight},
     credit::costs,
     header::{Header, Status},
     ledger::Ledger,
-    link::{Bulk, Control, Flight, Link, Message, Places, Serve, Served},
     operations::{Announce, Kind, Op, Sort, Source, gather, payload_part},
+    queues::{Bulk, Control, Message, Serve, Served},
     registry::Regions,
 };
-use crate::{Done, OpErrorKind, Payload};
+use crate::{Done, Event, OpErrorKind, Payload};
 use bytes::Bytes;
 
 /// So many small packets go before a fragment of bulk data has its turn.
 const BURST: u32 = 16;
 /// Pieces of memory in one packet, so that a vectored write takes it in one go.
 const MAX_PIECES: usize = 64;
+
+/// The turns of the queues.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Which of the first four queues is next, and how many small packets went since bulk data had
+    /// its turn.
+    next: usize,
+    burst: u32,
+}
 
 /// What came of looking at the first message of a queue.
 enum Next {
@@ -28,7 +38,7 @@ enum Next {
     Packet(Packet),
 }
 
-impl Link {
+impl Connection {
     /// The next packet. Answers, messages and requests take turns; bulk data gets its turn after
     /// so many of them, and whenever there are none.
     pub(super) fn poll(
@@ -61,22 +71,22 @@ impl Link {
         regions: &mut Regions,
         ledger: &mut Ledger,
     ) -> Option<Packet> {
-        if self.burst >= BURST
+        if self.turns.burst >= BURST
             && let Some(packet) = self.poll_bulk(config, regions, ledger)
         {
-            self.burst = 0;
+            self.turns.burst = 0;
             return Some(packet);
         }
-        self.burst = self.burst.saturating_add(1);
+        self.turns.burst = self.turns.burst.saturating_add(1);
         if let Some(packet) = self.poll_small(config, ledger) {
             return Some(packet);
         }
-        self.burst = 0;
+        self.turns.burst = 0;
         self.poll_bulk(config, regions, ledger)
     }
 
     fn poll_small(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
-        for class in self.turn..self.turn + 4 {
+        for class in self.turns.next..self.turns.next + 4 {
             let packet = match class % 4 {
                 0 => self.poll_control(),
                 1 => self.poll_message(config, ledger),
@@ -84,7 +94,7 @@ impl Link {
                 _ => self.poll_asking(config, ledger),
             };
             if packet.is_some() {
-                self.turn = (class + 1) % 4;
+                self.turns.next = (class + 1) % 4;
                 return packet;
             }
         }
@@ -102,22 +112,20 @@ impl Link {
     }
 
     fn poll_control(&mut self) -> Option<Packet> {
-        if let Some(header) = self.poll_credit().or_else(|| self.poll_room()) {
+        if let Some(header) = self.poll_credit().or_else(|| self.poll_expected()) {
             return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
         }
-        if self.refusals > 0 {
-            let count = std::mem::take(&mut self.refusals);
-            let header = Header::Refused { count, status: self.refusal };
+        if let Some(header) = self.incoming.poll_refusals() {
             return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
         }
-        Some(match self.control.pop_front()? {
+        Some(match self.queues.control.pop_front()? {
             Control::Reply { id, status, old } => {
-                self.serving -= 1;
+                self.incoming.end_serving();
                 let header = Header::Reply { id, status };
                 self.packet(header, Outgoing::Bytes(old), Flight::Nothing)
             }
             Control::BodyDone { body, sort } => {
-                self.theirs[sort as usize] -= 1;
+                self.incoming.body_done(sort);
                 let header = Header::BodyDone { body };
                 self.packet(header, Outgoing::Nothing, Flight::Nothing)
             }
@@ -125,48 +133,40 @@ impl Link {
     }
 
     /// What there is to say about room for expected messages, if anything.
-    fn poll_room(&mut self) -> Option<Header> {
-        if self.eager_granted > 0 || self.owes_room() || self.eager_asked {
-            self.eager_asked = false;
-            let count = u64::from(self.owed + std::mem::take(&mut self.eager_granted));
-            self.held -= std::mem::take(&mut self.face.owed);
-            return Some(Header::Credit { count });
-        }
-        let count = u64::from(std::mem::take(&mut self.room_granted));
-        (count > 0).then_some(Header::Room { count })
+    fn poll_expected(&mut self) -> Option<Header> {
+        self.expected_report.poll(&mut self.entry.expected)
     }
 
     /// The next unexpected message.
     fn poll_message(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
         loop {
-            let next = match self.messages.front()? {
+            let next = match self.queues.first_message()? {
                 Message::Op(id) => {
                     let id = *id;
                     self.message_packet(id, ledger)
                 }
-                Message::Injected(bytes) if costs(bytes.len()) && self.face.credit == 0 => {
-                    Next::Starved
-                }
+                Message::Injected(bytes) if !self.entry.credit.allows(bytes.len()) => Next::Starved,
                 Message::Injected(bytes) => {
-                    self.face.credit -= u32::from(costs(bytes.len()));
-                    let bytes = bytes.clone();
-                    self.uninject(bytes.len(), config.inject_queue, ledger);
-                    let payload = Outgoing::Bytes(bytes);
+                    self.entry.credit.spend(bytes.len());
+                    let payload = Outgoing::Bytes(bytes.clone());
                     Next::Packet(self.packet(Header::Message, payload, Flight::Nothing))
                 }
             };
-            match next {
+            let packet = match next {
                 Next::Blocked => return None,
                 Next::Starved => {
-                    let header = self.ask_for_credit()?;
+                    let header = self.entry.credit.ask()?;
                     return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
                 }
-                Next::Gone => self.messages.pop_front(),
-                Next::Packet(packet) => {
-                    self.messages.pop_front();
-                    return Some(packet);
-                }
+                Next::Gone => None,
+                Next::Packet(packet) => Some(packet),
             };
+            if self.queues.pop_message(config.inject_queue) {
+                ledger.events.push_back(Event::Writable { peer: self.handle });
+            }
+            if packet.is_some() {
+                return packet;
+            }
         }
     }
 
@@ -174,18 +174,17 @@ impl Link {
     /// a receive holds up no other kind.
     fn poll_tagged(&mut self, ledger: &mut Ledger) -> Option<Packet> {
         loop {
-            let id = *self.tagged.front()?;
+            let id = *self.queues.tagged.front()?;
             match self.message_packet(id, ledger) {
                 Next::Blocked => return None,
                 // It asks for places first, once.
-                Next::Starved if self.places == Places::Unknown => {
-                    self.places = Places::Asked;
+                Next::Starved if self.expected.ask() => {
                     return Some(self.packet(Header::RoomAsk, Outgoing::Nothing, Flight::Nothing));
                 }
                 Next::Starved => return None,
-                Next::Gone => self.tagged.pop_front(),
+                Next::Gone => self.queues.tagged.pop_front(),
                 Next::Packet(packet) => {
-                    self.tagged.pop_front();
+                    self.queues.tagged.pop_front();
                     return Some(packet);
                 }
             };
@@ -193,14 +192,12 @@ impl Link {
     }
 
     fn message_packet(&mut self, id: u64, ledger: &mut Ledger) -> Next {
-        let (may_ask, eager) = (self.may_ask(), self.eager > 0);
-        let known = self.places == Places::Known;
-        let may_announce = [
-            self.bodies[Sort::Long as usize] < MAX_BODIES,
-            self.bodies[Sort::Tagged as usize] < self.room.into(),
-        ];
-        let starved = |len: usize, credit: u32| costs(len) && credit == 0;
-        let credit = self.credit;
+        let (may_ask, eager) = (self.outstanding.may_ask(), self.expected.eager() > 0);
+        let (known, room) = (self.expected.is_known(), self.expected.room());
+        let may_announce =
+            [Sort::Long, Sort::Tagged].map(|sort| self.outstanding.may_announce(sort, room));
+        let credit = !self.credit.is_empty();
+        let starved = |len: usize| costs(len) && !credit;
         let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
             self.unqueue(id, ledger);
             return Next::Gone;
@@ -223,7 +220,7 @@ impl Link {
                     return Next::Blocked;
                 }
                 let len = if tag.is_none() { payload.len() } else { 0 };
-                if starved(len, credit) {
+                if starved(len) {
                     return Next::Starved;
                 }
                 let (tag, asking) = (*tag, *asking);
@@ -236,8 +233,10 @@ impl Link {
                     (Some(tag), false) => Header::Tagged { tag },
                     (Some(tag), true) => Header::TaggedAsking { tag, id: request },
                 };
-                self.eager -= u16::from(tag.is_some());
-                self.credit -= u32::from(costs(len));
+                if tag.is_some() {
+                    self.expected.use_place();
+                }
+                self.credit.spend(len);
                 self.packet(header, payload, Flight::Op(id))
             }
             Kind::Body { data, announce, open } => {
@@ -249,7 +248,7 @@ impl Link {
                     Announce::Long(bytes) => bytes.len(),
                     Announce::Tagged(_) => 0,
                 };
-                if starved(header_len, credit) {
+                if starved(header_len) {
                     return Next::Starved;
                 }
                 *open = true;
@@ -264,8 +263,8 @@ impl Link {
                         (Header::TaggedBody { tag, body, len }, Outgoing::Nothing)
                     }
                 };
-                self.bodies[sort as usize] += 1;
-                self.credit -= u32::from(costs(header_len));
+                self.outstanding.announced(sort);
+                self.credit.spend(header_len);
                 self.packet(header, payload, Flight::Nothing)
             }
             _ => unreachable!("only messages are in their queues"),
@@ -283,8 +282,8 @@ impl Link {
     }
 
     fn poll_asking(&mut self, config: &Config, ledger: &mut Ledger) -> Option<Packet> {
-        while self.may_ask() {
-            let id = self.asking.pop_front()?;
+        while self.outstanding.may_ask() {
+            let id = self.queues.asking.pop_front()?;
             let incarnation = self.incarnation;
             if let Some(op) = self.op(id)
                 && let Some(route) = op.route()
@@ -303,9 +302,9 @@ impl Link {
                     if let Some(Op { kind: Kind::Put(put), .. }) = self.op(id) {
                         put.request = Some(request);
                     }
-                    self.bulk.push_back(Bulk::Put(id));
+                    self.queues.bulk.push_back(Bulk::Put(id));
                 }
-                Kind::Put(_) => self.bulk.push_back(Bulk::Put(id)),
+                Kind::Put(_) => self.queues.bulk.push_back(Bulk::Put(id)),
                 Kind::Atomic(atomic) => {
                     let payload = Outgoing::Bytes(Bytes::copy_from_slice(&atomic.payload));
                     let mut header = Header::Atomic {
@@ -334,7 +333,7 @@ impl Link {
                     op.awaiting += 1;
                     op.queued = pull.asked < pull.total && op.awaiting < config.get_depth;
                     if op.queued {
-                        self.asking.push_back(id);
+                        self.queues.asking.push_back(id);
                     }
                     let id = self.ask(id, base, len);
                     let header = match source {
@@ -359,7 +358,7 @@ impl Link {
         ledger: &mut Ledger,
     ) -> Option<Packet> {
         loop {
-            let packet = match self.bulk.pop_front()? {
+            let packet = match self.queues.bulk.pop_front()? {
                 Bulk::Put(id) => self.put_fragment(id, config, ledger),
                 Bulk::Serve(serve) => Some(self.serve_fragment(serve, config, regions, ledger)),
             };
@@ -407,7 +406,7 @@ impl Link {
         };
         op.queued = !last;
         if !last {
-            self.bulk.push_back(Bulk::Put(id));
+            self.queues.bulk.push_back(Bulk::Put(id));
         }
         let payload = match pieces.is_empty() {
             true => Outgoing::Nothing,
@@ -446,7 +445,7 @@ impl Link {
         let (payload, flight) = match fragment {
             Ok(fragment) => fragment,
             Err(status) => {
-                self.serving -= 1;
+                self.incoming.end_serving();
                 ledger.counters.refused += 1;
                 let header = Header::Reply { id, status };
                 return self.packet(header, Outgoing::Nothing, Flight::Nothing);
@@ -454,8 +453,8 @@ impl Link {
         };
         serve.done += len as u64;
         match serve.done == serve.len {
-            true => self.serving -= 1,
-            false => self.bulk.push_back(Bulk::Serve(serve)),
+            true => self.incoming.end_serving(),
+            false => self.queues.bulk.push_back(Bulk::Serve(serve)),
         }
         self.packet(Header::Data { id, offset }, payload, flight)
     }
