@@ -19,7 +19,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// What is known also of a peer with which nothing is under way.
+/// What is known of every peer, also of one with which nothing is under way.
 #[derive(Debug)]
 pub(super) struct PeerEntry {
     pub(super) handle: Peer,

@@ -2,22 +2,22 @@
 //!
 //! A message of more than [`Lease::LINES`] bytes, and such a header of a long message, costs a
 //! credit that its receiver granted, and that is a promise of its pool: lent and promised together
-//! are never more than the pool has. So what comes always finds its lease, and nothing behind it
-//! waits: not an answer to a get, not a request, not what comes from another peer. Messages for
-//! which there is no credit stay where they are, with their sender, and behind them all messages
-//! for the same receiver. Shorter ones cost nothing.
+//! are never more than the pool has. So a message that arrives always finds its lease, and nothing
+//! waits behind it: no answer to a get, no request, no packet of another peer. Messages for which
+//! there is no credit stay with their sender, and behind them all messages for the same receiver.
+//! Shorter ones cost nothing.
 //!
 //! No peer has credit in the beginning. One that wants to send and has none *asks*, once; the
 //! receiver *grants*, few at first, and twice as many each time when half of them is used, up to a
 //! window. How much one peer may hold at a time, in leases that the program has not dropped and in
 //! credit, is its [`Share`]: a slow consumer of one peer's messages leaves room for those of
-//! others. A peer that waits with nothing is served first: for it, credit of those that were
+//! others. A peer that waits and has none is served first: for it, credit of the peers that were
 //! granted some longest ago is *recalled*, and they *return* what they do not need. A peer that
-//! does not return it (it is stopped, or means harm) keeps its share, and no more than a window of
+//! does not return it (it is stopped, or malicious) keeps its share, and no more than a window of
 //! it unused.
 //!
 //! What holds with more peers than leases: each peer that is alive gets a lease in its turn, after
-//! a round trip to a peer that has one to spare. Not so if so many are stopped, or mean harm, that
+//! a round trip to a peer that has one to spare. Not so if so many are stopped, or malicious, that
 //! they hold all leases between them, which takes more than a hundred of them with 4,096 leases
 //! (see [`Share`]). Then longer messages wait, with their senders; all else goes on.
 
@@ -33,7 +33,7 @@ const MOST: u32 = 1 << 20;
 const WINDOW: std::ops::RangeInclusive<usize> = 4..=128;
 /// What a peer gets first, if there is plenty.
 const FIRST: usize = 8;
-/// Peers that are looked at in one pass of those who wait, and whose credit is recalled in one.
+/// Peers that are served in one pass of those that wait, and whose credit is recalled in one.
 const TURN: usize = 64;
 
 /// What was granted to a peer.
@@ -182,7 +182,7 @@ impl Credit {
                 grants.unused -= 1;
                 grants.excess += grants.share.excess(len);
                 if grants.recalled || grants.unused == 0 {
-                    // Others wait for that, or this one may not come again.
+                    // Others wait for these bytes, or no message of this peer may follow.
                     grants.settle();
                     grants.recalled &= grants.unused > 0;
                 }
@@ -268,7 +268,7 @@ impl Connection {
         }
     }
 
-    /// The peer's word about credit.
+    /// A packet of the peer about credit.
     pub(super) fn accept_credit(
         &mut self,
         header: Header,
@@ -292,9 +292,9 @@ impl Connection {
                     .credit
                     .grants
                     .get_or_insert_with(|| Box::new(Grants::new(pool.share(longest))));
-                // What its last promises had too many is for those that wait before it.
+                // The excess of its last promises is for those that wait before it.
                 grants.settle();
-                // Asked again, it waits already.
+                // A peer that asks again waits already.
                 if !std::mem::replace(&mut grants.waits, true) {
                     ledger.waiting.push_back(peer);
                 }
@@ -366,7 +366,7 @@ impl Engine {
             {
                 grants.waits = true;
                 if grants.share.held() == 0 {
-                    // Where there is none for this one there is none for any: it stays the first.
+                    // If there is none for this peer there is none for any: it stays the first.
                     starving = true;
                     ledger.waiting.push_front(peer);
                     break;

@@ -27,14 +27,14 @@ pub(super) struct Turns {
     burst: u32,
 }
 
-/// What came of looking at the first message of a queue.
+/// The outcome for the first message of a queue.
 enum Next {
     /// It must wait.
     Blocked,
     /// It must wait for credit, or, an expected one, until it is known whether there are places.
     Starved,
     /// It was cancelled.
-    Gone,
+    Cancelled,
     Packet(Packet),
 }
 
@@ -53,7 +53,7 @@ impl Connection {
         let packet = loop {
             self.stirred = false;
             let packet = self.pick(config, regions, ledger);
-            // What was looked at and dropped may have made room for what was passed over.
+            // An operation that was dropped may have made room for one that was passed over.
             if packet.is_some() || !self.stirred {
                 break packet;
             }
@@ -158,7 +158,7 @@ impl Connection {
                     let header = self.entry.credit.ask()?;
                     return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
                 }
-                Next::Gone => None,
+                Next::Cancelled => None,
                 Next::Packet(packet) => Some(packet),
             };
             if self.queues.pop_message(config.inject_queue) {
@@ -182,7 +182,7 @@ impl Connection {
                     return Some(self.packet(Header::RoomAsk, Outgoing::Nothing, Flight::Nothing));
                 }
                 Next::Starved => return None,
-                Next::Gone => self.queues.tagged.pop_front(),
+                Next::Cancelled => self.queues.tagged.pop_front(),
                 Next::Packet(packet) => {
                     self.queues.tagged.pop_front();
                     return Some(packet);
@@ -200,7 +200,7 @@ impl Connection {
         let starved = |len: usize| costs(len) && !credit;
         let Some(op) = self.op(id).filter(|op| !op.stopped()) else {
             self.unqueue(id, ledger);
-            return Next::Gone;
+            return Next::Cancelled;
         };
         if let Kind::Message { payload, tag: Some(tag), .. } = &mut op.kind
             && !eager
