@@ -16,10 +16,33 @@ use std::{
     time::Duration,
 };
 
-/// A call under way: resolves to the bytes of the result.
+/// A call under way: resolves to the bytes of the result. See [`Target::call_bytes`].
 ///
-/// Dropping it cancels the call: the target is told, and drops the handler's future. Whether the
-/// handler had already done its work cannot be known then.
+/// Dropping it cancels the call: the target is told, and drops the handler's future. The caller
+/// does not learn whether the handler had done its work already.
+///
+/// ```
+/// use petasos_rpc::{CallOptions, Engine, EngineConfig, Method, bytes};
+/// use std::time::Duration;
+///
+/// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+/// let engine = Engine::new(endpoint, EngineConfig::default());
+/// let slow = Method::named("Slow::wait");
+/// engine.register(slow, 0, bytes(|call| async move {
+///     call.context().engine().sleep(Duration::from_secs(60)).await;
+///     Ok(Vec::new())
+/// }));
+/// let target = engine.target(engine.address());
+/// let call = target.call_bytes(slow, &CallOptions::default(), b"");
+/// // Some passes, in which the handler begins to wait.
+/// while engine.turn() {}
+/// assert_eq!(engine.usage().serving, 1);
+/// // The target drops the handler's future.
+/// call.cancel();
+/// while engine.turn() {}
+/// assert_eq!((engine.usage().serving, engine.stats().calls_cancelled), (0, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call {
@@ -31,7 +54,7 @@ pub struct Call {
 enum State {
     /// It has a slot.
     Started(CallId),
-    /// It never began.
+    /// It could not be sent.
     Failed(Box<CallError>),
     Over,
 }
@@ -54,7 +77,7 @@ impl Call {
         context: &mut Context<'_>,
         decode: impl FnOnce(&[u8]) -> Result<R, DecodeError>,
     ) -> Poll<Result<R, CallError>> {
-        let State::Started(id) = self.state else { return Poll::Ready(Err(self.never_began())) };
+        let State::Started(id) = self.state else { return Poll::Ready(Err(self.start_error())) };
         let inner = self.target.inner();
         let decoded = if inner.received.begin_reading(id) {
             inner.received.read(decode)
@@ -89,7 +112,7 @@ impl Call {
 
     #[cold]
     #[inline(never)]
-    fn never_began(&mut self) -> CallError {
+    fn start_error(&mut self) -> CallError {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Failed(error) => *error,
             _ => panic!("a call is polled after it ended"),

@@ -1,4 +1,4 @@
-//! The engine: a thread's own, drives one endpoint.
+//! The engine as programs see it.
 
 use crate::{
     Bulk, BulkError, BulkHandle, EngineConfig, EngineHandle, Exported, Handler, Method, RemoteBulk,
@@ -15,18 +15,18 @@ use std::{
     time::Duration,
 };
 
-/// Calls and serves over one endpoint. Belongs to one thread; cheap to clone.
+/// Makes and serves calls over one endpoint. Belongs to one thread; cheap to clone.
 ///
 /// Nothing happens unless the engine is driven, in one of three ways:
 ///
 /// * [`Engine::block_on`] drives it until a future is ready;
-/// * in an event loop of one's own: call [`Engine::turn`] until it says that there was nothing to
-///   do, then [`Engine::arm`]; if that allows sleep, wait until [`Engine::fd`] is readable, and
-///   begin again;
+/// * an event loop of the program's own calls [`Engine::turn`] until there is nothing to do, then
+///   [`Engine::arm`]; if that allows sleep, it waits until [`Engine::fd`] is readable, calls
+///   [`Engine::awake`], and begins again;
 /// * [`EngineThread`](crate::EngineThread) gives it a thread.
 ///
 /// When the last clone is dropped, the engine ends: calls under way fail, handlers are dropped.
-/// A handler that holds a clone keeps it from ending; [`Engine::shut_down`] ends it nevertheless.
+/// A handler that holds a clone keeps the engine alive; [`Engine::shut_down`] ends it nevertheless.
 ///
 /// ```
 /// use petasos_rpc::{Engine, EngineConfig, service};
@@ -55,9 +55,9 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Engine {
     inner: Rc<Inner>,
-    /// The peer that made the call for which a handler has it.
+    /// For the engine of a handler: the peer that made the call.
     caller: Option<Peer>,
-    /// Ends the engine with its last owner; engines lent to handlers own nothing.
+    /// Ends the engine with its last owner. Engines of handlers own nothing.
     _owner: Option<Rc<Owner>>,
 }
 
@@ -77,7 +77,8 @@ impl Engine {
         Engine::owning(Inner::new(endpoint, config, EngineClock::machine()))
     }
 
-    /// An engine whose time is told with [`Engine::set_time`], as on the simulated network.
+    /// An engine whose time the program sets with [`Engine::set_time`], as on the simulated
+    /// network.
     #[must_use]
     pub fn with_given_time(endpoint: Box<dyn Endpoint>, config: EngineConfig, now: Time) -> Engine {
         Engine::owning(Inner::new(endpoint, config, EngineClock::given(now)))
@@ -101,7 +102,7 @@ impl Engine {
         &self.inner
     }
 
-    /// Where others reach this engine.
+    /// The address at which peers reach this engine.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.inner.address
@@ -113,17 +114,17 @@ impl Engine {
         self.inner.transport.capabilities()
     }
 
-    /// The peer at an address, to be called. The connection is made with the first call.
+    /// The target at an address. The first call makes the connection.
     #[must_use]
     pub fn target(&self, address: &Address) -> Target {
         Target::new(Rc::clone(&self.inner), address.clone())
     }
 
-    /// The same for an address as it stands in a configuration or on a command line: a `&str`, a
-    /// `String`, or an [`Address`].
+    /// The same for an address from a configuration or a command line: a `&str`, a `String`, or an
+    /// [`Address`].
     ///
     /// # Errors
-    /// If it is not an address. Whether a peer is there is found out by the first call.
+    /// If it is not an address. Whether there is a peer shows with the first call.
     ///
     /// ```
     /// # use petasos_rpc::{Engine, EngineConfig, service};
@@ -145,13 +146,13 @@ impl Engine {
         Ok(Target::new(Rc::clone(&self.inner), address.try_into()?))
     }
 
-    /// Serves a method under a provider id. False if it is served already, or if another method
-    /// has the same id.
+    /// Serves a method under a provider id. False if it is served under that id already, or if
+    /// another method has the same hash. See [`Method`] for an example.
     pub fn register(&self, method: Method, provider: u16, handler: impl Handler + 'static) -> bool {
         self.inner.served.add(provider, method, Box::new(handler))
     }
 
-    /// Makes sure that these methods can be registered.
+    /// Checks that these methods can be registered.
     ///
     /// # Errors
     /// [`ServeError`] with the first method that is served under this provider, or whose id belongs
@@ -160,19 +161,19 @@ impl Engine {
         self.inner.served.check_free(methods, provider)
     }
 
-    /// Serves a method no longer; calls in progress finish.
+    /// Stops to serve a method; calls in progress finish.
     pub fn unregister(&self, method: Method, provider: u16) {
         self.inner.served.remove(method, provider);
     }
 
-    /// Runs a future beside others, as long as the engine is driven.
-    ///
-    /// The future is dropped when the engine ends.
+    /// Runs a future beside others, as long as the engine is driven. It is dropped when the engine
+    /// ends.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
         self.inner.spawn(Box::pin(future));
     }
 
-    /// Memory of the transport's own: what others can map, where the transport can do that.
+    /// Allocates `len` bytes of the transport's memory, zeroed: peers can map it
+    /// ([`RemoteMemory::map`]) where the transport can do that.
     ///
     /// # Errors
     /// [`AllocError::BadLength`] for no bytes, or more than an address space holds;
@@ -181,7 +182,8 @@ impl Engine {
         self.inner.transport.alloc(len)
     }
 
-    /// Describes memory for others to read or write, as bulk data of a call.
+    /// Describes memory that peers read or write as bulk data of a call. See [`Bulk`] for an
+    /// example.
     ///
     /// # Errors
     /// [`BulkError::Register`] if the endpoint has no room for another region, or memory that may
@@ -190,7 +192,7 @@ impl Engine {
         Bulk::new(&self.inner, &[memory.into()], access)
     }
 
-    /// Describes memory in several pieces, which look contiguous to others. At most 64.
+    /// The same for memory in several pieces, at most 64, which are contiguous to peers.
     ///
     /// # Errors
     /// As [`Engine::bulk`], and [`BulkError::TooLarge`] for more than 64 pieces.
@@ -198,9 +200,9 @@ impl Engine {
         Bulk::new(&self.inner, pieces, access)
     }
 
-    /// Opens bulk memory that a peer described. If that peer made the call for which a handler has
-    /// this engine, the memory is reached over the connection by which the call came; otherwise at
-    /// the address of its owner.
+    /// Opens bulk memory that a peer described. In the engine of a handler
+    /// ([`Context::engine`](crate::Context::engine)), memory of the caller is reached over the
+    /// connection by which the call came; all other memory at the address of its owner.
     ///
     /// # Errors
     /// [`BulkError::Import`] if the descriptor is damaged, or names no route that this endpoint
@@ -210,7 +212,7 @@ impl Engine {
         RemoteBulk::open(&self.inner, handle, self.caller)
     }
 
-    /// Opens memory to put, get and atomics of others.
+    /// Opens memory to put, get and atomics of peers. See [`RemoteMemory`] for an example.
     ///
     /// # Errors
     /// As [`Engine::bulk`].
@@ -218,7 +220,7 @@ impl Engine {
         crate::memory::export(&self.inner, &memory.into(), access)
     }
 
-    /// Prepares the use of memory that a peer exported; reached as [`Engine::open`] says.
+    /// Prepares access to memory that a peer exported; it is reached as [`Engine::open`] says.
     ///
     /// # Errors
     /// [`BulkError::Import`] if the key is damaged, or names no route that this endpoint has.
@@ -232,19 +234,19 @@ impl Engine {
         EngineHandle::new(&self.inner)
     }
 
-    /// One pass: everything moves on by a bounded amount, without blocking. False if there was
-    /// nothing to do.
+    /// One pass: makes progress by a bounded amount, without blocking. False if there was nothing
+    /// to do.
     pub fn turn(&self) -> bool {
         self.inner.progress()
     }
 
-    /// Tells the time, for engines made with [`Engine::with_given_time`].
+    /// Sets the time, for engines made with [`Engine::with_given_time`]. It never goes back.
     pub fn set_time(&self, now: Time) {
         self.inner.clock.set(now);
     }
 
-    /// Prepares to sleep on [`Engine::fd`]: gives the longest time to do so, or `None` if there
-    /// is something to do. Call [`Engine::awake`] afterwards.
+    /// Prepares to sleep on [`Engine::fd`]: returns the longest time to sleep, or `None` if there
+    /// is something to do. Call [`Engine::awake`] after the sleep.
     ///
     /// ```
     /// use petasos_rpc::{Engine, EngineConfig};
@@ -275,7 +277,7 @@ impl Engine {
         }
         inner.tick();
         let now = inner.clock.coarse();
-        // What ended just now may have woken a task.
+        // A deadline that passed just now may have woken a task.
         if inner.waker.is_set() {
             inner.waker.awake();
             return None;
@@ -293,13 +295,15 @@ impl Engine {
         self.inner.tick();
     }
 
-    /// A descriptor to sleep on, one's own to close, if the transport has one: wait for readable.
+    /// A descriptor to sleep on until it is readable: a duplicate, which the caller closes. `None`
+    /// if the transport has none.
     #[must_use]
     pub fn fd(&self) -> Option<OwnedFd> {
         self.inner.transport.fd()
     }
 
-    /// Drives the engine until `future` is ready, as `EngineConfig::idle` says.
+    /// Drives the engine until `future` is ready; in between it idles as [`EngineConfig::idle`]
+    /// says.
     ///
     /// # Panics
     /// If it is called within a handler or a task of the same engine.
@@ -347,7 +351,8 @@ impl Engine {
         self.inner.usage()
     }
 
-    /// Ends the engine, also if others hold it: calls under way fail, handlers are dropped.
+    /// Ends the engine, even if clones of it remain: calls under way fail with
+    /// [`CallError::EngineGone`](crate::CallError::EngineGone), handlers are dropped.
     pub fn shut_down(&self) {
         self.inner.shut_down();
     }

@@ -1,4 +1,4 @@
-//! Calls from others: whether they are admitted, running them, answering.
+//! Calls from peers: admitting them, running their handlers, answering.
 
 use crate::{
     Arrival, Context, Failure, HandlerFuture, Reply,
@@ -78,8 +78,8 @@ impl Inner {
             in_task: false,
         };
         self.served.enter_handler();
-        // Stored where it stays: it would be moved three times as what `catch_unwind` gives. What
-        // stands there has nothing that would have to be dropped.
+        // Stored in place: as the result of `catch_unwind` it would be moved three times. The value
+        // that is overwritten has nothing to drop.
         let mut begin = Begin::Answered;
         let call = || mem::forget(mem::replace(&mut begin, provider.handler.call(arrival).0));
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(call)) {
@@ -91,11 +91,11 @@ impl Inner {
         }
     }
 
-    /// Goes on with a call that its handler has begun, and did not answer by itself.
+    /// Goes on with a call whose handler has returned, and did not send the answer itself.
     #[inline(never)]
     fn go_on(self: &Rc<Self>, answer: Answer, left_us: u32, begin: Begin) {
         match begin {
-            // The answer is sent, whatever became of the handler afterwards.
+            // The answer was sent, whatever the handler did afterwards.
             _ if !self.served.leave_handler() => {}
             Begin::Answered => {}
             Begin::Framed(frame) => self.answer_framed(answer, frame),
@@ -148,7 +148,7 @@ impl Inner {
         }
     }
 
-    /// Answers that this is not served.
+    /// Refuses a request that is not served.
     #[cold]
     fn refuse_unserved(self: &Rc<Self>, answer: Answer, request: Request) {
         self.ensure_peer(answer.peer);
@@ -193,7 +193,7 @@ impl Inner {
         let inner = Rc::clone(self);
         let work = Abortable::new(Caught(work), registration);
         self.spawn(Box::pin(async move {
-            // Aborted: the code that did that has seen to the answer.
+            // If it was aborted, the code that did that has sent the answer.
             if let Ok(reply) = work.await
                 && inner.ended(ticket).is_some()
             {
@@ -202,7 +202,7 @@ impl Inner {
         }));
     }
 
-    /// A call in progress is over: it counts no more.
+    /// A call in progress is over: it no longer counts.
     fn ended(&self, ticket: Ticket) -> Option<Running> {
         let running = self.served.end(ticket)?;
         if let Some(record) = self.peers.borrow_mut().get(running.answer.peer) {
@@ -211,11 +211,11 @@ impl Inner {
         Some(running)
     }
 
-    /// Answers with a response that is whole, if there is no more to it than to send it.
+    /// Sends a complete response, if nothing else has to be done with it. False if something has.
     #[inline(never)]
     pub(crate) fn answer_plainly(&self, answer: &Answer, frame: &[u8]) -> bool {
         let plain = !(answer.one_way | answer.checked) && self.frames.fits_inline(frame.len());
-        // No longer if it was answered.
+        // Not if the call was answered before.
         if plain && self.served.is_in_handler() {
             self.send_frame(answer.peer, frame);
             self.served.leave_handler();
@@ -224,7 +224,7 @@ impl Inner {
         plain
     }
 
-    /// The same with a response whose last bytes lie elsewhere.
+    /// The same with a response whose last bytes are not in the frame.
     #[cold]
     #[inline(never)]
     pub(crate) fn answer_in_two(&self, answer: &Answer, frame: &[u8], rest: &[u8]) -> bool {
@@ -237,7 +237,7 @@ impl Inner {
         plain
     }
 
-    /// Answers with a response that is whole, but for its checksum.
+    /// Sends a response that is complete but for its checksum.
     fn answer_framed(self: &Rc<Self>, answer: Answer, mut frame: Vec<u8>) {
         let header = rpc::response_len(answer.checked);
         self.served_one(&answer);
@@ -290,14 +290,14 @@ impl Inner {
         self.answer_lent(answer, &after_header(body, 0));
     }
 
-    /// Answers with a result that does not fit, and which the caller fetches.
+    /// Answers with a result that does not fit: it is lent, and the caller fetches it.
     fn answer_lent(self: &Rc<Self>, answer: Answer, result: &Slice) {
         match self.transport.export(result, Access::READ) {
             Ok((region, key)) => {
                 let mut remote = Vec::new();
                 Remote { len: result.len() as u64, key: key.as_bytes() }.encode(&mut remote);
                 let unreachable = match self.peers.borrow_mut().get(answer.peer) {
-                    // A caller that uses the same slot twice has lost the first result.
+                    // A caller that uses the same id twice loses the first result.
                     Some(record) => record.lend_result(answer.call, region),
                     None => Some(region),
                 };
@@ -322,7 +322,7 @@ impl Inner {
         self.refuse(answer, Refusal { status: Status::Busy, body });
     }
 
-    /// Answers with something that is no result.
+    /// Answers with an error.
     #[cold]
     fn refuse(self: &Rc<Self>, answer: Answer, mut refusal: Refusal) {
         if answer.one_way {
@@ -336,12 +336,12 @@ impl Inner {
         self.check_patience(answer.peer);
     }
 
-    /// Cuts off a peer that goes on asking without reading the answers.
+    /// Disconnects a peer that keeps sending requests without reading the answers.
     fn check_patience(self: &Rc<Self>, peer: Peer) {
         let limit = 2 * usize::from(self.config.calls_per_peer) + 64;
         let deferred = self.peers.borrow_mut().get(peer).map_or(0, |record| record.deferred_len());
         if deferred > limit {
-            tracing::warn!(?peer, "a peer that reads no answers is cut off");
+            tracing::warn!(?peer, "a peer that reads no answers is disconnected");
             self.peer_lost(peer, &LostReason::Protocol("it reads no answers".to_owned()));
         }
     }
@@ -385,7 +385,7 @@ impl Inner {
         }
     }
 
-    /// Stops what is done for a peer that is lost.
+    /// Stops the handlers of a peer that is lost.
     pub(crate) fn end_served(&self, peer: Peer) {
         let ended = self.served.end_all(peer);
         ended.iter().for_each(Running::stop);
@@ -401,7 +401,7 @@ fn span(trace: Trace, method: &'static str) -> Span {
     )
 }
 
-/// A handler whose panics are failures.
+/// A handler's future whose panics become failures.
 struct Caught(HandlerFuture);
 
 impl Future for Caught {

@@ -1,4 +1,4 @@
-//! What an engine does for others: the handlers, and the calls in progress.
+//! What an engine serves: its handlers, and the calls in progress.
 
 use crate::{
     Context, Handler, Method, ServeError,
@@ -20,6 +20,8 @@ use std::{
 pub(crate) struct Served {
     registry: RefCell<Registry>,
     calls: RefCell<InProgress>,
+    /// How many they are: read with each request.
+    count: Cell<usize>,
     /// A handler is polled for the first time right now: it is at work, though its call is not in
     /// the table yet.
     in_handler: Cell<bool>,
@@ -42,7 +44,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Tells the handler that its answer is not awaited any more, and has it dropped.
+    /// Marks the context as cancelled, and has the handler's future dropped.
     pub(crate) fn stop(&self) {
         if let Some(context) = &self.context {
             context.cancel();
@@ -58,7 +60,7 @@ pub(crate) struct Ticket {
     pub(crate) serial: u64,
 }
 
-/// An answer that is not a result.
+/// An answer that is an error.
 pub(crate) struct Refusal {
     pub(crate) status: Status,
     pub(crate) body: Vec<u8>,
@@ -95,7 +97,7 @@ impl Served {
     /// The provider that serves a request.
     #[inline]
     pub(crate) fn find(&self, request: &Request) -> Option<Rc<Provider>> {
-        self.registry.borrow().find(request)
+        self.registry.borrow_mut().find(request)
     }
 
     /// Why a request is not served.
@@ -133,7 +135,7 @@ impl Served {
     /// How many calls are in progress, but for the one whose handler is polled for the first time.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.calls.borrow().running.len()
+        self.count.get()
     }
 
     pub(crate) fn is_running(&self, slot: u32, serial: u64) -> bool {
@@ -151,6 +153,7 @@ impl Served {
         calls.serial += 1;
         let serial = calls.serial;
         let slot = calls.running.insert(Running { serial, answer, abort, context });
+        self.count.set(calls.running.len());
         if !answer.one_way {
             calls.by_call.insert((answer.peer, answer.call.slot), slot);
         }
@@ -159,7 +162,10 @@ impl Served {
 
     /// Ends a call in progress.
     pub(crate) fn end(&self, ticket: Ticket) -> Option<Running> {
-        self.calls.borrow_mut().end(ticket)
+        let mut calls = self.calls.borrow_mut();
+        let running = calls.end(ticket);
+        self.count.set(calls.running.len());
+        running
     }
 
     /// The call in progress to which the caller gave this id.
@@ -179,12 +185,15 @@ impl Served {
             (running.answer.peer == peer).then_some(ticket)
         };
         let tickets: Vec<Ticket> = calls.running.iter().filter_map(of).collect();
-        tickets.into_iter().filter_map(|ticket| calls.end(ticket)).collect()
+        let ended = tickets.into_iter().filter_map(|ticket| calls.end(ticket)).collect();
+        self.count.set(calls.running.len());
+        ended
     }
 
     /// Drops all handlers, and forgets the calls in progress.
     pub(crate) fn clear(&self) {
         let (registry, calls) = (self.registry.take(), self.calls.take());
+        self.count.set(0);
         drop((registry, calls));
     }
 }

@@ -1,4 +1,5 @@
-//! Memory that a peer does not leave when it is closed: the engine keeps it, says so, and closes it once it can.
+//! Memory that a peer does not leave when it is closed: the engine keeps it, says so, and closes it
+//! once it can.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Timers of the engine: for handlers, tasks, and what `block_on` drives, also while the engine sleeps.
+//! Timers of the engine: for handlers, tasks, and what `block_on` drives, also while the engine
+//! sleeps.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The target's side: moving the data.
+//! The target's side of bulk transfer: moving the data.
 
 use super::{BlockStream, BulkHandle, Sink, descriptor::MAX_PIECES};
 use crate::{BulkError, inner::Inner, memory::Imported, operation::Pending};
@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 /// The bulk memory of a peer, open for transfers. Cheap to clone.
 ///
-/// A transfer is under way when the method has returned; its future waits for the end. Each owns
-/// the local memory that it works on, and gives it back when it is done. Dropping its future asks
-/// for its end; the engine keeps the memory until the network let go.
+/// A transfer is under way when the method has returned; its future waits for the end, and gives
+/// back the local memory. Dropping the future cancels the transfer; the engine keeps the memory
+/// until the network no longer uses it.
 ///
 /// ```
 /// use petasos_rpc::{Access, Engine, EngineConfig, Region};
@@ -96,11 +96,12 @@ impl RemoteBulk {
         self.shared.access
     }
 
-    /// Pulls `len` bytes from `offset` on into new memory. At most `EngineConfig::max_body`
-    /// bytes: larger data wants [`RemoteBulk::blocks`].
+    /// Pulls `len` bytes from `offset` on into new memory. At most
+    /// [`EngineConfig::max_body`](crate::EngineConfig::max_body) bytes: use [`RemoteBulk::blocks`]
+    /// for more.
     ///
-    /// Dropping the future asks for its end; the memory stays with the engine until the network has
-    /// let go of it.
+    /// Dropping the future cancels the transfer; the engine keeps the memory until the network no
+    /// longer uses it.
     ///
     /// # Errors
     /// [`BulkError::TooLarge`] beyond that limit, [`BulkError::OutOfBounds`] beyond the end of the
@@ -125,10 +126,10 @@ impl RemoteBulk {
         }
     }
 
-    /// Pulls from `offset` on, as much as `into` holds.
+    /// Pulls from `offset` on, in bytes, as much as `into` holds.
     ///
-    /// Dropping the future asks for its end; the memory stays with the engine until the network has
-    /// let go of it.
+    /// Dropping the future cancels the transfer; the engine keeps the memory until the network no
+    /// longer uses it.
     ///
     /// # Errors
     /// [`BulkError::OutOfBounds`] beyond the end of the bulk memory, [`BulkError::Transfer`] if the
@@ -142,9 +143,9 @@ impl RemoteBulk {
         async { begun?.await }
     }
 
-    /// Pushes all of `from` to `offset`; complete when the origin's program would see it.
+    /// Pushes all of `from` to `offset`, in bytes; complete when the origin's program would see it.
     ///
-    /// Dropping the future asks for its end; parts of the data may have arrived then.
+    /// Dropping the future cancels the transfer; parts of the data may have arrived then.
     ///
     /// # Errors
     /// As [`RemoteBulk::pull_into`], and [`BulkError::ReadOnly`] if the data travelled within the
@@ -171,8 +172,8 @@ impl RemoteBulk {
         Ok(Region::from_vec(vec![0; len as usize]))
     }
 
-    /// All data in blocks of `block` bytes, `depth` of which are on the way at a time while one is
-    /// worked on. At most `depth + 1` blocks of memory are in use.
+    /// Pulls all data in blocks of `block` bytes: `depth` of them are on the way while the program
+    /// works on another. At most `depth + 1` blocks of memory are in use.
     ///
     /// # Panics
     /// If `block` or `depth` is zero.
