@@ -91,6 +91,29 @@ impl Target {
     /// The call is under way when this returns, as with [`Target::call`]; the future reports errors
     /// of the memory, too. Dropping it cancels the call, here and at the target; the engine keeps
     /// the memory until the network no longer uses it.
+    ///
+    /// ```
+    /// use petasos_rpc::{
+    ///     BulkHandle, CallOptions, Context, Engine, EngineConfig, Lent, Method, serve,
+    /// };
+    ///
+    /// # let endpoint = Box::new(petasos_self::Local::open(&"self://*".parse()?)?);
+    /// let engine = Engine::new(endpoint, EngineConfig::default());
+    /// let sum = Method::named("Sum::of").of::<BulkHandle, u64>();
+    /// engine.register(sum, 0, serve(|context: Context, handle: BulkHandle| async move {
+    ///     // The interface of an application would have these errors in its result.
+    ///     let remote = context.engine().open(&handle).expect("a descriptor of the caller");
+    ///     let data = remote.pull(0, remote.len()).await.expect("memory of the caller");
+    ///     data.to_vec().iter().map(|byte| u64::from(*byte)).sum::<u64>()
+    /// }));
+    ///
+    /// let target = engine.target(engine.address());
+    /// let memory = [Lent::pull(vec![1; 100_000])];
+    /// let call = target.call_lending(sum, &CallOptions::default(), memory, |[handle]| handle);
+    /// let total: u64 = engine.block_on(call)?;
+    /// assert_eq!(total, 100_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn call_lending<'m, const N: usize, A: Wire, R: Wire>(
         &self,
         method: Method,
