@@ -2,7 +2,7 @@
 
 use super::{
     Engine, Outgoing, Placement,
-    connection::{Connection, Flight},
+    connection::{Connection, InFlight},
     header::Status,
     incoming::Landing,
 };
@@ -16,9 +16,9 @@ impl Connection {
         let lands = matches!(&self.incoming.landing, Some(Landing::Put { region: Some(at), .. }) if *at == region);
         lands
             || self
-                .flights
+                .in_flight
                 .iter()
-                .any(|flight| matches!(flight, Flight::Region(at) if *at == region))
+                .any(|flight| matches!(flight, InFlight::Region(at) if *at == region))
     }
 }
 
@@ -77,13 +77,13 @@ impl Engine {
     /// not called yet. If its payload is memory of a region that was closed, it becomes a copy.
     pub fn detach(&mut self, peer: Peer, nth: usize, payload: &mut Outgoing) {
         let Engine { peers, regions, ledger, .. } = self;
-        let Some(flight) = peers.get_mut(peer).and_then(|conn| conn.flights.get_mut(nth)) else {
+        let Some(flight) = peers.get_mut(peer).and_then(|conn| conn.in_flight.get_mut(nth)) else {
             return;
         };
-        if let Flight::Region(region) = *flight
+        if let InFlight::Region(region) = *flight
             && regions.is_shut(region)
         {
-            *flight = Flight::Nothing;
+            *flight = InFlight::Nothing;
             if let Outgoing::Memory(pieces) = &*payload {
                 let mut copy = Vec::with_capacity(payload.len());
                 pieces.iter().for_each(|piece| copy.extend_from_slice(&piece.to_vec()));

@@ -5,8 +5,8 @@ use super::{
     expected::{Expected, ExpectedReport},
     header::Status,
     incoming::{Incoming, Landing},
-    ledger::{Ledger, Place},
-    operations::{Kind, Op, Pull, Sort, Source, Then},
+    ledger::{Ledger, Location},
+    operations::{Kind, Op, Pull, Purpose, Sort, Source},
     outstanding::{Outstanding, Request},
     queues::{self, Control, Queues},
     registry::Regions,
@@ -66,11 +66,11 @@ pub(super) struct Connection {
     /// Named by `next_output`, or going to be, or being served.
     pub(super) listed: bool,
     /// Something changed that may let a packet go.
-    pub(super) stirred: bool,
+    pub(super) changed: bool,
     pub(super) queues: Queues,
     pub(super) turns: Turns,
     /// Packets that the transport has, oldest first.
-    pub(super) flights: VecDeque<Flight>,
+    pub(super) in_flight: VecDeque<InFlight>,
     pub(super) outstanding: Outstanding,
     pub(super) incoming: Incoming,
     pub(super) credit_report: CreditReport,
@@ -79,7 +79,7 @@ pub(super) struct Connection {
 
 /// What must be known of a packet when it was sent.
 #[derive(Debug)]
-pub(super) enum Flight {
+pub(super) enum InFlight {
     Nothing,
     Op(u64),
     Region(RegionId),
@@ -103,10 +103,10 @@ impl Connection {
         Connection {
             entry,
             listed: false,
-            stirred: false,
+            changed: false,
             queues: Queues::default(),
             turns: Turns::default(),
-            flights: VecDeque::new(),
+            in_flight: VecDeque::new(),
             outstanding: Outstanding::default(),
             incoming: Incoming::default(),
             credit_report: CreditReport::default(),
@@ -118,7 +118,7 @@ impl Connection {
     pub(super) fn is_plain(&self) -> bool {
         !self.listed
             && self.queues.is_empty()
-            && self.flights.is_empty()
+            && self.in_flight.is_empty()
             && self.outstanding.is_empty()
             && self.incoming.is_empty()
             && self.credit_report.is_empty()
@@ -128,14 +128,14 @@ impl Connection {
     /// Keeps no memory for what is empty.
     pub(super) fn trim(&mut self) {
         self.queues.trim();
-        queues::trim(&mut self.flights);
+        queues::trim(&mut self.in_flight);
         self.outstanding.trim();
         self.incoming.trim();
     }
 
     /// There may be something to send.
     pub(super) fn wake(&mut self, ledger: &mut Ledger) {
-        self.stirred = true;
+        self.changed = true;
         if !self.listed && self.is_up() {
             self.listed = true;
             if !self.own {
@@ -152,7 +152,7 @@ impl Connection {
         let token = op.token;
         let id = self.outstanding.insert(op);
         let peer = self.handle.index;
-        ledger.tokens.insert(token, Place::Op { peer, id });
+        ledger.tokens.insert(token, Location::Op { peer, id });
         id
     }
 
@@ -198,15 +198,15 @@ impl Connection {
             op.release();
             let token = op.token;
             let result = outcome.map_err(|kind| OpError::with_peer(kind, &self.address));
-            ledger.finish(token, Some(Place::Op { peer, id }), result);
+            ledger.finish(token, Some(Location::Op { peer, id }), result);
         }
         let Some(op) = self.op(id) else { return };
         if op.done && op.awaiting == 0 && !op.queued && !op.is_open() {
             let op = self.outstanding.remove(id);
             ledger.live -= 1;
-            if let Kind::Pull(Pull { source: Source::Body(body), then, .. }) = op.kind {
-                let sort = match then {
-                    Then::Tagged { .. } => Sort::Tagged,
+            if let Kind::Pull(Pull { source: Source::Body(body), purpose, .. }) = op.kind {
+                let sort = match purpose {
+                    Purpose::Tagged { .. } => Sort::Tagged,
                     _ => Sort::Long,
                 };
                 self.body_done(body, sort, ledger);
@@ -260,8 +260,8 @@ impl Connection {
             }
             _ => {}
         }
-        for flight in std::mem::take(&mut self.flights) {
-            if let Flight::Region(region) = flight {
+        for flight in std::mem::take(&mut self.in_flight) {
+            if let InFlight::Region(region) = flight {
                 ledger.unhold(regions, region);
             }
         }
@@ -271,7 +271,7 @@ impl Connection {
             if !op.done {
                 let outcome = op.outcome.take().unwrap_or_else(|| Err(lost()));
                 let result = outcome.map_err(|kind| OpError::with_peer(kind, &self.address));
-                ledger.finish(op.token, Some(Place::Op { peer, id }), result);
+                ledger.finish(op.token, Some(Location::Op { peer, id }), result);
             }
         }
         let listed = self.listed;

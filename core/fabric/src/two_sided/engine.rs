@@ -468,7 +468,7 @@ impl Engine {
     /// itself, and peers that wait for credit. True if anything was done.
     pub fn take_events(&mut self, budget: usize, events: &mut Vec<Event>) -> bool {
         let granted = self.has_waiting() && self.serve_waiting();
-        let moved = self.pump(budget) || granted;
+        let moved = self.deliver_to_self(budget) || granted;
         let count = self.ledger.events.len().min(budget);
         events.extend(self.ledger.events.drain(..count));
         moved || count > 0

@@ -8,7 +8,7 @@ use super::{
     incoming::Landing,
     ledger::Ledger,
     matching::{Posted, Unexpected, Waiting},
-    operations::{Kind, Op, Pull, Source, Then},
+    operations::{Kind, Op, Pull, Purpose, Source},
 };
 use crate::{
     Access, AtomicOp, Body, Done, Event, OpError, OpErrorKind, Peer, RegionId, RemoteSpan, Slice,
@@ -32,7 +32,7 @@ impl Connection {
         body: u64,
         into: Slices,
         total: u64,
-        then: Then,
+        purpose: Purpose,
         ledger: &mut Ledger,
     ) {
         let pull = Pull {
@@ -43,7 +43,7 @@ impl Connection {
             asked: 0,
             at: SpanCursor::default(),
             received: 0,
-            then,
+            purpose,
         };
         let id = self.insert(Op::new(token, Kind::Pull(pull)), ledger);
         if total > 0 {
@@ -59,13 +59,13 @@ impl Connection {
         let Some(op) = self.op(id) else { return };
         if let Kind::Pull(pull) = &op.kind {
             let len = pull.total;
-            let outcome = match pull.then {
-                Then::Got => Ok(Done::Got),
-                Then::Received => Ok(Done::Received { len }),
-                Then::Tagged { sent, .. } if sent > len => {
+            let outcome = match pull.purpose {
+                Purpose::Got => Ok(Done::Got),
+                Purpose::Received => Ok(Done::Received { len }),
+                Purpose::Tagged { sent, .. } if sent > len => {
                     Err(OpErrorKind::Truncated { sent, posted: len })
                 }
-                Then::Tagged { tag, .. } => Ok(Done::Tagged { peer, tag, len }),
+                Purpose::Tagged { tag, .. } => Ok(Done::Tagged { peer, tag, len }),
             };
             op.conclude(outcome);
         }
@@ -79,10 +79,10 @@ impl Connection {
             Waiting::Body { body, len } => {
                 let total = len.min(posted.into.len() as u64);
                 let into = posted.into.part(0, total as usize).into_iter().collect();
-                let then = Then::Tagged { tag, sent: len };
-                self.pull_body(posted.token, body, into, total, then, ledger);
+                let purpose = Purpose::Tagged { tag, sent: len };
+                self.pull_body(posted.token, body, into, total, purpose, ledger);
             }
-            Waiting::Here(buffer) => {
+            Waiting::Buffered(buffer) => {
                 if self.is_up() {
                     self.free_place(ledger);
                 }
@@ -137,7 +137,7 @@ impl Engine {
                 }
                 match (posted, placement) {
                     (Some(posted), Placement::Buffer(buffer)) => {
-                        let data = Waiting::Here(buffer);
+                        let data = Waiting::Buffered(buffer);
                         conn.matched(posted, Unexpected::new(peer, tag, data), ledger);
                     }
                     (Some(posted), _) => {
@@ -146,7 +146,7 @@ impl Engine {
                         posted.finish(Ok(done), ledger);
                     }
                     (None, Placement::Buffer(buffer)) => {
-                        let data = Waiting::Here(buffer);
+                        let data = Waiting::Buffered(buffer);
                         let message = Unexpected::new(peer, tag, data);
                         // A receive may have been posted while the payload came.
                         match matching.take_posted(peer, tag) {

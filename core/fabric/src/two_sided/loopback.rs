@@ -13,7 +13,7 @@ impl Engine {
     }
 
     /// Moves up to `budget` packets from this endpoint to itself; true if any.
-    pub(super) fn pump(&mut self, budget: usize) -> bool {
+    pub(super) fn deliver_to_self(&mut self, budget: usize) -> bool {
         let Some(own) = self.own else { return false };
         for moved in 0..budget {
             let Some(packet) = self.poll_transmit(own) else {

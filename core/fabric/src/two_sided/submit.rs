@@ -2,8 +2,8 @@
 
 use super::{
     Engine, MAX_EAGER,
-    ledger::Place,
-    operations::{Announce, Atomic, Kind, Op, Pull, Put, Route, Sort, Source, Then, first},
+    ledger::Location,
+    operations::{Announce, Atomic, Kind, Op, Pull, Purpose, Put, Route, Sort, Source, first},
 };
 use crate::{
     Access, AtomicOp, AtomicType, Body, Done, Level, OpError, OpErrorKind, Operation, Payload,
@@ -94,7 +94,7 @@ impl Engine {
                 if let Some(conn) = peers.get_mut(body.peer) {
                     let total = len.min(into.len() as u64);
                     let into = into.part(0, total as usize).into_iter().collect();
-                    conn.pull_body(token, body.id, into, total, Then::Received, ledger);
+                    conn.pull_body(token, body.id, into, total, Purpose::Received, ledger);
                 }
             }
             Operation::Discard { token, body } => {
@@ -141,7 +141,7 @@ impl Engine {
                     asked: 0,
                     at: SpanCursor::default(),
                     received: 0,
-                    then: Then::Got,
+                    purpose: Purpose::Got,
                 };
                 self.queue(remote.peer, token, Kind::Pull(pull));
             }
@@ -336,13 +336,13 @@ impl Engine {
         let Engine { peers, matching, ledger, .. } = self;
         match ledger.tokens.get(&token).copied() {
             None => {}
-            Some(Place::Posted(number)) => {
+            Some(Location::Posted(number)) => {
                 // One that is being filled right now ends by itself.
                 if let Some(posted) = matching.take_number(number) {
                     posted.finish(Err(OpError::local(OpErrorKind::Cancelled)), ledger);
                 }
             }
-            Some(Place::Op { peer, id }) => {
+            Some(Location::Op { peer, id }) => {
                 let Some(conn) = peers.at_mut(peer) else { return };
                 if let Some(op) = conn.op(id) {
                     op.conclude(Err(OpErrorKind::Cancelled));

@@ -2,7 +2,7 @@
 
 use super::{
     Config, Outgoing, Packet,
-    connection::{Connection, Flight},
+    connection::{Connection, InFlight},
     credit::costs,
     header::{Header, Status},
     ledger::Ledger,
@@ -51,10 +51,10 @@ impl Connection {
             return None;
         }
         let packet = loop {
-            self.stirred = false;
+            self.changed = false;
             let packet = self.pick(config, regions, ledger);
             // An operation that was dropped may have made room for one that was passed over.
-            if packet.is_some() || !self.stirred {
+            if packet.is_some() || !self.changed {
                 break packet;
             }
         };
@@ -101,33 +101,33 @@ impl Connection {
         None
     }
 
-    fn packet(&mut self, header: Header, payload: Outgoing, flight: Flight) -> Packet {
-        if let Flight::Op(id) = flight
+    fn packet(&mut self, header: Header, payload: Outgoing, flight: InFlight) -> Packet {
+        if let InFlight::Op(id) = flight
             && let Some(op) = self.op(id)
         {
             op.flying += 1;
         }
-        self.flights.push_back(flight);
+        self.in_flight.push_back(flight);
         Packet { header: header.encode(payload.len()), payload }
     }
 
     fn poll_control(&mut self) -> Option<Packet> {
         if let Some(header) = self.poll_credit().or_else(|| self.poll_expected()) {
-            return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+            return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
         }
         if let Some(header) = self.incoming.poll_refusals() {
-            return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+            return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
         }
         Some(match self.queues.control.pop_front()? {
             Control::Reply { id, status, old } => {
                 self.incoming.end_serving();
                 let header = Header::Reply { id, status };
-                self.packet(header, Outgoing::Bytes(old), Flight::Nothing)
+                self.packet(header, Outgoing::Bytes(old), InFlight::Nothing)
             }
             Control::BodyDone { body, sort } => {
                 self.incoming.body_done(sort);
                 let header = Header::BodyDone { body };
-                self.packet(header, Outgoing::Nothing, Flight::Nothing)
+                self.packet(header, Outgoing::Nothing, InFlight::Nothing)
             }
         })
     }
@@ -149,14 +149,14 @@ impl Connection {
                 Message::Injected(bytes) => {
                     self.entry.credit.spend(bytes.len());
                     let payload = Outgoing::Bytes(bytes.clone());
-                    Next::Packet(self.packet(Header::Message, payload, Flight::Nothing))
+                    Next::Packet(self.packet(Header::Message, payload, InFlight::Nothing))
                 }
             };
             let packet = match next {
                 Next::Blocked => return None,
                 Next::Starved => {
                     let header = self.entry.credit.ask()?;
-                    return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+                    return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
                 }
                 Next::Cancelled => None,
                 Next::Packet(packet) => Some(packet),
@@ -179,7 +179,11 @@ impl Connection {
                 Next::Blocked => return None,
                 // It asks for places first, once.
                 Next::Starved if self.expected.ask() => {
-                    return Some(self.packet(Header::RoomAsk, Outgoing::Nothing, Flight::Nothing));
+                    return Some(self.packet(
+                        Header::RoomAsk,
+                        Outgoing::Nothing,
+                        InFlight::Nothing,
+                    ));
                 }
                 Next::Starved => return None,
                 Next::Cancelled => self.queues.tagged.pop_front(),
@@ -237,7 +241,7 @@ impl Connection {
                     self.expected.use_place();
                 }
                 self.credit.spend(len);
-                self.packet(header, payload, Flight::Op(id))
+                self.packet(header, payload, InFlight::Op(id))
             }
             Kind::Body { data, announce, open } => {
                 let sort = announce.sort();
@@ -265,7 +269,7 @@ impl Connection {
                 };
                 self.outstanding.announced(sort);
                 self.credit.spend(header_len);
-                self.packet(header, payload, Flight::Nothing)
+                self.packet(header, payload, InFlight::Nothing)
             }
             _ => unreachable!("only messages are in their queues"),
         };
@@ -320,7 +324,7 @@ impl Connection {
                     if let Header::Atomic { id, .. } = &mut header {
                         *id = request;
                     }
-                    return Some(self.packet(header, payload, Flight::Nothing));
+                    return Some(self.packet(header, payload, InFlight::Nothing));
                 }
                 Kind::Pull(pull) => {
                     let rest =
@@ -343,7 +347,7 @@ impl Connection {
                         }
                         Source::Body(body) => Header::Pull { id, body, offset, len },
                     };
-                    return Some(self.packet(header, Outgoing::Nothing, Flight::Nothing));
+                    return Some(self.packet(header, Outgoing::Nothing, InFlight::Nothing));
                 }
                 _ => unreachable!("only remote access is in this queue"),
             }
@@ -382,7 +386,7 @@ impl Connection {
             }
             self.unqueue(id, ledger);
             let abort = Header::PutAbort { id: request };
-            return begun.then(|| self.packet(abort, Outgoing::Nothing, Flight::Nothing));
+            return begun.then(|| self.packet(abort, Outgoing::Nothing, InFlight::Nothing));
         }
         let target = put.route.target;
         let rest = put.at.rest(&put.spans);
@@ -412,7 +416,7 @@ impl Connection {
             true => Outgoing::Nothing,
             false => Outgoing::Memory(pieces),
         };
-        Some(self.packet(header, payload, Flight::Op(id)))
+        Some(self.packet(header, payload, InFlight::Op(id)))
     }
 
     fn serve_fragment(
@@ -431,13 +435,13 @@ impl Connection {
                     let part = entry.memory.part((at + offset) as usize, len);
                     let payload = Outgoing::Memory(part.into_iter().collect());
                     regions.hold(*region);
-                    Ok((payload, Flight::Region(*region)))
+                    Ok((payload, InFlight::Region(*region)))
                 }
                 None => Err(Status::Stale),
             },
             Served::Body { op: id, offset: at } => match self.op(*id) {
                 Some(Op { kind: Kind::Body { data, .. }, done: false, outcome: None, .. }) => {
-                    Ok((payload_part(data, at + offset, len), Flight::Op(*id)))
+                    Ok((payload_part(data, at + offset, len), InFlight::Op(*id)))
                 }
                 _ => Err(Status::Withdrawn),
             },
@@ -448,7 +452,7 @@ impl Connection {
                 self.incoming.end_serving();
                 ledger.counters.refused += 1;
                 let header = Header::Reply { id, status };
-                return self.packet(header, Outgoing::Nothing, Flight::Nothing);
+                return self.packet(header, Outgoing::Nothing, InFlight::Nothing);
             }
         };
         serve.done += len as u64;
@@ -461,10 +465,10 @@ impl Connection {
 
     /// The oldest packet has left.
     pub(super) fn sent(&mut self, regions: &mut Regions, ledger: &mut Ledger) {
-        match self.flights.pop_front() {
-            None | Some(Flight::Nothing) => {}
-            Some(Flight::Region(region)) => ledger.unhold(regions, region),
-            Some(Flight::Op(id)) => {
+        match self.in_flight.pop_front() {
+            None | Some(InFlight::Nothing) => {}
+            Some(InFlight::Region(region)) => ledger.unhold(regions, region),
+            Some(InFlight::Op(id)) => {
                 let Some(op) = self.op(id) else { return };
                 op.flying -= 1;
                 match &op.kind {

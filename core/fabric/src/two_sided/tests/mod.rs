@@ -246,7 +246,7 @@ impl Net {
                 let peer = engine.peers.at(index).unwrap().handle;
                 let Some((_, Some(conn))) = engine.peers.look(peer) else { continue };
                 assert!(conn.outstanding.is_empty() && conn.incoming.is_settled());
-                assert!(conn.flights.is_empty() && conn.queues.bulk.is_empty());
+                assert!(conn.in_flight.is_empty() && conn.queues.bulk.is_empty());
             }
         }
     }
