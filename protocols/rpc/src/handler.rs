@@ -22,8 +22,8 @@ pub type HandlerFuture = Pin<Box<dyn Future<Output = Reply>>>;
 /// Serves one method.
 ///
 /// Any function from [`Incoming`] to a [`HandlerFuture`] is one; [`serve`](crate::serve) and
-/// [`typed`](crate::typed) make one of a function of decoded arguments, at less cost, and [`bytes`]
-/// one of a function of bytes.
+/// [`typed`](crate::typed) make one of a function of decoded arguments, at less cost, and
+/// [`bytes()`] one of a function of bytes.
 ///
 /// ```
 /// use petasos_rpc::{CallOptions, Context, Engine, EngineConfig, Method, serve};

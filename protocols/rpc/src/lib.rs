@@ -51,7 +51,7 @@
 //! | to | use |
 //! |---|---|
 //! | drive an endpoint, and get everything else | [`Engine`]; [`EngineThread`] gives it a thread |
-//! | define a service | [`#[service]`](macro@service); [`Method`] for those known at run time only |
+//! | define a service | [`#[service]`](macro@service); [`Method`] if it is known at run time only |
 //! | call | the client of the service, or [`Target::call`]; [`CallOptions`] have the time limit |
 //! | serve | the trait of the service, or [`Engine::register`]; [`Context`] describes the call |
 //! | move large data | `#[bulk]` parameters, or [`Engine::bulk`] and [`Engine::open`] |
